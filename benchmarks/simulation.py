@@ -9,7 +9,7 @@ from kreplica.testing.storms.cleanup import deferred_collection
 from kreplica.testing.storms.options import StormOptions
 from kreplica.testing.storms.outcome import run_storm
 from kreplica.testing.storms.storm import Storm
-from kreplica.testing.storms.sweep import Tally, keep_quiet, sweep
+from kreplica.testing.storms.sweep import Tally, disable_logging, sweep
 
 SECONDS = {"quick": 60.0, "full": 600.0}
 STORMS = {"quick": 40, "full": 400}
@@ -23,7 +23,7 @@ def run(scale: str = "quick") -> list[dict[str, Any]]:
 
     :return: a row for each.
     """
-    keep_quiet()
+    disable_logging()
     run_storm(1, StormOptions(seconds=5.0))  # the first storm includes one-time costs
     rows = [_calm(records, SECONDS[scale]) for records in (10, 2)]
     return [*rows, _storms(STORMS[scale])]

@@ -37,7 +37,7 @@ def replicated(seed: int, make: Callable[[int], ReplicatedRun] = traced_run) -> 
     try:
         yield run
     except BaseException as error:
-        story = "\n".join(run.story)
+        story = "\n".join(run.timeline)
         now_s = run.cluster.simulation.now_s
         error.add_note(
             f"seed {seed} failed at {now_s:.3f} s of virtual time; KREPLICA_SEEDS={seed} repeats it\n{story}"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from kreplica.testing.storms.cleanup import deferred_collection
-from kreplica.testing.storms.sweep import keep_quiet
+from kreplica.testing.storms.sweep import disable_logging
 from tests.support.mutations.guard import Guard, without
 from tests.support.mutations.guards import GUARDS
 
@@ -22,7 +22,7 @@ SCENARIOS = {guard.scenario.__name__: guard.scenario for guard in GUARDS}
 @pytest.fixture(scope="module", autouse=True)
 def _quiet() -> None:
     """Takes early log events, which Twisted would keep with all objects that they name."""
-    keep_quiet()
+    disable_logging()
 
 
 @pytest.fixture(autouse=True)

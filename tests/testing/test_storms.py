@@ -67,7 +67,7 @@ def test_a_trace_has_a_line_for_every_event() -> None:
     lines: list[str] = []
     outcome = run_storm(4, options_of(4, SHORT), trace=lines.append)
     events = [line.partition(" * ")[2] for line in lines if " * " in line]
-    assert events == [line[10:].strip() for line in outcome.story]
+    assert events == [line[10:].strip() for line in outcome.timeline]
     assert len(lines) == outcome.events + len(events)
     times_s = [float(line.split()[0]) for line in lines]
     assert times_s == sorted(times_s)
@@ -82,7 +82,7 @@ def test_omitted_faults_do_not_happen() -> None:
     part = run_storm(8, options, some)
     check(part)
     assert [fault for fault in whole.plan if fault.number in some] == list(part.plan)
-    events = [line[11:].partition(": ") for line in part.story]
+    events = [line[11:].partition(": ") for line in part.timeline]
     begun = [int(number) for number, _, what in events if number.isdigit() and not what.startswith("end of ")]
     assert begun == some
 
@@ -121,11 +121,11 @@ def test_a_cluster_that_does_not_start_is_a_failure(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(SimulatedCluster, "start", burst)
     outcome = run_storm(1, options_of(1, SHORT))
     assert outcome.failure == "RuntimeError: cluster does not start"
-    assert outcome.story == ()
+    assert outcome.timeline == ()
 
 
 def test_a_process_that_dies_in_a_storm_fails_only_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sweep continues, and the report names the seed."""
-    monkeypatch.setattr(sweeps, "run_unburied", lambda seed, options: os._exit(9))
+    monkeypatch.setattr(sweeps, "run_without_collection", lambda seed, options: os._exit(9))
     outcome = sweeps.run_in_child(7, SHORT)
-    assert (outcome.seed, outcome.failure) == (7, "ChildFailed: the process of a storm ended with 9")
+    assert (outcome.seed, outcome.failure) == (7, "ChildFailed: the storm's process ended with status 9")

@@ -10,13 +10,14 @@ from cluster_runs import replicated
 from kreplica.client.producer import Written
 from kreplica.model import TopicPartition
 from kreplica.testing.storms.applications.applications import OVERRIDES, WORKERS, Applications
-from kreplica.testing.storms.applications.checks import check_carried, check_followed, check_sent
-from kreplica.testing.storms.applications.history import Followed, GroupTellings, Sent
-from kreplica.testing.storms.faults import OF_APPLICATIONS
+from kreplica.testing.storms.applications.checks import check_copied, check_read, check_sent
+from kreplica.testing.storms.applications.history import MemberHistory, ReadHistory, Sent
+from kreplica.testing.storms.cluster_run import REPLICAS
+from kreplica.testing.storms.faults import APPLICATION_FAULTS
 from kreplica.testing.storms.options import options_of
 from kreplica.testing.storms.outcome import run_storm
-from kreplica.testing.storms.replicated_run import REPLICAS, SAFE, ReplicatedRun
-from kreplica.testing.storms.storm import planned
+from kreplica.testing.storms.replicated_run import SAFE, ReplicatedRun
+from kreplica.testing.storms.storm import faults_of_seed
 from kreplica.wire.records import Record
 
 KEY, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -34,11 +35,11 @@ def of(run: ReplicatedRun) -> Applications:
 
 @pytest.mark.usefixtures("logged_errors")
 class TestApplications:
-    @pytest.mark.parametrize("name", OF_APPLICATIONS)
+    @pytest.mark.parametrize("name", APPLICATION_FAULTS)
     def test_survive_faults(self, name: str) -> None:
         """Faults of applications and coordinators cause no loss, no duplicate and no stall."""
-        begin, _ = OF_APPLICATIONS[name]
-        with replicated(sorted(OF_APPLICATIONS).index(name), with_applications) as run:
+        begin, _ = APPLICATION_FAULTS[name]
+        with replicated(sorted(APPLICATION_FAULTS).index(name), with_applications) as run:
             run.cluster.run(1.5)
             end = begin(run, Random(name))
             run.cluster.run(3.0)
@@ -51,17 +52,17 @@ class TestApplications:
         with replicated(3, with_applications) as run:
             run.cluster.run(10.0)
             run.converge()
-            history = of(run).tellings
+            history = of(run).history
             written = [sent for sent in history.sent.values() if sent.written is not None]
             workers = history.groups[WORKERS]
             assert workers.processed_count == sum(workers.processed_ends.values()) >= len(written) > 0
 
     def test_do_not_change_other_faults(self) -> None:
         """A seed's plan is the same with and without applications; faults of applications are appended."""
-        without, with_them = (planned(7, options_of(7, {"applications": each})) for each in ("no", "yes"))
+        without, with_them = (faults_of_seed(7, options_of(7, {"applications": each})) for each in ("no", "yes"))
         added = with_them[len(without) :]
         assert with_them[: len(without)] == without
-        assert {fault.name for fault in added} <= set(OF_APPLICATIONS)
+        assert {fault.name for fault in added} <= set(APPLICATION_FAULTS)
         assert [fault.number for fault in with_them] == list(range(1, len(with_them) + 1))
 
     @pytest.mark.parametrize("seed", range(1, 3))
@@ -88,19 +89,19 @@ class TestChecks:
         good = [record(0, b"one"), record(1, b"two")]
         check_sent(sent, {KEY: good, OTHER: []})
         for wrong, text in (
-            ([record(0, b"one"), record(1, b"one")], "behind number 0"),
-            ([record(0, b"two"), record(1, b"one")], "behind number 1"),
-            ([record(0, b"three")], "nobody sent"),
-            ([record(0, b"one", b"k")], "was sent with the key"),
+            ([record(0, b"one"), record(1, b"one")], "after number 0"),
+            ([record(0, b"two"), record(1, b"one")], "after number 1"),
+            ([record(0, b"three")], "was never sent"),
+            ([record(0, b"one", b"k")], "was sent with key"),
         ):
             with pytest.raises(AssertionError, match=text):
                 check_sent(sent, {KEY: wrong})
         with pytest.raises(AssertionError, match="is in"):
             check_sent(sent, {KEY: good, OTHER: [record(0, b"one")]})
         one.written = Written(KEY, 1, 0)
-        with pytest.raises(AssertionError, match="was told to be at"):
+        with pytest.raises(AssertionError, match="was acknowledged at"):
             check_sent(sent, {KEY: good, OTHER: []})
-        with pytest.raises(AssertionError, match="is nowhere"):
+        with pytest.raises(AssertionError, match="is in no log"):
             check_sent(sent, {KEY: [], OTHER: []})
         one.written, two.is_lost = None, True
         with pytest.raises(AssertionError, match="which failed"):
@@ -112,83 +113,83 @@ class TestChecks:
         for given, text in (
             ([(0, b"a"), (2, b"b")], ""),
             ([(0, b"a"), (3, b"c")], "not b'b'"),
-            ([(2, b"b"), (0, b"a")], "behind 2"),
+            ([(2, b"b"), (0, b"a")], "after 2"),
             ([(0, b"x")], "not b'a'"),
-            ([(0, b"a"), (2, b"b"), (3, b"c"), (4, b"d")], "more of"),
+            ([(0, b"a"), (2, b"b"), (3, b"c"), (4, b"d")], "more records of"),
         ):
-            followed = Followed("f", read_committed=True, records={KEY: given})
+            followed = ReadHistory("f", read_committed=True, records={KEY: given})
             if text:
                 with pytest.raises(AssertionError, match=text):
-                    check_followed(followed, {KEY: log})
+                    check_read(followed, {KEY: log})
             else:
-                check_followed(followed, {KEY: log})
+                check_read(followed, {KEY: log})
 
     def test_of_copied_records(self) -> None:
         """Once and in order."""
         source = [record(0, b"a"), record(1, b"b")]
-        check_carried(source, [record(0, b"of a"), record(4, b"of b")], KEY)
-        with pytest.raises(AssertionError, match="1 records were made of 2"):
-            check_carried(source, [record(0, b"of a")], KEY)
+        check_copied(source, [record(0, b"of a"), record(4, b"of b")], KEY)
+        with pytest.raises(AssertionError, match="1 of 2 records were copied"):
+            check_copied(source, [record(0, b"of a")], KEY)
         with pytest.raises(AssertionError, match="record 1 is b'of a'"):
-            check_carried(source, [record(0, b"of a"), record(1, b"of a")], KEY)
+            check_copied(source, [record(0, b"of a"), record(1, b"of a")], KEY)
 
 
 class TestGroupRecords:
     """Contradictions in the assignments and records that members of a group receive."""
 
     @pytest.fixture
-    def group(self) -> GroupTellings:
-        group = GroupTellings("g", lambda: 0.0)
+    def group(self) -> MemberHistory:
+        group = MemberHistory("g", lambda: 0.0)
         group.assigned("a", [KEY, OTHER])
         return group
 
-    def test_members_join_and_leave(self, group: GroupTellings) -> None:
+    def test_members_join_and_leave(self, group: MemberHistory) -> None:
         """The next member starts at the end of the processed records, or before."""
         for offset in range(3):
-            group.given("a", KEY, offset)
+            group.received("a", KEY, offset)
         group.processed(KEY, 0)
         group.processed(KEY, 1)
-        group.taken("a", [KEY])
+        group.revoked("a", [KEY])
         group.assigned("b", [KEY])
-        group.given("b", KEY, 2)
+        group.received("b", KEY, 2)
         assert not group.contradictions
         assert group.processed_ends == {KEY: 2}
 
-    def test_unprocessed_records_are_not_skipped(self, group: GroupTellings) -> None:
+    def test_unprocessed_records_are_not_skipped(self, group: MemberHistory) -> None:
         """A member that starts behind an unprocessed record has lost it."""
-        group.given("a", KEY, 0)
-        group.taken("a", [KEY])
+        group.received("a", KEY, 0)
+        group.revoked("a", [KEY])
         group.assigned("b", [KEY])
-        group.given("b", KEY, 1)
-        assert "begins with t-0 at 1; 0 was not processed" in group.contradictions[0]
+        group.received("b", KEY, 1)
+        assert "starts t-0 at 1, but 0 was not processed" in group.contradictions[0]
 
-    def test_a_group_does_not_rewind_behind_an_earlier_start(self, group: GroupTellings) -> None:
+    def test_a_group_does_not_rewind_behind_an_earlier_start(self, group: MemberHistory) -> None:
         """Records before the start of an earlier member were committed."""
         for member, begin in (("a", 0), ("b", 1), ("c", 0)):
             if member != "a":
                 group.assigned(member, [KEY])
-            group.given(member, KEY, begin)
+            group.received(member, KEY, begin)
             group.processed(KEY, begin)
-            group.taken(member, [KEY])
-        assert "begins with t-0 at 0, b before it began at 1" in group.contradictions[0]
+            group.revoked(member, [KEY])
+        assert "starts t-0 at 0, but b started earlier at 1" in group.contradictions[0]
 
-    def test_records_are_consecutive(self, group: GroupTellings) -> None:
+    def test_records_are_consecutive(self, group: MemberHistory) -> None:
         """No record is skipped, repeated, or outside a member's assignment."""
-        group.given("a", KEY, 0)
-        group.given("a", KEY, 2)
-        group.given("b", KEY, 0)
-        group.taken("b", [KEY])
+        group.received("a", KEY, 0)
+        group.received("a", KEY, 2)
+        group.received("b", KEY, 0)
+        group.revoked("b", [KEY])
         assert [text.partition("group g: ")[2] for text in group.contradictions] == [
-            "a was given t-0 at 2, not at 1",
-            "b was given t-0 at 0, which it may not read",
-            "t-0 was taken from b, which did not have it",
+            "a received t-0 at 2, not at 1",
+            "b received t-0 at 0, but does not own the partition",
+            "t-0 was revoked from b, which did not own it",
         ]
 
-    def test_a_partition_has_one_owner(self, group: GroupTellings) -> None:
+    def test_a_partition_has_one_owner(self, group: MemberHistory) -> None:
         """Except a member that cannot know yet that the partition was reassigned."""
         group.assigned("b", [KEY])
-        assert "was given to b, while a had it" in group.contradictions[0]
-        late = GroupTellings("g", lambda: 0.0, lambda had, has: had == "a")
+        assert "was assigned to b while a owned it" in group.contradictions[0]
+        late = MemberHistory("g", lambda: 0.0, lambda had, has: had == "a")
         late.assigned("a", [KEY])
         late.assigned("b", [KEY])
         assert not late.contradictions

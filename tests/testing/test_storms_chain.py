@@ -16,11 +16,12 @@ from kreplica.testing.histories.group_history import GroupHistory
 from kreplica.testing.histories.transaction_history import TransactionHistory
 from kreplica.testing.simulator.simulation import Host
 from kreplica.testing.storms.clients.chain import OVERRIDES, Chain
-from kreplica.testing.storms.clients.seats import Seat
-from kreplica.testing.storms.faults import OF_CHAINS
+from kreplica.testing.storms.clients.slots import Slot
+from kreplica.testing.storms.cluster_run import REPLICAS
+from kreplica.testing.storms.faults import CHAIN_FAULTS
 from kreplica.testing.storms.options import options_of
-from kreplica.testing.storms.replicated_run import REPLICAS, SAFE, ReplicatedRun
-from kreplica.testing.storms.storm import planned
+from kreplica.testing.storms.replicated_run import SAFE, ReplicatedRun
+from kreplica.testing.storms.storm import faults_of_seed
 from kreplica.wire.batch_building import BatchBuilder
 from kreplica.wire.batches import stamp
 from kreplica.wire.control_records import EndMarker, build_end_marker
@@ -37,11 +38,11 @@ def chained(seed: int) -> ReplicatedRun:
 
 @pytest.mark.usefixtures("logged_errors")
 class TestChain:
-    @pytest.mark.parametrize("name", OF_CHAINS)
+    @pytest.mark.parametrize("name", CHAIN_FAULTS)
     def test_survives_faults(self, name: str) -> None:
         """Faults of members and coordinators: each record is copied once and in order."""
-        begin, _ = OF_CHAINS[name]
-        with replicated(sorted(OF_CHAINS).index(name), chained) as run:
+        begin, _ = CHAIN_FAULTS[name]
+        with replicated(sorted(CHAIN_FAULTS).index(name), chained) as run:
             run.cluster.run(1.0)
             end = begin(run, Random(name))
             run.cluster.run(4.0)
@@ -60,10 +61,10 @@ class TestChain:
 
     def test_does_not_change_other_faults(self) -> None:
         """A seed's plan is the same with and without a chain; faults of the chain are appended."""
-        without, with_chain = (planned(7, options_of(7, {"chain": chain})) for chain in ("no", "yes"))
+        without, with_chain = (faults_of_seed(7, options_of(7, {"chain": chain})) for chain in ("no", "yes"))
         added = with_chain[len(without) :]
         assert with_chain[: len(without)] == without
-        assert {fault.name for fault in added} <= set(OF_CHAINS)
+        assert {fault.name for fault in added} <= set(CHAIN_FAULTS)
         assert [fault.number for fault in with_chain] == list(range(1, len(with_chain) + 1))
 
 
@@ -241,12 +242,12 @@ def test_a_process_that_leaves_for_good_is_not_replaced() -> None:
             workers.append(SlowToStop())
             return workers[-1]
 
-        seat = Seat(run, "member", make)
-        seat.begin()
-        seat.leave()
-        seat.fill()
-        seat.leave()
+        slot = Slot(run, "member", make)
+        slot.start()
+        slot.leave()
+        slot.fill()
+        slot.leave()
         workers[0].stopped.callback(None)
-        assert not seat.is_taken
+        assert not slot.is_occupied
         assert len(workers) == 1
         run.converge()

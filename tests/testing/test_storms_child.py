@@ -25,12 +25,12 @@ def test_only_the_result_of_the_child_is_returned() -> None:
 
 def test_failed_work_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
     """The traceback is on standard error."""
-    with pytest.raises(ChildFailed, match="ended with 1"):
+    with pytest.raises(ChildFailed, match="ended with status 1"):
         in_child(lambda: {}["nothing"])
     assert "KeyError: 'nothing'" in capfd.readouterr().err
 
 
 def test_a_killed_child_is_reported() -> None:
     """The error contains the number of the signal."""
-    with pytest.raises(ChildFailed, match="ended with -9"):
+    with pytest.raises(ChildFailed, match="ended with status -9"):
         in_child(lambda: os.kill(os.getpid(), 9))

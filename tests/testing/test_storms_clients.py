@@ -8,7 +8,7 @@ from cluster_runs import replicated, traced_run
 from kreplica.errors import KafkaError
 from kreplica.testing.anomalies import Kind, report
 from kreplica.testing.storms.clients.loose_clients import EXPECTATIONS, ONE_REPLICA, TWICE, LooseClients
-from kreplica.testing.storms.clients.readers import PickyReader
+from kreplica.testing.storms.clients.readers import RackAwareReader
 from kreplica.testing.storms.replicated_run import SAFE, ReplicatedRun
 
 pytestmark = pytest.mark.usefixtures("logged_errors")
@@ -18,7 +18,7 @@ def in_racks(seed: int) -> ReplicatedRun:
     return traced_run(seed, racks=True)
 
 
-def read_all(run: ReplicatedRun, rack: str, size_max: int = 300) -> PickyReader:
+def read_all(run: ReplicatedRun, rack: str, size_max: int = 300) -> RackAwareReader:
     """Return a reader in that rack that has read all acknowledged records of one partition."""
     reader = run.readers.read(run.keys[0], rack=rack, size_max=size_max)
     run.cluster.run_until(lambda: reader.position >= run.history.ends(0)[0] > 0)
@@ -32,7 +32,7 @@ def test_a_reader_fetches_from_the_replica_in_its_rack() -> None:
         run.acknowledge(200)
         for broker, rack in run.racks.items():
             expected = {} if broker == run.leader(0) else {f"broker-{broker}": None}
-            assert read_all(run, rack).sent_to == expected
+            assert read_all(run, rack).preferred == expected
         run.converge()
 
 
@@ -40,7 +40,7 @@ def test_a_late_reader_reads_everything_in_small_fetches() -> None:
     """A reader without a rack reads from the leader; a limit of one byte returns one batch at a time (KIP-74)."""
     with replicated(2, in_racks) as run:
         run.acknowledge(100)
-        assert not read_all(run, "", size_max=1).sent_to
+        assert not read_all(run, "", size_max=1).preferred
         assert len(run.history.seen[0]) >= run.history.ends(0)[0]
         run.converge()
 
@@ -51,7 +51,7 @@ def test_a_reader_leaves_a_dead_follower() -> None:
         run.acknowledge(200)
         near = run.followers(0)[0]
         reader = run.readers.read(run.keys[0], rack=run.racks[near], size_max=300)
-        run.cluster.run_until(lambda: bool(reader.sent_to) and reader.position > 0)
+        run.cluster.run_until(lambda: bool(reader.preferred) and reader.position > 0)
         run.kill(near)
         run.cluster.run_until(lambda: reader.position >= run.history.ends(0)[0], timeout_s=60)
         run.cluster.run_until(reader.abandon())

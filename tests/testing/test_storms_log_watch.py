@@ -17,7 +17,7 @@ def test_unhandled_errors(error: Exception) -> None:
     """Also errors that may be logged if they are handled: no code handled this Deferred's failure."""
     with LogWatch() as watch:
         fail(error)
-    with pytest.raises(UnexpectedLog, match="nobody handled an error"):
+    with pytest.raises(UnexpectedLog, match="unhandled error"):
         watch.check()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kreplica.testing.storms.minimize import fewest
+from kreplica.testing.storms.minimize import minimal_subset
 
 
 def test_one_responsible_fault_is_found_in_a_few_steps() -> None:
@@ -18,19 +18,19 @@ def test_one_responsible_fault_is_found_in_a_few_steps() -> None:
         tried.append(numbers)
         return 61 in numbers
 
-    assert fewest(range(1, 101), fails) == [61]
+    assert minimal_subset(range(1, 101), fails) == [61]
     assert len(tried) < 25
 
 
 def test_a_failure_without_faults_needs_none() -> None:
     """A cluster that fails by itself needs no fault."""
-    assert fewest([1, 2, 3], lambda _: True) == []
+    assert minimal_subset([1, 2, 3], lambda _: True) == []
 
 
 @given(st.sets(st.integers(1, 40), min_size=1, max_size=5), st.integers(40, 60))
 def test_exactly_the_necessary_faults_are_kept(needed: set[int], count: int) -> None:
     """Several faults that fail only together are all kept."""
-    assert fewest(range(1, count + 1), lambda numbers: needed <= set(numbers)) == sorted(needed)
+    assert minimal_subset(range(1, count + 1), lambda numbers: needed <= set(numbers)) == sorted(needed)
 
 
 @given(st.lists(st.booleans(), min_size=2, max_size=300))
@@ -42,7 +42,7 @@ def test_no_remaining_fault_can_be_omitted(answers: list[bool]) -> None:
     def fails(numbers: Sequence[int]) -> bool:
         return known.setdefault(tuple(numbers), next(chances, False))
 
-    left = fewest(range(12), fails)
+    left = minimal_subset(range(12), fails)
     assert known[tuple(left)]
     if len(left) > 1:
         for number in left:

@@ -13,10 +13,10 @@ from rich.console import Console
 from kreplica.replication.leader import in_sync
 from kreplica.testing.cluster.invariants import BrokenRule
 from kreplica.testing.storms.cleanup import deferred_collection
+from kreplica.testing.storms.cluster_run import ProgramFailed
 from kreplica.testing.storms.log_watch import UnexpectedLog
 from kreplica.testing.storms.options import StormOptions
 from kreplica.testing.storms.outcome import Outcome, unfinished
-from kreplica.testing.storms.replicated_run import ProgramFailed
 from tests.support.mutations import command as command_line
 from tests.support.mutations import scoring
 from tests.support.mutations.command import command

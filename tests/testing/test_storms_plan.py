@@ -30,12 +30,12 @@ class TestOptions:
     @pytest.mark.parametrize(
         ("name", "text", "message"),
         [
-            ("brokesr", "3", "no option is named 'brokesr'; there are seconds, brokers, "),
+            ("brokesr", "3", "unknown option 'brokesr'; options: seconds, brokers, "),
             ("brokers", "2", "brokers=2: at least 3 are needed"),
-            ("brokers", "three", "brokers=three: a number is expected"),
-            ("seconds", "0", "seconds=0.0: must be more than 0"),
-            ("calm_s", "-1", "calm_s=-1.0: must be more than 0"),
-            ("synced", "true", "synced=true: yes or no is expected"),
+            ("brokers", "three", "brokers=three: must be a number"),
+            ("seconds", "0", "seconds=0.0: must be greater than 0"),
+            ("calm_s", "-1", "calm_s=-1.0: must be greater than 0"),
+            ("synced", "true", "synced=true: must be yes or no"),
         ],
     )
     def test_mistakes_are_named(self, name: str, text: str, message: str) -> None:

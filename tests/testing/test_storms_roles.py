@@ -38,7 +38,7 @@ def test_a_deposed_controller() -> None:
     run = ReplicatedRun(1)
     old = run.cluster.controller()
     assert old is not None
-    end = FAULTS["depose"][0](run, Random(1))
+    end = FAULTS["depose controller"][0](run, Random(1))
     run.cluster.run_until(lambda: run.cluster.controller() != old)
     assert run.machine(old).program.controller.active
     assert end is not None
@@ -47,7 +47,7 @@ def test_a_deposed_controller() -> None:
     assert run.network.link("coordinator", f"broker-{old}").latency_s == run.network.latency_s
 
 
-@pytest.mark.parametrize("name", ["flip", "pause at change", "speak late", "kill in order"])
+@pytest.mark.parametrize("name", ["move leaders", "pause at election", "late segments", "kill one by one"])
 def test_a_cluster_recovers(name: str) -> None:
     """Three times in a row, without losses."""
     run = ReplicatedRun(1)
@@ -57,5 +57,5 @@ def test_a_cluster_recovers(name: str) -> None:
         if end is not None:
             end()
         run.settle()
-    assert len(run.story) >= 3
+    assert len(run.timeline) >= 3
     run.converge()

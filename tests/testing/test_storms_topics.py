@@ -15,7 +15,7 @@ from kreplica.testing.cluster.state import assignment_of, state_of
 from kreplica.testing.histories.record_history import History
 from kreplica.testing.storms.cleanup import deferred_collection
 from kreplica.testing.storms.clients.side_partition import LATE, SideHistory
-from kreplica.testing.storms.expected_state import Answer, Expected
+from kreplica.testing.storms.expected_state import Expected, RequestResult
 from kreplica.testing.storms.faults import partitions, topics
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 from kreplica.wire.records import Record
@@ -35,14 +35,15 @@ def create(run: ReplicatedRun, partitions: int = 1) -> None:
     client = run.side_topics.administrator(Random(0))
     asked = client.create_topic(NAME, partitions, SETTINGS, replication_factor=3)
     expected = {topic.exists: True, **{each: SETTINGS.get(name) for name, each in topic.settings.items()}}
-    assert run.cluster.run_until(run.side_topics.ask(client, asked, expected)) is Answer.DONE
+    assert run.cluster.run_until(run.side_topics.send(client, asked, expected)) is RequestResult.DONE
     run.cluster.run_until(lambda: all(partition.committed_end > 3 for partition in run.side_topics.current()))
 
 
 def delete(run: ReplicatedRun) -> None:
     client = run.side_topics.administrator(Random(0))
     expected = {run.side_topics.topic(NAME).exists: False}
-    assert run.cluster.run_until(run.side_topics.ask(client, client.delete_topic(NAME), expected)) is Answer.DONE
+    sending = run.side_topics.send(client, client.delete_topic(NAME), expected)
+    assert run.cluster.run_until(sending) is RequestResult.DONE
 
 
 def test_a_topic_with_a_reused_name_is_empty() -> None:
@@ -54,7 +55,7 @@ def test_a_topic_with_a_reused_name_is_empty() -> None:
         assert not run.side_topics.keys
         create(run)
         (now,) = run.side_topics.current()
-        assert now.life.topic_id not in {partition.life.topic_id for partition in earlier}
+        assert now.incarnation.topic_id not in {partition.incarnation.topic_id for partition in earlier}
         assert all(offset < 10 for offset in now.history.seen[0])
         run.converge()
         assert all(partition.committed_end > 3 for partition in earlier)
@@ -64,7 +65,7 @@ def test_a_partition_with_a_reused_number_is_empty() -> None:
     """It is a new partition, with epochs above the removed one's and its own clients."""
     with replicated(2) as run:
         create(run, 2)
-        before = {partition.life.key.partition: partition for partition in run.side_topics.current()}
+        before = {partition.incarnation.key.partition: partition for partition in run.side_topics.current()}
         topic = run.side_topics.topic(NAME)
         topic.may_shrink = True
         client = run.cluster.brokers[1].program.client
@@ -74,11 +75,11 @@ def test_a_partition_with_a_reused_number_is_empty() -> None:
         run.cluster.run_until(lambda: not assignment_of(run.cluster, NAME).removed[1].replicas)  # type: ignore[union-attr]
         administrator = run.side_topics.administrator(Random(0))
         asked = administrator.create_partitions(NAME, 2)
-        assert run.cluster.run_until(run.side_topics.ask(administrator, asked)) is Answer.DONE
-        after = {partition.life.key.partition: partition for partition in run.side_topics.current()}
+        assert run.cluster.run_until(run.side_topics.send(administrator, asked)) is RequestResult.DONE
+        after = {partition.incarnation.key.partition: partition for partition in run.side_topics.current()}
         assert after[0] is before[0]
         assert after[1] is not before[1]
-        assert after[1].life.above >= 0
+        assert after[1].incarnation.above >= 0
         run.cluster.run_until(lambda: after[1].committed_end > 3)
         run.converge()
 
@@ -97,7 +98,7 @@ def test_remains_of_a_deleted_topic_are_found(left: str) -> None:
             run.cluster.run_until(administrator.create_topic(NAME, 1, SETTINGS, replication_factor=3))
         else:
             run.cluster.run_until(client.create(znodes.config_path("topics", NAME), b'{"version":1,"config":{}}'))
-        with pytest.raises(AssertionError, match=r"has left|exists: True|are left"):
+        with pytest.raises(AssertionError, match=r"has not deleted|exists: True|settings of the deleted"):
             run.converge()
 
 
@@ -132,9 +133,9 @@ def test_the_highest_log_start_is_known() -> None:
         create(run)
         (partition,) = run.side_topics.current()
         assert partition.committed.start_offset == 0
-        state = state_of(run.cluster, partition.life.key)
+        state = state_of(run.cluster, partition.incarnation.key)
         assert state is not None
-        leader = run.machine(state.leader).program.partitions.get(partition.life.key)
+        leader = run.machine(state.leader).program.partitions.get(partition.incarnation.key)
         leader.log.advance_log_start_offset(2)
         run.cluster.run_until(lambda: partition.committed.start_offset == 2)
         run.kill(state.leader)
@@ -145,33 +146,33 @@ def test_the_highest_log_start_is_known() -> None:
 def test_expected_values_after_responses() -> None:
     """One value after a confirmed change, several after an unconfirmed one, as long as requests can be reordered."""
     expected = Expected("a")
-    expected.asked("b")
+    expected.requested("b")
     assert list(expected.values) == ["a", "b"]
-    expected.answered("b", Answer.DONE)
+    expected.completed("b", RequestResult.DONE)
     assert list(expected.values) == ["b"]
-    expected.asked("c")
-    expected.answered("c", Answer.REFUSED)
+    expected.requested("c")
+    expected.completed("c", RequestResult.REFUSED)
     assert list(expected.values) == ["b"]
-    expected.asked("d")
-    expected.answered("d", Answer.UNKNOWN)
-    expected.asked("e")
-    expected.answered("e", Answer.DONE)
+    expected.requested("d")
+    expected.completed("d", RequestResult.UNKNOWN)
+    expected.requested("e")
+    expected.completed("e", RequestResult.DONE)
     assert list(expected.values) == ["b", "d", "e"], "d may still be applied"
 
 
 def test_either_of_two_concurrent_requests_may_win() -> None:
     """Both were confirmed; both values are possible until a later change without a concurrent one is confirmed."""
     expected = Expected("a")
-    expected.asked("b")
-    expected.asked("c")
-    expected.answered("b", Answer.DONE)
-    expected.answered("c", Answer.DONE)
+    expected.requested("b")
+    expected.requested("c")
+    expected.completed("b", RequestResult.DONE)
+    expected.completed("c", RequestResult.DONE)
     assert list(expected.values) == ["a", "b", "c"]
-    expected.asked("d")
-    expected.answered("d", Answer.REFUSED)
+    expected.requested("d")
+    expected.completed("d", RequestResult.REFUSED)
     assert list(expected.values) == ["a", "b", "c"]
-    expected.asked("d")
-    expected.answered("d", Answer.DONE)
+    expected.requested("d")
+    expected.completed("d", RequestResult.DONE)
     assert list(expected.values) == ["d"]
 
 
@@ -179,8 +180,8 @@ def record(offset: int, value: bytes) -> Record:
     return Record(offset=offset, timestamp_ms=0, key=None, value=value, headers=())
 
 
-def side_history(label: int, *, lives: bool = True, late: bytes = b"") -> SideHistory:
-    return SideHistory(label, 0, lambda: 0.0, lambda: lives, lambda value: value == late)
+def side_history(label: int, *, exists: bool = True, late: bytes = b"") -> SideHistory:
+    return SideHistory(label, 0, lambda: 0.0, lambda: exists, lambda value: value == late)
 
 
 def test_a_record_of_a_previous_topic_is_found() -> None:
@@ -204,7 +205,7 @@ def test_a_late_attempt_may_be_read() -> None:
 
 def test_acknowledgements_after_the_end_are_not_counted() -> None:
     """It was written to another topic of that name."""
-    history = side_history(1, lives=False)
+    history = side_history(1, exists=False)
     value = history.next_value(0, 1)
     number = history.sending("producer", 0, [value])
     history.acknowledged(0, 7, [value], number)
@@ -226,7 +227,7 @@ def test_an_unacknowledged_deletion_may_be_undone() -> None:
         create(run)
         client = run.side_topics.administrator(Random(0))
         topic = run.side_topics.topic(NAME)
-        asked = run.side_topics.ask(client, client.delete_topic(NAME), {topic.exists: False})
+        asked = run.side_topics.send(client, client.delete_topic(NAME), {topic.exists: False})
         run.cluster.run_until(lambda: not run.side_topics.keys)
         run.cluster.coordinator.kill()
         run.cluster.run_until(run.cluster.coordinator.start())

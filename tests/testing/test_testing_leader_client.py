@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kreplica.testing.storms.replicated_run import TOPIC, ReplicatedRun
+from kreplica.testing.storms.cluster_run import TOPIC
+from kreplica.testing.storms.replicated_run import ReplicatedRun
 
 
 def test_reading_continues_with_the_next_leader() -> None:

@@ -282,14 +282,14 @@ def test_one_of_the_bootstrap_brokers_is_down():
 
 def test_unreachable_advertised_listeners(monkeypatch):
     """A cluster with unreachable advertised listeners is distinguished from one that does not respond."""
-    monkeypatch.setattr(cluster_access, "_ask", lambda client: succeed(Cluster({7: ("elsewhere", 9092)}, 7)))
+    monkeypatch.setattr(cluster_access, "_metadata", lambda client: succeed(Cluster({7: ("elsewhere", 9092)}, 7)))
     with pytest.raises(CouldNotRun, match=r"broker-1:9092 answers, but no broker .*: broker 7 at elsewhere:9092: "):
         Scene().verdict()
 
 
 def test_a_broker_that_does_not_know_the_controller_yet(monkeypatch):
     """A broker that has just started may not know the controller yet: the request is retried."""
-    ask, create_topic = cluster_access._ask, cluster_access.WireClient.create_topic
+    ask, create_topic = cluster_access._metadata, cluster_access.WireClient.create_topic
     answers, refusals = [], []
 
     async def asked(client):

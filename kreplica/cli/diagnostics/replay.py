@@ -14,7 +14,7 @@ from kreplica.testing.replay.reading import JournalFile, JournalUnreadable, read
 from kreplica.testing.replay.replay import Outcome, Replay
 from kreplica.testing.replay.story import Story
 from kreplica.testing.storms.cleanup import deferred_collection
-from kreplica.testing.storms.sweep import keep_quiet
+from kreplica.testing.storms.sweep import disable_logging
 
 
 class Unreadable(click.ClickException):
@@ -34,7 +34,7 @@ def command(path: Path, verbose: bool, until: int | None) -> None:
     controller saw is given to the controller of this program; each of its writes to ZooKeeper and each command to a
     broker is compared.  The first difference is told, and ends with exit code 1.
     """
-    keep_quiet()  # a controller logs what goes wrong in it, and here all of that is compared
+    disable_logging()  # a controller logs what goes wrong in it, and here all of that is compared
     try:
         with deferred_collection():
             events, decisions = _replay_all(path, verbose, until)

@@ -16,7 +16,7 @@ from kreplica.cli.diagnostics.simulate_report import Progress, describe, describ
 from kreplica.testing.storms.minimize import minimize
 from kreplica.testing.storms.options import BadOption, StormOptions, options_of
 from kreplica.testing.storms.outcome import Outcome, run_storm
-from kreplica.testing.storms.sweep import Tally, keep_quiet, sweep
+from kreplica.testing.storms.sweep import Tally, disable_logging, sweep
 
 FAILED = 1
 
@@ -97,7 +97,7 @@ def command(
         raise click.UsageError("--faults, --minimize and --trace go with --seed")
     if isinstance(seeds, count) and minutes is None:
         raise click.UsageError("seeds without an end need --minutes")
-    keep_quiet()
+    disable_logging()
     if seeds is not None:
         _many(seeds, minutes, jobs, chosen)
     else:

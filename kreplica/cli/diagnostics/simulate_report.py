@@ -34,7 +34,7 @@ def describe(outcome: Outcome, chosen: Mapping[str, str]) -> str:
     """All of one storm: its circumstances, what was to happen, what did, how it ended."""
     lines = [f"seed {outcome.seed}: {outcome.options}", "", "the plan:"]
     lines += [str(fault) for fault in outcome.plan] or ["  nothing"]
-    lines += ["", "what was done:", *outcome.story, "", figures(outcome)]
+    lines += ["", "what was done:", *outcome.timeline, "", figures(outcome)]
     if outcome.clean:
         lines.append("clean: nothing lost, nothing twice, everything came back")
     else:

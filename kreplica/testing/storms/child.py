@@ -1,6 +1,6 @@
-"""Work in a copy of this process that ends with it: nothing of what the work leaves behind has to be collected.
+"""Runs a function in a forked process, so that its garbage disappears with the process.
 
-A killed broker leaves tens of thousands of objects in cycles; finding them all takes longer than a copy.
+A killed broker leaves tens of thousands of objects in reference cycles; collecting them takes longer than a fork.
 """
 
 from __future__ import annotations
@@ -18,42 +18,41 @@ T = TypeVar("T")
 
 
 class ChildFailed(Exception):
-    """The copy ended without a result."""
+    """The child process ended without a result."""
 
 
 def in_child(work: Callable[[], T]) -> T:
-    """Do some work in a copy of this process.
+    """Call ``work`` in a forked process and return its result, which is pickled.
 
-    :return: what it returns, pickled on the way.
-    :raise ChildFailed: it raised (its traceback is on standard error), or the copy was killed.
+    :raise ChildFailed: it raised (the traceback is on standard error), or the process was killed.
     """
-    result_end, childs_result_end = os.pipe()
-    childs_life_end, life_end = os.pipe()
+    result_end, child_result_end = os.pipe()
+    child_lifeline, lifeline = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(result_end)
-        os.close(life_end)
-        _be_child(work, childs_result_end, childs_life_end)
-    os.close(childs_result_end)
-    os.close(childs_life_end)
+        os.close(lifeline)
+        _run_child(work, child_result_end, child_lifeline)
+    os.close(child_result_end)
+    os.close(child_lifeline)
     with open(result_end, "rb") as results:
         result = results.read()
-    os.close(life_end)
+    os.close(lifeline)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if status:
-        raise ChildFailed(f"the process of a storm ended with {status}")
-    done: T = pickle.loads(result)
-    return done
+        raise ChildFailed(f"the storm's process ended with status {status}")
+    returned: T = pickle.loads(result)
+    return returned
 
 
-def _be_child(work: Callable[[], Any], result_end: int, life_end: int) -> NoReturn:
+def _run_child(work: Callable[[], Any], result_end: int, lifeline: int) -> NoReturn:
     status = 1
     try:
-        Thread(target=_end_with_parent, args=[life_end], daemon=True).start()
+        Thread(target=_exit_with_parent, args=[lifeline], daemon=True).start()
         gc.disable()
-        sys.unraisablehook = lambda _: None  # coroutines of killed processes protest
+        sys.unraisablehook = lambda _: None  # collected coroutines of killed processes raise errors
         result = pickle.dumps(work())
-        with open(result_end, "wb", closefd=False) as results:  # it ends with the process: until then it is waited for
+        with open(result_end, "wb", closefd=False) as results:  # the parent reads until this process has ended
             results.write(result)
         status = 0
     except BaseException:
@@ -62,6 +61,6 @@ def _be_child(work: Callable[[], Any], result_end: int, life_end: int) -> NoRetu
         os._exit(status)
 
 
-def _end_with_parent(life_end: int) -> None:
-    os.read(life_end, 1)
+def _exit_with_parent(lifeline: int) -> None:
+    os.read(lifeline, 1)
     os._exit(1)

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-def only_between_storms() -> None:
-    """Disable automatic garbage collection in this process, and exclude existing objects from later ones."""
+def disable_automatic_collection() -> None:
+    """Disable automatic garbage collection in this process, and exclude existing objects from later collections."""
     gc.collect()
     gc.freeze()
     gc.disable()

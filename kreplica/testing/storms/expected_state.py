@@ -1,4 +1,4 @@
-"""What may be, after what an administrator asked for and was answered."""
+"""States that are allowed after an administrator's requests."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from typing import Generic, TypeVar
 T = TypeVar("T", bound=Hashable)
 
 
-class Answer(Enum):
+class RequestResult(Enum):
     """How a request ended."""
 
     DONE = "done"
     REFUSED = "refused"
     UNKNOWN = "unknown"
-    """It may have been obeyed, or may be later."""
+    """The request may have taken effect, or may do so later."""
 
 
 class Expected(Generic[T]):
-    """One thing that administrators change: the values that it may have.
+    """Allowed values of one thing that administrators change.
 
-    :ivar values: in the order in which they were asked for; one of them alone where the last answer was certain.
+    :ivar values: in the order of the requests; only one if the result of the last request is certain.
     """
 
     def __init__(self, value: T) -> None:
         self.values: dict[T, None] = {value: None}
         self._before = self.values
-        self._under_way = 0
-        self._is_alone = True
-        self._is_late = False
+        self._pending_count = 0
+        self._is_only_request = True
+        self._had_unknown_result = False
 
-    def asked(self, value: T) -> None:
-        """A request is on its way.  Where another is too, nobody can say which of them comes last."""
-        self._under_way += 1
-        self._is_alone = self._under_way == 1
+    def requested(self, value: T) -> None:
+        """Add the value of a request that is being sent.  The order of concurrent requests is unknown."""
+        self._pending_count += 1
+        self._is_only_request = self._pending_count == 1
         self._before = self.values
         self.values = {**self.values, value: None}
 
-    def answered(self, value: T, answer: Answer) -> None:
-        """The request for that value is over.  One without an answer may be obeyed at any time from now on."""
-        self._under_way -= 1
-        self._is_late = self._is_late or answer is Answer.UNKNOWN
-        if self._is_alone and not self._is_late:
-            self.values = {value: None} if answer is Answer.DONE else self._before
+    def completed(self, value: T, result: RequestResult) -> None:
+        """Narrow the values by the result of a request.  A request with an unknown result may take effect later."""
+        self._pending_count -= 1
+        self._had_unknown_result = self._had_unknown_result or result is RequestResult.UNKNOWN
+        if self._is_only_request and not self._had_unknown_result:
+            self.values = {value: None} if result is RequestResult.DONE else self._before

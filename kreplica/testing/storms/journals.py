@@ -1,4 +1,4 @@
-"""The journals that controllers kept in a storm: each is repeated to the same decisions."""
+"""Replays the controller journals of a storm: each must lead to the same decisions again."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from kreplica.testing.replay.story import Story
 
 
 def check_journals(cluster: SimulatedCluster) -> int:
-    """Repeat what is whole of each broker's journal.
+    """Replay the complete entries of each broker's journal.
 
-    :return: how many entries were compared.
-    :raise AssertionError: with the first difference, explained.
+    :return: number of compared entries.
+    :raise AssertionError: explains the first difference.
     """
     compared = 0
     for machine in cluster.brokers.values():
         try:
             files = read_journals(machine.host.disk, LOG_DIRECTORY)
         except JournalUnreadable:
-            continue  # its disk was full, or lost power, before there was any
+            continue  # the disk was full or the machine lost power before the journal was started
         for outcome in replay_all(files):
             compared += outcome.entries
             if outcome.difference is not None:

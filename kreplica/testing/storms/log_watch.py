@@ -1,4 +1,4 @@
-"""What programs log of their own mistakes: errors that nobody handled, above all.  A storm is to end without any."""
+"""Fails a storm in which a program logs an unhandled error."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from zope.interface import implementer
 
 from kreplica.errors import KreplicaError
 
-FORESEEN = (KreplicaError, OSError)
-"""What may be logged: what a program says of the world around it."""
+EXPECTED_ERRORS = (KreplicaError, OSError)
+"""Errors of a program's environment, which may be logged."""
 
-UNHANDLED = "twisted.internet.defer"
-"""Who logs an error of a Deferred that nobody handled: whatever error that is, somebody was to be told."""
+UNHANDLED_NAMESPACE = "twisted.internet.defer"
+"""Log namespace of unhandled errors in a Deferred, which are never allowed."""
 
 
 class UnexpectedLog(AssertionError):
-    """Something was logged that never should be."""
+    """A program logged an error that is not allowed."""
 
 
 @implementer(ILogObserver)
 class LogWatch:
-    """Keeps the first such entry of Twisted's log while it is entered."""
+    """Context manager that keeps the first disallowed entry of Twisted's log."""
 
     def __init__(self) -> None:
         self._found: str | None = None
@@ -42,12 +42,12 @@ class LogWatch:
         if self._found is not None or event.get("log_level", LogLevel.info) < LogLevel.critical:
             return
         failure = event.get("log_failure")
-        is_unhandled = event.get("log_namespace") == UNHANDLED
-        if isinstance(failure, Failure) and (is_unhandled or not failure.check(*FORESEEN)):
-            what = formatEvent(event) or "nobody handled an error"
-            self._found = f"{what}: {failure.getErrorMessage()}\n{failure.getTraceback()}"
+        is_unhandled = event.get("log_namespace") == UNHANDLED_NAMESPACE
+        if isinstance(failure, Failure) and (is_unhandled or not failure.check(*EXPECTED_ERRORS)):
+            text = formatEvent(event) or "unhandled error"
+            self._found = f"{text}: {failure.getErrorMessage()}\n{failure.getTraceback()}"
 
     def check(self) -> None:
-        """:raise UnexpectedLog: with what was logged."""
+        """:raise UnexpectedLog: an entry was found; the message contains it."""
         if self._found is not None:
             raise UnexpectedLog(self._found)

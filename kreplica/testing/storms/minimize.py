@@ -1,4 +1,4 @@
-"""The fewest faults with which a storm still fails (delta debugging, Zeller and Hildebrandt 2002)."""
+"""Finds a minimal set of faults that makes a storm fail (delta debugging, Zeller and Hildebrandt 2002)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kreplica.testing.storms.outcome import Outcome, run_storm
 
 @dataclass(frozen=True, slots=True)
 class Minimum:
-    """What is left of a storm.
+    """A storm with a minimal set of faults.
 
-    :param outcome: of the storm with these faults alone.
-    :param runs: how many storms it took to find them.
+    :param outcome: outcome of the storm with only these faults.
+    :param runs: number of storms that the search needed.
     """
 
     outcome: Outcome
@@ -21,10 +21,9 @@ class Minimum:
 
 
 def minimize(failed: Outcome, tried: Callable[[Outcome], None] = lambda _: None) -> Minimum:
-    """Leave out faults as long as the storm fails, in whatever way.
+    """Remove faults while the storm still fails, for any reason.
 
-    :param failed: a storm that failed.
-    :param tried: told of each storm on the way.
+    :param tried: called with the outcome of each attempt.
     """
     smallest, runs = failed, 0
 
@@ -37,15 +36,14 @@ def minimize(failed: Outcome, tried: Callable[[Outcome], None] = lambda _: None)
             smallest = outcome
         return not outcome.clean
 
-    fewest([fault.number for fault in failed.plan], fails)
+    minimal_subset([fault.number for fault in failed.plan], fails)
     return Minimum(smallest, runs)
 
 
-def fewest(numbers: Sequence[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
-    """A part of the numbers of which none can be left out: without any one of them, nothing fails.
+def minimal_subset(numbers: Sequence[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
+    """Return a subset for which ``fails`` is true, but false without any single one of its numbers.
 
-    :param numbers: with all of them it fails.
-    :param fails: whether it fails with these alone.
+    :param numbers: ``fails`` must be true for all of them.
     """
     left = list(numbers)
     if not left or fails([]):

@@ -1,4 +1,4 @@
-"""What the cluster of a storm looks like, and how much of what happens to it: chosen by the seed, or by who asks."""
+"""Options of a storm: its cluster, load and faults, drawn from the seed unless the caller sets them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from typing import Any
 from kreplica.errors import KreplicaError
 from kreplica.testing.clients.idempotent_producer import Load
 from kreplica.testing.clients.pipelining_producer import Style
-from kreplica.testing.storms.replicated_run import REPLICAS, TOPIC
+from kreplica.testing.storms.cluster_run import REPLICAS, TOPIC
 
 VALUE_SIZE_MAX = 80
 """Bytes: the largest batch still fits into the smallest segment."""
 
-
 LOADS = ((5, 1), (10, 5), (20, 5), (20, 10), (50, 10), (50, 20), (100, 10), (100, 20))
-"""Messages a second, and in a batch.  What takes time is the batches; faults find as much between few of them."""
-
+"""Messages per second and per batch.  Few batches, because they cost time and more of them rarely find more bugs."""
 
 CHAIN_CHANCE = 0.15
 
@@ -26,36 +24,36 @@ PLAIN = "plain"
 PRODUCERS = (PLAIN, *(style.value for style in Style))
 PRODUCER_WEIGHTS = (0.4, 0.4, 0.2)
 ANSWER_TIMEOUTS_S = (3.0, 6.0, 10.0)
-"""Request timeouts of the shared producer: shorter and longer than it takes until a replica leaves the ISR."""
+"""Request timeouts of the shared producer: shorter and longer than the time until a replica leaves the ISR."""
 
 
 class BadOption(KreplicaError):
-    """An option that nobody knows, or a value that cannot be."""
+    """Unknown option or invalid value."""
 
 
 @dataclass(frozen=True, slots=True)
 class StormOptions:
-    """One storm's circumstances.
+    """Options of one storm.
 
-    :param seconds: how long the storm lasts, in virtual time; then everything must come back.
-    :param brokers: 3 replicas each partition; with more brokers there is somewhere to move to.
-    :param messages_per_s: that producers write, in all.
-    :param batch_records: of one batch, on average.
-    :param synced: whether the topic has ``flush.messages=1``: then any machine may lose power at any time.
+    :param seconds: duration of the faults in virtual time; then the cluster must recover.
+    :param brokers: number of brokers; partitions have 3 replicas, so more brokers allow reassignments.
+    :param messages_per_s: total rate of the producers.
+    :param batch_records: average number of records per batch.
+    :param synced: set ``flush.messages=1`` for the topic: then any machine may lose power at any time.
     :param session_ms: the brokers' ``zookeeper.session.timeout.ms``.
-    :param lag_ms: their ``replica.lag.time.max.ms``.
+    :param lag_ms: the brokers' ``replica.lag.time.max.ms``.
     :param segment_bytes: the topic's ``segment.bytes``.
-    :param calm_s: mean time between the beginnings of two faults.
-    :param overlap: faults at once, at most.
-    :param side_topics: whether topics come, grow, shrink and go meanwhile.
-    :param loose: whether there are producers with ``acks=1`` and without idempotence, on a topic of their own.
-    :param racks: whether brokers are in racks, and consumers read from the nearest replica.
-    :param chain: whether groups and transactions carry what is in one topic over to another.
-    :param applications: whether programs that use the client library write, read in groups and work in transactions.
-    :param producer: ``plain`` for a simple producer per partition, or whose errors a shared one treats as that client
-        does: ``librdkafka`` or ``java``.
+    :param calm_s: mean time between the starts of two faults.
+    :param overlap: maximum number of concurrent faults.
+    :param side_topics: create, extend, reduce and delete further topics.
+    :param loose: add producers with ``acks=1`` and without idempotence, on a separate topic.
+    :param racks: assign brokers to racks; consumers read from the nearest replica.
+    :param chain: group members copy a topic to another in transactions.
+    :param applications: programs with the client library write, read in groups and copy in transactions.
+    :param producer: ``plain`` for a simple producer per partition; ``librdkafka`` or ``java`` for one shared producer
+        that handles errors as that client does.
     :param answer_timeout_s: the producers' request timeout; leaders have half of it to replicate.
-    :param journal: whether the brokers keep their controllers' journals, which are then replayed.
+    :param journal: brokers write controller journals, which are replayed at the end.
     """
 
     seconds: float = 60.0
@@ -83,7 +81,7 @@ class StormOptions:
 
     @property
     def load(self) -> Load:
-        """What each partition's producer writes."""
+        """Load of each partition's producer."""
         batches_per_s = self.messages_per_s / self.batch_records / self.partitions
         return Load(
             TOPIC,
@@ -95,15 +93,15 @@ class StormOptions:
 
     @property
     def style(self) -> Style | None:
-        """How one producer of all partitions treats errors; None for a simple producer per partition."""
+        """Client whose error handling the shared producer imitates; None for a simple producer per partition."""
         return None if self.producer == PLAIN else Style(self.producer)
 
 
 def options_of(seed: int, chosen: Mapping[str, str] | None = None) -> StormOptions:
-    """The options that a seed draws.
+    """Return the options that a seed draws.
 
-    :param chosen: those that are not left to it, as ``name: text``.
-    :raise BadOption: one of them is unknown, or its value cannot be.
+    :param chosen: options that override those of the seed, by name, as text.
+    :raise BadOption: one of them is unknown or has an invalid value.
     """
     random = Random(f"{seed}/options")
     of_producer = Random(f"{seed}/options of the producer")
@@ -134,27 +132,27 @@ def options_of(seed: int, chosen: Mapping[str, str] | None = None) -> StormOptio
 
 def _check(options: StormOptions) -> None:
     if options.brokers < REPLICAS:
-        raise BadOption(f"brokers={options.brokers}: at least {REPLICAS} are needed, as many as there are replicas")
+        raise BadOption(f"brokers={options.brokers}: at least {REPLICAS} are needed, one per replica")
     if options.producer not in PRODUCERS:
-        raise BadOption(f"producer={options.producer}: one of {', '.join(PRODUCERS)} is expected")
+        raise BadOption(f"producer={options.producer}: must be one of {', '.join(PRODUCERS)}")
     for field in fields(options):
         value = getattr(options, field.name)
         if not isinstance(value, bool | str) and value <= 0:
-            raise BadOption(f"{field.name}={value}: must be more than 0")
+            raise BadOption(f"{field.name}={value}: must be greater than 0")
 
 
 def _parsed(name: str, text: str) -> Any:
     kinds: dict[str, type] = {field.name: type(field.default) for field in fields(StormOptions)}
     if name not in kinds:
-        raise BadOption(f"no option is named {name!r}; there are {', '.join(kinds)}")
+        raise BadOption(f"unknown option {name!r}; options: {', '.join(kinds)}")
     if kinds[name] is bool:
         if text not in ("yes", "no"):
-            raise BadOption(f"{name}={text}: yes or no is expected")
+            raise BadOption(f"{name}={text}: must be yes or no")
         return text == "yes"
     try:
         return kinds[name](text)
     except ValueError:
-        raise BadOption(f"{name}={text}: a number is expected") from None
+        raise BadOption(f"{name}={text}: must be a number") from None
 
 
 def _text(value: Any) -> str:

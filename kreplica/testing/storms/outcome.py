@@ -1,4 +1,4 @@
-"""One storm from its seed to its verdict."""
+"""Runs one storm, from its seed to its outcome."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from time import perf_counter
 from traceback import format_exception
 
 from kreplica.testing.storms.cleanup import deferred_collection
+from kreplica.testing.storms.cluster_run import ProgramFailed
 from kreplica.testing.storms.journals import check_journals
 from kreplica.testing.storms.log_watch import LogWatch, UnexpectedLog
 from kreplica.testing.storms.options import StormOptions
 from kreplica.testing.storms.plan import Fault, numbered
-from kreplica.testing.storms.replicated_run import ProgramFailed
-from kreplica.testing.storms.storm import Storm, planned
+from kreplica.testing.storms.storm import Storm, faults_of_seed
 
 
 class Cause(Enum):
-    """What a storm failed by."""
+    """Category of a storm's failure."""
 
-    RULE = "broke a rule"
-    TIME = "took too long"
-    ERROR = "raised an error"
+    RULE = "invariant violated"
+    TIME = "timeout"
+    ERROR = "error"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a storm ended; the same for the same seed, options and faults, but for ``wall_s``.
+    """Result of a storm; equal for the same seed, options and faults, except ``wall_s``.
 
-    :param plan: the faults that were to happen.
-    :param virtual_s: how long it lasted in all, the start and the return of everything included.
-    :param wall_s: how long that took.
-    :param events: that happened.
-    :param acknowledged: records.
-    :param failure: what was wrong, in a line; empty where nothing was.
-    :param cause: what kind of thing that was; None where nothing was.
-    :param details: the traceback of it.
-    :param story: what was done to the cluster, a line each.
+    :param plan: the planned faults.
+    :param virtual_s: virtual duration, including startup and recovery.
+    :param wall_s: real duration.
+    :param events: number of events.
+    :param acknowledged: number of acknowledged records of the main topic.
+    :param failure: the error in one line; empty if the storm passed.
+    :param cause: None if the storm passed.
+    :param details: traceback of the error.
+    :param timeline: faults and operations, one line each.
     """
 
     seed: int
@@ -50,7 +50,7 @@ class Outcome:
     failure: str
     cause: Cause | None
     details: str
-    story: tuple[str, ...]
+    timeline: tuple[str, ...]
 
     @property
     def clean(self) -> bool:
@@ -63,24 +63,24 @@ def run_storm(
     only: Collection[int] | None = None,
     trace: Callable[[str], None] | None = None,
 ) -> Outcome:
-    """Run one storm, whatever comes of it.
+    """Run one storm and return its outcome, also if it fails.
 
-    :param only: numbers of the faults that are to happen; None for all.
+    :param only: numbers of the faults to execute; None for all.
     :param trace: called with one line per event.
     """
     with deferred_collection():
-        return run_unburied(seed, options, only, trace)
+        return run_without_collection(seed, options, only, trace)
 
 
-def run_unburied(
+def run_without_collection(
     seed: int,
     options: StormOptions,
     only: Collection[int] | None = None,
     trace: Callable[[str], None] | None = None,
 ) -> Outcome:
-    """``run_storm`` in a process that collects no garbage, and ends with it."""
+    """Run one storm in a process that exits afterwards, so that its garbage need not be collected."""
     began_s = perf_counter()
-    plan = planned(seed, options)
+    plan = faults_of_seed(seed, options)
     if only is not None:
         plan = numbered(plan, only)
     storm: Storm | None = None
@@ -88,7 +88,7 @@ def run_unburied(
     with LogWatch() as watch:
         try:
             storm = Storm(seed, options, trace)
-            storm.blow(plan)
+            storm.execute(plan)
             storm.run.converge()
             watch.check()
             if options.journal:
@@ -108,18 +108,17 @@ def run_unburied(
         failure="" if failure is None else one_line(failure),
         cause=None if failure is None else cause_of(failure),
         details="" if failure is None else "".join(format_exception(failure)),
-        story=() if run is None else tuple(run.story),
+        timeline=() if run is None else tuple(run.timeline),
     )
 
 
 def unfinished(seed: int, options: StormOptions, error: Exception) -> Outcome:
-    """What is to be said of a storm whose process ended in the middle of it."""
-    plan = tuple(planned(seed, options))
+    """Return the outcome of a storm whose process ended before the storm."""
+    plan = tuple(faults_of_seed(seed, options))
     return Outcome(seed, options, plan, 0.0, 0.0, 0, 0, one_line(error), cause_of(error), str(error), ())
 
 
 def cause_of(error: Exception) -> Cause:
-    """A check says that a rule does not hold; an error that a program raised may break none."""
     if isinstance(error, TimeoutError):
         return Cause.TIME
     if isinstance(error, AssertionError) and not isinstance(error, UnexpectedLog | ProgramFailed):
@@ -128,5 +127,4 @@ def cause_of(error: Exception) -> Cause:
 
 
 def one_line(error: Exception) -> str:
-    """What was wrong, for a list of many."""
     return f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]

@@ -1,4 +1,4 @@
-"""What is to go wrong, and when: made from the seed before anything runs, so that parts of it can be left out."""
+"""Plan of a storm's faults and their times, made from the seed before the start, so that faults can be removed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from random import Random
 from kreplica.testing.storms.options import StormOptions
 
 LASTS_S = (0.05, 0.5, 2.0, 6.0, 14.0)
-"""Mean durations: some faults are over before anybody notices, some outlast a session and the lag limit."""
+"""Mean durations: some faults end before any broker notices, some outlast a session and the lag limit."""
 
 STEPS_MAX = 200
 KEPT_MIN = 0.3
@@ -17,14 +17,14 @@ KEPT_MIN = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that goes wrong.
+    """One planned fault.
 
-    :param number: its place in the whole plan, from 1, which it keeps where others are left out; all that it chooses
-        when it happens (whom, how much) it draws from the seed and this number.
-    :param name: which, as ``faults.FAULTS`` has it.
-    :param at_s: when, in seconds since the storm began.
-    :param lasts_s: how long until its end, where it has one.
-    :param steps: so many events more happen before it does: any of them may be half of something.
+    :param number: position in the complete plan, from 1; kept if other faults are removed. The fault's random choices
+        depend only on the seed and this number.
+    :param name: key in ``faults.FAULTS``.
+    :param at_s: start in seconds after the start of the storm.
+    :param lasts_s: time until the fault is ended, if it has an end.
+    :param steps: number of events between ``at_s`` and the fault, so that it can interrupt any operation.
     """
 
     number: int
@@ -38,18 +38,16 @@ class Fault:
 
 
 def make_plan(
-    seed: int, options: StormOptions, weights: Mapping[str, float], *, of: str = "plan", begin: int = 1
+    seed: int, options: StormOptions, weights: Mapping[str, float], *, label: str = "plan", first_number: int = 1
 ) -> list[Fault]:
-    """The faults of one storm, in order.
+    """Return the faults of one storm in order of time.
 
-    Each seed leaves some kinds of faults out altogether: what only happens where nothing else disturbs it gets its
-    chance so (swarm testing).
+    Each seed omits some types of faults, because some bugs appear only without other disturbances (swarm testing).
 
-    :param weights: of the kinds of faults, by name.
-    :param of: by which plans of one seed are different.
-    :param begin: the number of the first fault.
+    :param weights: relative frequencies of the fault types, by name.
+    :param label: part of the random seed that distinguishes several plans of one seed.
     """
-    random = Random(f"{seed}/{of}")
+    random = Random(f"{seed}/{label}")
     kept = random.uniform(KEPT_MIN, 1.0)
     names = [name for name in weights if random.random() < kept] or list(weights)
     ends_s: list[float] = []
@@ -62,11 +60,11 @@ def make_plan(
         steps = random.randrange(STEPS_MAX)
         if len(ends_s) < options.overlap:
             ends_s.append(at_s + lasts_s)
-            plan.append(Fault(len(plan) + begin, name, at_s, lasts_s, steps))
+            plan.append(Fault(len(plan) + first_number, name, at_s, lasts_s, steps))
         at_s += random.expovariate(1 / options.calm_s)
     return plan
 
 
 def numbered(plan: Sequence[Fault], numbers: Collection[int]) -> list[Fault]:
-    """Those of a plan that have these numbers."""
+    """Return the faults with the given numbers."""
     return [fault for fault in plan if fault.number in numbers]

@@ -1,7 +1,6 @@
-"""A cluster under load: three replicas, idempotent producers with acks=all, consumers; and what may be done to it.
+"""A cluster under load with three replicas, idempotent producers with acks=all and consumers; operations on it.
 
-Every event is followed by a check of the invariants.  ``storm`` does to it what a plan says; scripted tests do one
-thing after the other.
+``storm`` executes a plan of faults on it, scripted tests single operations.
 """
 
 from __future__ import annotations
@@ -16,68 +15,43 @@ from twisted.python.failure import Failure
 from kreplica.errors import KreplicaError
 from kreplica.model import TopicPartition
 from kreplica.service.composition.broker import Broker
-from kreplica.settings.definitions.replication import RACK_AWARE_SELECTOR
 from kreplica.storage.segments.segment import LOG_SUFFIX
 from kreplica.testing.anomalies import report
 from kreplica.testing.clients.idempotent_producer import IdempotentProducer, Load
 from kreplica.testing.clients.pipelining_producer import PipeliningProducer, Style
 from kreplica.testing.clients.tailing_consumer import TailingConsumer
 from kreplica.testing.clients.wire_client import WireClient
-from kreplica.testing.cluster.cluster import Machine, SimulatedCluster
-from kreplica.testing.cluster.invariants import Invariants
+from kreplica.testing.cluster.cluster import Machine
 from kreplica.testing.cluster.state import ACTING, is_moving, state_of
-from kreplica.testing.histories.record_history import History, check_nothing_lost, check_whole
+from kreplica.testing.histories.record_history import check_nothing_lost, check_whole
 from kreplica.testing.simulator.scheduler import Process
 from kreplica.testing.storms.clients.companion import Companion
 from kreplica.testing.storms.clients.readers import Readers
-from kreplica.testing.storms.clients.side_topics import DELETE_DELAY_MS, SideTopics
-
-TOPIC = "load"
-REPLICAS = 3
-
-QUICK = (
-    "zookeeper.session.timeout.ms=6000",
-    "log.flush.offset.checkpoint.interval.ms=2000",
-    "log.retention.check.interval.ms=2000",
-    "replica.lag.time.max.ms=3000",
-    f"log.segment.delete.delay.ms={DELETE_DELAY_MS}",
-)
-"""Settings of every broker: sessions of 6 s, replicas that leave the in-sync set after 3 s, checkpoints that have
-their say in every run; and what is deleted is gone soon, of topics too whose settings nobody knows any more."""
+from kreplica.testing.storms.clients.side_topics import SideTopics
+from kreplica.testing.storms.cluster_run import TOPIC, ClusterRun, ProgramFailed
 
 SAFE = {"segment.bytes": "5000", "min.insync.replicas": "2"}
-"""Settings of a topic of which no single failure may lose anything; its segments are rolled often."""
+"""Settings of a topic that keeps its data in any single failure; its segments are rolled often."""
 
 SYNCED = {**SAFE, "flush.messages": "1"}
-"""The same for failures of all machines at once."""
+"""Settings of a topic that keeps its data if all machines lose power at once."""
 
 SHARED_PRODUCER = "producer-0"
-"""The host of the one producer that writes all partitions."""
-
-RACKS = ("north", "south", "west")
-NEAREST = f"replica.selector.class={RACK_AWARE_SELECTOR}"
+"""Host of the shared producer of all partitions."""
 
 MODERATE = Load(TOPIC, interval_s=0.05)
-"""What each partition's producer writes where nothing else is asked for."""
 
 
-class ProgramFailed(AssertionError):
-    """A program raised what none ever should."""
+class ReplicatedRun(ClusterRun):
+    """A cluster with a producer and a consumer for each partition of the main topic.
 
-
-class ReplicatedRun:
-    """A cluster, a topic, a producer and a consumer for each partition; every event is followed by a check.
-
-    :param load: what the producer of each partition writes; its topic and partitions are not looked at.
-    :param racks: whether brokers are in racks, and send consumers to the nearest replica (KIP-392).
-    :param style: one producer writes all partitions and treats errors as that client does; None: one producer each.
-    :param trace: called with one line per event, and one for each thing that is done to the cluster.
-    :ivar synced: whether the topic has ``flush.messages=1``.
-    :ivar story: what was done to the cluster and when, for whoever reads a failure.
-    :ivar side_topics: topics that come and go; none unless somebody asks for one.  ``readers`` likewise.
-    :ivar companions: these and others, who have to be well in the end too.
-    :ivar lost: brokers whose machine or disk failed, maybe with the end of their logs, and that do not hold everything
-        again yet.
+    :param load: load of each partition's producer; its topic and partitions are ignored.
+    :param racks: assign brokers to racks; they send consumers to the nearest replica (KIP-392).
+    :param style: client whose error handling one producer of all partitions imitates; None for one simple producer per
+        partition.
+    :ivar side_topics: topics that are created and deleted in the run; none until requested, like ``readers``.
+    :ivar companions: these and further topics and clients, which must converge as well.
+    :ivar lost: brokers whose logs may be incomplete after a failure of their machine or disk.
     """
 
     def __init__(
@@ -93,28 +67,19 @@ class ReplicatedRun:
         style: Style | None = None,
         trace: Callable[[str], None] | None = None,
     ) -> None:
-        self.seed = seed
-        self.synced = configs.get("flush.messages") == "1"
-        self.story: list[str] = []
+        super().__init__(
+            seed,
+            brokers=brokers,
+            partitions=partitions,
+            configs=configs,
+            overrides=overrides,
+            racks=racks,
+            trace=trace,
+        )
         self.lost: dict[int, None] = {}
         self._supervisor = Process("supervisor")
-        self._wanted: dict[int, None] = dict.fromkeys(range(1, brokers + 1))
-        self._ready: dict[int, Broker] = {}
-        self._trace = trace
-        self.racks = {broker: RACKS[broker % len(RACKS)] for broker in self._wanted} if racks else {}
-        settings = [*QUICK, *([NEAREST] if racks else []), *overrides]
-        self.cluster = SimulatedCluster(seed, brokers=brokers, overrides=settings, racks=self.racks, trace=trace)
-        self.network = self.cluster.simulation.network
-        self.random = self.cluster.simulation.random
-        self.keys = [TopicPartition(TOPIC, partition) for partition in range(partitions)]
-        self.history = History(partitions, lambda: self.cluster.simulation.now_s)
-        self.cluster.start()
-        self._ready.update((number, machine.program) for number, machine in self.cluster.brokers.items())
-        admin = self.cluster.client()
-        self.cluster.run_until(admin.create_topic(TOPIC, partitions, configs, replication_factor=REPLICAS))
-        self.cluster.run_until(admin.close())
-        self.invariants = Invariants(self.cluster, TOPIC, partitions, self.history)
-        self.invariants.watch()
+        self._wanted: dict[int, None] = dict.fromkeys(self.cluster.brokers)
+        self._ready: dict[int, Broker] = {number: machine.program for number, machine in self.cluster.brokers.items()}
         self.side_topics = SideTopics(self)
         self.readers = Readers(self)
         self.companions: list[Companion] = [self.side_topics, self.readers]
@@ -152,18 +117,11 @@ class ReplicatedRun:
         consumer.start()
         return consumer
 
-    # --- looking -----------------------------------------------------------------------------------------------------
-
-    def tell(self, text: str) -> None:
-        """Note what is done, for whoever reads a failure."""
-        now_s = self.cluster.simulation.now_s
-        self.story.append(f"{now_s:10.3f} {text}")
-        if self._trace is not None:
-            self._trace(f"{now_s:.9f} * {text}")
+    # --- state -------------------------------------------------------------------------------------------------------
 
     @property
     def clients(self) -> list[str]:
-        """The hosts of producers and consumers."""
+        """Hosts of producers and consumers."""
         producers = [f"producer-{index}" for index, _ in enumerate(self.producers)]
         consumers = [f"consumer-{key.partition}" for key in self.keys]
         return [*producers, *consumers, *(host for companion in self.companions for host in companion.hosts)]
@@ -175,18 +133,18 @@ class ReplicatedRun:
         return self.cluster.leader_of(TOPIC, partition)
 
     def followers(self, partition: int = 0) -> list[int]:
-        """The in-sync followers, as ZooKeeper has them."""
+        """In-sync followers according to ZooKeeper."""
         state = state_of(self.cluster, self.keys[partition])
         return [broker for broker in state.isr if broker != state.leader] if state else []
 
     def survives(self, broker: int) -> bool:
-        """Whether nothing that is committed may be lost, should this one lose power now.
+        """Return True if all committed data survives a power loss of this broker now.
 
-        Another in-sync replica must have it; and of those that lost something one at most may count as in sync, since
-        whoever has all may die, and leave the set, before the others are found to be dead.  That is what is promised:
-        the loss of any one machine.
+        Another complete replica must be in sync.  At most one incomplete replica may be in the ISR: otherwise a
+        complete one could die and leave the ISR before the incomplete ones are detected.  Only the loss of a single
+        machine is tolerated.
         """
-        self.lost = {other: None for other in self.lost if not self._has_all(other)}
+        self.lost = {other: None for other in self.lost if not self._is_complete(other)}
         lost = {*self.lost, broker}
         for key in self._committed_ends():
             state = state_of(self.cluster, key)
@@ -194,8 +152,8 @@ class ReplicatedRun:
                 return False
         return True
 
-    def _has_all(self, broker: int) -> bool:
-        """Whether it holds, again, all that was ever committed where it is in sync, and nothing of it is damaged."""
+    def _is_complete(self, broker: int) -> bool:
+        """Return True if the broker's in-sync replicas hold all committed records, and none is damaged."""
         machine = self.machine(broker)
         if self._is_damaged(broker) or machine.host.disk.is_failing:
             return False
@@ -211,35 +169,35 @@ class ReplicatedRun:
         return True
 
     def _committed_ends(self) -> dict[TopicPartition, int]:
-        """By partition, the first offset beyond what is known to be committed."""
+        """End of the committed records by partition, as far as the invariants know."""
         ends = {key: self.invariants.committed[key].end_offset for key in self.keys}
         for companion in self.companions:
             ends |= companion.committed_ends
         return ends
 
-    # --- going on ----------------------------------------------------------------------------------------------------
+    # --- progress ----------------------------------------------------------------------------------------------------
 
     def acknowledge(self, count: int, timeout_s: float = 120.0) -> None:
-        """Until so many more records are acknowledged."""
+        """Run until ``count`` more records are acknowledged."""
         wanted = self.history.acked_count + count
         self.cluster.run_until(lambda: self.history.acked_count >= wanted, timeout_s)
 
     def steps(self, count: int) -> None:
-        """Let so many events happen."""
+        """Run ``count`` events."""
         for _ in range(count):
             self.cluster.simulation.step()
 
     def settle(self, timeout_s: float = 180.0) -> None:
-        """Until no replica is on its way, every partition is led, and all replicas are in sync."""
+        """Run until reassignments are complete, every partition has a leader and all replicas are in sync."""
         self.cluster.run_until(lambda: not is_moving(self.cluster, TOPIC), timeout_s)
         self.cluster.wait_in_sync(TOPIC, [key.partition for key in self.keys], timeout_s)
         self.lost.clear()
 
-    def mend(self, timeout_s: float = 180.0) -> None:
-        """Until no replica is damaged: all that flipped was found, and fetched again."""
+    def _wait_undamaged(self, timeout_s: float = 180.0) -> None:
+        """Run until all flipped bits are detected, and the damaged replicas have been fetched again."""
         until_s = self.cluster.simulation.now_s + timeout_s
         while damaged := [broker for broker in self.cluster.brokers if self._is_damaged(broker)]:
-            assert self.cluster.simulation.now_s < until_s, f"damaged still: {damaged}"
+            assert self.cluster.simulation.now_s < until_s, f"brokers with damaged segments: {damaged}"
             self.cluster.run(1.0)
         self.settle()
 
@@ -249,25 +207,25 @@ class ReplicatedRun:
     # --- machines ----------------------------------------------------------------------------------------------------
 
     def kill(self, broker: int) -> None:
-        self.tell(f"broker {broker} is killed")
+        self.note(f"broker {broker} is killed")
         self._wanted.pop(broker, None)
         self.machine(broker).kill()
 
     def lose_power(self, broker: int, random: Random | None = None) -> None:
         """
-        :param random: what draws how much of what was not synced is lost; the host's own unless given.
+        :param random: draws how much unsynced data is lost; None for the host's own generator.
         """
-        self.tell(f"broker {broker} loses power")
+        self.note(f"broker {broker} loses power")
         self._wanted.pop(broker, None)
         self.machine(broker).power_loss(random)
         self.lost[broker] = None
 
     def launch(self, broker: int) -> None:
-        """Begin to start a broker; one that cannot start is started again after a second, as by any supervisor."""
+        """Start a broker without waiting; a failed start is repeated after a second, as by a supervisor."""
         self._wanted[broker] = None
         if self.machine(broker).running:
             return
-        self.tell(f"broker {broker} starts")
+        self.note(f"broker {broker} starts")
         starting = self.machine(broker).start()
         program = self.machine(broker).program
         starting.addCallbacks(lambda _: self._started(broker, program), lambda f: self._not_started(broker, program, f))
@@ -276,7 +234,7 @@ class ReplicatedRun:
         self._ready[broker] = program
 
     def _not_started(self, broker: int, program: Broker, failure: Failure) -> None:
-        self.tell(f"broker {broker} did not start: {failure.getErrorMessage()}")
+        self.note(f"broker {broker} did not start: {failure.getErrorMessage()}")
         if not failure.check(KreplicaError, OSError):
             self.failed(failure)
         if broker in self._wanted and self.machine(broker).running and self.machine(broker).program is program:
@@ -288,53 +246,47 @@ class ReplicatedRun:
             self.launch(broker)
 
     def start(self, *brokers: int) -> None:
-        """Start brokers at once, and wait until all of them serve."""
+        """Start brokers in parallel, and wait until all of them serve requests."""
         for broker in brokers:
             self.launch(broker)
         self.cluster.run_until(lambda: all(self.serves(broker) for broker in brokers), timeout_s=120.0)
 
     def serves(self, broker: int) -> bool:
-        """Whether a broker has started and runs."""
         machine = self.machine(broker)
         return machine.running and self._ready.get(broker) is machine.program
 
     def stop(self, broker: int) -> None:
-        """Stop a broker in order."""
-        self.cluster.run_until(self.begin_to_stop(broker), timeout_s=120.0)
+        """Stop a broker gracefully, and wait until it has ended."""
+        self.cluster.run_until(self.shut_down(broker), timeout_s=120.0)
 
-    def begin_to_stop(self, broker: int) -> Deferred[None]:
-        """Begin to stop a broker in order.
+    def shut_down(self, broker: int) -> Deferred[None]:
+        """Stop a broker gracefully, without waiting.
 
-        :return: fires when it has ended; never, where it is killed before that.
+        :return: fires when it has ended; never if it is killed before.
         """
-        self.tell(f"broker {broker} is stopped")
+        self.note(f"broker {broker} is shut down")
         self._wanted.pop(broker, None)
         return self.machine(broker).stop()
 
     def launch_coordinator(self) -> None:
-        """Begin to start the coordinator."""
         if not self.cluster.coordinator.running:
-            self.tell("the coordinator starts")
+            self.note("the coordinator starts")
             self.cluster.coordinator.start().addErrback(self.failed)
 
-    def failed(self, failure: Failure) -> None:
-        """Something went wrong that never may: the run fails at its end."""
-        self.cluster.simulation.failures.append(failure)
-
     def start_all(self) -> None:
-        """Start whatever does not run."""
+        """Start the coordinator and all brokers that do not run."""
         self.launch_coordinator()
         self.start(*self.cluster.brokers)
 
-    # --- the end -----------------------------------------------------------------------------------------------------
+    # --- end of the run ----------------------------------------------------------------------------------------------
 
     def converge(self) -> None:
-        """All faults are over: everything must be led, in sync, acknowledged, and readable once and in order."""
-        self.tell("all faults are over")
+        """End all faults; check that the cluster recovers and all records are acknowledged and read once, in order."""
+        self.note("all faults end")
         self.network.heal()
         self.start_all()
         self.settle()
-        self.mend()
+        self._wait_undamaged()
         for producer in self.producers:
             self.cluster.run_until(producer.finish(), timeout_s=300.0)
         for key, consumer in zip(self.keys, self.consumers, strict=True):
@@ -346,12 +298,12 @@ class ReplicatedRun:
         self.check()
 
     def check(self) -> None:
-        """What each partition must hold; then everything is stopped."""
+        """Check the content of each partition, and stop the cluster."""
         self.settle()
         assert not self.history.contradictions, "; ".join(self.history.contradictions)
         report(self.history.told).check()
         resets = [producer.resets for producer in self.producers]
-        assert not any(resets), f"producers were told that their records are gone: {resets}"
+        assert not any(resets), f"brokers had lost the state of producers: {resets}"
         for key in self.keys:
             client = self.cluster.leader_client(TOPIC, key.partition, name="reader")
             records = self.cluster.run_until(client.read_all(TOPIC, key.partition), timeout_s=120.0)
@@ -360,7 +312,7 @@ class ReplicatedRun:
             check_nothing_lost(records, self.history.acked[key.partition], "acknowledged")
             check_nothing_lost(records, self.history.seen[key.partition], "read")
             sent = self.history.sent[key.partition]
-            assert len(records) == sent, f"{key}: {sent} records were sent, {len(records)} are there"
+            assert len(records) == sent, f"{key}: {sent} records were sent, the log has {len(records)}"
             self.cluster.wait_replicas_end(key, len(records))
         self.invariants.check()
         self.cluster.stop()

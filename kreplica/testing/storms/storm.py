@@ -1,4 +1,4 @@
-"""One storm: a plan carried out on a cluster under load; then all is over, and everything must come back."""
+"""Executes a plan of faults on a cluster under load."""
 
 from __future__ import annotations
 
@@ -12,57 +12,65 @@ from kreplica.testing.storms.applications.applications import Applications
 from kreplica.testing.storms.clients.chain import OVERRIDES as CHAIN_OVERRIDES
 from kreplica.testing.storms.clients.chain import Chain
 from kreplica.testing.storms.clients.loose_clients import LooseClients
-from kreplica.testing.storms.faults import FAULTS, OF_APPLICATIONS, OF_CHAINS, OF_SIDE_TOPICS, topics
+from kreplica.testing.storms.cluster_run import REPLICAS
+from kreplica.testing.storms.faults import APPLICATION_FAULTS, CHAIN_FAULTS, FAULTS, SIDE_TOPIC_FAULTS, topics
 from kreplica.testing.storms.faults.fault import Begin, End
 from kreplica.testing.storms.options import StormOptions
 from kreplica.testing.storms.plan import Fault, make_plan
-from kreplica.testing.storms.replicated_run import REPLICAS, SAFE, SYNCED, ReplicatedRun
+from kreplica.testing.storms.replicated_run import SAFE, SYNCED, ReplicatedRun
 
 JOURNAL_BYTES_MAX = 4 * 2**20
 
-CALMER, AT_ONCE_MAX = 2.0, 2
-"""How much longer than between other faults it is from one that aims at a chain or at applications to the next, and how
-many of those are under way at once: most have somebody begin anew, and in between it is to come to something."""
+CLIENT_FAULT_CALM_FACTOR, CLIENT_FAULT_OVERLAP_MAX = 2.0, 2
+"""Limits of faults of chains and applications: after most of them a client starts again, and it must have time to make
+progress before the next one."""
 
 
 def weights(options: StormOptions) -> dict[str, float]:
-    """How often each kind of fault is chosen compared with others."""
+    """Return the relative frequencies of the fault types."""
     return {
         name: weight
         for name, (_, weight) in FAULTS.items()
-        if options.side_topics or name not in OF_SIDE_TOPICS
+        if options.side_topics or name not in SIDE_TOPIC_FAULTS
     }
 
 
-def planned(seed: int, options: StormOptions) -> list[Fault]:
-    """The faults that a seed wants; those of a chain and of applications are behind the others, which stay the same."""
+def faults_of_seed(seed: int, options: StormOptions) -> list[Fault]:
+    """Return the plan of a seed.
+
+    Faults of chains and applications are appended to the others, which are the same with and without them.
+    """
     plan = make_plan(seed, options, weights(options))
-    calmer = replace(options, calm_s=CALMER * options.calm_s, overlap=min(options.overlap, AT_ONCE_MAX))
+    calmer = replace(
+        options,
+        calm_s=CLIENT_FAULT_CALM_FACTOR * options.calm_s,
+        overlap=min(options.overlap, CLIENT_FAULT_OVERLAP_MAX),
+    )
     if options.chain:
-        plan += _aimed(seed, calmer, OF_CHAINS, "plan of the chain", len(plan) + 1)
+        plan += _client_faults(seed, calmer, CHAIN_FAULTS, "plan of the chain", len(plan) + 1)
     if options.applications:
-        plan += _aimed(seed, calmer, OF_APPLICATIONS, "plan of the applications", len(plan) + 1)
+        plan += _client_faults(seed, calmer, APPLICATION_FAULTS, "plan of the applications", len(plan) + 1)
     return plan
 
 
-def _aimed(
-    seed: int, options: StormOptions, faults: Mapping[str, tuple[Begin, float]], of: str, first: int
+def _client_faults(
+    seed: int, options: StormOptions, faults: Mapping[str, tuple[Begin, float]], label: str, first_number: int
 ) -> list[Fault]:
-    weighed = {name: weight for name, (_, weight) in faults.items()}
-    return make_plan(seed, options, weighed, of=of, begin=first)
+    frequencies = {name: weight for name, (_, weight) in faults.items()}
+    return make_plan(seed, options, frequencies, label=label, first_number=first_number)
 
 
-class _Moment(NamedTuple):
-    """When a fault begins, or ends."""
+class _Boundary(NamedTuple):
+    """Start or end of a fault."""
 
     at_s: float
     number: int
-    ends: bool
+    is_end: bool
     fault: Fault
 
 
 class Storm:
-    """Safety first: faults everywhere, checks after every event; then liveness: no fault any more.
+    """A cluster with the clients that the options select.
 
     :param trace: called with one line per event.
     :ivar run: the cluster and its clients.
@@ -99,28 +107,28 @@ class Storm:
         if options.side_topics:
             topics.create(self.run, Random(f"{seed}/topic"))
 
-    def blow(self, plan: Sequence[Fault]) -> None:
-        """Let all faults of a plan happen, each at its time, and all that time pass."""
-        began_s = self.run.cluster.simulation.now_s
-        begins = [_Moment(fault.at_s, fault.number, False, fault) for fault in plan]
-        ends = [_Moment(fault.at_s + fault.lasts_s, fault.number, True, fault) for fault in plan]
-        for moment in sorted([*begins, *ends], key=lambda each: each[:3]):
-            self._pass_until(began_s + moment.at_s)
-            if moment.ends:
-                self._end(moment.fault)
+    def execute(self, plan: Sequence[Fault]) -> None:
+        """Start and end the faults of a plan at their times, and run until the end of the storm."""
+        started_s = self.run.cluster.simulation.now_s
+        starts = [_Boundary(fault.at_s, fault.number, False, fault) for fault in plan]
+        ends = [_Boundary(fault.at_s + fault.lasts_s, fault.number, True, fault) for fault in plan]
+        for boundary in sorted([*starts, *ends], key=lambda each: each[:3]):
+            self._run_until(started_s + boundary.at_s)
+            if boundary.is_end:
+                self._end(boundary.fault)
             else:
-                self.run.steps(moment.fault.steps)
-                self._begin(moment.fault)
-        self._pass_until(began_s + self.options.seconds)
+                self.run.steps(boundary.fault.steps)
+                self._begin(boundary.fault)
+        self._run_until(started_s + self.options.seconds)
 
-    def _pass_until(self, at_s: float) -> None:
+    def _run_until(self, at_s: float) -> None:
         left_s = at_s - self.run.cluster.simulation.now_s
         if left_s > 0:
             self.run.cluster.run(left_s)
 
     def _begin(self, fault: Fault) -> None:
         self.run.tell(f"{fault.number}: {fault.name}")
-        begin, _ = {**FAULTS, **OF_CHAINS, **OF_APPLICATIONS}[fault.name]
+        begin, _ = {**FAULTS, **CHAIN_FAULTS, **APPLICATION_FAULTS}[fault.name]
         end = begin(self.run, Random(f"{self.seed}/fault/{fault.number}"))
         if end is not None:
             self._ends[fault.number] = end

@@ -1,4 +1,4 @@
-"""Many seeds, in several processes, until all have run or the time is over."""
+"""Runs storms of many seeds in several processes."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from time import monotonic
 from twisted.logger import globalLogBeginner
 
 from kreplica.testing.storms.child import ChildFailed, in_child
-from kreplica.testing.storms.cleanup import only_between_storms
+from kreplica.testing.storms.cleanup import disable_automatic_collection
 from kreplica.testing.storms.options import options_of
-from kreplica.testing.storms.outcome import Outcome, run_storm, run_unburied, unfinished
+from kreplica.testing.storms.outcome import Outcome, run_storm, run_without_collection, unfinished
 
-WAITING_FOR_EACH_JOB = 2
+QUEUED_PER_JOB = 2
 
 FAILURES_MAX = 1000
-"""Failed storms that are kept; their stories take space."""
+"""Maximum number of failed outcomes that are kept, because their timelines need memory."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What many storms came to.
+    """Totals of many storms.
 
-    :ivar failures: those that failed, as they came.
+    :ivar failures: outcomes of failed storms, in order of completion.
     """
 
     storms: int = 0
@@ -42,7 +42,6 @@ class Tally:
     failures: list[Outcome] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
-        """Count one more."""
         self.storms += 1
         self.clean += outcome.clean
         self.virtual_s += outcome.virtual_s
@@ -61,12 +60,12 @@ def sweep(
     chosen: Mapping[str, str] | None = None,
     seconds_max: float = float("inf"),
 ) -> Iterator[Outcome]:
-    """Run one storm per seed; the outcomes come as they are ready.
+    """Run one storm per seed and yield the outcomes in order of completion.
 
-    :param seeds: may be endless where ``seconds_max`` is not.
-    :param jobs: processes at work at once; with 1 it is this one.
-    :param chosen: options that are not left to the seeds.
-    :param seconds_max: no storm begins later than this many seconds of real time from now.
+    :param seeds: may be infinite if ``seconds_max`` is finite.
+    :param jobs: number of parallel processes; 1 runs the storms in this process.
+    :param chosen: options that override those of the seeds.
+    :param seconds_max: real time after which no further storm starts.
     """
     deadline_s = monotonic() + seconds_max
     chosen = dict(chosen or {})
@@ -80,15 +79,14 @@ def sweep(
 
 
 def run_seed(seed: int, chosen: Mapping[str, str]) -> Outcome:
-    """One storm as its seed has it."""
     return run_storm(seed, options_of(seed, chosen))
 
 
 def run_in_child(seed: int, chosen: Mapping[str, str]) -> Outcome:
-    """The same in a process of its own; the end of that is a failure of its seed."""
+    """Run a storm in a forked process; if the process is killed, the storm has failed."""
     options = options_of(seed, chosen)
     try:
-        return in_child(lambda: run_unburied(seed, options))
+        return in_child(lambda: run_without_collection(seed, options))
     except ChildFailed as error:
         return unfinished(seed, options, error)
 
@@ -96,32 +94,32 @@ def run_in_child(seed: int, chosen: Mapping[str, str]) -> Outcome:
 def _in_processes(
     seeds: Iterator[int], jobs: int, run: Callable[[int], Outcome], deadline_s: float
 ) -> Iterator[Outcome]:
-    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_begin_process) as pool:
+    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_initialize_process) as pool:
         waiting: set[Future[Outcome]] = set()
         while True:
             if monotonic() < deadline_s:
-                wanted = jobs * WAITING_FOR_EACH_JOB - len(waiting)
-                waiting |= {pool.submit(run, seed) for seed in islice(seeds, wanted)}
+                missing = jobs * QUEUED_PER_JOB - len(waiting)
+                waiting |= {pool.submit(run, seed) for seed in islice(seeds, missing)}
             if not waiting:
                 return
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             yield from (each.result() for each in done)
 
 
-def _begin_process() -> None:
-    keep_quiet()
-    only_between_storms()
-    Thread(target=_end_with_parent, daemon=True).start()
+def _initialize_process() -> None:
+    disable_logging()
+    disable_automatic_collection()
+    Thread(target=_exit_with_parent, daemon=True).start()
 
 
-def _end_with_parent() -> None:
-    """Whoever is killed cannot tell its processes; they would wait for more to do for ever."""
+def _exit_with_parent() -> None:
+    """Exit when the parent process has ended; otherwise workers of a killed parent would wait forever."""
     parent = parent_process()
-    assert parent is not None, "a process of a sweep has one"
+    assert parent is not None, "a sweep's worker has a parent process"
     parent.join()
     os._exit(1)
 
 
-def keep_quiet() -> None:
-    """Let this process log nothing: a storm logs thousands of lines, and keeps what matters of them itself."""
+def disable_logging() -> None:
+    """Discard all log entries of this process; a storm logs thousands of lines, and ``LogWatch`` checks them."""
     globalLogBeginner.beginLoggingTo([], redirectStandardIO=False, discardBuffer=True)

@@ -11,7 +11,7 @@ from multiprocessing import get_context
 from kreplica.testing.storms.cleanup import deferred_collection
 from kreplica.testing.storms.options import options_of
 from kreplica.testing.storms.outcome import Cause, run_storm
-from kreplica.testing.storms.sweep import keep_quiet
+from kreplica.testing.storms.sweep import disable_logging
 from tests.support.mutations.guard import Guard, without
 from tests.support.mutations.guards import GUARDS
 
@@ -72,7 +72,7 @@ def score(
     :param numbers: indexes of guards in ``GUARDS``; None for all.
     """
     wanted = range(len(GUARDS)) if numbers is None else numbers
-    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=keep_quiet, max_tasks_per_child=1) as pool:
+    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=disable_logging, max_tasks_per_child=1) as pool:
         waiting = [pool.submit(score_guard, number, list(seeds), catches_max, dict(chosen or {})) for number in wanted]
         for each in as_completed(waiting):
             yield each.result()

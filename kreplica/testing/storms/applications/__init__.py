@@ -1,12 +1,12 @@
-"""Applications that use the client library, each on a host of its own, in a storm: nothing lost, twice, or stuck.
+"""Applications with the client library, each on its own host, whose results are checked at the end of a storm.
 
-* ``applications`` all of them as a companion of a run: start here
-* ``application`` what every one of them is: a process that begins, works, and leaves nothing behind
-* ``writer`` sends numbered records by an idempotent producer
-* ``worker`` reads as a member of a group, is slow at times, and commits
-* ``carrier`` reads, transforms and writes in transactions
-* ``follower`` reads everything from the beginning, without a group
-* ``circumstances`` what a seed chooses of how they use the library
-* ``places`` where they work, one process after the other; ``logs`` what stands in partitions in the end
-* ``tellings`` what they were told; ``checks`` whether that is so
+* ``applications`` all applications of a run: start here
+* ``application`` base class: a process that works until it is stopped, and releases all resources
+* ``writer`` sends numbered records with an idempotent producer
+* ``worker`` reads as a group member, is slow at times, and commits
+* ``copier`` reads, transforms and writes in transactions
+* ``reader`` reads partitions from the beginning, without a group
+* ``settings`` random choices of a seed
+* ``slots`` places of successive processes; ``logs`` reads logs and committed offsets at the end
+* ``history`` sends and reads of the applications; ``checks`` compares them with the logs
 """

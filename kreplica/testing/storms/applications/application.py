@@ -1,4 +1,4 @@
-"""What every application is: a process with a cluster of its own that works until it is told to end."""
+"""Base class of applications: a process with its own ``Cluster`` object that works until it is stopped."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from kreplica.testing.simulator.simulation import Host
 IMPATIENT = ClientOptions(
     connect_timeout_s=3.0, request_timeout_s=5.0, operation_timeout_s=20.0, metadata_age_s_max=20.0
 )
-"""Of every application: limits that have their say in every storm."""
+"""Timeouts short enough to expire in every storm."""
 
 
 class Application(ABC):
-    """One incarnation; ``run`` is the whole of its life, unless its host ends before.
+    """One process, whose lifetime is ``run`` unless its host is killed.
 
-    :param name: of this incarnation, unlike that of any other.
-    :ivar is_superseded: whether another process has its place: where it finds that out, it ends.
+    :param name: unique per process.
+    :ivar is_superseded: True if another process has taken its slot; it then ends at the next client error.
     """
 
     def __init__(self, host: Host, name: str, bootstrap: str) -> None:
@@ -49,21 +49,20 @@ class Application(ABC):
                     raise
 
     def finish(self) -> None:
-        """Let it end in order, out of whatever it waits for."""
+        """Stop gracefully, whatever the application waits for."""
         self.is_finishing = True
         if self._working is not None:
             self._working.cancel()
 
     @abstractmethod
     async def _work(self, cluster: Cluster) -> None:
-        """What it does; cancelled when it is to end."""
+        """Do the application's work; cancelled by ``finish``."""
 
     async def sleep(self, seconds: float) -> None:
-        """Do something else for so long."""
         await pause(self.host.reactor, seconds)
 
-    def left_behind(self) -> list[str]:
-        """What is there still when it has ended: timers and connections, as sentences."""
+    def leaks(self) -> list[str]:
+        """Describe the timers and connections that exist after the application has ended."""
         reactor = self.host.reactor
         timers = [f"timer {call!r}" for call in reactor.getDelayedCalls()]
         return [*timers, *(f"connection {each!r}" for each in [*reactor.getReaders(), *reactor.getWriters()])]

@@ -1,8 +1,8 @@
-"""Writers, a group of workers, carriers and followers: every one a program that uses the client library as users do.
+"""All applications of a run: writers, a group of workers, copiers and readers, which use the client library.
 
-Writers send numbered records to a source.  Workers read it as a group and commit; carriers copy it to a target in
-transactions; followers read both from the beginning.  Whatever happens to brokers and to them: what was acknowledged is
-there once, the group has processed everything, the target has each record once and in order, and nothing is stuck.
+Writers send numbered records to a source topic.  Workers read it as a group and commit; copiers copy it to a target
+topic in transactions; readers read both topics from the beginning.  At the end each acknowledged record is in the
+source once, the group has processed every record, and the target has each record once and in order.
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ from kreplica.model import TopicPartition
 from kreplica.testing.clients.coordinator_client import GROUP, TRANSACTION, CoordinatorClient
 from kreplica.testing.cluster.state import acting, is_all_committed, is_decided, is_in_sync
 from kreplica.testing.simulator.simulation import Host
-from kreplica.testing.storms.applications.carrier import Carrier
-from kreplica.testing.storms.applications.checks import check_carried, check_followed, check_sent
-from kreplica.testing.storms.applications.circumstances import circumstances_of
-from kreplica.testing.storms.applications.follower import Follower
-from kreplica.testing.storms.applications.history import Followed, Tellings
+from kreplica.testing.storms.applications.checks import check_copied, check_read, check_sent
+from kreplica.testing.storms.applications.copier import Copier
+from kreplica.testing.storms.applications.history import ApplicationHistory, ReadHistory
 from kreplica.testing.storms.applications.logs import committed_offsets, read_logs
-from kreplica.testing.storms.applications.places import Place
-from kreplica.testing.storms.applications.worker import Haste, Worker
+from kreplica.testing.storms.applications.reader import Reader
+from kreplica.testing.storms.applications.settings import settings_of_seed
+from kreplica.testing.storms.applications.slots import ApplicationSlot
+from kreplica.testing.storms.applications.worker import LongDelays, Worker
 from kreplica.testing.storms.applications.writer import Writer
-from kreplica.testing.storms.replicated_run import ProgramFailed, ReplicatedRun
+from kreplica.testing.storms.cluster_run import ClusterRun, ProgramFailed
 from kreplica.wire.records import Record
 
 SOURCE, TARGET = "application-source", "application-target"
-WORKERS, CARRIERS = "workers", "carriers"
+WORKERS, COPIERS = "workers", "carriers"
+"""Groups.  The names of groups, hosts and transactional IDs are part of the schedule of a seed."""
+
 OPERATOR = "applications"
 
 SESSION_TIMEOUT_S, REBALANCE_TIMEOUT_S = 3.0, 6.0
@@ -48,48 +50,49 @@ OVERRIDES = (
     "group.consumer.heartbeat.interval.ms=1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms=500",
 )
-"""Settings of every broker: few partitions of internal topics, and time-outs that have their say in every storm."""
+"""Broker settings: few partitions of internal topics, and timeouts short enough to expire in every storm."""
 
 CATCH_UP_S_MAX = 300.0
 END_S_MAX = 180.0
-LOOK_S = 0.5
-COORDINATORS_LOOK_S = 0.05
+CHECK_INTERVAL_S = 0.5
+COORDINATOR_CHECK_S = 0.05
 
 
 class Applications:
-    """How many there are and how they use the library is chosen by the seed.
+    """Companion of a run with the applications that the seed selects.
 
-    :param configs: settings of both topics; but for the size of segments, of the coordinators' topics too.
-    :ivar tellings: what they were told.
+    :param configs: settings of both topics and, except ``segment.bytes``, of the internal topics.
     """
 
-    def __init__(self, run: ReplicatedRun, replicas: int, configs: Mapping[str, str]) -> None:
+    def __init__(self, run: ClusterRun, replicas: int, configs: Mapping[str, str]) -> None:
         self._run = run
         self._cluster = run.cluster
-        self.circumstances = drawn = circumstances_of(run.seed)
-        run.tell(f"applications: {drawn}")
-        self.tellings = Tellings(lambda: run.cluster.simulation.now_s, (WORKERS, CARRIERS), self._may_overlap)
-        self.sources = [TopicPartition(SOURCE, number) for number in range(drawn.partitions)]
-        self.targets = [TopicPartition(TARGET, number) for number in range(drawn.partitions)]
+        self.settings = settings = settings_of_seed(run.seed)
+        run.note(f"applications: {settings}")
+        self.history = ApplicationHistory(
+            lambda: run.cluster.simulation.now_s, (WORKERS, COPIERS), self._may_overlap
+        )
+        self.sources = [TopicPartition(SOURCE, number) for number in range(settings.partitions)]
+        self.targets = [TopicPartition(TARGET, number) for number in range(settings.partitions)]
         self._internal = [
             TopicPartition(topic, number)
             for topic in (CONSUMER_OFFSETS, TRANSACTION_STATE)
             for number in range(COORDINATOR_PARTITIONS)
         ]
-        self._haste = Haste()
+        self._long_delays = LongDelays()
         self._two_coordinators_s = float("-inf")
         self._make_topics(replicas, configs)
-        self._look_for_coordinators()
-        self.writers = [self._place("writer", index, self._writer) for index in range(drawn.writers)]
-        self.workers = [self._place("worker", index, self._worker, WORKERS) for index in range(drawn.workers)]
-        self.carriers = [self._place("carrier", index, self._carrier, CARRIERS) for index in range(drawn.carriers)]
-        self.followers = [self._place("follower", index, self._follower) for index in range(drawn.followers)]
-        self.places = [*self.writers, *self.workers, *self.carriers, *self.followers]
-        for place in self.places:
-            place.begin()
+        self._check_coordinators()
+        self.writers = [self._slot("writer", index, self._writer) for index in range(settings.writers)]
+        self.workers = [self._slot("worker", index, self._worker, WORKERS) for index in range(settings.workers)]
+        self.copiers = [self._slot("carrier", index, self._copier, COPIERS) for index in range(settings.copiers)]
+        self.readers = [self._slot("follower", index, self._reader) for index in range(settings.readers)]
+        self.slots = [*self.writers, *self.workers, *self.copiers, *self.readers]
+        for slot in self.slots:
+            slot.start()
 
     def _make_topics(self, replicas: int, configs: Mapping[str, str]) -> None:
-        """Also those of the coordinators, from which no single failure may take anything either."""
+        """Create the topics, and make the internal topics as safe as them."""
         run_until = self._cluster.run_until
         brokers = [(f"broker-{number}", 9092) for number in self._cluster.brokers]
         for kind in (GROUP, TRANSACTION):
@@ -107,189 +110,193 @@ class Applications:
         for key in self.keys:
             self._run.invariants.add(key, None)
 
-    # --- who there is ------------------------------------------------------------------------------------------------
+    # --- applications ------------------------------------------------------------------------------------------------
 
-    def _place(self, kind: str, index: int, make: Any, group: str = "") -> Place:
-        told = self.tellings.groups.get(group)
-        made = lambda host, name: make(host, name, index)  # noqa: E731
-        return Place(self._run, f"{kind}-{index}", made, self.tellings, told)
+    def _slot(self, kind: str, index: int, make: Any, group: str = "") -> ApplicationSlot:
+        def make_application(host: Host, name: str) -> Any:
+            return make(host, name, index)
+
+        group_history = self.history.groups.get(group)
+        return ApplicationSlot(self._run, f"{kind}-{index}", make_application, self.history, group_history)
 
     def _writer(self, host: Host, name: str, index: int) -> Writer:
-        drawn, partitions = self.circumstances, len(self.sources)
-        options, interval_s = drawn.producers[index], drawn.interval_s
-        return Writer(host, name, self._bootstrap, self.tellings, SOURCE, partitions, interval_s, options)
+        settings, partitions = self.settings, len(self.sources)
+        options, interval_s = settings.producers[index], settings.interval_s
+        return Writer(host, name, self._bootstrap, self.history, SOURCE, partitions, interval_s, options)
 
     def _worker(self, host: Host, name: str, index: int) -> Worker:
-        drawn = self.circumstances
-        instance_id = f"worker-{index}" if drawn.static else None
-        options = self._consuming(WORKERS, drawn.auto_commit[index], instance_id)
-        told = self.tellings.groups[WORKERS]
-        return Worker(host, name, self._bootstrap, told, [SOURCE], drawn.styles[index], options, self._haste)
+        settings, history = self.settings, self.history.groups[WORKERS]
+        instance_id = f"worker-{index}" if settings.static else None
+        options = self._consumer_options(WORKERS, settings.auto_commit[index], instance_id)
+        style = settings.styles[index]
+        return Worker(host, name, self._bootstrap, history, [SOURCE], style, options, self._long_delays)
 
-    def _carrier(self, host: Host, name: str, index: int) -> Carrier:
-        options = self._consuming(CARRIERS, auto_commit=False)
-        return Carrier(
+    def _copier(self, host: Host, name: str, index: int) -> Copier:
+        options = self._consumer_options(COPIERS, auto_commit=False)
+        return Copier(
             host,
             name,
             self._bootstrap,
-            self.tellings.groups[CARRIERS],
+            self.history.groups[COPIERS],
             (SOURCE, TARGET),
             f"carrier-{index}",
             options,
             TRANSACTION_TIMEOUT_S,
         )
 
-    def _follower(self, host: Host, name: str, index: int) -> Follower:
-        followed = Followed(name, read_committed=index % 2 == 0)
-        self.tellings.followed.append(followed)
-        return Follower(host, name, self._bootstrap, followed, [*self.sources, *self.targets])
+    def _reader(self, host: Host, name: str, index: int) -> Reader:
+        history = ReadHistory(name, read_committed=index % 2 == 0)
+        self.history.reads.append(history)
+        return Reader(host, name, self._bootstrap, history, [*self.sources, *self.targets])
 
-    def _consuming(self, group: str, auto_commit: bool, instance_id: str | None = None) -> ConsumerOptions:
-        drawn = self.circumstances
+    def _consumer_options(self, group: str, auto_commit: bool, instance_id: str | None = None) -> ConsumerOptions:
+        settings = self.settings
         return ConsumerOptions(
             group=GroupOptions(
                 group_id=group,
                 instance_id=instance_id,
-                protocol=drawn.protocol,
-                assignors=drawn.assignors,
+                protocol=settings.protocol,
+                assignors=settings.assignors,
                 session_timeout_s=SESSION_TIMEOUT_S,
                 heartbeat_interval_s=HEARTBEAT_S,
                 rebalance_timeout_s=REBALANCE_TIMEOUT_S,
             ),
             auto_commit_s=AUTO_COMMIT_S if auto_commit else None,
-            fetch_wait_s=drawn.fetch_wait_s,
-            fetch_size_max=drawn.fetch_size_max,
-            partition_size_max=drawn.fetch_size_max,
-            buffer_size_max=drawn.buffer_size_max,
+            fetch_wait_s=settings.fetch_wait_s,
+            fetch_size_max=settings.fetch_size_max,
+            partition_size_max=settings.fetch_size_max,
+            buffer_size_max=settings.buffer_size_max,
         )
 
     @property
     def _bootstrap(self) -> str:
         return self._cluster.bootstrap_servers
 
-    def _may_overlap(self, had: str, has: str) -> bool:
-        """A process that stands still knows nothing; a static member learns late that another has its place.
+    def _may_overlap(self, old_owner: str, new_owner: str) -> bool:
+        """Return True if the old owner of a partition need not know yet that it has lost it.
 
-        Nor does a member know better than a coordinator that was deposed, and has not heard of it: for a session it may
-        rely on what that one answered.
+        It is paused, or a static member that another process has replaced, or a deposed coordinator has confirmed its
+        membership within the session timeout.
         """
-        place = next(place for place in self.places if had.startswith(f"{place.name}#"))
-        is_replaced = self.circumstances.static and has.startswith(f"{place.name}#")
+        slot = next(slot for slot in self.slots if old_owner.startswith(f"{slot.name}#"))
+        is_replaced = self.settings.static and new_owner.startswith(f"{slot.name}#")
         since_s = self._cluster.simulation.now_s - self._two_coordinators_s
-        return is_replaced or place.stands_still(had) or since_s < SESSION_TIMEOUT_S + COORDINATORS_LOOK_S
+        return is_replaced or slot.is_paused(old_owner) or since_s < SESSION_TIMEOUT_S + COORDINATOR_CHECK_S
 
-    def _look_for_coordinators(self) -> None:
+    def _check_coordinators(self) -> None:
         if self._has_two_coordinators():
             self._two_coordinators_s = self._cluster.simulation.now_s
-        self._cluster.host(OPERATOR).reactor.callLater(COORDINATORS_LOOK_S, self._look_for_coordinators)
+        self._cluster.host(OPERATOR).reactor.callLater(COORDINATOR_CHECK_S, self._check_coordinators)
 
     def _has_two_coordinators(self) -> bool:
-        """Whether a broker believes that it leads what another one leads by now."""
+        """Return True if two brokers act as leader of the same offsets partition."""
         offsets = [key for key in self._internal if key.topic == CONSUMER_OFFSETS]
         leaders = [
             [broker for broker, partition in acting(self._cluster, key) if partition.is_leader] for key in offsets
         ]
         return any(len(each) > 1 for each in leaders)
 
-    # --- what faults look for ----------------------------------------------------------------------------------------
+    # --- state for faults --------------------------------------------------------------------------------------------
 
     @property
     def keys(self) -> list[TopicPartition]:
-        """Of all partitions, those of the coordinators too."""
+        """All partitions, including those of the internal topics."""
         return [*self.sources, *self.targets, *self._internal]
 
     @property
     def hosts(self) -> list[str]:
-        return [host for place in self.places for host in place.hosts]
+        return [host for slot in self.slots for host in slot.hosts]
 
     @property
     def committed_ends(self) -> dict[TopicPartition, int]:
         return {key: self._run.invariants.committed[key].end_offset for key in self.keys}
 
     def coordinators(self) -> list[TopicPartition]:
-        """The partitions that keep the groups, and those that keep the transactional ids; some more than once."""
-        kept = [(CONSUMER_OFFSETS, group) for group in (WORKERS, CARRIERS)]
-        kept += [(TRANSACTION_STATE, place.name) for place in self.carriers]
+        """Return the internal partition of each group and transactional ID, with duplicates."""
+        kept = [(CONSUMER_OFFSETS, group) for group in (WORKERS, COPIERS)]
+        kept += [(TRANSACTION_STATE, slot.name) for slot in self.copiers]
         return [TopicPartition(topic, partition_of(name, COORDINATOR_PARTITIONS)) for topic, name in kept]
 
-    # --- the end -----------------------------------------------------------------------------------------------------
+    # --- end of the run ----------------------------------------------------------------------------------------------
 
     def converge(self) -> None:
         run_until = self._cluster.run_until
-        self._haste.is_on = True
+        self._long_delays.are_enabled = False
         for key in self.keys:
             run_until(lambda key=key: is_in_sync(self._cluster, key), timeout_s=180.0)
-        for place in self.places:
-            place.alone()
-        self._leave(self.writers)
+        for slot in self.slots:
+            slot.keep_newest()
+        self._stop(self.writers)
         self._wait_until_committed(self.sources)
         logs = read_logs(self._cluster, OPERATOR, self.sources)
-        for group, places in ((WORKERS, self.workers), (CARRIERS, self.carriers)):
-            if places:
+        for group, slots in ((WORKERS, self.workers), (COPIERS, self.copiers)):
+            if slots:
                 self._wait_until_caught_up(group, logs)
-        self._leave([*self.workers, *self.carriers])
+        self._stop([*self.workers, *self.copiers])
         self._wait_until_committed(self.targets)
         targets = {
             read_committed: read_logs(self._cluster, OPERATOR, self.targets, read_committed=read_committed)
             for read_committed in (True, False)
         }
-        self._wait_for_followers({visible: {**logs, **target} for visible, target in targets.items()})
-        self._leave(self.followers)
+        self._wait_for_readers({visible: {**logs, **target} for visible, target in targets.items()})
+        self._stop(self.readers)
         self._check(logs, targets[True])
 
     def _wait_until_caught_up(self, group: str, logs: Mapping[TopicPartition, Sequence[Record]]) -> None:
-        """Until a group has processed everything, and has committed that."""
+        """Run until a group has committed the end of each partition."""
         ends = {key: len(log) for key, log in logs.items() if log}
         until_s = self._cluster.simulation.now_s + CATCH_UP_S_MAX
         while (committed := committed_offsets(self._cluster, OPERATOR, group, list(ends))) != ends:
-            assert self._cluster.simulation.now_s < until_s, f"{group} have committed {committed}, not {ends}"
-            self._cluster.run(LOOK_S)
-            self._check_nobody_failed()
+            assert self._cluster.simulation.now_s < until_s, f"group {group} has committed {committed}, not {ends}"
+            self._cluster.run(CHECK_INTERVAL_S)
+            self._check_failures()
 
     def _wait_until_committed(self, partitions: Sequence[TopicPartition]) -> None:
-        """Until replicas have everything, and no transaction is open."""
+        """Run until all records are on all replicas, and no transaction is open."""
         for key in partitions:
             self._cluster.run_until(lambda key=key: is_all_committed(self._cluster, key), timeout_s=120.0)
             self._cluster.run_until(lambda key=key: is_decided(self._cluster, key), timeout_s=120.0)
 
-    def _leave(self, places: Sequence[Place]) -> None:
-        """Let all of them end, at once."""
-        for place in places:
-            place.leave()
-        self._until(lambda: not any(place.is_taken for place in places))
+    def _stop(self, slots: Sequence[ApplicationSlot]) -> None:
+        """Stop applications in parallel, and wait until they have ended."""
+        for slot in slots:
+            slot.leave()
+        self._run_until(lambda: not any(slot.is_occupied for slot in slots))
 
-    def _until(self, goal: Callable[[], bool]) -> None:
-        """Wait for something; whoever failed meanwhile will never do it."""
+    def _run_until(self, goal: Callable[[], bool]) -> None:
+        """Run until ``goal`` is true, or raise the error of an application that failed."""
         failures = self._cluster.simulation.failures
         self._cluster.run_until(lambda: bool(failures) or goal(), timeout_s=END_S_MAX)
-        self._check_nobody_failed()
+        self._check_failures()
 
-    def _check_nobody_failed(self) -> None:
+    def _check_failures(self) -> None:
         for failure in self._cluster.simulation.failures:
             raise ProgramFailed(f"{failure.getErrorMessage()}\n{failure.getTraceback()}")
 
-    def _wait_for_followers(self, logs: Mapping[bool, Mapping[TopicPartition, Sequence[Record]]]) -> None:
-        """Until each has come to the end of what it is to see."""
-        for place in self.followers:
-            application = place.application
-            assert isinstance(application, Follower)
-            followed = application.followed
-            ends = {key: log[-1].offset + 1 for key, log in logs[followed.read_committed].items() if log}
-            self._until(partial(followed.has_come_to, ends))
-        for followed in self.tellings.followed:
-            check_followed(followed, logs[followed.read_committed])
+    def _wait_for_readers(self, logs: Mapping[bool, Mapping[TopicPartition, Sequence[Record]]]) -> None:
+        """Run until each reader has read its view of the logs; check all reads.
+
+        :param logs: the two views, by ``read_committed``.
+        """
+        for slot in self.readers:
+            reader = slot.application
+            assert isinstance(reader, Reader)
+            ends = {key: log[-1].offset + 1 for key, log in logs[reader.history.read_committed].items() if log}
+            self._run_until(partial(reader.history.has_reached, ends))
+        for history in self.history.reads:
+            check_read(history, logs[history.read_committed])
 
     def _check(
         self,
         sources: Mapping[TopicPartition, Sequence[Record]],
         targets: Mapping[TopicPartition, Sequence[Record]],
     ) -> None:
-        assert not self.tellings.contradictions, "; ".join(self.tellings.contradictions)
-        check_sent(self.tellings.sent, sources)
+        assert not self.history.contradictions, "; ".join(self.history.contradictions)
+        check_sent(self.history.sent, sources)
         for source, target in zip(self.sources, self.targets, strict=True):
-            if self.carriers:
-                check_carried(sources[source], targets[target], target)
-        workers = self.tellings.groups[WORKERS]
+            if self.copiers:
+                check_copied(sources[source], targets[target], target)
+        workers = self.history.groups[WORKERS]
         for key, log in sources.items():
             end = workers.processed_ends.get(key, 0)
             assert end == len(log), f"{key}: {end} of {len(log)} records were processed"

@@ -1,4 +1,4 @@
-"""Whether what applications were told is so, by what stands in the logs in the end."""
+"""Checks of the applications' sends and reads against the final logs."""
 
 from __future__ import annotations
 
@@ -6,79 +6,75 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from kreplica.model import TopicPartition
-from kreplica.testing.storms.applications.history import Followed, Sent
+from kreplica.testing.storms.applications.history import ReadHistory, Sent
 from kreplica.wire.partitioning import partition_of_key
 from kreplica.wire.records import Record
 
 Log = Sequence[Record]
-"""A partition's records, as a reader is to see them who sees them all."""
+"""All records of a partition that a reader must see."""
 
-CARRIED = b"of "
+COPY_PREFIX = b"of "
 
 
 def check_sent(sent: Mapping[bytes, Sent], logs: Mapping[TopicPartition, Log]) -> None:
-    """Whether each record that was acknowledged is where its producer was told, and none is there twice.
+    """Check that each acknowledged record is at its acknowledged offset, and no record is in the log twice.
 
-    :param logs: of all partitions of the topic.
-    :raise AssertionError: it is not so.
+    :param logs: logs of all partitions of the topic.
     """
     found: dict[bytes, TopicPartition] = {}
     for partition, log in logs.items():
         last: dict[str, int] = {}
         for record in log:
             value = record.value or b""
-            of = sent.get(value)
-            assert of is not None, f"{partition} has {value[:20]!r} at {record.offset}, which nobody sent"
-            before = found.setdefault(value, partition)
-            assert before is partition, f"{value[:20]!r} is in {before}, and in {partition}"
-            behind = last.get(of.producer, -1)
-            assert behind < of.number, f"{partition} has {value[:20]!r} at {record.offset}, behind number {behind}"
-            assert not of.is_lost, f"{partition} has {value[:20]!r} at {record.offset}, which failed with {of.error}"
-            assert record.key == of.key, f"{value[:20]!r} was sent with the key {of.key!r}, and has {record.key!r}"
-            if of.key is not None:
-                expected = partition_of_key(of.key, len(logs))
-                assert partition.partition == expected, f"key {of.key!r} belongs into {expected}, not {partition}"
-            last[of.producer] = of.number
-    for value, each in sent.items():
-        if each.written is not None:
-            assert value in found, f"{value[:20]!r} was acknowledged at {each.written}, and is nowhere"
-            _check_place(each, logs[found[value]], found[value])
+            send = sent.get(value)
+            at = f"{partition} has {value[:20]!r} at {record.offset}"
+            assert send is not None, f"{at}, which was never sent"
+            first = found.setdefault(value, partition)
+            assert first is partition, f"{value[:20]!r} is in {first} and in {partition}"
+            before = last.get(send.producer, -1)
+            assert before < send.number, f"{at}, after number {before}"
+            assert not send.is_lost, f"{at}, which failed with {send.error}"
+            assert record.key == send.key, f"{at} with key {record.key!r}, but it was sent with key {send.key!r}"
+            if send.key is not None:
+                expected = partition_of_key(send.key, len(logs))
+                assert partition.partition == expected, f"{at}, but key {send.key!r} belongs to partition {expected}"
+            last[send.producer] = send.number
+    for value, send in sent.items():
+        if send.written is not None:
+            assert value in found, f"{value[:20]!r} was acknowledged at {send.written}, but is in no log"
+            _check_acknowledged(send, logs[found[value]], found[value])
 
 
-def _check_place(sent: Sent, log: Log, partition: TopicPartition) -> None:
+def _check_acknowledged(sent: Sent, log: Log, partition: TopicPartition) -> None:
     written = sent.written
     assert written is not None
-    assert written.partition == partition, f"{sent.value[:20]!r} was told to be in {written}, and is in {partition}"
+    assert written.partition == partition, f"{sent.value[:20]!r} was acknowledged in {written}, but is in {partition}"
     if written.offset >= 0:
-        there = log[written.offset].value if written.offset < len(log) else b"nothing"
-        assert there == sent.value, f"{sent.value[:20]!r} was told to be at {written}, where {there!r} is"
+        found = log[written.offset].value if written.offset < len(log) else None
+        assert found == sent.value, f"{sent.value[:20]!r} was acknowledged at {written}, where the log has {found!r}"
 
 
-def check_followed(followed: Followed, logs: Mapping[TopicPartition, Log]) -> None:
-    """Whether a reader was given exactly what is there, in order, as far as it came.
+def check_read(history: ReadHistory, logs: Mapping[TopicPartition, Log]) -> None:
+    """Check that a reader received the first records of each log, in order and completely.
 
-    :param logs: as it is to see them.
-    :raise AssertionError: it was not.
+    :param logs: the records that are visible to the reader.
     """
-    for partition, given in followed.records.items():
-        for before, after in pairwise(given):
-            assert before[0] < after[0], f"{followed.reader} was given {partition} at {after[0]} behind {before[0]}"
-        expected = [(record.offset, record.value or b"") for record in logs[partition]][: len(given)]
-        for wanted, found in zip(expected, given, strict=False):
+    for partition, received in history.records.items():
+        for before, after in pairwise(received):
+            assert before[0] < after[0], f"{history.reader} received {partition} at {after[0]} after {before[0]}"
+        expected = [(record.offset, record.value or b"") for record in logs[partition]][: len(received)]
+        for wanted, found in zip(expected, received, strict=False):
             assert wanted == found, (
-                f"{followed.reader} was given {found[1][:20]!r} of {partition} at {found[0]}, "
+                f"{history.reader} received {found[1][:20]!r} of {partition} at {found[0]}, "
                 f"not {wanted[1][:20]!r} at {wanted[0]}"
             )
-        assert len(expected) == len(given), f"{followed.reader} was given more of {partition} than there is"
+        assert len(expected) == len(received), f"{history.reader} received more records of {partition} than its log has"
 
 
-def check_carried(source: Log, target: Log, partition: TopicPartition) -> None:
-    """Whether each record of the source has become one of the target, once and in order.
-
-    :raise AssertionError: it has not.
-    """
-    expected = [CARRIED + (record.value or b"") for record in source]
-    made = [record.value or b"" for record in target]
-    for index, (wanted, found) in enumerate(zip(expected, made, strict=False)):
+def check_copied(source: Log, target: Log, partition: TopicPartition) -> None:
+    """Check that the target has a copy of each record of the source, once and in order."""
+    expected = [COPY_PREFIX + (record.value or b"") for record in source]
+    copied = [record.value or b"" for record in target]
+    for index, (wanted, found) in enumerate(zip(expected, copied, strict=False)):
         assert wanted == found, f"{partition}: record {index} is {found[:24]!r}, not {wanted[:24]!r}"
-    assert len(made) == len(expected), f"{partition}: {len(made)} records were made of {len(expected)}"
+    assert len(copied) == len(expected), f"{partition}: {len(copied)} of {len(expected)} records were copied"

@@ -1,4 +1,4 @@
-"""An application that reads, transforms and writes in transactions, exactly once."""
+"""Application that copies records to another topic in transactions, exactly once."""
 
 from __future__ import annotations
 
@@ -12,40 +12,35 @@ from kreplica.client.producer import Producer, ProducerOptions
 from kreplica.client_core.errors import ClientError
 from kreplica.testing.simulator.simulation import Host
 from kreplica.testing.storms.applications.application import Application
-from kreplica.testing.storms.applications.history import GroupTellings
+from kreplica.testing.storms.applications.history import MemberHistory
 from kreplica.testing.storms.applications.worker import Listener
 
 POLL_S, POLLED_MAX = 0.5, 12
 ABORTED = 0.1
 SLOW, SLOW_S_MAX = 0.05, 3.0
-AGAIN_S = 0.2
+RETRY_S = 0.2
 
 
-class ChangedItsMind(Exception):
-    """The application aborts a transaction for reasons of its own."""
+class Abort(Exception):
+    """Raised by the application to abort a transaction."""
 
 
-class Carrier(Application):
-    """Carries each record of the source over to the partition of the target that has its number.
-
-    :param transactional_id: that of its place.
-    :ivar carried: transactions that were committed.
-    """
+class Copier(Application):
+    """Copies each record of the source to the target's partition of the same number."""
 
     def __init__(
         self,
         host: Host,
         name: str,
         bootstrap: str,
-        told: GroupTellings,
+        history: MemberHistory,
         topics: tuple[str, str],
         transactional_id: str,
         options: ConsumerOptions,
         timeout_s: float,
     ) -> None:
         super().__init__(host, name, bootstrap)
-        self.carried = 0
-        self._told = told
+        self._history = history
         self._source, self._target = topics
         self._consuming = options
         self._producing = ProducerOptions(transactional_id=transactional_id, transaction_timeout_s=timeout_s)
@@ -55,29 +50,29 @@ class Carrier(Application):
         while not self.is_superseded:
             incarnation += 1
             member = f"{self.name}.{incarnation}"
-            listener = Listener(self._told, member)
+            listener = Listener(self._history, member)
             try:
                 async with Consumer(cluster, self._consuming) as consumer:
                     await consumer.subscribe([self._source], listener=listener)
                     async with Producer(cluster, self._producing) as producer:
-                        await self._carry_on(consumer, producer)
+                        await self._copy_all(consumer, producer)
             except ClientError:
-                # Whatever became of the transaction: who begins anew finds it decided, and the offsets with it.
-                await self.sleep(AGAIN_S)
+                # The next incarnation aborts the transaction if it is open, and resumes at the committed offsets.
+                await self.sleep(RETRY_S)
             finally:
-                self._told.gone(member)
+                self._history.ended(member)
 
-    async def _carry_on(self, consumer: Consumer, producer: Producer) -> None:
+    async def _copy_all(self, consumer: Consumer, producer: Producer) -> None:
         while True:
             batches = await consumer.poll(POLL_S, POLLED_MAX)
             if not batches:
                 continue
             try:
-                await self._carry(consumer, producer, batches)
-            except ChangedItsMind:
-                await self._go_back(consumer)
+                await self._copy(consumer, producer, batches)
+            except Abort:
+                await self._seek_to_committed(consumer)
 
-    async def _carry(self, consumer: Consumer, producer: Producer, batches: Sequence[ConsumedBatch]) -> None:
+    async def _copy(self, consumer: Consumer, producer: Producer, batches: Sequence[ConsumedBatch]) -> None:
         async with producer.transaction():
             for batch in batches:
                 for record in batch.records:
@@ -88,16 +83,14 @@ class Carrier(Application):
             if self.random.random() < SLOW:
                 await self.sleep(self.random.uniform(0, SLOW_S_MAX))
             if self.random.random() < ABORTED:
-                raise ChangedItsMind
+                raise Abort
             offsets = {batch.partition: batch.next_offset for batch in batches}
             await producer.send_offsets(offsets, consumer.identity)
-        self.carried += 1
 
-    async def _go_back(self, consumer: Consumer) -> None:
-        """To where the group is, with all that is assigned still."""
+    async def _seek_to_committed(self, consumer: Consumer) -> None:
         assigned = sorted(consumer.assignment)
         committed = await consumer.committed(assigned)
         for partition in assigned:
-            if partition in consumer.assignment:  # what was given since begins where the group is by itself
-                place = committed.get(partition)
-                await consumer.seek(partition, place.offset if place is not None else 0)
+            if partition in consumer.assignment:  # a partition assigned since starts at the committed offset anyway
+                position = committed.get(partition)
+                await consumer.seek(partition, position.offset if position is not None else 0)

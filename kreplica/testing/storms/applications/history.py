@@ -1,4 +1,4 @@
-"""What applications sent, were told and were given, and where that contradicts itself at once."""
+"""History of what applications sent, received and were assigned, with immediate checks for contradictions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from kreplica.model import TopicPartition
 class Sent:
     """One record of one producer.
 
-    :param number: in the order of sending, in this incarnation of the producer.
-    :param written: where it is, once it was acknowledged.
-    :param error: why it is not, once that is certain to the producer; its name alone.
-    :param is_lost: whether it is certain that it will never be in the log.
+    :param number: position in the order of sends of the producer.
+    :param written: the acknowledgement.
+    :param error: name of the error that the producer reported.
+    :param is_lost: True if the record will certainly never be in the log.
     """
 
     value: bytes
@@ -27,23 +27,18 @@ class Sent:
     error: str = ""
     is_lost: bool = False
 
-    @property
-    def has_outcome(self) -> bool:
-        return self.written is not None or bool(self.error)
-
 
 MayOverlap = Callable[[str, str], bool]
-"""Of who had a partition, and who has it now."""
+"""Called with the old and the new owner of a partition."""
 
 
 @dataclass(slots=True)
-class Share:
-    """What one member read of one partition, from when it was given to it until it was taken away.
+class Ownership:
+    """One member's ownership of a partition, from its assignment to its revocation.
 
-    :param number: in the order in which shares were given.
-    :ivar begin: the first offset that it was given; -1 before.
-    :ivar next_offset: the one to come; -1 before.
-    :ivar is_held: whether it may read it still.
+    :param number: position in the order of assignments.
+    :ivar begin: the first received offset; -1 before.
+    :ivar next_offset: the next expected offset; -1 before the first.
     """
 
     member: str
@@ -51,100 +46,96 @@ class Share:
     number: int
     begin: int = -1
     next_offset: int = -1
-    is_held: bool = True
 
 
-class GroupTellings:
-    """Filled by the members of one group, all of whose records have consecutive offsets.
+class MemberHistory:
+    """Assignments, reads and processed records of the members of one group.
 
-    :param clock: seconds.
-    :param may_overlap: whether a member may not know yet that what it had is another one's now.
-    :ivar processed_ends: by partition, the first offset that nobody has processed to its end.
-    :ivar processed_count: of records, with each time that one was processed.
+    The partitions must have consecutive offsets.
+
+    :param clock: returns seconds.
+    :param may_overlap: True if the old owner of a partition may not know yet that it has lost it.
+    :ivar processed_ends: by partition, the first offset that is not processed.
+    :ivar processed_count: number of processed records, including repetitions.
     """
 
-    def __init__(self, name: str, clock: Callable[[], float], may_overlap: MayOverlap = lambda had, has: False) -> None:
+    def __init__(self, name: str, clock: Callable[[], float], may_overlap: MayOverlap = lambda old, new: False) -> None:
         self.name = name
         self.processed_count = 0
         self.processed_ends: dict[TopicPartition, int] = {}
         self.contradictions: list[str] = []
-        self.held: dict[TopicPartition, dict[str, Share]] = {}
+        self._owners: dict[TopicPartition, dict[str, Ownership]] = {}
         self._clock = clock
         self._may_overlap = may_overlap
-        self._beyond: dict[TopicPartition, set[int]] = {}
-        self._last_begin: dict[TopicPartition, Share] = {}
-        self._shares_count = 0
+        self._processed_early: dict[TopicPartition, set[int]] = {}
+        self._last_started: dict[TopicPartition, Ownership] = {}
+        self._assignments_count = 0
 
-    # --- what a member is given --------------------------------------------------------------------------------------
+    # --- assignments -------------------------------------------------------------------------------------------------
 
     def assigned(self, member: str, partitions: Iterable[TopicPartition]) -> None:
-        """A member may read these, besides what it had."""
+        """Record that a member was assigned further partitions."""
         for partition in sorted(partitions):
-            shares = self.held.setdefault(partition, {})
-            if member in shares:
-                self._contradicted(f"{partition} was given to {member}, which had it")
-            others = [other for other in shares if other != member and not self._may_overlap(other, member)]
+            owners = self._owners.setdefault(partition, {})
+            if member in owners:
+                self._contradicted(f"{partition} was assigned to {member}, which already owned it")
+            others = [other for other in owners if other != member and not self._may_overlap(other, member)]
             if others:
-                self._contradicted(f"{partition} was given to {member}, while {', '.join(others)} had it")
-            self._shares_count += 1
-            shares[member] = Share(member, partition, self._shares_count)
+                self._contradicted(f"{partition} was assigned to {member} while {', '.join(others)} owned it")
+            self._assignments_count += 1
+            owners[member] = Ownership(member, partition, self._assignments_count)
 
-    def taken(self, member: str, partitions: Iterable[TopicPartition]) -> None:
-        """A member may read these no more."""
+    def revoked(self, member: str, partitions: Iterable[TopicPartition]) -> None:
+        """Record that partitions were revoked from a member, or lost."""
         for partition in sorted(partitions):
-            share = self.held.get(partition, {}).pop(member, None)
-            if share is None:
-                self._contradicted(f"{partition} was taken from {member}, which did not have it")
-            else:
-                share.is_held = False
+            if self._owners.get(partition, {}).pop(member, None) is None:
+                self._contradicted(f"{partition} was revoked from {member}, which did not own it")
 
-    def gone(self, member: str) -> None:
-        """A member's process is no more, and with it all members ``MEMBER.N`` that it was."""
-        for shares in self.held.values():
-            for each in [each for each in shares if each == member or each.startswith(f"{member}.")]:
-                del shares[each]
+    def ended(self, member: str) -> None:
+        """Record the end of a member's process, and of its incarnations ``MEMBER.N``."""
+        for owners in self._owners.values():
+            for each in [each for each in owners if each == member or each.startswith(f"{member}.")]:
+                del owners[each]
 
-    def held_by(self, member: str) -> list[TopicPartition]:
-        """What a member may read now."""
-        return [partition for partition, shares in self.held.items() if member in shares]
+    def owned_by(self, member: str) -> list[TopicPartition]:
+        return [partition for partition, owners in self._owners.items() if member in owners]
 
-    # --- what it does ------------------------------------------------------------------------------------------------
+    # --- records -----------------------------------------------------------------------------------------------------
 
-    def given(self, member: str, partition: TopicPartition, offset: int) -> Share | None:
-        """A member was handed a record; it begins to process it."""
-        share = self.held.get(partition, {}).get(member)
-        if share is None:
-            self._contradicted(f"{member} was given {partition} at {offset}, which it may not read")
-            return None
-        if share.begin < 0:
-            self._begins(share, offset)
-        elif offset != share.next_offset:
-            self._contradicted(f"{member} was given {partition} at {offset}, not at {share.next_offset}")
-        share.next_offset = offset + 1
-        return share
+    def received(self, member: str, partition: TopicPartition, offset: int) -> None:
+        """Record that a member received a record."""
+        owned = self._owners.get(partition, {}).get(member)
+        if owned is None:
+            self._contradicted(f"{member} received {partition} at {offset}, but does not own the partition")
+            return
+        if owned.begin < 0:
+            self._started(owned, offset)
+        elif offset != owned.next_offset:
+            self._contradicted(f"{member} received {partition} at {offset}, not at {owned.next_offset}")
+        owned.next_offset = offset + 1
 
-    def _begins(self, share: Share, offset: int) -> None:
-        """Whoever comes next begins no later than where all was processed, and not before where others began."""
-        partition = share.partition
+    def _started(self, owned: Ownership, offset: int) -> None:
+        """Check that the first offset of an owner skips nothing, and is not before that of an earlier owner."""
+        partition = owned.partition
         end = self.processed_ends.get(partition, 0)
         if offset > end:
-            self._contradicted(f"{share.member} begins with {partition} at {offset}; {end} was not processed")
-        before = self._last_begin.get(partition)
-        if before is not None and before.number < share.number and offset < before.begin:
+            self._contradicted(f"{owned.member} starts {partition} at {offset}, but {end} was not processed")
+        before = self._last_started.get(partition)
+        if before is not None and before.number < owned.number and offset < before.begin:
             self._contradicted(
-                f"{share.member} begins with {partition} at {offset}, {before.member} before it began at {before.begin}"
+                f"{owned.member} starts {partition} at {offset}, but {before.member} started earlier at {before.begin}"
             )
-        share.begin = offset
-        self._last_begin[partition] = share
+        owned.begin = offset
+        self._last_started[partition] = owned
 
     def processed(self, partition: TopicPartition, offset: int) -> None:
-        """A member is done with a record."""
+        """Record that a member has processed a record."""
         self.processed_count += 1
-        end, beyond = self.processed_ends.get(partition, 0), self._beyond.setdefault(partition, set())
+        end, early = self.processed_ends.get(partition, 0), self._processed_early.setdefault(partition, set())
         if offset >= end:
-            beyond.add(offset)
-        while end in beyond:
-            beyond.discard(end)
+            early.add(offset)
+        while end in early:
+            early.discard(end)
             end += 1
         self.processed_ends[partition] = end
 
@@ -153,47 +144,45 @@ class GroupTellings:
 
 
 @dataclass(slots=True)
-class Followed:
-    """What one reader without a group was given.
+class ReadHistory:
+    """Records that a reader without a group received.
 
-    :ivar records: by partition, (offset, value) each.
+    :ivar records: by partition, pairs of offset and value.
     """
 
     reader: str
     read_committed: bool
     records: dict[TopicPartition, list[tuple[int, bytes]]] = field(default_factory=dict)
 
-    def given(self, partition: TopicPartition, offset: int, value: bytes) -> None:
-        """It was given a record."""
+    def received(self, partition: TopicPartition, offset: int, value: bytes) -> None:
         self.records.setdefault(partition, []).append((offset, value))
 
-    def has_come_to(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Whether it was given everything before these offsets."""
+    def has_reached(self, ends: Mapping[TopicPartition, int]) -> bool:
+        """Return True if the reader has received the last record before each of these offsets."""
         return all(key in self.records and self.records[key][-1][0] + 1 >= end for key, end in ends.items())
 
 
-class Tellings:
-    """All that the applications of one run were told.
+class ApplicationHistory:
+    """History of all applications of one run.
 
     :ivar sent: by value.
-    :ivar left_behind: what processes left that had ended in order, as sentences.
+    :ivar leaks: unreleased resources and missing outcomes of stopped applications, as sentences.
     """
 
     def __init__(self, clock: Callable[[], float], groups: Iterable[str], may_overlap: MayOverlap) -> None:
         self.sent: dict[bytes, Sent] = {}
-        self.groups = {name: GroupTellings(name, clock, may_overlap) for name in groups}
-        self.followed: list[Followed] = []
-        self.left_behind: list[str] = []
+        self.groups = {name: MemberHistory(name, clock, may_overlap) for name in groups}
+        self.reads: list[ReadHistory] = []
+        self.leaks: list[str] = []
 
     @property
     def contradictions(self) -> list[str]:
-        """Whatever any of them was told that cannot be."""
-        return [*self.left_behind, *(text for group in self.groups.values() for text in group.contradictions)]
+        return [*self.leaks, *(text for group in self.groups.values() for text in group.contradictions)]
 
     def sending(self, producer: str, number: int, size: int, key: bytes | None) -> Sent:
-        """A record that a producer is about to send.
+        """Make the next record of a producer.
 
-        :param size: of its value, at least.
+        :param size: minimum size of its value in bytes.
         """
         value = (b"%s/%d " % (producer.encode(), number)).ljust(size, b".")
         sent = self.sent[value] = Sent(value, producer, number, key)

@@ -1,4 +1,4 @@
-"""What stands in partitions in the end, and what groups have committed, by clients that are not the library's."""
+"""Reads final logs and committed offsets, with the clients of the tests instead of the client library."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LATEST = -1
 def read_logs(
     cluster: SimulatedCluster, host: str, partitions: Sequence[TopicPartition], *, read_committed: bool = True
 ) -> dict[TopicPartition, list[Record]]:
-    """All records of partitions, but for markers and (where only what is committed is wanted) what was aborted."""
+    """Return all records of partitions except transaction markers and, if ``read_committed``, aborted records."""
     return {partition: _read(cluster, host, partition, read_committed) for partition in partitions}
 
 
@@ -39,7 +39,7 @@ def _read(cluster: SimulatedCluster, host: str, partition: TopicPartition, read_
 def committed_offsets(
     cluster: SimulatedCluster, host: str, group: str, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """What a group has committed, without partitions for which it has nothing."""
+    """Return the committed offsets of a group, without partitions that have none."""
     brokers = [(f"broker-{number}", BROKER_PORT) for number in cluster.brokers]
     client = CoordinatorClient(cluster.host(host).reactor, brokers, group, GROUP, client_id=host)
     topics = [{"name": name, "partition_indexes": numbers} for name, numbers in by_topic(partitions).items()]

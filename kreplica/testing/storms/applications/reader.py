@@ -1,4 +1,4 @@
-"""An application that reads partitions from their beginning, without a group."""
+"""Application that reads partitions from their beginning, without a group."""
 
 from __future__ import annotations
 
@@ -10,29 +10,26 @@ from kreplica.client_core.fetched_batches import Isolation
 from kreplica.model import TopicPartition
 from kreplica.testing.simulator.simulation import Host
 from kreplica.testing.storms.applications.application import Application
-from kreplica.testing.storms.applications.history import Followed
+from kreplica.testing.storms.applications.history import ReadHistory
 
 SLOW, SLOW_S_MAX = 0.01, 3.0
 
 
-class Follower(Application):
-    """Each incarnation begins at the first record.
-
-    :ivar followed: what this incarnation was given.
-    """
+class Reader(Application):
+    """Each process starts at the first record."""
 
     def __init__(
-        self, host: Host, name: str, bootstrap: str, followed: Followed, partitions: Sequence[TopicPartition]
+        self, host: Host, name: str, bootstrap: str, history: ReadHistory, partitions: Sequence[TopicPartition]
     ) -> None:
         super().__init__(host, name, bootstrap)
-        self.followed = followed
+        self.history = history
         self._partitions = partitions
 
     async def _work(self, cluster: Cluster) -> None:
-        isolation = Isolation.READ_COMMITTED if self.followed.read_committed else Isolation.READ_UNCOMMITTED
+        isolation = Isolation.READ_COMMITTED if self.history.read_committed else Isolation.READ_UNCOMMITTED
         async with Consumer(cluster, ConsumerOptions(isolation=isolation)) as consumer:
             await consumer.assign(dict.fromkeys(self._partitions, 0))
             async for record in consumer:
-                self.followed.given(record.topic_partition, record.offset, record.value or b"")
+                self.history.received(record.topic_partition, record.offset, record.value or b"")
                 if self.random.random() < SLOW:
                     await self.sleep(self.random.uniform(0, SLOW_S_MAX))

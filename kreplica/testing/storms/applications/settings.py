@@ -1,4 +1,4 @@
-"""What a seed chooses of how applications use the library."""
+"""Random choices of a seed: number of applications, and options of the client library."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky", "cooperative
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
-    """How many applications there are, and what they are like; the same for the whole of a run.
+class ApplicationSettings:
+    """Settings of all applications of a run.
 
-    :param partitions: of both topics.
-    :param writers: producers of the source; ``workers``, ``carriers``, ``followers`` likewise.
-    :param protocol: of both groups.
-    :param assignors: of the classic one, in the order in which they are preferred.
-    :param static: whether the members of the group of workers have instance ids.
+    :param partitions: number of partitions of each topic.
+    :param writers: number of writers; ``workers``, ``copiers``, ``readers`` likewise.
+    :param protocol: group protocol of both groups.
+    :param assignors: for the classic protocol, in order of preference.
+    :param static: workers are static members, with instance IDs.
     :param styles: how each worker reads.
-    :param auto_commit: whether each of them leaves it to the consumer to commit.
-    :param interval_s: from one lot of records that a writer sends to the next, on average.
-    :param fetch_wait_s: so long each consumer waits for news.
-    :param fetch_size_max: of each consumer's answers, and ``buffer_size_max`` of what it keeps of them.
+    :param auto_commit: for each worker, whether its consumer commits automatically.
+    :param interval_s: mean time between two sends of a writer.
+    :param fetch_wait_s: maximum wait of fetches, like ``fetch.max.wait.ms``.
+    :param fetch_size_max: maximum bytes of a fetch response.
+    :param buffer_size_max: maximum bytes that a consumer buffers.
     :param producers: options of each writer's producer.
     """
 
     partitions: int
     writers: int
     workers: int
-    carriers: int
-    followers: int
+    copiers: int
+    readers: int
     protocol: str
     assignors: tuple[str, ...]
     static: bool
@@ -54,21 +55,20 @@ class Circumstances:
         )
         return (
             f"{self.partitions} partitions, {self.writers} writers, workers of {protocol}"
-            f"{' static' if self.static else ''} by {styles}, {self.carriers} carriers, {self.followers} followers"
+            f"{' static' if self.static else ''} by {styles}, {self.copiers} copiers, {self.readers} readers"
         )
 
 
-def circumstances_of(seed: int) -> Circumstances:
-    """Those that a seed draws."""
+def settings_of_seed(seed: int) -> ApplicationSettings:
     random = Random(f"{seed}/applications")
     writers, workers = random.choice((1, 1, 2)), random.choice((1, 2, 2, 3))
     protocol, assignor = random.choice(PROTOCOLS), random.choice(ASSIGNORS)
-    return Circumstances(
+    return ApplicationSettings(
         partitions=random.choice((1, 2, 3, 4)),
         writers=writers,
         workers=workers,
-        carriers=random.choice((0, 1, 1, 2)),
-        followers=random.choice((1, 1, 2)),
+        copiers=random.choice((0, 1, 1, 2)),
+        readers=random.choice((1, 1, 2)),
         protocol=protocol,
         assignors=(assignor,),
         static=random.random() < 0.3,

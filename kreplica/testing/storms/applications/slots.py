@@ -1,26 +1,23 @@
-"""Where applications work: seats, in each of which one process after the other has its turn."""
+"""Slots for applications: each is occupied by one process after the other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from kreplica.client_core.errors import ClientError
 from kreplica.testing.simulator.simulation import Host
 from kreplica.testing.storms.applications.application import Application
-from kreplica.testing.storms.applications.history import GroupTellings, Tellings
-from kreplica.testing.storms.clients.seats import Seat
-
-if TYPE_CHECKING:
-    from kreplica.testing.storms.replicated_run import ReplicatedRun
+from kreplica.testing.storms.applications.history import ApplicationHistory, MemberHistory
+from kreplica.testing.storms.clients.slots import Slot
+from kreplica.testing.storms.cluster_run import ClusterRun
 
 
-class Occupant:
-    """An application as a seat knows it: it leaves nothing behind where it ends in order."""
+class ApplicationTask:
+    """The task of a slot that runs an application, and reports resources that it has not released."""
 
-    def __init__(self, application: Application, tellings: Tellings) -> None:
+    def __init__(self, application: Application, history: ApplicationHistory) -> None:
         self.application = application
-        self._tellings = tellings
+        self._history = history
 
     async def run(self) -> None:
         application = self.application
@@ -29,67 +26,67 @@ class Occupant:
         except ClientError:
             if not application.is_superseded:
                 raise
-        left = application.left_behind()
-        if left:
-            self._tellings.left_behind.append(f"{application.name} left behind: {'; '.join(left)}")
+        leaks = application.leaks()
+        if leaks:
+            self._history.leaks.append(f"{application.name} did not release: {'; '.join(leaks)}")
 
     def finish(self) -> None:
         self.application.finish()
 
 
-class Place(Seat):
-    """A seat for applications.
+class ApplicationSlot(Slot):
+    """A slot for applications.
 
-    :param make: makes an incarnation, of a name that no other has.
-    :param group: whose members work there; None for those of no group.
+    :param make: makes an application with the given unique name.
+    :param group: history of the group whose members the applications are.
     """
 
     def __init__(
         self,
-        run: ReplicatedRun,
+        run: ClusterRun,
         name: str,
         make: Callable[[Host, str], Application],
-        tellings: Tellings,
-        group: GroupTellings | None = None,
+        history: ApplicationHistory,
+        group: MemberHistory | None = None,
     ) -> None:
-        super().__init__(run, name, self._occupant)
+        super().__init__(run, name, self._make_task)
         self._make_application = make
-        self._tellings = tellings
+        self._history = history
         self._group = group
         self._incarnations = 0
-        self._occupants: dict[str, Application] = {}
+        self._applications: dict[str, Application] = {}
 
     @property
     def application(self) -> Application:
-        """The last that began there."""
-        return self._occupants[self.hosts[-1]]
+        """The newest application."""
+        return self._applications[self.hosts[-1]]
 
-    def stands_still(self, member: str) -> bool:
-        """Whether a member's process is paused."""
-        hosts = [name for name, each in self._occupants.items() if member.partition(".")[0] == each.name]
+    def is_paused(self, member: str) -> bool:
+        """Return True if a member's process is paused."""
+        hosts = [name for name, each in self._applications.items() if member.partition(".")[0] == each.name]
         return any(self._run.cluster.simulation.host(name).is_paused for name in hosts)
 
-    def begin(self) -> None:
-        for application in self._occupants.values():
+    def start(self) -> None:
+        for application in self._applications.values():
             application.is_superseded = True
-        self._is_gone(self.hosts[0])
-        super().begin()
+        self._ended_on(self.hosts[0])
+        super().start()
 
     def kill(self) -> None:
         super().kill()
-        self._is_gone(self.hosts[-1])
+        self._ended_on(self.hosts[-1])
 
-    def alone(self) -> None:
-        self._is_gone(self.hosts[0])
-        super().alone()
+    def keep_newest(self) -> None:
+        self._ended_on(self.hosts[0])
+        super().keep_newest()
 
-    def _occupant(self, host: Host) -> Occupant:
+    def _make_task(self, host: Host) -> ApplicationTask:
         self._incarnations += 1
         application = self._make_application(host, f"{self.name}#{self._incarnations}")
-        self._occupants[host.name] = application
-        return Occupant(application, self._tellings)
+        self._applications[host.name] = application
+        return ApplicationTask(application, self._history)
 
-    def _is_gone(self, host: str) -> None:
-        application = self._occupants.pop(host, None)
+    def _ended_on(self, host: str) -> None:
+        application = self._applications.pop(host, None)
         if application is not None and self._group is not None:
-            self._group.gone(application.name)
+            self._group.ended(application.name)

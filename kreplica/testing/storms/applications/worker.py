@@ -1,4 +1,4 @@
-"""An application that reads as a member of a group, is slow at times, and commits behind what is done."""
+"""Application that reads as a group member, is slow at times, and commits processed offsets."""
 
 from __future__ import annotations
 
@@ -14,54 +14,53 @@ from kreplica.model import TopicPartition
 from kreplica.testing.clients.wire_client import cancel
 from kreplica.testing.simulator.simulation import Host
 from kreplica.testing.storms.applications.application import Application
-from kreplica.testing.storms.applications.history import GroupTellings
+from kreplica.testing.storms.applications.history import MemberHistory
 
 SLOW, SLOW_S = 0.03, (0.01, 0.1, 1.0)
 STUCK, STUCK_S = 0.002, (5.0, 20.0, 90.0)
 COMMIT_EACH, COMMIT_EACH_S = 10, 3.0
 POLL_S, POLLED_MAX = 0.5, 20
 FENCED_S = 1.0
-TAKEN = (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID)
+INSTANCE_ID_IN_USE = (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID)
 
 
-class Haste:
-    """Whether whoever works for a group is to be quick now."""
+class LongDelays:
+    """Switch of the workers' long delays, which are disabled at the end of a run."""
 
     def __init__(self) -> None:
-        self.is_on = False
+        self.are_enabled = True
 
 
 class Listener:
-    """Notes for one member what it is given, and what is taken from it.
+    """Records the assignments of one member.
 
-    :ivar done: of what it has, how far it has processed it itself.
+    :ivar processed: position after the last record that the member has processed, by assigned partition.
     """
 
-    def __init__(self, told: GroupTellings, member: str) -> None:
-        self._told = told
+    def __init__(self, history: MemberHistory, member: str) -> None:
+        self._history = history
         self._member = member
-        self.done: dict[TopicPartition, int] = {}
+        self.processed: dict[TopicPartition, int] = {}
 
     async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
-        self._told.assigned(self._member, partitions)
+        self._history.assigned(self._member, partitions)
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         self.on_lost(partitions)
 
     def on_lost(self, partitions: frozenset[TopicPartition]) -> None:
-        self._told.taken(self._member, partitions)
+        self._history.revoked(self._member, partitions)
         for partition in partitions:
-            self.done.pop(partition, None)
+            self.processed.pop(partition, None)
 
     def on_ended(self, error: Exception) -> None:
-        """Whoever reads is told by the consumer."""
+        """Ignore the error, which the consumer raises as well."""
 
 
 class Worker(Application):
-    """One member of the group, in one of four styles.
+    """One member of the group.
 
-    :param style: "records", "batches", "polls" or "handler".
-    :param options: of its consumer.
+    :param style: way of reading: "records", "batches", "polls" or "handler".
     """
 
     def __init__(
@@ -69,32 +68,32 @@ class Worker(Application):
         host: Host,
         name: str,
         bootstrap: str,
-        told: GroupTellings,
+        history: MemberHistory,
         topics: Sequence[str],
         style: str,
         options: ConsumerOptions,
-        haste: Haste,
+        long_delays: LongDelays,
     ) -> None:
         super().__init__(host, name, bootstrap)
-        self._told = told
+        self._history = history
         self._topics = topics
         self._style = style
         self._options = options
-        self._haste = haste
+        self._long_delays = long_delays
         self._since_commit = 0
-        self._listener = Listener(told, name)
+        self._listener = Listener(history, name)
 
     async def _work(self, cluster: Cluster) -> None:
         while True:
             try:
                 return await self._consume(cluster)
             except GaveUp:
-                self._told.gone(self.name)  # no coordinator was there for so long: it begins anew
+                self._history.ended(self.name)  # no coordinator was available: join again
             except BrokerRefused as error:
-                # Another process has its instance id, one that stood still maybe: it begins anew, as a service would.
-                if error.code not in TAKEN or self.is_superseded:
+                # Another process, perhaps one that was paused, has the instance ID: join again, as a service would.
+                if error.code not in INSTANCE_ID_IN_USE or self.is_superseded:
                     raise
-                self._told.gone(self.name)
+                self._history.ended(self.name)
                 await self.sleep(FENCED_S)
 
     async def _consume(self, cluster: Cluster) -> None:
@@ -106,81 +105,81 @@ class Worker(Application):
                 "polls": self._by_polls,
                 "handler": self._by_handler,
             }
-            aside = (
-                None if self._options.auto_commit_s is not None else Deferred.fromCoroutine(self._commit_on(consumer))
-            )
+            committing = None
+            if self._options.auto_commit_s is None:
+                committing = Deferred.fromCoroutine(self._commit_periodically(consumer))
             try:
                 await work[self._style](consumer)
             except GeneratorExit:
-                raise  # the process is gone
+                raise  # the process was killed
             except BaseException:
-                if aside is not None:
-                    await cancel(aside)
+                if committing is not None:
+                    await cancel(committing)
                 raise
 
     async def _by_records(self, consumer: Consumer) -> None:
         async for record in consumer:
-            self._told.given(self.name, record.topic_partition, record.offset)
+            self._history.received(self.name, record.topic_partition, record.offset)
             await self._process(record)
-            await self._commit_at_times(consumer)
+            await self._commit_if_due(consumer)
 
     async def _by_batches(self, consumer: Consumer) -> None:
         async for batch in consumer.batches():
             for record in batch.records:
-                self._told.given(self.name, batch.partition, record.offset)
+                self._history.received(self.name, batch.partition, record.offset)
             for record in batch.records:
                 await self._process(record)
-            await self._commit_at_times(consumer)
+            await self._commit_if_due(consumer)
 
     async def _by_polls(self, consumer: Consumer) -> None:
         while True:
             batches = await consumer.poll(POLL_S, POLLED_MAX)
             for batch in batches:
                 for record in batch.records:
-                    self._told.given(self.name, batch.partition, record.offset)
+                    self._history.received(self.name, batch.partition, record.offset)
             for batch in batches:
                 for record in batch.records:
                     await self._process(record)
-            await self._commit_at_times(consumer)
+            await self._commit_if_due(consumer)
 
     async def _by_handler(self, consumer: Consumer) -> None:
         async def handle(record: ConsumedRecord) -> None:
-            self._told.given(self.name, record.topic_partition, record.offset)
+            self._history.received(self.name, record.topic_partition, record.offset)
             await self._process(record)
 
         await consumer.run(handle)
 
     async def _process(self, record: ConsumedRecord) -> None:
         chance = self.random.random()
-        if chance < STUCK and not self._haste.is_on:
+        if chance < STUCK and self._long_delays.are_enabled:
             await self.sleep(self.random.choice(STUCK_S))
         elif chance < SLOW:
             await self.sleep(self.random.choice(SLOW_S))
         key = record.topic_partition
-        self._told.processed(key, record.offset)
+        self._history.processed(key, record.offset)
         self._since_commit += 1
-        if key in self._told.held_by(self.name):
-            self._listener.done[key] = record.offset + 1
+        if key in self._history.owned_by(self.name):
+            self._listener.processed[key] = record.offset + 1
 
-    async def _commit_at_times(self, consumer: Consumer) -> None:
+    async def _commit_if_due(self, consumer: Consumer) -> None:
         if self._options.auto_commit_s is None and self._since_commit >= COMMIT_EACH:
             self._since_commit = 0
             await self._commit(consumer)
 
-    async def _commit_on(self, consumer: Consumer) -> None:
-        """Beside what else it does: what comes last is committed too, but nothing that is being processed."""
+    async def _commit_periodically(self, consumer: Consumer) -> None:
+        """Commit processed records in parallel to the reads, so that the last ones are committed as well."""
         while True:
             await self.sleep(COMMIT_EACH_S)
-            if self._listener.done:
-                await self._commit(consumer, dict(self._listener.done))
+            if self._listener.processed:
+                await self._commit(consumer, dict(self._listener.processed))
 
     async def _commit(self, consumer: Consumer, offsets: dict[TopicPartition, int] | None = None) -> None:
         try:
             await consumer.commit(offsets)
         except CommitFailed:
-            pass  # others go on with it
+            pass  # another member owns the partitions
         except ClientError as error:
-            # A coordinator that began just now may not know the topic for a while, and longer than a member waits.
+            # A broker that has just become coordinator may not know the topic for longer than the client retries.
             code = error.code if isinstance(error, BrokerRefused) else None
             if not error.retriable and code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise

@@ -1,4 +1,4 @@
-"""An application that sends numbered records by an idempotent producer, and notes what becomes of each."""
+"""Application that sends numbered records with an idempotent producer, and records the outcome of each."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from kreplica.client.producer import Producer, ProducerOptions, Written
 from kreplica.client_core.errors import BufferFull, OutcomeUnknown
 from kreplica.testing.simulator.simulation import Host
 from kreplica.testing.storms.applications.application import Application
-from kreplica.testing.storms.applications.history import Sent, Tellings
+from kreplica.testing.storms.applications.history import ApplicationHistory, Sent
 
 RECORDS_MAX = 7
 SIZE_MAX = 120
 KEYS = 6
 
-KEYED, PLACED, FLUSH, LEFT = 0.4, 0.2, 0.1, 0.02
-"""How often records have keys, or a partition that the application chose; how often it flushes, or stops waiting."""
+KEYED, WITH_PARTITION, FLUSH, CANCELLED = 0.4, 0.2, 0.1, 0.02
+"""Probabilities that a record has a key, that the application selects its partition, that the application flushes,
+and that it cancels a send."""
 
 
 class Writer(Application):
-    """Writes until it is to end; then waits for the outcome of each record.
+    """Writes until it is stopped; then waits for the outcome of each record.
 
-    :param partitions: of the topic.
-    :param interval_s: from one lot of records to the next, on average.
-    :param options: of its producer.
+    :param partitions: number of partitions of the topic.
+    :param interval_s: mean time between two sends of several records.
     """
 
     def __init__(
@@ -36,14 +36,14 @@ class Writer(Application):
         host: Host,
         name: str,
         bootstrap: str,
-        tellings: Tellings,
+        history: ApplicationHistory,
         topic: str,
         partitions: int,
         interval_s: float,
         options: Mapping[str, Any],
     ) -> None:
         super().__init__(host, name, bootstrap)
-        self._tellings = tellings
+        self._history = history
         self._topic = topic
         self._partitions = partitions
         self._interval_s = interval_s
@@ -64,30 +64,30 @@ class Writer(Application):
             await producer.close()
             missing = [sent.value[:20] for sent in self._waiting.values()]
             if missing:
-                self._tellings.left_behind.append(f"{self.name} was never told what became of {missing}")
+                self._history.leaks.append(f"{self.name} received no outcome of {missing}")
             raise
 
     def _send_some(self, producer: Producer) -> None:
         for _ in range(self.random.randint(1, RECORDS_MAX)):
             key = b"key-%d" % self.random.randrange(KEYS) if self.random.random() < KEYED else None
-            placed = key is None and self.random.random() < PLACED
+            selects_partition = key is None and self.random.random() < WITH_PARTITION
             number = self._count
             self._count += 1
-            sent = self._tellings.sending(self.name, number, self.random.randint(1, SIZE_MAX), key)
+            sent = self._history.sending(self.name, number, self.random.randint(1, SIZE_MAX), key)
             self._waiting[number] = sent
             delivery = producer.send(
                 self._topic,
                 sent.value,
                 key=key,
-                partition=self.random.randrange(self._partitions) if placed else None,
+                partition=self.random.randrange(self._partitions) if selects_partition else None,
             )
-            if self.random.random() < LEFT:
-                self._leave(delivery, number)
+            if self.random.random() < CANCELLED:
+                self._cancel(delivery, number)
             else:
                 delivery.addCallbacks(self._written, self._failed, callbackArgs=(number,), errbackArgs=(number,))
 
-    def _leave(self, delivery: Deferred[Written], number: int) -> None:
-        """Stop waiting; the record may be written or not."""
+    def _cancel(self, delivery: Deferred[Written], number: int) -> None:
+        """Stop waiting for a record, which may be written or not."""
         del self._waiting[number]
         delivery.addErrback(lambda failure: failure.trap(CancelledError, BufferFull))
         delivery.cancel()

@@ -1,8 +1,8 @@
-"""Load of a storm besides its main topic.
+"""Clients and topics of a storm besides the main topic.
 
-* ``companion`` the interface that each kind of load has
-* ``chain`` consume, transform and produce in transactions, beside a plain group; ``chain_clients`` its clients,
-  ``seats`` restartable places for its processes
+* ``companion`` the interface of all of them
+* ``chain`` consume, transform and produce in transactions, and a group without transactions; ``chain_clients`` its
+  clients, ``slots`` places of successive processes
 * ``loose_clients`` clients with weaker guarantees; ``readers`` short-lived readers
-* ``side_topics`` topics that are created, grown and deleted; ``side_partition`` and ``side_clients`` their clients
+* ``side_topics`` topics that are created, extended and deleted; ``side_partition`` and ``side_clients`` their clients
 """

@@ -1,15 +1,14 @@
-"""Consume, transform, produce, exactly once; and a plain group beside, at least once.
+"""Consume, transform and produce exactly once; a second group consumes at least once.
 
-A source topic is written to all the time.  A group of processors reads it, and writes what they make of it to a target
-topic, in transactions with their offsets.  Members of a second group read the source too, and commit after each poll.
-Whatever happens to brokers and to members: in the target stands each record of the source, once and in order.
+Producers write to a source topic.  A group of processors reads it, and writes transformed records to a target topic in
+transactions with the offsets.  Members of the second group read the source and commit after each poll.  At the end the
+target must have each record of the source, once and in order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from random import Random
-from typing import TYPE_CHECKING
 
 from kreplica.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kreplica.coordination import partition_of
@@ -28,11 +27,9 @@ from kreplica.testing.storms.clients.chain_clients import (
     TRANSACTION_TIMEOUT_MS,
     ChainClients,
 )
-from kreplica.testing.storms.clients.seats import Seat
+from kreplica.testing.storms.clients.slots import Slot
+from kreplica.testing.storms.cluster_run import ClusterRun
 from kreplica.wire import messages
-
-if TYPE_CHECKING:
-    from kreplica.testing.storms.replicated_run import ReplicatedRun
 
 COORDINATOR_PARTITIONS = 2
 
@@ -42,21 +39,21 @@ OVERRIDES = (
     f"group.min.session.timeout.ms={SESSION_TIMEOUT_MS}",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms=500",
 )
-"""Settings of every broker: few partitions of internal topics, and time-outs that have their say in every storm."""
+"""Broker settings: few partitions of internal topics, and timeouts short enough to expire in every storm."""
 
 CATCH_UP_S_MAX = 300.0
 STABLE_S_MAX = 60.0
-LOOK_S = 0.5
+CHECK_INTERVAL_S = 0.5
 
 
 class Chain:
-    """How much there is of it is chosen by the seed: partitions, members, and which protocol their producers speak.
+    """Companion of a run; the seed selects the numbers of partitions and members, and the producers' protocol.
 
-    :param configs: settings of both topics; but for the size of segments, of the coordinators' topics too.
-    :ivar processors: who works in transactions, and ``members`` who does not; ``seats`` are those of both.
+    :param configs: settings of both topics and, except ``segment.bytes``, of the internal topics.
+    :ivar processors: slots of the group with transactions; ``members``: of the other group; ``slots``: of both.
     """
 
-    def __init__(self, run: ReplicatedRun, replicas: int, configs: Mapping[str, str]) -> None:
+    def __init__(self, run: ClusterRun, replicas: int, configs: Mapping[str, str]) -> None:
         random = Random(f"{run.seed}/chain")
         self._run = run
         self._cluster = run.cluster
@@ -74,17 +71,17 @@ class Chain:
         self.processors = [
             self._processor(f"processor-{index}", random) for index in range(random.choice((1, 2, 2, 3)))
         ]
-        self.members = [Seat(run, f"member-{index}", clients.committer) for index in range(random.choice((1, 2)))]
-        self.seats = [*self.processors, *self.members]
-        for seat in self.seats:
-            seat.begin()
+        self.members = [Slot(run, f"member-{index}", clients.committer) for index in range(random.choice((1, 2)))]
+        self.slots = [*self.processors, *self.members]
+        for slot in self.slots:
+            slot.start()
 
-    def _processor(self, name: str, random: Random) -> Seat:
+    def _processor(self, name: str, random: Random) -> Slot:
         settings = TransactionSettings(name, TRANSACTION_TIMEOUT_MS, epoch_grows=random.random() < 0.5)
-        return Seat(self._run, name, lambda host: self.clients.processor(host, settings))
+        return Slot(self._run, name, lambda host: self.clients.processor(host, settings))
 
     def _make_topics(self, replicas: int, configs: Mapping[str, str]) -> None:
-        """Also those of the coordinators, from which no single failure may take anything either."""
+        """Create the topics, and make the internal topics as safe as them."""
         run_until = self._cluster.run_until
         for kind in (GROUP, TRANSACTION):
             client = self.clients.coordinator_client(self._cluster.host(OPERATOR), PROCESSORS, kind)
@@ -102,28 +99,28 @@ class Chain:
         for key in self.keys:
             self._run.invariants.add(key, histories.get(key.topic))
 
-    # --- what faults look for ----------------------------------------------------------------------------------------
+    # --- state for faults --------------------------------------------------------------------------------------------
 
     @property
     def keys(self) -> list[TopicPartition]:
-        """Of all partitions, those of the coordinators too."""
+        """All partitions, including those of the internal topics."""
         return [*self.clients.sources, *self.clients.targets, *self._internal]
 
     @property
     def hosts(self) -> list[str]:
-        return [SOURCE, TARGET, *(host for seat in self.seats for host in seat.hosts)]
+        return [SOURCE, TARGET, *(host for slot in self.slots for host in slot.hosts)]
 
     @property
     def committed_ends(self) -> dict[TopicPartition, int]:
         return {key: self._run.invariants.committed[key].end_offset for key in self.keys}
 
     def coordinators(self) -> list[TopicPartition]:
-        """The partitions that keep the groups, and those that keep the transactional ids; some more than once."""
+        """Return the internal partition of each group and transactional ID, with duplicates."""
         kept = [(CONSUMER_OFFSETS, group) for group in self.clients.groups]
-        kept += [(TRANSACTION_STATE, seat.name) for seat in self.processors]
+        kept += [(TRANSACTION_STATE, slot.name) for slot in self.processors]
         return [TopicPartition(topic, partition_of(name, COORDINATOR_PARTITIONS)) for topic, name in kept]
 
-    # --- the end -----------------------------------------------------------------------------------------------------
+    # --- end of the run ----------------------------------------------------------------------------------------------
 
     def converge(self) -> None:
         run_until = self._cluster.run_until
@@ -131,13 +128,13 @@ class Chain:
             run_until(lambda key=key: is_in_sync(self._cluster, key), timeout_s=180.0)
         for producer in self._producers:
             run_until(producer.finish(), timeout_s=300.0)
-        for seat in self.seats:
-            seat.alone()
+        for slot in self.slots:
+            slot.keep_newest()
         run_until(self._has_caught_up, CATCH_UP_S_MAX)
         self._wait_until_stable()
-        for seat in self.seats:
-            seat.leave()
-        run_until(lambda: not any(seat.is_taken for seat in self.seats), timeout_s=120.0)
+        for slot in self.slots:
+            slot.leave()
+        run_until(lambda: not any(slot.is_occupied for slot in self.slots), timeout_s=120.0)
         for key in self.keys:
             run_until(lambda key=key: is_all_committed(self._cluster, key), timeout_s=120.0)
             run_until(lambda key=key: is_decided(self._cluster, key), timeout_s=120.0)
@@ -148,7 +145,7 @@ class Chain:
         self._check()
 
     def _has_caught_up(self) -> bool:
-        """Whether both groups have committed all that there is."""
+        """Return True if both groups have committed the end of the source."""
         return all(
             history.acknowledged.get(key, 0) >= self.clients.source.ends(key.partition)[0]
             for history in self.clients.groups.values()
@@ -156,20 +153,19 @@ class Chain:
         )
 
     def _wait_until_stable(self) -> None:
-        """Until each group has as many members as work for it, and nobody waits for anybody."""
+        """Run until each group is stable and has one member per slot."""
         until_s = self._cluster.simulation.now_s + STABLE_S_MAX
-        for group, seats in zip(self.clients.groups, (self.processors, self.members), strict=True):
-            expected = ("Stable", len(seats))
-            while (found := self._described(group)) != expected:
+        for group, slots in zip(self.clients.groups, (self.processors, self.members), strict=True):
+            expected = ("Stable", len(slots))
+            while (found := self._state_and_size(group)) != expected:
                 assert self._cluster.simulation.now_s < until_s, f"group {group!r} is {found}, not {expected}"
-                self._cluster.run(LOOK_S)
+                self._cluster.run(CHECK_INTERVAL_S)
 
-    def _described(self, group: str) -> tuple[str, int]:
-        """A group's state, and how many members it has."""
+    def _state_and_size(self, group: str) -> tuple[str, int]:
         client = self.clients.coordinator_client(self._cluster.host(OPERATOR), group, GROUP)
-        answered = self._cluster.run_until(client.ask(messages.DESCRIBE_GROUPS, {"groups": [group]}))
+        response = self._cluster.run_until(client.ask(messages.DESCRIBE_GROUPS, {"groups": [group]}))
         self._cluster.run_until(client.close())
-        row = answered.body["groups"][0]
+        row = response.body["groups"][0]
         return row["group_state"], len(row["members"])
 
     def _check(self) -> None:
@@ -178,17 +174,18 @@ class Chain:
         report(clients.source.told).check()
         report(clients.target.told).check()
         resets = [producer.resets for producer in self._producers]
-        assert not any(resets), f"producers were told that their records are gone: {resets}"
+        assert not any(resets), f"brokers had lost the state of producers: {resets}"
         for source, target in zip(clients.sources, clients.targets, strict=True):
             expected = [
                 b"%d/%d" % (source.partition, number) for number in range(clients.source.sent[source.partition])
             ]
-            made = [original(value) for value in clients.committed_values(target)]
-            assert made == expected, f"{target}: {_difference(expected, made)}"
+            copied = [original(value) for value in clients.committed_values(target)]
+            assert copied == expected, f"{target}: {_difference(expected, copied)}"
 
 
-def _difference(expected: list[bytes], made: list[bytes]) -> str:
-    for index, (wanted, found) in enumerate(zip(expected, made, strict=False)):
+def _difference(expected: list[bytes], copied: list[bytes]) -> str:
+    for index, (wanted, found) in enumerate(zip(expected, copied, strict=False)):
         if wanted != found:
-            return f"record {index} is made of {found!r}, not of {wanted!r}; {made[max(index - 3, 0) : index + 3]}"
-    return f"{len(made)} records were made of {len(expected)}"
+            neighborhood = copied[max(index - 3, 0) : index + 3]
+            return f"record {index} is a copy of {found!r}, not of {wanted!r}; records around it: {neighborhood}"
+    return f"{len(copied)} of {len(expected)} records were copied"

@@ -1,4 +1,4 @@
-"""The clients of a chain: who writes to the source, who works between, and who reads the target."""
+"""Clients of a chain: producers of the source, group members, and readers of the target."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kreplica.testing.simulator.simulation import Host
 
 SOURCE, TARGET = "source", "target"
 PROCESSORS, READERS = "processors", "readers"
-"""The groups."""
+"""Groups."""
 
 OPERATOR = "operator"
 LATEST = -1
@@ -34,10 +34,10 @@ VALUE_SIZE_MAX = 60
 
 
 class ChainClients:
-    """Makes them, and has what all of them are told.
+    """Makes the clients, and keeps their histories.
 
-    :param partitions: of the source, and of the target.
-    :ivar source: what clients of the source are told; ``target``, ``groups`` likewise.
+    :param partitions: number of partitions of each topic.
+    :ivar source: history of the source's clients; ``target``, ``groups`` likewise.
     """
 
     def __init__(self, cluster: SimulatedCluster, partitions: int) -> None:
@@ -53,7 +53,6 @@ class ChainClients:
 
     @property
     def contradictions(self) -> list[str]:
-        """Whatever any of them was told that cannot be."""
         return [
             *self.source.contradictions,
             *self.target.contradictions,
@@ -61,7 +60,7 @@ class ChainClients:
         ]
 
     def producer(self, key: TopicPartition) -> IdempotentProducer:
-        """One that writes to a partition of the source from now on."""
+        """Start a producer of a source partition."""
         load = Load(SOURCE, [key.partition], -1, INTERVAL_S, RECORDS_MAX, VALUE_SIZE_MAX)
         host = self._cluster.host(SOURCE)
         producer = IdempotentProducer(host.runtime, self.leader_client(host, key), load, self.source)
@@ -69,7 +68,7 @@ class ChainClients:
         return producer
 
     def reader(self, key: TopicPartition, *, read_committed: bool) -> IsolatedConsumer:
-        """One that reads a partition of the target from now on."""
+        """Start a reader of a target partition."""
         host = self._cluster.host(TARGET)
         client = self.leader_client(host, key)
         client.client_id = f"{'committed' if read_committed else 'all'}-{key.partition}"
@@ -78,7 +77,7 @@ class ChainClients:
         return reader
 
     def processor(self, host: Host, settings: TransactionSettings) -> Processor:
-        """One that makes records of the target from those of the source, in transactions."""
+        """Make a group member that copies records from the source to the target in transactions."""
         producer = TransactionalProducer(
             host.runtime,
             settings,
@@ -91,7 +90,7 @@ class ChainClients:
         return Processor(consumer, producer, client, TARGET, self.groups[PROCESSORS], host.runtime.random)
 
     def committer(self, host: Host) -> OffsetCommitter:
-        """One that reads the source, and commits without transactions."""
+        """Make a group member that reads the source and commits without transactions."""
         return OffsetCommitter(self._consumer(host, READERS))
 
     def _consumer(self, host: Host, group: str) -> GroupConsumer:
@@ -101,24 +100,22 @@ class ChainClients:
         return GroupConsumer(host.reactor, host.name, member, lambda key: self.leader_client(host, key), self.source)
 
     def coordinator_client(self, host: Host, key: str, kind: int) -> CoordinatorClient:
-        """A client of whoever coordinates a group or a transactional id."""
         return CoordinatorClient(host.reactor, self._brokers, key, kind, client_id=host.name)
 
     def leader_client(self, host: Host, key: TopicPartition) -> LeaderClient:
-        """A client of whoever leads a partition."""
         return LeaderClient(host.reactor, self._brokers, *key, client_id=host.name)
 
-    # --- what there is ---
+    # --- logs ---
 
     def end_of(self, key: TopicPartition) -> int:
-        """The first offset that is not committed."""
+        """Return the high watermark."""
         client = self.leader_client(self._cluster.host(OPERATOR), key)
         end: int = self._cluster.run_until(client.find_offset(*key, LATEST))
         self._cluster.run_until(client.close())
         return end
 
     def committed_values(self, key: TopicPartition) -> list[bytes]:
-        """What somebody is given who begins to read now, and reads what is committed."""
+        """Return the values that a new reader with ``read_committed`` receives."""
         client = self.leader_client(self._cluster.host(OPERATOR), key)
         position, end, values = 0, self.end_of(key), list[bytes]()
         while position < end:

@@ -1,4 +1,4 @@
-"""What a run may have besides the main topic and its clients."""
+"""Interface of the topics and clients of a run besides the main topic."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from kreplica.model import TopicPartition
 
 
 class Companion(Protocol):
-    """Topics or clients that take part in a run, and that are to be well when it converges."""
+    """Topics or clients that take part in a run, and must converge at its end."""
 
     @property
     def hosts(self) -> list[str]:
-        """Where its clients are."""
+        """Hosts of the clients."""
 
     @property
     def committed_ends(self) -> dict[TopicPartition, int]:
-        """By partition of its own, the first offset beyond what is known to be committed."""
+        """End of the committed records of each partition, as far as the invariants know."""
 
     def converge(self) -> None:
-        """All faults are over, everything runs: what belongs to it must be whole.
+        """Wait until topics and clients have recovered from all faults, and check their records.
 
-        :raise AssertionError: it is not.
-        :raise TimeoutError: it does not come to that.
+        :raise AssertionError: a check failed.
+        :raise TimeoutError: they did not recover.
         """

@@ -1,12 +1,12 @@
-"""Producers to whom less is promised, on a topic of their own: one with ``acks=1``, one that is not idempotent.
+"""Producers with weaker guarantees on a separate topic: one with ``acks=1``, one that is not idempotent.
 
-What the first is told may be lost, what the second sends may be there twice; readers must agree all the same.
+Acknowledged records of the first may be lost, records of the second may be written twice; but all readers must receive
+the same records.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from kreplica.model import TopicPartition
 from kreplica.testing.anomalies import Expectations, report
@@ -14,13 +14,11 @@ from kreplica.testing.clients.idempotent_producer import IdempotentProducer, Loa
 from kreplica.testing.clients.tailing_consumer import TailingConsumer
 from kreplica.testing.cluster.state import is_all_committed, is_in_sync
 from kreplica.testing.histories.record_history import History, check_nothing_lost
-
-if TYPE_CHECKING:
-    from kreplica.testing.storms.replicated_run import ReplicatedRun
+from kreplica.testing.storms.cluster_run import ClusterRun
 
 TOPIC = "loose"
 ONE_REPLICA, TWICE = 0, 1
-"""Its partitions: acknowledged by the leader alone; maybe written twice."""
+"""Partitions: records are acknowledged by the leader alone; records may be written twice."""
 
 INTERVAL_S = 0.5
 VALUE_SIZE_MAX = 150
@@ -34,12 +32,9 @@ EXPECTATIONS = {ONE_REPLICA: Expectations(kept=False), TWICE: Expectations(writt
 
 
 class LooseClients:
-    """A producer and a consumer for each of the two partitions.
+    """A producer and a consumer for each of the two partitions, with separate histories."""
 
-    :ivar keys: the partitions; ``histories`` what the clients of each were told.
-    """
-
-    def __init__(self, run: ReplicatedRun, replicas: int, configs: Mapping[str, str]) -> None:
+    def __init__(self, run: ClusterRun, replicas: int, configs: Mapping[str, str]) -> None:
         self._run = run
         cluster = run.cluster
         self.keys = [TopicPartition(TOPIC, partition) for partition in LOADS]
@@ -92,7 +87,7 @@ class LooseClients:
         client = cluster.leader_client(*key, name=TOPIC)
         records = cluster.run_until(client.read_all(*key), timeout_s=120.0)
         cluster.run_until(client.close())
-        assert [record.offset for record in records] == list(range(len(records))), f"{key} has holes"
+        assert [record.offset for record in records] == list(range(len(records))), f"{key} has gaps"
         check_nothing_lost(records, history.seen[key.partition], f"read in {key}")
         if key.partition == TWICE:
             check_nothing_lost(records, history.acked[key.partition], f"acknowledged in {key}")

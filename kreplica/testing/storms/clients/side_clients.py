@@ -1,4 +1,4 @@
-"""Clients of one partition in one of its lives: they speak to nobody when that is over."""
+"""Clients of one incarnation of a partition, which send no requests after it was deleted."""
 
 from __future__ import annotations
 
@@ -15,34 +15,32 @@ WAIT_MS = 2000
 EARLIEST = -2
 
 
-class OverError(KafkaError):
-    """The partition is gone, whatever stands in its place now."""
+class PartitionDeletedError(KafkaError):
+    """The incarnation of a partition was deleted, even if there is another partition of that name."""
 
     def __init__(self) -> None:
-        super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "that partition is gone")
+        super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition was deleted")
 
 
 class SideClient(LeaderClient):
-    """Asks for the leader of a partition, and looks whether it is still the same partition.
+    """Finds the leader of a partition while the incarnation exists.
 
-    :ivar lives: whether it is.
+    :ivar exists: returns True while it exists.
     """
 
-    lives: Callable[[], bool]
+    exists: Callable[[], bool]
 
     async def _find_leader(self) -> tuple[str, int]:
         address = await super()._find_leader()
-        if not self.lives():
-            raise OverError
+        if not self.exists():
+            raise PartitionDeletedError
         return address
 
 
 class SideConsumer(TailingConsumer):
-    """Reads by the topic's id, with the epoch of the leader that it found.
+    """Fetches with topic ID and leader epoch, and so never receives records of another incarnation.
 
-    So it is never given records of another topic of that name, nor of a partition that was added again.
-
-    :param may_begin_later: whether the log's start may have moved.
+    :param may_begin_later: True if old records may have been deleted.
     """
 
     def __init__(

@@ -1,105 +1,101 @@
-"""Places in a group, in each of which one process after the other works, on two hosts in turn."""
+"""Slots for client processes: each is occupied by one process after the other, on two hosts alternately."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from kreplica.testing.clients.processor import Processor, Superseded
 from kreplica.testing.simulator.simulation import Host
-
-if TYPE_CHECKING:
-    from kreplica.testing.storms.replicated_run import ReplicatedRun
+from kreplica.testing.storms.cluster_run import ClusterRun
 
 
-class Worker(Protocol):
-    """What one process does."""
+class Task(Protocol):
+    """Work of one process."""
 
     async def run(self) -> None:
-        """Go on until ``finish``."""
+        """Work until ``finish`` is called."""
 
     def finish(self) -> None:
-        """Leave the group soon, and end."""
+        """Make ``run`` leave the group and return."""
 
 
-class Seat:
-    """Empty at first, and whenever its process has ended.
+class Slot:
+    """A slot, which is empty at first.
 
-    :param make: makes the worker of a process on a host.
-    :ivar hosts: the names of both.
+    :param make: makes the task of a process on a host.
+    :ivar hosts: names of both hosts; the last one is that of the newest process.
     """
 
-    def __init__(self, run: ReplicatedRun, name: str, make: Callable[[Host], Worker]) -> None:
+    def __init__(self, run: ClusterRun, name: str, make: Callable[[Host], Task]) -> None:
         self.name = name
         self.hosts = [f"{name}-a", f"{name}-b"]
         self._run = run
         self._make = make
-        self._worker: Worker | None = None
+        self._task: Task | None = None
         self._is_leaving = False
-        self._is_wanted = False
+        self._restarts_after_leave = False
 
     @property
-    def is_taken(self) -> bool:
-        """Whether a process works there."""
-        return self._worker is not None
+    def is_occupied(self) -> bool:
+        return self._task is not None
 
     @property
     def host(self) -> Host:
-        """Where the last process is, or was."""
+        """Host of the newest process."""
         return self._run.cluster.simulation.host(self.hosts[-1])
 
-    def tell(self, what: str) -> None:
-        """Note what is done to it."""
-        self._run.tell(f"{self.name} {what}")
+    def note(self, text: str) -> None:
+        """Append an operation on the slot to the timeline."""
+        self._run.note(f"{self.name} {text}")
 
-    def begin(self) -> None:
-        """Let a process begin, on the other host; where one works there still, it ends, and so does that before it."""
+    def start(self) -> None:
+        """Start a process on the other host, whose process is killed; the present one continues as a zombie."""
         self.hosts.reverse()
         self.host.kill()
-        if isinstance(self._worker, Processor):
-            self._worker.is_superseded = True
-        self.tell(f"begins on {self.host.name}")
-        self._is_leaving = self._is_wanted = False
-        worker = self._worker = self._make(self.host)
-        working = Deferred.fromCoroutine(worker.run())
-        working.addCallbacks(lambda _: self._ended(worker), lambda failure: self._failed(worker, failure))
+        if isinstance(self._task, Processor):
+            self._task.is_superseded = True
+        self.note(f"starts on {self.host.name}")
+        self._is_leaving = self._restarts_after_leave = False
+        task = self._task = self._make(self.host)
+        running = Deferred.fromCoroutine(task.run())
+        running.addCallbacks(lambda _: self._ended(task), self._failed)
 
     def kill(self) -> None:
-        """The process ends at once."""
-        self.tell("is killed")
-        self._worker = None
+        self.note("is killed")
+        self._task = None
         self.host.kill()
 
     def leave(self) -> None:
-        """Let the process leave its group and end."""
-        self._is_wanted = False
-        if self._worker is not None:
-            self.tell("is to leave")
+        """Make the process leave its group and end."""
+        self._restarts_after_leave = False
+        if self._task is not None:
+            self.note("leaves")
             self._is_leaving = True
-            self._worker.finish()
+            self._task.finish()
 
     def fill(self) -> None:
-        """Let somebody work there from now on; where somebody is about to leave, from then on."""
-        if not self.is_taken:
-            self.begin()
+        """Start a process if the slot is empty, or as soon as the present process has left."""
+        if not self.is_occupied:
+            self.start()
         else:
-            self._is_wanted = self._is_leaving
+            self._restarts_after_leave = self._is_leaving
 
-    def alone(self) -> None:
-        """End whoever worked there before, and let somebody work there."""
+    def keep_newest(self) -> None:
+        """Kill the previous process, and start one if the slot is empty."""
         self._run.cluster.simulation.host(self.hosts[0]).kill()
         self.fill()
 
-    def _ended(self, worker: Worker) -> None:
-        if worker is self._worker:
-            self.tell("has left")
-            self._worker = None
-            if self._is_wanted:
-                self.begin()
+    def _ended(self, task: Task) -> None:
+        if task is self._task:
+            self.note("has left")
+            self._task = None
+            if self._restarts_after_leave:
+                self.start()
 
-    def _failed(self, worker: Worker, failure: Failure) -> None:
+    def _failed(self, failure: Failure) -> None:
         if not failure.check(Superseded):
             self._run.failed(failure)

@@ -1,17 +1,16 @@
-"""What can go wrong, a function each; a kind of fault is a line in ``FAULTS``.
+"""Types of faults, one function for each.
 
-* ``machines`` processes that are killed, stopped, paused, without power; ``coordinator`` the same for the coordinator
-* ``rolling`` brokers that are restarted one after the other
-* ``network`` links that are cut or slow, connections that break
-* ``disks`` no space, failing syncs, bad media; ``clocks``
-* ``operations`` what administrators do meanwhile: reassignments, elections; ``topics`` which come and go, and their
-  ``partitions``
-* ``roles`` trouble just when leaders and controllers change
-* ``interruptions`` controllers that die over such things
-* ``clients`` who read from the beginning, and ask for offsets
-* ``chains`` coordinators of groups and transactions, and the members of these
-* ``applications`` the same for programs that use the client library
-* ``fault`` what all of them have
+* ``machines`` crashes, shutdowns, pauses and power losses of brokers; ``coordinator`` the same for the coordinator
+* ``rolling`` rolling restarts
+* ``network`` cut and slow links, broken connections
+* ``disks`` full, failing and slow disks; ``clocks`` clock jumps and drift
+* ``operations`` reassignments and elections; ``topics`` and ``partitions`` further operations of administrators
+* ``roles`` faults during changes of leaders and controllers
+* ``interruptions`` crashes of the controller during operations
+* ``clients`` additional readers and offset queries
+* ``chains`` faults of group and transaction coordinators, and of group members
+* ``applications`` the same for programs with the client library
+* ``fault`` types and functions for all of them
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ FAULTS: dict[str, tuple[Begin, float]] = {
     "kill": (machines.kill, 2.0),
     "lose power": (machines.lose_power, 2.0),
     "bounce": (machines.bounce, 1.0),
-    "bounce again and again": (machines.bounce_again_and_again, 0.5),
-    "roll": (rolling.roll, 0.5),
+    "bounce repeatedly": (machines.bounce_repeatedly, 0.5),
+    "rolling restart": (rolling.restart_all, 0.5),
     "kill all": (machines.kill_all, 0.5),
     "stop": (machines.stop, 1.0),
     "pause": (machines.pause, 1.5),
@@ -53,9 +52,9 @@ FAULTS: dict[str, tuple[Begin, float]] = {
     "isolate": (network.isolate, 1.0),
     "cut from client": (network.cut_from_client, 0.5),
     "drop connections": (network.drop_connections, 1.0),
-    "forget connections": (network.forget_connections, 0.5),
-    "narrow": (network.narrow, 0.5),
-    "slow down": (network.slow_down, 1.0),
+    "half-open connections": (network.half_open_connections, 0.5),
+    "limit throughput": (network.limit_throughput, 0.5),
+    "delay network": (network.delay, 1.0),
     "run out of space": (disks.run_out_of_space, 0.5),
     "run out of space everywhere": (disks.run_out_of_space_everywhere, 1.0),
     "fill a follower": (disks.fill_follower, 0.5),
@@ -64,16 +63,16 @@ FAULTS: dict[str, tuple[Begin, float]] = {
     "fail to read": (disks.fail_to_read, 0.5),
     "run out of descriptors": (disks.run_out_of_descriptors, 0.5),
     "slow disk": (disks.slow_down, 0.5),
-    "jump in time": (clocks.jump, 0.5),
-    "drift": (clocks.drift, 0.5),
+    "clock jump": (clocks.jump, 0.5),
+    "clock drift": (clocks.drift, 0.5),
     "reassign": (operations.reassign, 2.0),
     "elect": (operations.elect, 1.0),
-    "interrupt": (interruptions.interrupt, 1.0),
-    "depose": (roles.depose, 1.0),
-    "flip": (roles.flip, 1.0),
-    "pause at change": (roles.pause_at_change, 1.0),
-    "speak late": (roles.speak_late, 1.5),
-    "kill in order": (roles.kill_in_order, 0.5),
+    "interrupt controller": (interruptions.interrupt_controller, 1.0),
+    "depose controller": (roles.depose_controller, 1.0),
+    "move leaders": (roles.move_leaders, 1.0),
+    "pause at election": (roles.pause_at_election, 1.0),
+    "late segments": (roles.delay_segments, 1.5),
+    "kill one by one": (roles.kill_one_by_one, 0.5),
     "read everything": (clients.read_everything, 1.0),
     "watch end": (clients.watch_end, 0.5),
     "create topic": (topics.create, 3.0),
@@ -84,9 +83,9 @@ FAULTS: dict[str, tuple[Begin, float]] = {
     "replace partition": (partitions.replace, 1.5),
     "change settings": (topics.change_settings, 2.0),
 }
-"""By name: what it does, and how often it is chosen compared with others."""
+"""By name: the function, and its relative frequency."""
 
-OF_SIDE_TOPICS = (
+SIDE_TOPIC_FAULTS = (
     "create topic",
     "delete topic",
     "replace topic",
@@ -95,9 +94,9 @@ OF_SIDE_TOPICS = (
     "replace partition",
     "change settings",
 )
-"""Those for storms that have topics besides the main one."""
+"""Faults of storms with side topics."""
 
-OF_CHAINS: dict[str, tuple[Begin, float]] = {
+CHAIN_FAULTS: dict[str, tuple[Begin, float]] = {
     "kill group coordinator": (chains.kill_coordinator, 2.0),
     "pause group coordinator": (chains.pause_coordinator, 1.0),
     "isolate group coordinator": (chains.isolate_coordinator, 1.0),
@@ -107,9 +106,9 @@ OF_CHAINS: dict[str, tuple[Begin, float]] = {
     "replace member": (chains.replace_member, 1.5),
     "member leaves": (chains.member_leaves, 1.0),
 }
-"""Those for storms that have a chain, in a plan of their own beside that of the others."""
+"""Faults of storms with a chain, in a separate plan."""
 
-OF_APPLICATIONS: dict[str, tuple[Begin, float]] = {
+APPLICATION_FAULTS: dict[str, tuple[Begin, float]] = {
     "kill application's coordinator": (applications.kill_coordinator, 2.0),
     "pause application's coordinator": (applications.pause_coordinator, 1.0),
     "isolate application's coordinator": (applications.isolate_coordinator, 1.0),
@@ -122,4 +121,4 @@ OF_APPLICATIONS: dict[str, tuple[Begin, float]] = {
     "application loses connections": (applications.drop_connections, 1.5),
     "application's clock jumps": (applications.jump, 0.5),
 }
-"""Those for storms that have applications, in a plan of their own too."""
+"""Faults of storms with applications, in a separate plan."""

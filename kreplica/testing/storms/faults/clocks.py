@@ -1,4 +1,4 @@
-"""Wall clocks of brokers; nothing that is promised may depend on them."""
+"""Faults of brokers' wall clocks, which no guarantee depends on."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ DRIFT_MAX = 0.05
 
 
 def jump(run: ReplicatedRun, random: Random) -> None:
-    """Somebody sets the clock."""
     clock = run.machine(random.choice(sorted(run.cluster.brokers))).host.clock
     clock.offset_ms += random.randint(-JUMP_MS_MAX, JUMP_MS_MAX)
 
 
 def drift(run: ReplicatedRun, random: Random) -> End:
-    """It goes too fast, or too slowly."""
+    """Make a clock too fast or too slow."""
     clock = run.machine(random.choice(sorted(run.cluster.brokers))).host.clock
     clock.drift = random.uniform(-DRIFT_MAX, DRIFT_MAX)
 

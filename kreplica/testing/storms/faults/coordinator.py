@@ -1,4 +1,4 @@
-"""The coordinator and the sessions that it keeps."""
+"""Faults of the coordinator, and expired sessions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kreplica.testing.storms.replicated_run import ReplicatedRun
 
 
 def restart(run: ReplicatedRun, random: Random) -> End | None:
-    """Killed, or without power; it is back at the end."""
+    """Kill the coordinator or its machine; it starts again at the end."""
     coordinator = run.cluster.coordinator
     if not coordinator.running:
         return None
@@ -18,8 +18,8 @@ def restart(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def expire_session(run: ReplicatedRun, random: Random) -> None:
-    """A live broker's session ends; the broker learns it when it is heard again."""
+    """Expire the session of a live broker."""
     broker = some_broker(run, random)
     if broker is not None and run.cluster.coordinator.running and run.cluster.coordinator.program.serving is not None:
-        run.tell(f"the session of broker {broker} ends")
+        run.note(f"the session of broker {broker} expires")
         run.cluster.expire_session(broker)

@@ -1,4 +1,4 @@
-"""Disks that are full, or that fail."""
+"""Full, failing and slow disks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DELAYS_S = (0.1, 0.5, 3.0)
 
 
 def run_out_of_space(run: ReplicatedRun, random: Random) -> End:
-    """A broker's disk has room for a few more records."""
+    """Leave space for only a few more records on a broker's disk."""
     disk = run.machine(random.choice(sorted(run.cluster.brokers))).host.disk
     _leave(disk, random.randrange(LEFT_BYTES_MAX))
 
@@ -30,7 +30,7 @@ def run_out_of_space(run: ReplicatedRun, random: Random) -> End:
 
 
 def run_out_of_space_everywhere(run: ReplicatedRun, random: Random) -> End:
-    """Every broker's disk has room for a few more records, each for another number of them."""
+    """Leave space for only a few more records on every broker's disk, different amounts on each."""
     disks = [run.machine(broker).host.disk for broker in sorted(run.cluster.brokers)]
     for disk in disks:
         _leave(disk, random.randrange(LEFT_BYTES_MAX))
@@ -43,12 +43,12 @@ def run_out_of_space_everywhere(run: ReplicatedRun, random: Random) -> End:
 
 
 def fill_follower(run: ReplicatedRun, random: Random) -> End | None:
-    """The disk of an in-sync follower is full at once: its leader waits for it until it leaves the ISR."""
+    """Fill the disk of an in-sync follower completely: its leader waits for it until it leaves the ISR."""
     followers = run.followers(random.randrange(len(run.keys)))
     if not followers:
         return None
     broker = random.choice(followers)
-    run.tell(f"the disk of broker {broker} is full")
+    run.note(f"the disk of broker {broker} is full")
     disk = run.machine(broker).host.disk
     _leave(disk, 0)
 
@@ -59,61 +59,61 @@ def fill_follower(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def _leave(disk: MemoryDisk, left_bytes: int) -> None:
-    """Let a disk have room for so much more."""
+    """Limit the free space of a disk."""
     total, free = disk.usage(DATA_DIRECTORY)
     disk.capacity_bytes = total - free + left_bytes
 
 
 def fail_to_sync(run: ReplicatedRun, random: Random) -> End | None:
-    """A sync fails once: the directory goes offline, and stays so until a restart with a mended disk.
+    """Make one sync fail: the log directory goes offline until the broker restarts with a working disk.
 
-    Only where nothing can be lost by it: who was in sync besides may be without power, with the end of its logs lost.
+    Only if this loses no committed data, because another in-sync replica may have lost unsynced records.
     """
     broker = some_broker(run, random)
     if broker is None or not (run.synced or run.survives(broker)):
         return None
-    run.tell(f"a sync of broker {broker} fails")
-    run.lost[broker] = None  # it takes its own logs for incomplete from then on
-    mend = run.machine(broker).host.disk.fail("sync", f"{DATA_DIRECTORY}/logs/*", errno.EIO, times=1)
-    return lambda: _restart_mended(run, broker, mend)
+    run.note(f"a sync of broker {broker} fails")
+    run.lost[broker] = None  # the broker treats its logs as incomplete
+    repair = run.machine(broker).host.disk.fail("sync", f"{DATA_DIRECTORY}/logs/*", errno.EIO, times=1)
+    return lambda: _repair_and_restart(run, broker, repair)
 
 
 def run_out_of_descriptors(run: ReplicatedRun, random: Random) -> End | None:
-    """Files that a broker opens it cannot open, so many are open already: it is well again by itself after that."""
+    """Make opening files fail a few times with ``EMFILE``, from which a broker recovers without a restart."""
     broker = some_broker(run, random)
     if broker is None:
         return None
     count = random.randint(1, OPENS_MAX)
-    run.tell(f"broker {broker} cannot open {count} files")
+    run.note(f"broker {broker} cannot open {count} files")
     return run.machine(broker).host.disk.fail("open", f"{DATA_DIRECTORY}/*", errno.EMFILE, times=count)
 
 
-def _restart_mended(run: ReplicatedRun, broker: int, mend: Callable[[], None]) -> None:
-    mend()
+def _repair_and_restart(run: ReplicatedRun, broker: int, repair: Callable[[], None]) -> None:
+    repair()
     if run.machine(broker).running:
         run.kill(broker)
     run.launch(broker)
 
 
 def slow_down(run: ReplicatedRun, random: Random) -> End | None:
-    """A broker's disk takes its time: syncs and cold reads above all."""
+    """Delay operations of a broker's disk, mainly syncs and uncached reads."""
     broker = some_broker(run, random)
     if broker is None:
         return None
     offload = run.machine(broker).host.offload
     delay_s = random.choice(DELAYS_S)
-    run.tell(f"the disk of broker {broker} takes up to {delay_s} s")
+    run.note(f"the disk of broker {broker} takes up to {delay_s} s")
     offload.delay_s = (0.0, delay_s)
 
     def end() -> None:
-        if offload.delay_s == (0.0, delay_s):  # else another such fault goes on
+        if offload.delay_s == (0.0, delay_s):  # otherwise another fault of this type is active
             offload.delay_s = DELAY_S
 
     return end
 
 
 def flip_bit(run: ReplicatedRun, random: Random) -> None:
-    """Bad media: a bit of a replica's segment, where another replica in sync has what it was."""
+    """Flip a synced bit of a segment if another in-sync replica has the data."""
     broker = random.choice(sorted(run.cluster.brokers))
     if not run.survives(broker):
         return
@@ -125,15 +125,15 @@ def flip_bit(run: ReplicatedRun, random: Random) -> None:
     synced = disk.synced_size(path)
     if synced:
         position = random.randrange(synced)
-        run.tell(f"a bit of broker {broker} flips: {path}, position {position}")
+        run.note(f"a bit of broker {broker} flips: {path}, position {position}")
         run.lost[broker] = None
         disk.flip_bit(path, position, random.randrange(8))
 
 
 def fail_to_read(run: ReplicatedRun, random: Random) -> End | None:
-    """A segment cannot be read for a while, where another replica in sync can be.
+    """Make reads of a segment fail for a while, if another in-sync replica has the data.
 
-    Where the whole directory was given up, its broker is started again.
+    The broker is restarted at the end if the log directory went offline.
     """
     broker = some_broker(run, random)
     segments = _segments(run, broker) if broker is not None else []
@@ -142,11 +142,11 @@ def fail_to_read(run: ReplicatedRun, random: Random) -> End | None:
     run.lost[broker] = None
     machine = run.machine(broker)
     path = random.choice(segments)
-    run.tell(f"broker {broker} cannot read {path}")
-    mend = machine.host.disk.fail("read", path, errno.EIO)
+    run.note(f"broker {broker} cannot read {path}")
+    repair = machine.host.disk.fail("read", path, errno.EIO)
 
     def end() -> None:
-        mend()
+        repair()
         if machine.running and any(each.offline is not None for each in machine.program.directories.directories):
             run.kill(broker)
             run.launch(broker)
@@ -155,7 +155,7 @@ def fail_to_read(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def _segments(run: ReplicatedRun, broker: int) -> list[str]:
-    """The segments of a broker's replicas that hold something."""
+    """Return the paths of a broker's non-empty segments."""
     disk = run.machine(broker).host.disk
     found = []
     for key in run.keys:

@@ -1,4 +1,4 @@
-"""What every fault has: a beginning, which finds its victims when it happens, and maybe an end."""
+"""Types of fault functions, and functions that select brokers."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from random import Random
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 
 End = Callable[[], None]
-"""What ends a fault."""
+"""Ends a fault."""
 
 Begin = Callable[[ReplicatedRun, Random], End | None]
-"""Begins a fault: of which run, drawing from what; None where there is nothing to end."""
+"""Starts a fault, whose random choices come from the generator; returns None if the fault needs no end."""
 
 
 def broker_name(broker: int) -> str:
-    """The host of a broker."""
+    """Return the host name of a broker."""
     return f"broker-{broker}"
 
 
 def some_broker(run: ReplicatedRun, random: Random) -> int | None:
-    """A broker that runs: the leader of something and the controller more often than others; None where none runs."""
+    """Select a running broker; a leader and the controller have a higher probability."""
     running = [broker for broker, machine in run.cluster.brokers.items() if machine.running]
     leader = run.leader(random.randrange(len(run.keys)))
     special = [broker for broker in (leader, run.cluster.controller()) if broker in running]

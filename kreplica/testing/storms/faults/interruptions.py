@@ -1,4 +1,4 @@
-"""The controller dies over something that it was asked to do: any step of it may be the last one."""
+"""Crashes of the controller during operations."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from kreplica.testing.storms.replicated_run import ReplicatedRun
 STEPS_MAX = 600
 
 OPERATIONS: tuple[Begin, ...] = (operations.reassign, operations.elect)
-OF_SIDE_TOPICS: tuple[Begin, ...] = (topics.create, topics.delete, partitions.grow, partitions.shrink)
+SIDE_TOPIC_OPERATIONS: tuple[Begin, ...] = (topics.create, topics.delete, partitions.grow, partitions.shrink)
 
 
-def interrupt(run: ReplicatedRun, random: Random) -> End | None:
-    """Have something done, and kill the controller some events later."""
-    choices = (*OPERATIONS, *OF_SIDE_TOPICS) if run.side_topics.hosts else OPERATIONS
+def interrupt_controller(run: ReplicatedRun, random: Random) -> End | None:
+    """Request an operation, and kill the controller some events later."""
+    choices = (*OPERATIONS, *SIDE_TOPIC_OPERATIONS) if run.side_topics.hosts else OPERATIONS
     random.choice(choices)(run, random)
     run.steps(random.randrange(STEPS_MAX))
     controller = run.cluster.controller()
     if controller is None:
         return None
-    run.tell(f"broker {controller} is the controller")
+    run.note(f"broker {controller} is the controller")
     run.kill(controller)
     return lambda: run.launch(controller)

@@ -1,4 +1,4 @@
-"""Brokers whose processes or machines fail."""
+"""Faults of brokers' processes and machines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STEPS_AFTER_MAX = 300
 
 
 def kill(run: ReplicatedRun, random: Random) -> End | None:
-    """``kill -9``, and a start at the end."""
+    """``kill -9``; started again at the end."""
     broker = some_broker(run, random)
     if broker is None:
         return None
@@ -22,7 +22,7 @@ def kill(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def lose_power(run: ReplicatedRun, random: Random) -> End | None:
-    """The machine goes out, where nothing can be lost by that which is not also elsewhere or was synced."""
+    """Cut the power of a machine, if all committed data survives."""
     broker = some_broker(run, random)
     if broker is None or not (run.synced or run.survives(broker)):
         return None
@@ -31,15 +31,15 @@ def lose_power(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def bounce(run: ReplicatedRun, random: Random) -> None:
-    """Killed and started at once, faster than anybody notices."""
+    """Kill and immediately restart a broker, before others notice."""
     broker = some_broker(run, random)
     if broker is not None:
         run.kill(broker)
         run.launch(broker)
 
 
-def bounce_again_and_again(run: ReplicatedRun, random: Random) -> None:
-    """Killed and started several times, each time before it has done much, faster than anybody notices."""
+def bounce_repeatedly(run: ReplicatedRun, random: Random) -> None:
+    """Kill and restart a broker several times, before it has completed its start."""
     broker = some_broker(run, random)
     if broker is None:
         return
@@ -51,7 +51,7 @@ def bounce_again_and_again(run: ReplicatedRun, random: Random) -> None:
 
 
 def kill_all(run: ReplicatedRun, random: Random) -> End:
-    """All brokers at once; they come back in any order."""
+    """Kill all brokers at once; they start again in random order."""
     for broker, machine in run.cluster.brokers.items():
         if machine.running:
             run.kill(broker)
@@ -65,12 +65,12 @@ def kill_all(run: ReplicatedRun, random: Random) -> End:
 
 
 def stop(run: ReplicatedRun, random: Random) -> End | None:
-    """Stopped in order; killed where it has not ended by then."""
+    """Stop a broker gracefully; kill it if it has not stopped by the end of the fault."""
     broker = some_broker(run, random)
     if broker is None:
         return None
     program = run.machine(broker).program
-    run.begin_to_stop(broker).addErrback(run.failed)
+    run.shut_down(broker).addErrback(run.failed)
 
     def end() -> None:
         machine = run.machine(broker)
@@ -82,32 +82,32 @@ def stop(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def pause(run: ReplicatedRun, random: Random) -> End | None:
-    """``SIGSTOP``, and ``SIGCONT`` at the end."""
+    """``SIGSTOP``; ``SIGCONT`` at the end."""
     broker = some_broker(run, random)
     if broker is None:
         return None
-    run.tell(f"broker {broker} is paused")
+    run.note(f"broker {broker} is paused")
     host = run.machine(broker).host
     host.pause()
 
     def end() -> None:
-        run.tell(f"broker {broker} goes on")
+        run.note(f"broker {broker} resumes")
         host.resume()
 
     return end
 
 
 def pause_and_kill(run: ReplicatedRun, random: Random) -> End | None:
-    """``SIGSTOP``; it is killed when it has gone on for a moment, with what it does in a session that may be over."""
+    """``SIGSTOP``; at the end ``SIGCONT``, and ``kill -9`` a few events later, when its session may have expired."""
     broker = some_broker(run, random)
     if broker is None:
         return None
-    run.tell(f"broker {broker} is paused")
+    run.note(f"broker {broker} is paused")
     host, program = run.machine(broker).host, run.machine(broker).program
     host.pause()
 
     def end() -> None:
-        run.tell(f"broker {broker} goes on")
+        run.note(f"broker {broker} resumes")
         host.resume()
         run.steps(random.randrange(STEPS_AFTER_MAX))
         machine = run.machine(broker)

@@ -1,4 +1,4 @@
-"""Links that are cut, one way or both, or slow; connections that break."""
+"""Cut and slow links, broken connections."""
 
 from __future__ import annotations
 
@@ -15,83 +15,80 @@ WATCH_DELAYS_S = (0.2, 1.0, 3.0)
 
 
 def cut_from_coordinator(run: ReplicatedRun, random: Random) -> End | None:
-    """A broker and the coordinator."""
     broker = some_broker(run, random)
     return None if broker is None else _cut(run, random, broker_name(broker), COORDINATOR)
 
 
 def cut_brokers(run: ReplicatedRun, random: Random) -> End:
-    """Two brokers."""
     a, b = random.sample(sorted(run.cluster.brokers), 2)
     return _cut(run, random, broker_name(a), broker_name(b))
 
 
 def cut_from_client(run: ReplicatedRun, random: Random) -> End:
-    """A broker and a client."""
     broker = random.choice(sorted(run.cluster.brokers))
     return _cut(run, random, broker_name(broker), random.choice(run.clients))
 
 
 def isolate(run: ReplicatedRun, random: Random) -> End | None:
-    """A broker and everybody else."""
+    """Cut a broker off from all other hosts."""
     broker = some_broker(run, random)
     if broker is None:
         return None
-    run.tell(f"broker {broker} is isolated")
+    run.note(f"broker {broker} is isolated")
     run.network.isolate(broker_name(broker))
     return lambda: run.network.heal(broker_name(broker))
 
 
 def isolate_coordinator(run: ReplicatedRun, random: Random) -> End:
-    """The coordinator and everybody: sessions end, or do not, when it is back."""
-    run.tell("the coordinator is isolated")
+    """Cut the coordinator off from all other hosts."""
+    run.note("the coordinator is isolated")
     run.network.isolate(COORDINATOR)
     return lambda: run.network.heal(COORDINATOR)
 
 
-def forget_connections(run: ReplicatedRun, random: Random) -> End:
-    """One of two servers has lost its connections with the other, and cannot tell it: those are half-open."""
+def half_open_connections(run: ReplicatedRun, random: Random) -> End:
+    """Reset the connections between two servers at one end only, and cut the link."""
     a, b = random.sample(_servers(run), 2)
-    run.tell(f"{a} has lost its connections with {b}, which does not know")
+    run.note(f"{a} loses its connections with {b}, which does not notice")
     run.network.cut(a, b)
     run.network.drop_connections(a, b, one_way=True)
     return lambda: run.network.heal(a, b)
 
 
 def drop_connections(run: ReplicatedRun, random: Random) -> None:
-    """All connections between two hosts, maybe half of each only."""
+    """Reset all connections between two hosts, at one end or both."""
     a, b = random.sample([*_servers(run), *run.clients], 2)
     run.network.drop_connections(a, b, one_way=random.random() < 0.5)
 
 
-def slow_down(run: ReplicatedRun, random: Random) -> End:
-    """The link between two servers."""
+def delay(run: ReplicatedRun, random: Random) -> End:
+    """Increase the latency between two servers."""
     network = run.network
     a, b = random.sample(_servers(run), 2)
     latency_s = random.choice(LATENCIES_S)
-    run.tell(f"{a} and {b} are up to {latency_s} s apart")
+    run.note(f"the latency between {a} and {b} is up to {latency_s} s")
     network.slow(a, b, (0.001, latency_s))
     return lambda: network.slow(a, b, network.latency_s)
 
 
-def narrow(run: ReplicatedRun, random: Random) -> End:
-    """Little passes in a second between two servers, in both directions."""
+def limit_throughput(run: ReplicatedRun, random: Random) -> End:
+    """Limit the throughput between two servers, in both directions."""
     network = run.network
     a, b = random.sample(_servers(run), 2)
     bytes_per_s = random.choice(THROUGHPUTS_BYTES_PER_S)
-    run.tell(f"{bytes_per_s} bytes pass in a second between {a} and {b}")
+    run.note(f"the throughput between {a} and {b} is {bytes_per_s} bytes per second")
     network.slow(a, b, network.latency_s, bytes_per_s)
     return lambda: network.slow(a, b, network.latency_s)
 
 
 def delay_watches(run: ReplicatedRun, random: Random) -> End | None:
-    """A broker learns later than others what changed in ZooKeeper; what it says is heard at once."""
+    """Delay messages from the coordinator to a broker, but not those from the broker."""
     broker = some_broker(run, random)
     if broker is None:
         return None
     link = run.network.link(COORDINATOR, broker_name(broker))
     delay_s = random.choice(WATCH_DELAYS_S)
-    run.tell(f"broker {broker} hears the coordinator {delay_s} s late")
+    run.note(f"messages from the coordinator to broker {broker} are {delay_s} s late")
     link.latency_s = (delay_s, delay_s)
 
     def end() -> None:
@@ -107,6 +104,6 @@ def _servers(run: ReplicatedRun) -> list[str]:
 def _cut(run: ReplicatedRun, random: Random, a: str, b: str) -> End:
     a, b = random.sample((a, b), 2)
     one_way = random.random() < ONE_WAY_CHANCE
-    run.tell(f"nothing passes from {a} to {b}" + ("" if one_way else ", nor back"))
+    run.note(f"the link from {a} to {b} is cut" + ("" if one_way else ", and back"))
     run.network.cut(a, b, one_way=one_way)
     return lambda: run.network.heal(a, b)

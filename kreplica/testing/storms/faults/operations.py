@@ -1,4 +1,4 @@
-"""What administrators do while everything fails."""
+"""Reassignments and leader elections that administrators request."""
 
 from __future__ import annotations
 
@@ -10,42 +10,43 @@ from twisted.internet.defer import Deferred
 from kreplica.client.errors import ClientError
 from kreplica.errors import KafkaError
 from kreplica.testing.clients.wire_client import WireClient
-from kreplica.testing.storms.replicated_run import REPLICAS, ReplicatedRun
+from kreplica.testing.storms.cluster_run import REPLICAS
+from kreplica.testing.storms.replicated_run import ReplicatedRun
 
 CANCEL_CHANCE = 0.2
 
 
 def reassign(run: ReplicatedRun, random: Random) -> None:
-    """Have a partition's replicas moved, or take that back; with as many brokers as replicas, only their order."""
+    """Request a reassignment of a partition, or cancel it; with three brokers only the order of replicas changes."""
     controller = run.cluster.controller()
     if controller is None:
         return
     key = random.choice((*run.keys, *run.side_topics.keys))
     target = None if random.random() < CANCEL_CHANCE else random.sample(sorted(run.cluster.brokers), REPLICAS)
-    run.tell(f"{key} to {target}")
+    run.note(f"{key} is reassigned to {target}" if target else f"the reassignment of {key} is cancelled")
     client = run.cluster.client(broker=controller)
-    _begin(client, client.reassign(key.topic, key.partition, target))
+    _start(client, client.reassign(key.topic, key.partition, target))
 
 
 def elect(run: ReplicatedRun, random: Random) -> None:
-    """Have the preferred replica of a partition lead."""
+    """Request the election of a partition's preferred leader."""
     controller = run.cluster.controller()
     if controller is None:
         return
     key = random.choice((*run.keys, *run.side_topics.keys))
-    run.tell(f"{key} to its preferred leader")
+    run.note(f"the preferred leader of {key} is elected")
     client = run.cluster.client(broker=controller)
-    _begin(client, client.elect_preferred(key.topic, key.partition))
+    _start(client, client.elect_preferred(key.topic, key.partition))
 
 
-def _begin(client: WireClient, asked: Awaitable[object]) -> None:
-    """Nobody is obliged to do it, and no answer comes where the controller dies."""
-    Deferred.fromCoroutine(_ask(client, asked))
+def _start(client: WireClient, request: Awaitable[object]) -> None:
+    """Send a request, which may be refused, or get no response if the controller dies."""
+    Deferred.fromCoroutine(_send(client, request))
 
 
-async def _ask(client: WireClient, asked: Awaitable[object]) -> None:
+async def _send(client: WireClient, request: Awaitable[object]) -> None:
     try:
-        await asked
+        await request
     except (ClientError, KafkaError):
         pass
     await client.close()

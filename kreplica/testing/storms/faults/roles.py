@@ -1,4 +1,4 @@
-"""Trouble just when roles change: who leads and who is the controller, and who has heard of it."""
+"""Faults during changes of leaders and controllers."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from kreplica.testing.storms.replicated_run import ReplicatedRun
 from kreplica.zookeeper import ZooKeeperError
 
 COORDINATOR = "coordinator"
-DEAF_S = (0.5, 2.0, 4.0)
-FLIPS_MAX = 4
+WATCH_DELAYS_S = (0.5, 2.0, 4.0)
+MOVES_MAX = 4
 STEPS_MAX = 400
 PAUSE_STEPS_MAX = 60
 
 
-def depose(run: ReplicatedRun, random: Random) -> End | None:
-    """The controller's znode is removed, and it hears late of that: for a while there are two."""
-    old, witness = run.cluster.controller(), some_broker(run, random)
-    if old is None or witness is None:
+def depose_controller(run: ReplicatedRun, random: Random) -> End | None:
+    """Remove the controller's znode; the old controller notices late, so for a while there are two."""
+    old, other = run.cluster.controller(), some_broker(run, random)
+    if old is None or other is None:
         return None
     link = run.network.link(COORDINATOR, broker_name(old))
-    deaf_s = random.choice(DEAF_S)
-    link.latency_s = (deaf_s, deaf_s)
-    run.tell(f"controller {old} is deposed, and hears of it {deaf_s} s late")
-    Deferred.fromCoroutine(_remove_controller(run, witness))
+    delay_s = random.choice(WATCH_DELAYS_S)
+    link.latency_s = (delay_s, delay_s)
+    run.note(f"controller {old} is deposed, and notices it {delay_s} s late")
+    Deferred.fromCoroutine(_remove_controller(run, other))
 
     def end() -> None:
         link.latency_s = run.network.latency_s
@@ -36,16 +36,16 @@ def depose(run: ReplicatedRun, random: Random) -> End | None:
     return end
 
 
-async def _remove_controller(run: ReplicatedRun, witness: int) -> None:
+async def _remove_controller(run: ReplicatedRun, broker: int) -> None:
     try:
-        await run.machine(witness).program.client.delete(znodes.CONTROLLER)
+        await run.machine(broker).program.client.delete(znodes.CONTROLLER)
     except ZooKeeperError:
-        pass  # nobody holds the office, or nobody can be asked
+        pass  # no controller is elected, or the coordinator is not available
 
 
-def flip(run: ReplicatedRun, random: Random) -> None:
-    """Leaderships move several times, each time before everybody has heard of the last."""
-    for _ in range(random.randint(2, FLIPS_MAX)):
+def move_leaders(run: ReplicatedRun, random: Random) -> None:
+    """Change leaders several times, each time before all brokers know the last change."""
+    for _ in range(random.randint(2, MOVES_MAX)):
         if random.random() < 0.5:
             elect(run, random)
         else:
@@ -53,13 +53,13 @@ def flip(run: ReplicatedRun, random: Random) -> None:
             machine = run.cluster.brokers.get(leader)
             coordinator = run.cluster.coordinator
             if machine and machine.running and coordinator.running and coordinator.program.serving is not None:
-                run.tell(f"the session of leader {leader} ends")
+                run.note(f"the session of leader {leader} expires")
                 run.cluster.expire_session(leader)
         run.steps(random.randrange(STEPS_MAX))
 
 
-def pause_at_change(run: ReplicatedRun, random: Random) -> End | None:
-    """A leadership moves, and one of those who have to do with it stands still in the midst of that."""
+def pause_at_election(run: ReplicatedRun, random: Random) -> End | None:
+    """Elect a leader, and meanwhile pause the old leader or the controller."""
     leader = run.leader(random.randrange(len(run.keys)))
     elect(run, random)
     run.steps(random.randrange(PAUSE_STEPS_MAX))
@@ -68,18 +68,18 @@ def pause_at_change(run: ReplicatedRun, random: Random) -> End | None:
         return None
     broker = random.choice(choices)
     host = run.machine(broker).host
-    run.tell(f"broker {broker} stands still")
+    run.note(f"broker {broker} is paused")
     host.pause()
     return host.resume
 
 
-def speak_late(run: ReplicatedRun, random: Random) -> End:
-    """Now and then what one server sends another is lost, and all behind it on that connection waits for seconds."""
+def delay_segments(run: ReplicatedRun, random: Random) -> End:
+    """Lose random segments from one server to another: they and later ones of the connection are seconds late."""
     servers = [COORDINATOR, *map(broker_name, run.cluster.brokers)]
     source, destination = random.sample(servers, 2)
     link = run.network.link(source, destination)
     link.late_chance = random.choice((0.01, 0.1, 0.5))
-    run.tell(f"{source} speaks to {destination} late, {link.late_chance:.0%} of the time")
+    run.note(f"{link.late_chance:.0%} of the segments from {source} to {destination} are late")
 
     def end() -> None:
         link.late_chance = 0.0
@@ -87,8 +87,8 @@ def speak_late(run: ReplicatedRun, random: Random) -> End:
     return end
 
 
-def kill_in_order(run: ReplicatedRun, random: Random) -> End:
-    """Several brokers die one after the other; they come back in another order, also one after the other."""
+def kill_one_by_one(run: ReplicatedRun, random: Random) -> End:
+    """Kill several brokers one after the other; they start again one after the other in random order."""
     brokers = random.sample(sorted(run.cluster.brokers), random.randint(2, len(run.cluster.brokers)))
     for broker in brokers:
         if run.machine(broker).running:

@@ -1,4 +1,4 @@
-"""Brokers that are restarted one after the other, as for an upgrade."""
+"""Rolling restarts, as for an upgrade."""
 
 from __future__ import annotations
 
@@ -13,58 +13,60 @@ from kreplica.testing.storms.faults.fault import End
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 
 HARD_CHANCE = 0.5
-LOOK_S = 0.2
+CHECK_INTERVAL_S = 0.2
 STOP_S_MAX = 10.0
 START_S_MAX = 20.0
 
 
-def roll(run: ReplicatedRun, random: Random) -> End:
-    """All brokers, each when the one before serves again, or too much time has passed: killed, or stopped in order."""
+def restart_all(run: ReplicatedRun, random: Random) -> End:
+    """Restart all brokers, each when the one before serves again or a timeout has passed, by kill or by shutdown."""
     restart = _RollingRestart(run, hard=random.random() < HARD_CHANCE)
     order = random.sample(sorted(run.cluster.brokers), len(run.cluster.brokers))
-    run.tell(f"brokers {order} are restarted one after the other")
-    rolling = Deferred.fromCoroutine(restart.carry_out(order))
+    run.note(f"brokers {order} are restarted one after the other")
+    rolling = Deferred.fromCoroutine(restart.run(order))
     rolling.addErrback(lambda failure: failure.trap(CancelledError))
 
     def end() -> None:
         rolling.cancel()
-        restart.bring_back()
+        restart.start_stopped()
 
     return end
 
 
 class _RollingRestart:
-    """One broker is away at a time."""
+    """
+    :param hard: kill the brokers instead of stopping them gracefully.
+    """
 
     def __init__(self, run: ReplicatedRun, *, hard: bool) -> None:
         self._run = run
         self._hard = hard
-        self._away: int | None = None
+        self._stopped: int | None = None
         self._reactor = run.cluster.simulation.host("operator").reactor
 
-    async def carry_out(self, order: list[int]) -> None:
+    async def run(self, order: list[int]) -> None:
         for broker in order:
             if self._run.machine(broker).running:
-                self._away = broker
+                self._stopped = broker
                 if not self._hard:
                     await self._stop(broker)
-                self.bring_back()
+                self.start_stopped()
                 await self._wait(partial(self._run.serves, broker), START_S_MAX)
 
     async def _stop(self, broker: int) -> None:
         machine = self._run.machine(broker)
         program = machine.program
-        self._run.begin_to_stop(broker).addErrback(self._run.failed)
+        self._run.shut_down(broker).addErrback(self._run.failed)
         await self._wait(lambda: not machine.running or machine.program is not program, STOP_S_MAX)
 
     async def _wait(self, reached: Callable[[], bool], timeout_s: float) -> None:
         ends_s = self._reactor.seconds() + timeout_s
         while not reached() and self._reactor.seconds() < ends_s:
-            await sleep(self._reactor, LOOK_S)
+            await sleep(self._reactor, CHECK_INTERVAL_S)
 
-    def bring_back(self) -> None:
-        """Start whoever is away; kill it first where it has not stopped by now."""
-        broker, self._away = self._away, None
+    def start_stopped(self) -> None:
+        """Start the stopped broker again; kill it if it still runs."""
+        broker, self._stopped = self._stopped, None
         if broker is None:
             return
         if self._run.machine(broker).running:

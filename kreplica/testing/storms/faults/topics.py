@@ -1,7 +1,4 @@
-"""What administrators do to topics while everything fails: make, delete, grow, shrink them, change their settings.
-
-All but the main topic, whose partitions stay.
-"""
+"""Administrators create, delete and replace side topics, and change their settings."""
 
 from __future__ import annotations
 
@@ -12,22 +9,23 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from kreplica.testing.storms.clients.side_topics import SideTopic
-from kreplica.testing.storms.expected_state import Answer, Expected
+from kreplica.testing.storms.cluster_run import REPLICAS
+from kreplica.testing.storms.expected_state import Expected, RequestResult
 from kreplica.testing.storms.faults.fault import End
-from kreplica.testing.storms.replicated_run import REPLICAS, ReplicatedRun
+from kreplica.testing.storms.replicated_run import ReplicatedRun
 
 Operation = Callable[[ReplicatedRun, Random], End | None]
 
 NAMES = 3
 FEWER_REPLICAS_CHANCE = 0.2
-BY_HAND_CHANCE = 0.3
-REPLACED_CHANCE = 0.3
+WITH_ASSIGNMENT_CHANCE = 0.3
+ALL_SETTINGS_CHANCE = 0.3
 SEGMENT_BYTES = ("2000", "5000", "20000")
 RETENTION_BYTES = ("2000", "10000")
 
 
 def create(run: ReplicatedRun, random: Random) -> None:
-    """Have a topic made, under a name that was in use before or not."""
+    """Create a topic, whose name may have been used before."""
     free = [name for name in _names() if not run.side_topics.topic(name).current]
     if not free:
         return
@@ -36,58 +34,57 @@ def create(run: ReplicatedRun, random: Random) -> None:
     replicas = REPLICAS - 1 if random.random() < FEWER_REPLICAS_CHANCE else REPLICAS
     partitions = random.randint(1, 3)
     assignment = []
-    if random.random() < BY_HAND_CHANCE:
+    if random.random() < WITH_ASSIGNMENT_CHANCE:
         assignment = [random.sample(sorted(run.cluster.brokers), replicas) for _ in range(partitions)]
-    run.tell(f"{topic.name} is to be made with {partitions} partitions of {replicas} replicas {assignment} {settings}")
+    run.note(f"creation of {topic.name}: {partitions} partitions of {replicas} replicas {assignment} {settings}")
     client = run.side_topics.administrator(random)
-    asked = client.create_topic(topic.name, partitions, settings, replication_factor=replicas, assignment=assignment)
-    expected = {topic.exists: True, **_all_of(topic, settings)}
+    request = client.create_topic(topic.name, partitions, settings, replication_factor=replicas, assignment=assignment)
+    changes = {topic.exists: True, **_all_settings(topic, settings)}
     topic.partitions_min, topic.may_shrink = 1, False
-    run.side_topics.ask(client, asked, expected).addCallback(tell_answer, run, f"{topic.name} is made")
+    run.side_topics.send(client, request, changes).addCallback(note_result, run, f"{topic.name} is created")
 
 
 def delete(run: ReplicatedRun, random: Random) -> None:
-    """Have a topic deleted."""
     topic = some_topic(run, random)
     if topic is not None:
         _delete(run, random, topic)
 
 
 def replace(run: ReplicatedRun, random: Random) -> None:
-    """Have a topic deleted and, once it is gone, made again under the same name."""
+    """Delete a topic; when this has succeeded, create one."""
     topic = some_topic(run, random)
     if topic is None:
         return
 
-    def again(answer: Answer) -> None:
-        if answer is Answer.DONE:
+    def deleted(result: RequestResult) -> None:
+        if result is RequestResult.DONE:
             create(run, random)
 
-    _delete(run, random, topic).addCallback(again)
+    _delete(run, random, topic).addCallback(deleted)
 
 
 def change_settings(run: ReplicatedRun, random: Random) -> None:
-    """Have settings of a topic changed while it is written to: single ones, or all of them."""
+    """Change one setting of a topic, or replace all of them."""
     topic = some_topic(run, random)
     if topic is None:
         return
     settings = _settings(run, random)
     client = run.side_topics.administrator(random)
-    if random.random() < REPLACED_CHANCE:
-        run.tell(f"{topic.name} is to have the settings {settings}")
-        expected = _all_of(topic, settings)
-        asked = client.replace_settings(topic.name, settings)
+    if random.random() < ALL_SETTINGS_CHANCE:
+        run.note(f"the settings of {topic.name} are replaced by {settings}")
+        changes = _all_settings(topic, settings)
+        request = client.replace_settings(topic.name, settings)
     else:
         settings = {name: settings[name] for name in random.sample(sorted(settings), 1)}
-        run.tell(f"{topic.name} is to have {settings}")
-        expected = {topic.settings[name]: value for name, value in settings.items()}
-        asked = client.change_settings(topic.name, settings)
+        run.note(f"a setting of {topic.name} is changed: {settings}")
+        changes = {topic.settings[name]: value for name, value in settings.items()}
+        request = client.change_settings(topic.name, settings)
     if "retention.bytes" in settings:
-        run.side_topics.trimmed(topic.name)
-    run.side_topics.ask(client, asked, expected).addCallback(tell_answer, run, f"{topic.name} has {settings}")
+        run.side_topics.mark_trimmed(topic.name)
+    run.side_topics.send(client, request, changes).addCallback(note_result, run, f"{topic.name} has {settings}")
 
 
-# --- how -------------------------------------------------------------------------------------------------------------
+# --- choices and requests --------------------------------------------------------------------------------------------
 
 
 def _names() -> list[str]:
@@ -95,19 +92,19 @@ def _names() -> list[str]:
 
 
 def some_topic(run: ReplicatedRun, random: Random) -> SideTopic | None:
-    """A topic that there is; where there is none, one is made, and this was all."""
-    living = run.side_topics.living
-    if living:
-        return random.choice(living)
+    """Select an existing topic; create one and return None if there is none."""
+    existing = run.side_topics.existing
+    if existing:
+        return random.choice(existing)
     create(run, random)
     return None
 
 
 def _settings(run: ReplicatedRun, random: Random) -> dict[str, str]:
-    """Of a topic that no single failure may harm.
+    """Draw settings of a topic that must keep its data in any single failure.
 
-    It is synced where machines may lose power at any time; and where one replica is enough, for it may be the one whose
-    machine goes down, after the others have left the in-sync set.
+    It needs ``flush.messages`` if machines may lose power at any time, and if one in-sync replica is enough, because
+    the power loss may hit the last one in the ISR.
     """
     settings = {
         "segment.bytes": random.choice(SEGMENT_BYTES),
@@ -120,23 +117,23 @@ def _settings(run: ReplicatedRun, random: Random) -> dict[str, str]:
     return settings
 
 
-def _all_of(topic: SideTopic, settings: Mapping[str, str]) -> dict[Expected[Any], Any]:
-    """These settings and no others."""
+def _all_settings(topic: SideTopic, settings: Mapping[str, str]) -> dict[Expected[Any], Any]:
+    """Return the changes of a request that sets ``settings`` and removes all others."""
     return {expected: settings.get(name) for name, expected in topic.settings.items()}
 
 
-def _delete(run: ReplicatedRun, random: Random, topic: SideTopic) -> Deferred[Answer]:
-    run.tell(f"{topic.name} is to be deleted")
+def _delete(run: ReplicatedRun, random: Random, topic: SideTopic) -> Deferred[RequestResult]:
+    run.note(f"the deletion of {topic.name} is requested")
     client = run.side_topics.administrator(random)
-    answered = run.side_topics.ask(client, client.delete_topic(topic.name), {topic.exists: False})
+    deletion = run.side_topics.send(client, client.delete_topic(topic.name), {topic.exists: False})
 
-    def deleted(answer: Answer) -> Answer:
-        tell_answer(answer, run, f"{topic.name} is deleted")
-        return answer
+    def completed(result: RequestResult) -> RequestResult:
+        note_result(result, run, f"{topic.name} is deleted")
+        return result
 
-    return answered.addCallback(deleted)
+    return deletion.addCallback(completed)
 
 
-def tell_answer(answer: Answer, run: ReplicatedRun, text: str) -> None:
-    """Note how a request ended."""
-    run.tell(f"{text}: {answer.value}")
+def note_result(result: RequestResult, run: ReplicatedRun, text: str) -> None:
+    """Append the result of a request to the timeline."""
+    run.note(f"{text}: {result.value}")

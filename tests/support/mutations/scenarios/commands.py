@@ -6,7 +6,7 @@ from kreplica.client.errors import ClientError
 from kreplica.errors import KafkaError
 from kreplica.membership.stale_session import FILE_NAME as SESSION_FILE
 from kreplica.testing.simulator.network import RETRANSMISSION_DELAY_S_MAX
-from kreplica.testing.storms.replicated_run import TOPIC
+from kreplica.testing.storms.cluster_run import TOPIC
 from kreplica.zookeeper import SessionState
 from tests.support.mutations.scenarios.scene import (
     BYSTANDER,

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from kreplica.cluster.plans.plan import PlanState
 from kreplica.testing.cluster.invariants import BrokenRule
 from kreplica.testing.cluster.state import assignment_of
-from kreplica.testing.storms.replicated_run import TOPIC, ReplicatedRun
+from kreplica.testing.storms.cluster_run import TOPIC
+from kreplica.testing.storms.replicated_run import ReplicatedRun
 from tests.support.mutations.scenarios.scene import (
     BYSTANDER,
     FOLLOWER,

@@ -9,7 +9,7 @@ from kreplica.testing.clients.idempotent_producer import Load
 from kreplica.testing.clients.pipelining_producer import Style
 from kreplica.testing.simulator.disk import CAPACITY_BYTES
 from kreplica.testing.simulator.simulation import DATA_DIRECTORY
-from kreplica.testing.storms.replicated_run import TOPIC
+from kreplica.testing.storms.cluster_run import TOPIC
 from tests.support.mutations.scenarios.scene import FOLLOWER, LEADER, OTHER, PATIENT, name, scene
 
 BRISK = Load(TOPIC, interval_s=0.0005, answer_timeout_s=4.0)

@@ -19,7 +19,8 @@ from kreplica.testing.clients.idempotent_producer import Load
 from kreplica.testing.clients.pipelining_producer import Style
 from kreplica.testing.cluster.state import state_of
 from kreplica.testing.histories.record_history import check_nothing_lost
-from kreplica.testing.storms.replicated_run import MODERATE, SAFE, TOPIC, ReplicatedRun
+from kreplica.testing.storms.cluster_run import TOPIC
+from kreplica.testing.storms.replicated_run import MODERATE, SAFE, ReplicatedRun
 from kreplica.wire import messages
 from kreplica.wire.batch_building import BatchBuilder
 
@@ -69,7 +70,7 @@ def scene(
         _arrange(run, first)
         yield run
     except Exception as error:
-        story = "\n".join(run.story)
+        story = "\n".join(run.timeline)
         error.add_note(f"seed {seed}, at {run.cluster.simulation.now_s:.3f} s of virtual time:\n{story}")
         raise
 

@@ -23,7 +23,7 @@ from kreplica.testing.clients.wire_client import WireClient
 from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
 from kreplica.testing.cluster.state import acting, is_in_sync, state_of
 from kreplica.testing.storms.clients.chain_clients import OPERATOR, READERS, SOURCE, TARGET, ChainClients
-from kreplica.testing.storms.replicated_run import QUICK
+from kreplica.testing.storms.cluster_run import SHORT_INTERVALS
 
 LEADER, TRANSACTIONS, GROUPS = 1, 2, 3
 """The brokers, by role."""
@@ -61,7 +61,7 @@ class Stage:
     """
 
     def __init__(self, seed: int, overrides: Sequence[str] = ()) -> None:
-        self.cluster = SimulatedCluster(seed, brokers=3, overrides=[*QUICK, *SMALL, *overrides])
+        self.cluster = SimulatedCluster(seed, brokers=3, overrides=[*SHORT_INTERVALS, *SMALL, *overrides])
         self.network = self.cluster.simulation.network
         self.cluster.start()
         self.clients = ChainClients(self.cluster, 1)
