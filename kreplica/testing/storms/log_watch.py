@@ -48,6 +48,5 @@ class LogWatch:
             self._found = f"{text}: {failure.getErrorMessage()}\n{failure.getTraceback()}"
 
     def check(self) -> None:
-        """:raise UnexpectedLog: an entry was found; the message contains it."""
         if self._found is not None:
             raise UnexpectedLog(self._found)

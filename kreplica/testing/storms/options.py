@@ -81,7 +81,6 @@ class StormOptions:
 
     @property
     def load(self) -> Load:
-        """Load of each partition's producer."""
         batches_per_s = self.messages_per_s / self.batch_records / self.partitions
         return Load(
             TOPIC,

@@ -18,8 +18,6 @@ from kreplica.testing.storms.storm import Storm, faults_of_seed
 
 
 class Cause(Enum):
-    """Category of a storm's failure."""
-
     RULE = "invariant violated"
     TIME = "timeout"
     ERROR = "error"

@@ -66,5 +66,4 @@ def make_plan(
 
 
 def numbered(plan: Sequence[Fault], numbers: Collection[int]) -> list[Fault]:
-    """Return the faults with the given numbers."""
     return [fault for fault in plan if fault.number in numbers]

@@ -121,7 +121,6 @@ class ReplicatedRun(ClusterRun):
 
     @property
     def clients(self) -> list[str]:
-        """Hosts of producers and consumers."""
         producers = [f"producer-{index}" for index, _ in enumerate(self.producers)]
         consumers = [f"consumer-{key.partition}" for key in self.keys]
         return [*producers, *consumers, *(host for companion in self.companions for host in companion.hosts)]
@@ -170,10 +169,8 @@ class ReplicatedRun(ClusterRun):
 
     def _committed_ends(self) -> dict[TopicPartition, int]:
         """End of the committed records by partition, as far as the invariants know."""
-        ends = {key: self.invariants.committed[key].end_offset for key in self.keys}
-        for companion in self.companions:
-            ends |= companion.committed_ends
-        return ends
+        keys = [*self.keys, *(key for companion in self.companions for key in companion.keys)]
+        return {key: self.invariants.committed[key].end_offset for key in keys}
 
     # --- progress ----------------------------------------------------------------------------------------------------
 
@@ -183,7 +180,6 @@ class ReplicatedRun(ClusterRun):
         self.cluster.run_until(lambda: self.history.acked_count >= wanted, timeout_s)
 
     def steps(self, count: int) -> None:
-        """Run ``count`` events."""
         for _ in range(count):
             self.cluster.simulation.step()
 
@@ -256,7 +252,6 @@ class ReplicatedRun(ClusterRun):
         return machine.running and self._ready.get(broker) is machine.program
 
     def stop(self, broker: int) -> None:
-        """Stop a broker gracefully, and wait until it has ended."""
         self.cluster.run_until(self.shut_down(broker), timeout_s=120.0)
 
     def shut_down(self, broker: int) -> Deferred[None]:

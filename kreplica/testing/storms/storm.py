@@ -27,7 +27,6 @@ progress before the next one."""
 
 
 def weights(options: StormOptions) -> dict[str, float]:
-    """Return the relative frequencies of the fault types."""
     return {
         name: weight
         for name, (_, weight) in FAULTS.items()
@@ -61,8 +60,6 @@ def _client_faults(
 
 
 class _Boundary(NamedTuple):
-    """Start or end of a fault."""
-
     at_s: float
     number: int
     is_end: bool

@@ -36,7 +36,6 @@ class Clients:
         self.readers: list[tuple[int, TailingConsumer]] = []
 
     def start_producers(self) -> None:
-        """Start the producers of each partition."""
         for partition in range(self._options.partitions):
             load = self._options.load(self._topic, partition)
             for number in range(self._options.producers):
@@ -69,7 +68,6 @@ class Clients:
 
     @property
     def positions(self) -> int:
-        """Sum of the readers' positions."""
         return sum(reader.position for _, reader in self.readers)
 
     @property

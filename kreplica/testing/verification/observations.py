@@ -39,7 +39,6 @@ class Observations:
         self._longest_silence_s = 0.0
 
     def now_s(self) -> float:
-        """Return the seconds since the start."""
         return self._clock() - self._started_s
 
     # --- Listener ---
@@ -69,13 +68,11 @@ class Observations:
             self.ends[partition] = max(self.ends[partition], base_offset + len(values))
 
     def read(self, partition: int, records: Sequence[Record], consumer: str) -> None:
-        """Record the records that a consumer received."""
         self.read_count += len(records)
         received = [(record.offset, _without_padding(record.value or b"")) for record in records]
         self.history.polled(consumer, partition, received, self.now_s())
 
     def sought(self, partition: int, offset: int, consumer: str) -> None:
-        """Record a seek of a consumer."""
         self.history.sought(consumer, partition, offset, self.now_s())
 
     # --- measurements ---

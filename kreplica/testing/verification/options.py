@@ -70,7 +70,6 @@ class VerificationOptions:
         return 2 * self.batch_records - 1
 
     def load(self, topic: str, partition: int) -> Load:
-        """Return the load of each producer of a partition."""
         batches_per_s = self.records_per_s / self.batch_records / self.partitions / self.producers
         return Load(
             topic,

@@ -68,7 +68,6 @@ class Verdict:
 
     @property
     def records_per_s(self) -> float:
-        """Acknowledged records per second of writing."""
         return self.acknowledged / self.load_s if self.load_s else 0.0
 
     def as_json(self) -> dict[str, Any]:

@@ -200,16 +200,11 @@ class Applications:
 
     @property
     def keys(self) -> list[TopicPartition]:
-        """All partitions, including those of the internal topics."""
         return [*self.sources, *self.targets, *self._internal]
 
     @property
     def hosts(self) -> list[str]:
         return [host for slot in self.slots for host in slot.hosts]
-
-    @property
-    def committed_ends(self) -> dict[TopicPartition, int]:
-        return {key: self._run.invariants.committed[key].end_offset for key in self.keys}
 
     def coordinators(self) -> list[TopicPartition]:
         """Return the internal partition of each group and transactional ID, with duplicates."""
@@ -252,7 +247,6 @@ class Applications:
             self._check_failures()
 
     def _wait_until_committed(self, partitions: Sequence[TopicPartition]) -> None:
-        """Run until all records are on all replicas, and no transaction is open."""
         for key in partitions:
             self._cluster.run_until(lambda key=key: is_all_committed(self._cluster, key), timeout_s=120.0)
             self._cluster.run_until(lambda key=key: is_decided(self._cluster, key), timeout_s=120.0)

@@ -103,7 +103,6 @@ class MemberHistory:
     # --- records -----------------------------------------------------------------------------------------------------
 
     def received(self, member: str, partition: TopicPartition, offset: int) -> None:
-        """Record that a member received a record."""
         owned = self._owners.get(partition, {}).get(member)
         if owned is None:
             self._contradicted(f"{member} received {partition} at {offset}, but does not own the partition")
@@ -129,7 +128,6 @@ class MemberHistory:
         self._last_started[partition] = owned
 
     def processed(self, partition: TopicPartition, offset: int) -> None:
-        """Record that a member has processed a record."""
         self.processed_count += 1
         end, early = self.processed_ends.get(partition, 0), self._processed_early.setdefault(partition, set())
         if offset >= end:

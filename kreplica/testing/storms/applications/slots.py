@@ -58,7 +58,6 @@ class ApplicationSlot(Slot):
 
     @property
     def application(self) -> Application:
-        """The newest application."""
         return self._applications[self.hosts[-1]]
 
     def is_paused(self, member: str) -> bool:

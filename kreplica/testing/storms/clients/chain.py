@@ -103,16 +103,11 @@ class Chain:
 
     @property
     def keys(self) -> list[TopicPartition]:
-        """All partitions, including those of the internal topics."""
         return [*self.clients.sources, *self.clients.targets, *self._internal]
 
     @property
     def hosts(self) -> list[str]:
         return [SOURCE, TARGET, *(host for slot in self.slots for host in slot.hosts)]
-
-    @property
-    def committed_ends(self) -> dict[TopicPartition, int]:
-        return {key: self._run.invariants.committed[key].end_offset for key in self.keys}
 
     def coordinators(self) -> list[TopicPartition]:
         """Return the internal partition of each group and transactional ID, with duplicates."""

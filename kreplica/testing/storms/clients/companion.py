@@ -15,8 +15,8 @@ class Companion(Protocol):
         """Hosts of the clients."""
 
     @property
-    def committed_ends(self) -> dict[TopicPartition, int]:
-        """End of the committed records of each partition, as far as the invariants know."""
+    def keys(self) -> list[TopicPartition]:
+        """Partitions, including internal ones, whose committed records must survive."""
 
     def converge(self) -> None:
         """Wait until topics and clients have recovered from all faults, and check their records.

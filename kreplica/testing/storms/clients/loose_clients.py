@@ -64,10 +64,6 @@ class LooseClients:
     def hosts(self) -> list[str]:
         return [TOPIC]
 
-    @property
-    def committed_ends(self) -> dict[TopicPartition, int]:
-        return {key: self._run.invariants.committed[key].end_offset for key in self.keys}
-
     def converge(self) -> None:
         cluster = self._run.cluster
         for key, producer, consumer in zip(self.keys, self._producers, self._consumers, strict=True):

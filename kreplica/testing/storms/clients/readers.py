@@ -125,7 +125,6 @@ class EndWatcher:
         self.seen = epoch, end
 
     async def abandon(self) -> None:
-        """Stop the queries."""
         await cancel(self._running)
 
 
@@ -135,21 +134,19 @@ class Readers:
     def __init__(self, run: ClusterRun) -> None:
         self._run = run
         self._count = 0
-        self.committed_ends: dict[TopicPartition, int] = {}
+        self.keys: list[TopicPartition] = []
 
     @property
     def hosts(self) -> list[str]:
         return [HOST]
 
     def read(self, key: TopicPartition, *, rack: str, size_max: int = FETCH_SIZE_MAX) -> RackAwareReader:
-        """Start a reader of a partition."""
         self._count += 1
         reader = RackAwareReader(self._run, key, f"reader-{self._count}", rack=rack, size_max=size_max)
         reader.start()
         return reader
 
     def watch_end(self, key: TopicPartition) -> EndWatcher:
-        """Start to query the high watermark of a partition."""
         self._count += 1
         return EndWatcher(self._run, key, f"watcher-{self._count}")
 

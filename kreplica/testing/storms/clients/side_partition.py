@@ -150,7 +150,6 @@ class SidePartition:
         return unanswered or any(number in producer.resent for producer in self._producers)
 
     def start(self) -> None:
-        """Start a producer and a consumer."""
         key, runtime = self.incarnation.key, self._host.runtime
         load = Load(
             key.topic,

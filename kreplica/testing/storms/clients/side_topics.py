@@ -95,14 +95,9 @@ class SideTopics:
         return [*self._topics, ADMINISTRATOR] if self._topics else []
 
     def current(self) -> Iterator[SidePartition]:
-        """Yield the existing partitions."""
         for topic in self._topics.values():
             for incarnation in topic.current:
                 yield self._partitions[incarnation]
-
-    @property
-    def committed_ends(self) -> dict[TopicPartition, int]:
-        return {key: self._run.invariants.committed[key].end_offset for key in self.keys}
 
     def mark_trimmed(self, name: str) -> None:
         """Expect that old records of a topic may be deleted."""
@@ -300,7 +295,6 @@ class SideTopics:
         return None if node is None else documents.decode_config(path, node.data or b"")
 
     def _check_effective_settings(self, topic: SideTopic, config: Mapping[str, str]) -> None:
-        """Check that every replica uses the settings."""
         for incarnation in topic.current:
             for broker, partition in acting(self._cluster, incarnation.key):
                 used = partition.log.config.segment_bytes, partition.min_insync_replicas

@@ -14,8 +14,6 @@ from kreplica.testing.storms.cluster_run import ClusterRun
 
 
 class Task(Protocol):
-    """Work of one process."""
-
     async def run(self) -> None:
         """Work until ``finish`` is called."""
 

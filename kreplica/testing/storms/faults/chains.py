@@ -14,8 +14,6 @@ from kreplica.testing.storms.replicated_run import ReplicatedRun
 
 
 class CoordinatorClients(Protocol):
-    """Clients with groups or transactional IDs."""
-
     def coordinators(self) -> list[TopicPartition]:
         """Return the internal partition of each group and transactional ID, with duplicates."""
 

@@ -24,7 +24,6 @@ def read_everything(run: ReplicatedRun, random: Random) -> End:
 
 
 def watch_end(run: ReplicatedRun, random: Random) -> End:
-    """Query the high watermark of a partition repeatedly."""
     return _until_end(run, run.readers.watch_end(random.choice(run.keys)))
 
 

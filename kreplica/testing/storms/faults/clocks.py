@@ -17,7 +17,6 @@ def jump(run: ReplicatedRun, random: Random) -> None:
 
 
 def drift(run: ReplicatedRun, random: Random) -> End:
-    """Make a clock too fast or too slow."""
     clock = run.machine(random.choice(sorted(run.cluster.brokers))).host.clock
     clock.drift = random.uniform(-DRIFT_MAX, DRIFT_MAX)
 

@@ -18,7 +18,6 @@ def restart(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def expire_session(run: ReplicatedRun, random: Random) -> None:
-    """Expire the session of a live broker."""
     broker = some_broker(run, random)
     if broker is not None and run.cluster.coordinator.running and run.cluster.coordinator.program.serving is not None:
         run.note(f"the session of broker {broker} expires")

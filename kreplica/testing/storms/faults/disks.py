@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from kreplica.storage.segments.segment import LOG_SUFFIX
@@ -21,25 +21,13 @@ DELAYS_S = (0.1, 0.5, 3.0)
 def run_out_of_space(run: ReplicatedRun, random: Random) -> End:
     """Leave space for only a few more records on a broker's disk."""
     disk = run.machine(random.choice(sorted(run.cluster.brokers))).host.disk
-    _leave(disk, random.randrange(LEFT_BYTES_MAX))
-
-    def end() -> None:
-        disk.capacity_bytes = CAPACITY_BYTES
-
-    return end
+    return _limit_space([disk], [random.randrange(LEFT_BYTES_MAX)])
 
 
 def run_out_of_space_everywhere(run: ReplicatedRun, random: Random) -> End:
     """Leave space for only a few more records on every broker's disk, different amounts on each."""
     disks = [run.machine(broker).host.disk for broker in sorted(run.cluster.brokers)]
-    for disk in disks:
-        _leave(disk, random.randrange(LEFT_BYTES_MAX))
-
-    def end() -> None:
-        for disk in disks:
-            disk.capacity_bytes = CAPACITY_BYTES
-
-    return end
+    return _limit_space(disks, [random.randrange(LEFT_BYTES_MAX) for _ in disks])
 
 
 def fill_follower(run: ReplicatedRun, random: Random) -> End | None:
@@ -49,19 +37,19 @@ def fill_follower(run: ReplicatedRun, random: Random) -> End | None:
         return None
     broker = random.choice(followers)
     run.note(f"the disk of broker {broker} is full")
-    disk = run.machine(broker).host.disk
-    _leave(disk, 0)
+    return _limit_space([run.machine(broker).host.disk], [0])
+
+
+def _limit_space(disks: Sequence[MemoryDisk], free_bytes: Sequence[int]) -> End:
+    for disk, left in zip(disks, free_bytes, strict=True):
+        total, free = disk.usage(DATA_DIRECTORY)
+        disk.capacity_bytes = total - free + left
 
     def end() -> None:
-        disk.capacity_bytes = CAPACITY_BYTES
+        for disk in disks:
+            disk.capacity_bytes = CAPACITY_BYTES
 
     return end
-
-
-def _leave(disk: MemoryDisk, left_bytes: int) -> None:
-    """Limit the free space of a disk."""
-    total, free = disk.usage(DATA_DIRECTORY)
-    disk.capacity_bytes = total - free + left_bytes
 
 
 def fail_to_sync(run: ReplicatedRun, random: Random) -> End | None:
@@ -155,7 +143,6 @@ def fail_to_read(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def _segments(run: ReplicatedRun, broker: int) -> list[str]:
-    """Return the paths of a broker's non-empty segments."""
     disk = run.machine(broker).host.disk
     found = []
     for key in run.keys:

@@ -15,7 +15,6 @@ Begin = Callable[[ReplicatedRun, Random], End | None]
 
 
 def broker_name(broker: int) -> str:
-    """Return the host name of a broker."""
     return f"broker-{broker}"
 
 

@@ -30,7 +30,6 @@ def cut_from_client(run: ReplicatedRun, random: Random) -> End:
 
 
 def isolate(run: ReplicatedRun, random: Random) -> End | None:
-    """Cut a broker off from all other hosts."""
     broker = some_broker(run, random)
     if broker is None:
         return None
@@ -40,7 +39,6 @@ def isolate(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def isolate_coordinator(run: ReplicatedRun, random: Random) -> End:
-    """Cut the coordinator off from all other hosts."""
     run.note("the coordinator is isolated")
     run.network.isolate(COORDINATOR)
     return lambda: run.network.heal(COORDINATOR)
@@ -72,7 +70,6 @@ def delay(run: ReplicatedRun, random: Random) -> End:
 
 
 def limit_throughput(run: ReplicatedRun, random: Random) -> End:
-    """Limit the throughput between two servers, in both directions."""
     network = run.network
     a, b = random.sample(_servers(run), 2)
     bytes_per_s = random.choice(THROUGHPUTS_BYTES_PER_S)

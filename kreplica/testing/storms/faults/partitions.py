@@ -27,7 +27,6 @@ RETRY_S = 0.5
 
 
 def grow(run: ReplicatedRun, random: Random) -> None:
-    """Add partitions to a topic, by request or by znode."""
     topic = some_topic(run, random)
     assignment = None if topic is None else assignment_of(run.cluster, topic.name)
     if topic is None or assignment is None or len(assignment.partitions) >= PARTITIONS_MAX:

@@ -135,5 +135,4 @@ def _delete(run: ReplicatedRun, random: Random, topic: SideTopic) -> Deferred[Re
 
 
 def note_result(result: RequestResult, run: ReplicatedRun, text: str) -> None:
-    """Append the result of a request to the timeline."""
     run.note(f"{text}: {result.value}")
