@@ -4,7 +4,8 @@
 * ``scheduler`` virtual time and the queue of events
 * ``reactor`` Twisted's reactor for one process; ``readiness`` reader and writer notifications; ``transports``
   listening ports and connections
-* ``sockets`` the kernel's part of TCP; ``network`` links, partitions and listening addresses
+* ``sockets`` the kernel's part of TCP; ``network`` partitions and listening addresses; ``links``
+  state of the links between hosts
 * ``offload`` work in threads
 * ``disk`` and ``memory_file`` files in memory; ``content`` and ``namespace`` their state after a power loss
 * ``disk_faults`` disk errors and delays to inject

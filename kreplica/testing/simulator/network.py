@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random
 from typing import Any
 from weakref import WeakSet
 
+from kreplica.testing.simulator.links import Link, Segment
 from kreplica.testing.simulator.scheduler import Call, Process, Scheduler
-from kreplica.testing.simulator.sockets import LOOPBACK_NAMES, Address, Segment, SimulatedSocket
+from kreplica.testing.simulator.sockets import LOOPBACK_NAMES, Address, SimulatedSocket
 
 ANY_INTERFACE = ("", "0.0.0.0", "::")
 FIRST_EPHEMERAL_PORT, LAST_EPHEMERAL_PORT = 32768, 60999
@@ -26,23 +26,6 @@ DATA_TIMEOUT_S = 924.6
 CONNECT_TIMEOUT_S = 127.0
 SYN_RETRY_S = 1.0
 LATE_S_MAX = 15.0
-
-
-@dataclass(slots=True)
-class Link:
-    """One direction between two hosts.
-
-    :param latency_s: least and greatest delay of a segment.
-    :param bytes_per_s: None for no limit; otherwise segments of all connections queue up for the link.
-    :param late_chance: that a segment is lost and sent again, so that all behind it on its connection waits: mostly
-        for a second or two, at times for up to ``LATE_S_MAX``.
-    """
-
-    latency_s: tuple[float, float]
-    bytes_per_s: float | None = None
-    late_chance: float = 0.0
-    cut: bool = False
-    free_at_s: float = 0.0
 
 
 class Network:

@@ -13,12 +13,10 @@ import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, Protocol
 
 from kreplica.runtime.disk import Buffer
-
-if TYPE_CHECKING:
-    from kreplica.testing.simulator.network import Network
+from kreplica.testing.simulator.links import Link, Segment
 
 WINDOW_BYTES = 256 * 1024
 SEGMENT_BYTES_MAX = 64 * 1024
@@ -33,17 +31,24 @@ LOOPBACK_NAMES = ("127.0.0.1", "localhost")
 Address = tuple[str, int]
 
 
-class Segment(NamedTuple):
-    """What waits at a link that is cut.
+class SocketNetwork(Protocol):
+    """The functions of a network that its sockets use."""
 
-    :param size: in bytes; 0 for what carries no data.
-    :param acknowledges: whether it only says what has been read: then it is the other end that waits for an answer.
-    """
+    random: Random
 
-    size: int
-    arrival: Callable[..., None]
-    args: tuple[Any, ...]
-    acknowledges: bool
+    def link(self, source: str, destination: str) -> Link: ...
+
+    def bind(self, which: SimulatedSocket, address: Address) -> Address: ...
+
+    def listen(self, which: SimulatedSocket) -> None: ...
+
+    def stop_listening(self, which: SimulatedSocket) -> None: ...
+
+    def connect(self, client: SimulatedSocket, address: Address) -> int: ...
+
+    def transmit(
+        self, sender: SimulatedSocket, size: int, arrival: Callable[..., None], *args: Any, acknowledges: bool = False
+    ) -> None: ...
 
 
 class SimulatedSocket:
@@ -53,7 +58,7 @@ class SimulatedSocket:
     :param host: the name of the host it is on.
     """
 
-    def __init__(self, network: Network, number: int, host: str) -> None:
+    def __init__(self, network: SocketNetwork, number: int, host: str) -> None:
         self.network = network
         self.host = host
         self.link = network.link(host, host)
