@@ -67,7 +67,7 @@ def test_a_row_names_what_exists(row: Row) -> None:
 
 
 def words() -> str:
-    return (ROOT / "kreplica" / "zookeeper" / "embedded" / "words.py").read_text()
+    return (ROOT / "kreplica" / "zookeeper" / "embedded" / "four_letter_words.py").read_text()
 
 
 def test_every_setting_that_bounds_memory_has_a_row() -> None:
