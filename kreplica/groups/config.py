@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from kreplica.groups.classic.config import ClassicConfig
 from kreplica.groups.consumer.config import ConsumerConfig
 from kreplica.groups.memory_limits import GroupBounds
+from kreplica.groups.offset_memory import OffsetBounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +28,4 @@ class GroupsConfig:
     expiry: ExpiryConfig = field(default_factory=ExpiryConfig)
     consumer: ConsumerConfig = field(default_factory=ConsumerConfig)
     memory: GroupBounds = field(default_factory=GroupBounds)
+    offset_memory: OffsetBounds = field(default_factory=OffsetBounds)

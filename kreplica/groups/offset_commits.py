@@ -65,7 +65,12 @@ def commit(
     :raise KafkaError: the client may not commit; nothing was appended and ``answer`` is not called.
     """
     _admit(shard, committer, transactional=False)
-    shard.offsets.commit(committer.group_id, values, _answering(shard, committer.group_id, answer), prepared)
+    answering = _answering(shard, committer.group_id, answer)
+    try:
+        shard.offsets.commit(committer.group_id, values, answering, prepared, committer.client_host)
+    except KafkaError:
+        shard.remove_if_unused(committer.group_id)
+        raise
 
 
 def commit_in_transaction(
@@ -87,7 +92,13 @@ def commit_in_transaction(
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) from None
         raise
     answering = _answering(shard, committer.group_id, answer)
-    shard.offsets.commit_in_transaction(committer.group_id, values, producer_id, producer_epoch, answering)
+    try:
+        shard.offsets.commit_in_transaction(
+            committer.group_id, values, producer_id, producer_epoch, answering, committer.client_host
+        )
+    except KafkaError:
+        shard.remove_if_unused(committer.group_id)
+        raise
 
 
 def _admit(shard: GroupShard, committer: Committer, *, transactional: bool) -> None:

@@ -6,10 +6,11 @@ decodes few of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kreplica.errors import ErrorCode, KafkaError
+from kreplica.groups.offset_memory import OFFSET_BYTES, PENDING_BYTES, OffsetAccounts, OffsetMemory
 from kreplica.groups.records import (
     OFFSET_KEY_VERSIONS,
     CommittedOffset,
@@ -70,10 +71,12 @@ class Offsets:
     Offsets of a transaction take effect at its end, but at their own position in the log: later commits outside of the
     transaction win.
 
+    :param memory: shared by all shards of a broker; a private one if None.
     :ivar appeared: called with a group id when its first offset takes effect; set by the owner after loading.
     """
 
-    def __init__(self, log: StateLog) -> None:
+    def __init__(self, log: StateLog, memory: OffsetMemory | None = None) -> None:
+        self._accounts = OffsetAccounts(memory or OffsetMemory())
         self.appeared: Callable[[str], None] = lambda group_id: None
         self._log = log
         self._groups: dict[str, dict[str, _Topic]] = {}
@@ -141,23 +144,38 @@ class Offsets:
         return batch
 
     def commit(
-        self, group_id: str, values: OffsetValues, answer: Answer, prepared: BatchBuilder | None = None
+        self,
+        group_id: str,
+        values: OffsetValues,
+        answer: Answer,
+        prepared: BatchBuilder | None = None,
+        address: str = "",
     ) -> None:
         """Append offsets of a group.
 
         :param values: at least one, of existing topics.
         :param answer: see ``StateLog.append``.
         :param prepared: the result of ``prepare`` for the same offsets.
+        :param address: of the client, charged for a group without offsets.
+        :raise KafkaError: INVALID_COMMIT_OFFSET_SIZE beyond the memory limits; nothing was appended.
         """
+        growth = self._growth(group_id, values)
+        self._accounts.check(group_id, address, growth, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
         append = _Append(self, group_id, values, answer)
-        self._in_flight[append] = None
+        self._begin(append, address, growth)
         if prepared is not None:
             self._log.append_batch(prepared, append.committed, append.answered)
         else:
             self._log.append(self._records(group_id, values), append.committed, append.answered)
 
     def commit_in_transaction(
-        self, group_id: str, values: OffsetValues, producer_id: int, producer_epoch: int, answer: Answer
+        self,
+        group_id: str,
+        values: OffsetValues,
+        producer_id: int,
+        producer_epoch: int,
+        answer: Answer,
+        address: str = "",
     ) -> None:
         """Append offsets of a group as part of a transaction.
 
@@ -165,10 +183,18 @@ class Offsets:
         would follow.
 
         :param answer: see ``StateLog.append_transactional``.
+        :param address: of the client, charged for a group without offsets.
+        :raise KafkaError: COORDINATOR_NOT_AVAILABLE beyond the memory limits; nothing was appended.  Clients retry,
+            because other transactions end.
         """
+        growth = self._growth(group_id, values)
+        pending = sum(PENDING_BYTES + len(value) for _, partitions in values for _, value in partitions)
+        refusal = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        self._accounts.check(group_id, address, growth, refusal)
+        self._accounts.check(group_id, address, pending, refusal, is_pending=True)
         append = _TransactionalAppend(self, group_id, values, answer, producer_id)
         records = self._records(group_id, values)
-        self._in_flight[append] = None
+        self._begin(append, address, growth)
         if self._log.append_transactional(producer_id, producer_epoch, records, append.committed, append.answered):
             for topic, partitions in values:
                 for partition, _ in partitions:
@@ -203,10 +229,11 @@ class Offsets:
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         """Apply the end of a transaction, which may have committed no offsets here."""
         for key, pending in self._transactions.pop(producer_id, {}).items():
-            self._settle(producer_id, key)
-            if committed and pending.value is not None:
+            value = pending.value
+            if committed and value is not None:
                 self._supersede(key, pending.order)
-                self._topic(key.group_id, key.topic).values[key.partition] = pending.value
+                self._put_values(key.group_id, key.topic, [(key.partition, value)])
+            self._settle(producer_id, key)
 
     def replay(self, key: bytes, value: bytes | None, batch: BatchHeader) -> None:
         """Apply a record of the log while it is loaded.
@@ -226,6 +253,7 @@ class Offsets:
 
     def unload(self) -> None:
         """Forget everything; the log answers pending appends."""
+        self._accounts.close()
         self._groups = {}
         self._transactions = {}
         self._pending = {}
@@ -242,9 +270,36 @@ class Offsets:
                 records.append((offset_key(prefix, partition), value))
         return records
 
+    def _growth(self, group_id: str, values: OffsetValues) -> int:
+        """Return the bytes by which a group's offsets grow."""
+        topics = self._groups.get(group_id, {})
+        growth = 0
+        for topic, partitions in values:
+            kept = topics.get(topic)
+            before = kept.values if kept is not None else {}
+            for partition, value in partitions:
+                old = before.get(partition)
+                growth += OFFSET_BYTES + len(value) if old is None else len(value) - len(old)
+        return growth
+
+    def _begin(self, append: _Append, address: str, growth: int) -> None:
+        """Register an append, and charge for it until it is answered."""
+        append.reserved = max(growth, 0)
+        self._accounts.reserve(append.group_id, address, append.reserved)
+        self._in_flight[append] = None
+
+    def _put_values(self, group_id: str, topic: str, partitions: Iterable[tuple[int, bytes]]) -> None:
+        kept = self._topic(group_id, topic).values
+        growth = 0
+        for partition, value in partitions:
+            old = kept.get(partition)
+            growth += OFFSET_BYTES + len(value) if old is None else len(value) - len(old)
+            kept[partition] = value
+        self._accounts.add(group_id, growth)
+
     def _put(self, group_id: str, values: OffsetValues) -> None:
         for topic, partitions in values:
-            self._topic(group_id, topic).values.update(partitions)
+            self._put_values(group_id, topic, partitions)
             if group_id in self._pending:
                 for partition, _ in partitions:
                     self._supersede(OffsetKey(group_id, topic, partition), self._order)
@@ -253,6 +308,10 @@ class Offsets:
         pending = self._pending_of(producer_id, key)
         self._order += 1
         pending.order = self._order
+        self._set_pending(key.group_id, pending, value)
+
+    def _set_pending(self, group_id: str, pending: _Pending, value: bytes | None) -> None:
+        self._accounts.add(group_id, len(value or b"") - len(pending.value or b""))
         pending.value = value
 
     def _pending_of(self, producer_id: int, key: OffsetKey) -> _Pending:
@@ -260,6 +319,7 @@ class Offsets:
         pending = transaction.get(key)
         if pending is None:
             pending = transaction[key] = _Pending()
+            self._accounts.add(key.group_id, PENDING_BYTES)
             self._pending.setdefault(key.group_id, {}).setdefault(key[1:], {})[producer_id] = pending
         return pending
 
@@ -267,7 +327,8 @@ class Offsets:
         """Remove an entry of an ended transaction; the partition may become stable."""
         group = self._pending[key.group_id]
         partition = group[key[1:]]
-        del partition[producer_id]
+        self._set_pending(key.group_id, partition.pop(producer_id), None)
+        self._accounts.add(key.group_id, -PENDING_BYTES)
         if not partition:
             del group[key[1:]]
         if not group:
@@ -277,7 +338,7 @@ class Offsets:
         """Discard transactional offsets of a partition up to a position in the log."""
         for pending in self._pending.get(key.group_id, {}).get(key[1:], {}).values():
             if is_overtaken(pending.order, order):
-                pending.value = None
+                self._set_pending(key.group_id, pending, None)
 
     def _remove(self, key: OffsetKey) -> None:
         self._supersede(key, self._order)
@@ -285,7 +346,9 @@ class Offsets:
         kept = topics.get(key.topic)
         if kept is None:
             return
-        kept.values.pop(key.partition, None)
+        value = kept.values.pop(key.partition, None)
+        if value is not None:
+            self._accounts.add(key.group_id, -OFFSET_BYTES - len(value))
         if not kept.values:
             del topics[key.topic]
         if not topics:
@@ -310,9 +373,10 @@ def is_overtaken(order: int, by_order: int) -> bool:
 class _Append:
     """Offsets of one request that are being appended."""
 
-    __slots__ = ("_answer", "_offsets", "group_id", "values")
+    __slots__ = ("_answer", "_offsets", "group_id", "reserved", "values")
 
     def __init__(self, offsets: Offsets, group_id: str, values: OffsetValues, answer: Answer) -> None:
+        self.reserved = 0
         self._offsets = offsets
         self._answer = answer
         self.group_id = group_id
@@ -323,6 +387,7 @@ class _Append:
 
     def answered(self, code: ErrorCode) -> None:
         del self._offsets._in_flight[self]
+        self._offsets._accounts.add(self.group_id, -self.reserved)
         self._answer(code)
 
 

@@ -94,7 +94,7 @@ class Coordinator:
                 yield
         return f"batch of {sum(len(rows) for _, rows in values)} offsets"
 
-    def commit(self, group_id: str, values: Any, answer: Answer, prepared: object) -> None:
+    def commit(self, group_id: str, values: Any, answer: Answer, prepared: object, address: str) -> None:
         self.commits.append(values)
         self.prepared.append(prepared)
         answer(ErrorCode.NONE)

@@ -11,6 +11,7 @@ from kreplica.groups.consumer_coordinator import ConsumerCoordinator
 from kreplica.groups.coordinator import GroupCoordinator
 from kreplica.groups.lag_tracking import LagConfig, LagTracker
 from kreplica.groups.memory_limits import GroupMemory
+from kreplica.groups.offset_memory import OffsetMemory
 from kreplica.groups.offsets import Offsets
 from kreplica.groups.shard import GroupShard
 from kreplica.membership.dynamic_settings import DynamicSettings
@@ -79,6 +80,7 @@ class Coordinators:
     :ivar groups: the coordinator of classic groups and of offsets.
     :ivar consumer_groups: the coordinator of KIP-848 groups.
     :ivar group_memory: bounds the memory that all groups use.
+    :ivar offset_memory: bounds the memory of all committed offsets.
     :ivar lag: tracks the lag of groups.
     :ivar transactions: the transaction coordinator.
     """
@@ -104,11 +106,14 @@ class Coordinators:
         settings = broker.settings
         config = groups_config(settings)
         self.group_memory = GroupMemory(config.memory)
+        self.offset_memory = OffsetMemory(config.offset_memory)
         shards = Shards(
             broker.runtime,
             broker.partitions,
             CONSUMER_OFFSETS,
-            lambda log: GroupShard(broker.runtime, log, self.view, config, Offsets(log), self.group_memory),
+            lambda log: GroupShard(
+                broker.runtime, log, self.view, config, Offsets(log, self.offset_memory), self.group_memory
+            ),
             lambda: self.view.partition_count(CONSUMER_OFFSETS),
             broker.turn.at_end,
             StateLogConfig(

@@ -11,6 +11,7 @@ from kreplica.groups.config import ExpiryConfig, GroupsConfig
 from kreplica.groups.consumer.assignors import ASSIGNORS, Assignor
 from kreplica.groups.consumer.config import ConsumerConfig
 from kreplica.groups.memory_limits import GroupBounds
+from kreplica.groups.offset_memory import OffsetBounds
 from kreplica.membership import DynamicSettings
 from kreplica.membership.controlled_shutdown import ControlledShutdownConfig
 from kreplica.membership.plan_throttle import PlanThrottle
@@ -174,6 +175,11 @@ def groups_config(settings: BrokerSettings) -> GroupsConfig:
             group_bytes_max=settings["kreplica.group.bytes.max"],
             address_bytes_max=settings["kreplica.group.address.bytes.max"],
             bytes_max=settings["kreplica.group.broker.bytes.max"],
+        ),
+        OffsetBounds(
+            group_bytes_max=settings["kreplica.offsets.group.bytes.max"],
+            address_bytes_max=settings["kreplica.offsets.address.bytes.max"],
+            bytes_max=settings["kreplica.offsets.broker.bytes.max"],
         ),
     )
 

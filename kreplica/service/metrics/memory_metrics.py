@@ -57,17 +57,20 @@ def memory_families(broker: MemoryParts) -> Iterator[Family]:
 
 def _rows(broker: MemoryParts) -> tuple[dict[str, int], dict[str, int]]:
     groups = broker.coordinators.group_memory
+    offsets = broker.coordinators.offset_memory
     sessions = broker.fetch_sessions
     transactions = broker.coordinators.transactions.memory
     producers = broker.directories.producer_limits
     held = {
         "groups": groups.held_bytes,
+        "offsets": offsets.held_bytes,
         "fetch_sessions": sessions.partition_count * SESSION_PARTITION_BYTES,
         "producers": producers.count * PRODUCER_BYTES,
         "transactional_ids": transactions.held_bytes,
     }
     refused = {
         "groups": groups.refused,
+        "offsets": offsets.refused,
         "fetch_sessions": sessions.refused,
         "producers": producers.refused,
         "transactional_ids": transactions.refused,

@@ -53,6 +53,18 @@ LIMITS = (
         "The maximum memory of all groups of this broker; members that would exceed it are rejected.",
     ),
     Setting(
+        "kreplica.offsets.group.bytes.max", LONG, 128 * MIB, at_least(1024), LOW, READ_ONLY,
+        "The maximum memory of the committed offsets of one group; commits of further partitions are rejected.",
+    ),
+    Setting(
+        "kreplica.offsets.address.bytes.max", LONG, 512 * MIB, at_least(1024), LOW, READ_ONLY,
+        "The maximum memory of the committed offsets of all groups whose first commit came from one client address.",
+    ),
+    Setting(
+        "kreplica.offsets.broker.bytes.max", LONG, 1024 * MIB, at_least(1024), LOW, READ_ONLY,
+        "The maximum memory of all committed offsets of the groups of this broker.",
+    ),
+    Setting(
         "kreplica.transactional.id.address.bytes.max", LONG, 128 * MIB, at_least(1024), LOW, READ_ONLY,
         "The maximum memory of all transactional ids whose producers started from one client address.",
     ),
