@@ -1,1 +1,1 @@
-"""The dashboard in a real browser, headless: against a real cluster, and against a server that answers the contract."""
+"""The dashboard in a headless browser, with a real cluster, and with a server that implements the API's contract."""

@@ -1,4 +1,4 @@
-"""What axe-core finds wrong with a page."""
+"""Violations that axe-core finds in a page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONTRAST = ("color-contrast",)
 
 
 def faults(page: Browser, rules: Sequence[str] = RULES) -> list[str]:
-    """Each fault as a line: the rule, what is wrong, and the elements; none where all is well."""
+    """Return one line per violation: rule, description and elements; empty without violations."""
     if not page.driver.execute_script("return Boolean(window.axe)"):
         page.driver.execute_script(AXE)
     found = page.driver.execute_async_script(

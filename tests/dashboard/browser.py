@@ -1,4 +1,4 @@
-"""A headless Chromium, and what tests do with a page."""
+"""A headless Chromium, and actions on a page."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ Found = WebElement
 
 
 class Browser:
-    """Elements are found by what people see or hear of them: their role's tag, and their text or label."""
+    """Finds elements by properties that users perceive: role, text and label."""
 
     def __init__(self, driver: webdriver.Chrome, base: str) -> None:
         self.driver = driver
         self.base = base
 
-    # --- where it is -------------------------------------------------------------------------------------------------
+    # --- location ----------------------------------------------------------------------------------------------------
 
     def open(self, address: str) -> None:
-        """Go to a page, by what stands behind the ``#/``; its heading is there when this returns."""
+        """Open a page by its address after ``#/``, and wait for its heading."""
         if self.driver.current_url.startswith(f"{self.base}/#/") and self.address != address:
             before = self.one("main h1")
             self.driver.execute_script("location.hash = arguments[0]", f"#/{address}")
@@ -53,7 +53,7 @@ class Browser:
     def heading(self) -> str:
         return self.one("main h1").text
 
-    # --- what is there -----------------------------------------------------------------------------------------------
+    # --- elements ----------------------------------------------------------------------------------------------------
 
     def all(self, css: str) -> list[Found]:
         return list(self.driver.find_elements(By.CSS_SELECTOR, css))
@@ -65,21 +65,21 @@ class Browser:
         return self.one(css).text
 
     def named(self, name: str, tags: str = "button, a, summary") -> Found:
-        """The first button or link that is called so, by its text or its label."""
+        """Return the first visible button or link with this text or label."""
         script = """
             return [...document.querySelectorAll(arguments[0])].find(node => node.checkVisibility()
                 && [node.innerText.trim(), node.getAttribute('aria-label')].includes(arguments[1])) || null"""
         return self.until(lambda: self.driver.execute_script(script, tags, name), f"to find {name!r}")
 
     def field(self, label: str) -> Found:
-        """The visible field of this label."""
+        """Return the visible field with this label."""
         script = """
             return [...document.querySelectorAll('label')].reverse().filter(label => label.offsetParent
                 && label.textContent.trim() === arguments[0]).map(label => label.control)[0] || null"""
         return self.until(lambda: self.driver.execute_script(script, label), label)
 
     def until(self, condition: Callable[[], Any], what: str = "") -> Any:
-        """What the condition gives once it is true."""
+        """Wait until the condition is true, and return its value."""
 
         def tried(_: object) -> Any:
             try:
@@ -91,18 +91,18 @@ class Browser:
             return WebDriverWait(self.driver, PATIENCE_S, poll_frequency=0.05).until(tried)
         except TimeoutException:
             shown = self.driver.execute_script("return document.body.innerText.replaceAll('\\n', ' | ')")
-            raise AssertionError(f"in vain: {what} at {self.address}: {shown}; {self.complaints()}") from None
+            raise AssertionError(f"no {what} at {self.address}: {shown}; {self.complaints()}") from None
 
     def until_text(self, text: str, css: str = "main") -> None:
-        """Wait until a text stands there."""
+        """Wait until an element contains the text."""
         script = """
             return [...document.querySelectorAll(arguments[0])].some(node => node.innerText.includes(arguments[1]))"""
         self.until(lambda: self.driver.execute_script(script, css, text), f"{text!r} in {css}")
 
-    # --- what is done ------------------------------------------------------------------------------------------------
+    # --- actions -----------------------------------------------------------------------------------------------------
 
     def press(self, name: str, tags: str = "button, a, summary") -> None:
-        """Click a button or a link, away from the header that stays at the top."""
+        """Click a button or link, scrolled away from the fixed header."""
         found = self.named(name, tags)
         self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", found)
         found.click()
@@ -117,25 +117,25 @@ class Browser:
         next(option for option in field.find_elements(By.TAG_NAME, "option") if option.text == text).click()
 
     def confirm(self, name: str) -> None:
-        """Press a dialog's button once it may be pressed, and wait until the dialog is gone."""
+        """Press a dialog's button when it is enabled, and wait until the dialog is closed."""
         self.until(
             lambda: next((b for b in self.all("dialog button") if b.text == name and b.is_enabled()), None), name
         ).click()
         self.until(lambda: not self.all("dialog"), f"the dialog goes: {name}")
 
     def keys(self, *keys: str) -> None:
-        """Press keys where the focus is."""
+        """Press keys in the focused element."""
         webdriver.ActionChains(self.driver).send_keys(*keys).perform()
 
     def tab(self) -> str:
-        """Go on with Tab, and say where one is then: tag and name."""
+        """Press Tab, and return tag and name of the focused element."""
         self.keys(Keys.TAB)
         script = """const at = document.activeElement;
             return at.tagName.toLowerCase() + ' ' + (at.getAttribute('aria-label') || at.innerText || at.id || '')"""
         return str(self.driver.execute_script(script)).strip()
 
     def scheme(self, name: str) -> None:
-        """What the system wishes: light or dark."""
+        """Set the system's color scheme: light or dark."""
         features = [{"name": "prefers-color-scheme", "value": name}]
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
@@ -145,17 +145,17 @@ class Browser:
             {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
         )
 
-    # --- what must not be --------------------------------------------------------------------------------------------
+    # --- console -----------------------------------------------------------------------------------------------------
 
     def complaints(self, expected: Sequence[str] = ()) -> list[str]:
-        """Errors in the console since the last time; a refused request that a test asked for is expected."""
+        """Return new errors in the console, except failed requests that a test expects."""
         lines = [str(entry["message"]) for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
         return [line for line in lines if not any(text in line for text in expected)]
 
 
 @contextmanager
 def browser(base: str, *, dark: bool = False, width: int = 1280, height: int = 900) -> Iterator[Browser]:
-    """A browser with a profile of its own.
+    """Run a browser with a new profile.
 
     :raise RuntimeError: Chromium or its driver is not installed.
     """

@@ -1,4 +1,4 @@
-"""One browser for a file of tests: it takes a second to start."""
+"""One browser per file of tests, because its start takes a second."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def chromium():
 
 @pytest.fixture
 def page(chromium):
-    """The browser, as new: nothing is kept of the test before."""
+    """The browser without state of the previous test."""
     chromium.driver.get("about:blank")
     chromium.scheme("light")
     chromium.complaints()

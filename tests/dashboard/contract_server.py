@@ -1,6 +1,6 @@
-"""A small server that answers the dashboard as the admin API's contract says: for what a real cluster cannot show.
+"""A small server that implements the admin API's contract, for states that a real cluster cannot show.
 
-Ten thousand partitions, a token, hostile texts, states that come and go too quickly to be looked at.
+For example ten thousand partitions, a token, hostile texts, and short-lived states.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STREAM_EVENTS = 3
 
 
 class ContractServer:
-    """Serves a world from ``start`` to ``stop``; ``asked`` holds what was written."""
+    """Serves a world from ``start`` to ``stop``; ``asked`` contains the write requests."""
 
     def __init__(self, world: contract_world.World, token: str | None = None) -> None:
         self.world = world
@@ -51,7 +51,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
     @property
     def owner(self) -> ContractServer:
@@ -59,7 +59,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _any(self) -> None:
         if self.owner.stopping.is_set():
-            self.close_connection = True  # as a process that is gone: no answer, on no connection
+            self.close_connection = True  # as after the end of the process: no response
             return
         url = urlsplit(self.path)
         query = dict(parse_qsl(url.query))
@@ -105,7 +105,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def _stream(self, path: str) -> None:
-        """A few events, then comments until the client or the server goes."""
+        """Send a few events, then comments until the client or the server ends."""
         self.close_connection = True
         self._head(200, "text/event-stream", None)
         name = "message" if path.endswith("tail") else "timeline"
@@ -119,7 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    """Serve a world to a browser, for whoever works on the dashboard: ``python -m tests.dashboard.contract_server``."""
+    """Serve a world to a browser during development: ``python -m tests.dashboard.contract_server``."""
     with ContractServer(contract_world.World(topics=12, partitions=6)) as server:
         print(server.url, flush=True)
         while True:

@@ -1,4 +1,4 @@
-"""What the contract server's cluster holds; each answer has the members that the contract names."""
+"""Data of the contract server's cluster; responses have the fields of the contract."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ CONFIG = {
 
 
 class World:
-    """:param down: a broker that is registered no more.
-    :ivar has_figures: whether the brokers can be asked for theirs.
+    """:param down: ID of a broker that is not registered.
+    :ivar has_figures: True if the brokers' metrics are available.
     """
 
     def __init__(self, *, topics: int, partitions: int, brokers: int = 3, down: int | None = None) -> None:
@@ -36,7 +36,7 @@ class World:
         self.has_figures = True
         self.started_ms = time.time() * 1000
 
-    # --- what there is -----------------------------------------------------------------------------------------------
+    # --- resources ---------------------------------------------------------------------------------------------------
 
     def partition(self, topic: str, number: int) -> Document:
         first = (hash_of(topic) + number) % len(self.ids)
@@ -196,10 +196,10 @@ class World:
     def events(self, name: str) -> list[Document]:
         return [self.message(offset) for offset in range(3)] if name == "message" else [self.entry(0)]
 
-    # --- what is answered --------------------------------------------------------------------------------------------
+    # --- responses ---------------------------------------------------------------------------------------------------
 
     def answer(self, method: str, path: Sequence[str], query: Mapping[str, str], body: Any) -> tuple[int, Document]:
-        """A read's document, or a write's znodes."""
+        """Return the document of a read, or the znodes of a write."""
         if method != "GET":
             return self._written(path, query, body)
         match path:
@@ -298,7 +298,7 @@ class World:
 
 
 def hash_of(text: str) -> int:
-    """The same in each process."""
+    """Return a hash that is equal in all processes."""
     return sum(text.encode())
 
 

@@ -39,7 +39,6 @@ PAGES = (
 
 
 def main() -> None:
-    """Take the pictures."""
     everything = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -60,7 +59,7 @@ def main() -> None:
         })["plan"]["id"]  # fmt: skip
         time.sleep(5)
         if everything is not None:
-            take_all(views, everything, plan)
+            write_all(views, everything, plan)
         take(views["light"], "messages/orders?search=coffee&from=earliest", DOCUMENTS / "messages.png")
         take(views["dark"], f"plan/{plan}", DOCUMENTS / "plan.png")
         ask(cluster, "/v1/standalone/brokers/3/kill", None)
@@ -73,16 +72,16 @@ def main() -> None:
 
 
 def prepare(cluster: StandaloneProcess) -> None:
-    """Make the topics."""
+    """Create the topics."""
     for name, (partitions, copies) in TOPICS.items():
-        # Those of two copies go on with one.
+        # Topics with two replicas keep accepting records with one.
         configs = {"min.insync.replicas": str(copies - 1)}
         body = {"name": name, "partitions": partitions, "replication_factor": copies, "configs": configs}
         ask(cluster, "/v1/topics", body)
 
 
 def ask(cluster: StandaloneProcess, path: str, body: object) -> dict:
-    """What the API answers to a write."""
+    """Send a write request to the API and return its response."""
     data = b"" if body is None else json.dumps(body).encode()
     headers = {} if body is None else {"content-type": "application/json"}
     with urlopen(Request(cluster.admin_url + path, data, headers, method="POST"), timeout=30) as answer:
@@ -91,7 +90,7 @@ def ask(cluster: StandaloneProcess, path: str, body: object) -> dict:
 
 @contextmanager
 def load(cluster: StandaloneProcess) -> Iterator[None]:
-    """Some orders, payments and clicks, and two groups: one keeps up, one does not."""
+    """Produce orders, payments and clicks, with two groups: one keeps up, one does not."""
     over = threading.Event()
     threads = [
         threading.Thread(target=produce, args=(cluster, over)),
@@ -109,7 +108,7 @@ def load(cluster: StandaloneProcess) -> Iterator[None]:
 
 
 def produce(cluster: StandaloneProcess, over: threading.Event) -> None:
-    """A few hundred messages a second, in waves."""
+    """Produce a few hundred messages per second, at a varying rate."""
     chance = random.Random(1)
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 20, "log_level": 0})
     number = 0
@@ -127,7 +126,7 @@ def produce(cluster: StandaloneProcess, over: threading.Event) -> None:
 
 
 def consume(cluster: StandaloneProcess, over: threading.Event, group: str, topic: str, rest_s: float) -> None:
-    """Read as a member of a group, with so long a rest after each message."""
+    """Read as a member of a group, with a pause of ``rest_s`` after each message."""
     settings = {
         "bootstrap.servers": cluster.bootstrap_servers, "group.id": group, "client.id": f"{group}-1", "log_level": 0,
         "auto.offset.reset": "earliest", "auto.commit.interval.ms": 1000,
@@ -139,8 +138,8 @@ def consume(cluster: StandaloneProcess, over: threading.Event, group: str, topic
     consumer.close()
 
 
-def take_all(views: dict[str, Browser], directory: Path, plan: str) -> None:
-    """Every page as high as it is, light and dark."""
+def write_all(views: dict[str, Browser], directory: Path, plan: str) -> None:
+    """Write every page in its full height, light and dark."""
     directory.mkdir(parents=True, exist_ok=True)
     for address in PAGES:
         for scheme, view in views.items():

@@ -1,4 +1,4 @@
-"""The dashboard of a real cluster of three brokers, used as its operators use it."""
+"""The dashboard with a real cluster of three brokers, used as operators use it."""
 
 import json
 import re
@@ -30,7 +30,7 @@ def at(page, cluster):
 
 
 def asked(cluster, path, method="GET", body=None):
-    """What the API itself answers."""
+    """Return the API's own response."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(
         cluster.admin_url + path, data, {"content-type": "application/json"}, method=method
@@ -40,7 +40,7 @@ def asked(cluster, path, method="GET", body=None):
 
 
 def topic(cluster, name, *, partitions=1, copies=3, messages=0, size=10):
-    """A topic with messages in it, made without the dashboard."""
+    """Create a topic with messages without the dashboard."""
     asked(cluster, "/v1/topics", "POST", {"name": name, "partitions": partitions, "replication_factor": copies})
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
     for number in range(messages):
@@ -49,7 +49,7 @@ def topic(cluster, name, *, partitions=1, copies=3, messages=0, size=10):
 
 
 def test_a_topic_is_made_changed_and_deleted(at, cluster):
-    """The preview shows the znode; the topic is there afterwards; settings, partitions and its end go the same way."""
+    """The preview shows the znode; configuration, partitions and deletion work the same way."""
     at.open("topics/new")
     at.fill("Name", "made-here")
     at.fill("Partitions", "2")
@@ -93,7 +93,7 @@ def test_a_topic_is_made_changed_and_deleted(at, cluster):
 
 
 def test_messages_are_produced_browsed_searched_and_followed(at, cluster):
-    """What the form writes is found by offset and by a word, is laid out as JSON, and comes by itself in the tail."""
+    """Produced messages are found by offset and by text, formatted as JSON, and appear in the live tail."""
     topic(cluster, "talk", messages=300)
     at.open("messages/talk/produce")
     at.fill("Key", "k")
@@ -131,7 +131,7 @@ def test_messages_are_produced_browsed_searched_and_followed(at, cluster):
 
 
 def test_a_group_is_shown_reset_and_deleted(at, cluster):
-    """Its lag, its offsets before and after a reset, and no more of it when its name was typed."""
+    """Lag, offsets before and after a reset, and deletion after its name was typed."""
     topic(cluster, "read", messages=50)
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "a/reader", "log_level": 0}
     consumer = Consumer(settings)
@@ -161,11 +161,11 @@ RESETS = (
     ("Shift by a number of messages", "Messages (negative: back)", -3, 32),
     ("An offset", "Offset", 7, 7),
 )
-"""Each target of a reset: its text, the label and the value of its field, and the offset that it means below."""
+"""All targets of a reset: text, label and value of the field, and the offset relative to the end."""
 
 
 def test_every_target_of_a_reset(at, cluster):
-    """Each target shows its own field and no other, uses no value that nobody gave, and previews its offset."""
+    """Each target shows only its own field, uses no value that was not entered, and previews its offset."""
     topic(cluster, "resettable")
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
     now = time.time()
@@ -188,7 +188,7 @@ def test_every_target_of_a_reset(at, cluster):
         elif label is not None:
             if label in ("Offset", "Messages (negative: back)"):
                 at.press("Preview")
-                assert not at.all("dialog tbody"), "a number that nobody gave was used"
+                assert not at.all("dialog tbody"), "a value that was not entered was used"
             at.fill(label, str(value))
         at.press("Preview")
         at.until(lambda: at.all("dialog tbody tr"), text)
@@ -199,7 +199,7 @@ def test_every_target_of_a_reset(at, cluster):
 
 
 def put_time(at, label, seconds):
-    """Fill a field of date and time, whose keys depend on the browser's language."""
+    """Fill a date and time field, whose keys depend on the browser's language."""
     script = """
         const local = new Date(arguments[1] * 1000);
         local.setMinutes(local.getMinutes() - local.getTimezoneOffset());
@@ -209,7 +209,7 @@ def put_time(at, label, seconds):
 
 
 def test_a_plan_is_previewed_run_and_watched(at, cluster):
-    """Copies of a topic are made: moves, bytes and brokers before, progress while, and the topic's copies after it."""
+    """Replicas are added to a topic: moves, bytes and brokers before, progress during, replicas after the plan."""
     topic(cluster, "grows", partitions=2, copies=2, messages=100)
     at.open("plans/new?kind=replication_factor&topic=grows")
     at.until(lambda: at.field("Topics").get_attribute("value") == "grows")
@@ -218,7 +218,7 @@ def test_a_plan_is_previewed_run_and_watched(at, cluster):
     at.press("5 writes to ZooKeeper")
     at.until_text("create /kreplica/plans/")
     assert len(at.all("table")) == 2
-    assert asked(cluster, "/v1/topics/grows")["replication_factor"] == 2, "nothing was done yet"
+    assert asked(cluster, "/v1/topics/grows")["replication_factor"] == 2, "the plan must not have started"
     at.press("Start the plan")
     at.until(lambda: re.match(r"plan/plan-\d+", at.address))
     at.until_text("Completed")
@@ -233,7 +233,7 @@ def test_a_plan_is_previewed_run_and_watched(at, cluster):
 
 
 def test_a_plan_is_slowed_and_cancelled(at, cluster):
-    """One that would take hours is given up on the page, and what it began is taken back."""
+    """A plan that would take hours is cancelled on the page, and its moves are rolled back."""
     topic(cluster, "heavy", copies=2, messages=300, size=10_000)
     at.open("plans/new?kind=replication_factor&topic=heavy")
     at.fill("Throttle, MB/s per broker", "0.001")
@@ -257,7 +257,7 @@ def test_a_plan_is_slowed_and_cancelled(at, cluster):
 
 
 def test_a_broker_is_cordoned(at):
-    """The page shows the znode, then the broker as cordoned, and lets it go again."""
+    """The page shows the znode, then the broker as cordoned, and can uncordon it."""
     at.open("brokers")
     at.press("Cordon broker 2")
     at.until_text("/kreplica/cordoned/2", "dialog")
@@ -270,14 +270,14 @@ def test_a_broker_is_cordoned(at):
 
 
 def test_a_broker_is_killed_and_another_leads(at, cluster):
-    """Card, sentence, map and timeline of the overview tell it, each by itself; then all is well again."""
+    """Card, summary, map and timeline of the overview show it automatically, and then the recovery."""
     topic(cluster, "watched", partitions=6)
     at.open("")
     at.until_text("All is well")
     at.until(lambda: len(at.all(".map .cell.leader")) >= 6)
     at.press("Kill broker 3")
     at.until_text("Dead", ".break-cards")
-    at.until_text("in-sync replicas")  # some are lacking, or too few for acks=all
+    at.until_text("in-sync replicas")  # under-replicated, or too few for acks=all
     at.until(lambda: len(at.all(".map .cell.offline")) >= 6)
     assert at.all(".map .map-row:nth-child(3) .cell.leader") == []
     at.until_text("roker 3", ".entries")
@@ -294,7 +294,7 @@ def test_a_broker_is_killed_and_another_leads(at, cluster):
 
 
 def test_the_timeline_is_live(at, cluster):
-    """A topic that is made while one looks is told of, without a reload; one kind alone is shown on demand."""
+    """A new topic appears without a reload; a filter shows only one kind of entries."""
     at.open("timeline")
     at.until_text("new entries appear automatically")
     topic(cluster, "told-of")

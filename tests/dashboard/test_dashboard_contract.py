@@ -1,4 +1,4 @@
-"""The dashboard before a server that answers the contract: what a real cluster shows seldom, or never."""
+"""The dashboard with a server that implements the contract, for states that a real cluster shows rarely or never."""
 
 import pytest
 from selenium.webdriver.common.keys import Keys
@@ -51,14 +51,14 @@ def at(page, small):
 
 
 def settle(page):
-    """Until what a page asks for first is there."""
+    """Wait until the initial requests of a page are complete."""
     page.until(lambda: page.driver.execute_script("return document.querySelectorAll('[aria-busy=true]').length === 0"))
     page.until_text("cluster", "#where")
 
 
 @pytest.mark.parametrize(("scheme", "rules"), [("light", RULES), ("dark", CONTRAST)])
 def test_pages_are_accessible(at, scheme, rules):
-    """Labels, roles, headings, contrast: nothing is amiss on any page, in either theme; the console is silent."""
+    """Labels, roles, headings and contrast of all pages in both themes; no errors in the console."""
     at.scheme(scheme)
     found = {}
     for address, heading in PAGES.items():
@@ -70,7 +70,7 @@ def test_pages_are_accessible(at, scheme, rules):
 
 
 def test_dialogs_are_accessible(at):
-    """A dialog has a name, takes the focus, and gives it back."""
+    """A dialog has a name, takes the focus, and returns it."""
     at.open("topic/orders-0000")
     opener = at.named("Delete")
     opener.click()
@@ -83,7 +83,7 @@ def test_dialogs_are_accessible(at):
 
 
 def test_markup_in_names_and_messages_is_text(at):
-    """Whatever a key, a value, a header, a group, a comment or an entry holds is shown as it is, and never run."""
+    """Markup in keys, values, headers, groups, comments and entries is shown as text and never executed."""
     for address in (
         "messages/orders-0000",
         "groups",
@@ -103,8 +103,8 @@ def test_markup_in_names_and_messages_is_text(at):
     assert "owned" not in at.driver.title
 
 
-def test_keys_alone_will_do(at):
-    """With Tab and Enter one skips to the content, goes on by keys, reads the list of keys, and asks why in the map."""
+def test_keyboard_navigation(at):
+    """With Tab and Enter: skip to the content, navigate, read the list of keys, and open an explanation in the map."""
     at.open("brokers")
     at.until_text("leader", ".map-legend")
     assert at.tab() == "a Skip to the content"
@@ -131,8 +131,8 @@ def test_keys_alone_will_do(at):
     at.until(lambda: at.address.startswith("why/partitions/"))
 
 
-def test_the_theme_is_the_systems_until_one_is_chosen(at):
-    """Dark where the system is dark; the button shows the other one, which stays."""
+def test_the_default_theme_is_the_systems(at):
+    """Dark if the system is dark; the button selects the other theme, which is kept."""
     ground = "return getComputedStyle(document.documentElement).backgroundColor"
     at.open("plans")
     light = at.driver.execute_script(ground)
@@ -145,8 +145,8 @@ def test_the_theme_is_the_systems_until_one_is_chosen(at):
     assert at.driver.execute_script(ground) == light
 
 
-def test_a_refusal_says_what_to_do(at, small):
-    """The API's own words are shown in the dialog, which stays open; nothing was written."""
+def test_an_error_shows_what_to_do(at, small):
+    """The dialog shows the API's error message and stays open; nothing is written."""
     small.asked.clear()
     at.open("topics/new")
     at.fill("Name", "refused")
@@ -159,8 +159,8 @@ def test_a_refusal_says_what_to_do(at, small):
     assert at.complaints(["409"]) == []
 
 
-def test_what_is_written_was_previewed(at, small):
-    """A plan's moves, warnings and znodes are shown first; then it is sent as it was shown."""
+def test_writes_are_previewed(at, small):
+    """A plan's moves, warnings and znodes are shown first; then the same plan is sent."""
     small.asked.clear()
     at.open("plans/new")
     at.until_text("Rebalance")
@@ -180,8 +180,8 @@ def test_what_is_written_was_previewed(at, small):
     at.until_text("plan-0000000001 is created.", "#news")
 
 
-def test_a_deletion_has_to_be_typed(at, small):
-    """The button stays shut until the topic's name stands in the field."""
+def test_a_deletion_must_be_confirmed_by_typing(at, small):
+    """The button is disabled until the topic's name is in the field."""
     small.asked.clear()
     at.open("topic/orders-0000")
     at.press("Delete")
@@ -193,8 +193,8 @@ def test_a_deletion_has_to_be_typed(at, small):
     assert small.asked == [("DELETE", "/v1/topics/orders-0000", None)]
 
 
-def test_a_refresh_leaves_focus_selection_and_scrolling_alone(at):
-    """Rows are refreshed under the visitor's hands: the same elements stay."""
+def test_a_refresh_keeps_focus_selection_and_scrolling(at):
+    """A refresh keeps the elements of rows."""
     at.open("topics")
     at.until(lambda: len(at.all("tbody tr")) == 8)
     at.driver.execute_script(
@@ -215,8 +215,8 @@ def test_a_refresh_leaves_focus_selection_and_scrolling_alone(at):
     assert at.driver.execute_script("return rows[3].contains(getSelection().anchorNode)")
 
 
-def test_a_phone(at):
-    """No page is wider than a phone; what is wide scrolls in its own place."""
+def test_pages_fit_a_phone(at):
+    """No page is wider than a phone; wide tables scroll separately."""
     at.size(390, 844)
     wide = {}
     try:
@@ -229,8 +229,8 @@ def test_a_phone(at):
         at.size(1280, 900)
 
 
-def test_a_token_is_asked_for_once_and_sent_each_time(page):
-    """The field comes when the API wants a token; a wrong one is said to be wrong; streams carry it too."""
+def test_a_token_is_requested_once_and_sent_each_time(page):
+    """The field appears when the API requires a token; a wrong one is rejected; streams send it too."""
     with ContractServer(World(topics=2, partitions=1), token="sesame") as server:
         page.driver.get(f"{server.url}/#/timeline")
         page.until_text("requires a token", "dialog")
@@ -250,8 +250,8 @@ def test_a_token_is_asked_for_once_and_sent_each_time(page):
         assert page.complaints(["401"]) == []
 
 
-def test_ten_thousand_partitions_do_not_freeze_the_page(page):
-    """A thousand topics are paged through, the map gives way to counts, and no task holds the page for long."""
+def test_ten_thousand_partitions_do_not_block_the_page(page):
+    """A thousand topics are paged, the map is replaced by counts, and no task blocks the page for long."""
     watch = """window.long = 0;
         new PerformanceObserver(list => list.getEntries().forEach(e => window.long = Math.max(window.long, e.duration)))
             .observe({type: 'longtask', buffered: true});"""
@@ -276,8 +276,8 @@ def test_ten_thousand_partitions_do_not_freeze_the_page(page):
         assert page.complaints() == []
 
 
-def test_health_does_not_wait_for_figures(page):
-    """Where brokers cannot be asked for their figures, the overview still says how the cluster is, and says it anew."""
+def test_health_does_not_wait_for_metrics(page):
+    """If metrics are unavailable, the overview still shows and updates the cluster's health."""
     world = World(topics=2, partitions=1)
     world.has_figures = False
     with ContractServer(world) as server:
@@ -289,8 +289,8 @@ def test_health_does_not_wait_for_figures(page):
         page.complaints()
 
 
-def test_a_broker_that_goes_is_said_to_be_gone(page):
-    """The page keeps what it shows, and says that nobody answers, and what becomes of it."""
+def test_an_unreachable_broker_is_reported(page):
+    """The page keeps its content, and shows that the broker does not respond."""
     with ContractServer(World(topics=2, partitions=1)) as server:
         page.base = server.url
         page.open("topics")

@@ -1,4 +1,4 @@
-"""What the documents say of the dashboard is so."""
+"""The documentation of the dashboard is correct."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ SIZE_MAX = 160_000
 
 
 def test_the_contract_server_serves_the_pages():
-    """The command of the page on working on it prints an address, and the dashboard is there."""
+    """The command of the development page prints an address that serves the dashboard."""
     (module,) = re.findall(r"^python -m (tests\.dashboard\.contract_server)\b", page(), re.MULTILINE)
     process = subprocess.Popen([sys.executable, "-m", module], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:

@@ -11,7 +11,7 @@ from kreplica.admin.resources.dashboard import Dashboard, read_pages
 
 
 class AtOnce:
-    """An ``Offload`` that does not wait, and counts."""
+    """An ``Offload`` that runs work at once, and counts it."""
 
     def __init__(self):
         self.runs = 0
@@ -21,11 +21,11 @@ class AtOnce:
         return succeed(function(*args, **kwargs))
 
     def stop(self):
-        """Nothing runs."""
+        """Do nothing."""
 
 
 class Files(SynchronousTestCase):
-    """``/`` and ``/dashboard/...``."""
+    """Requests for ``/`` and ``/dashboard/...``."""
 
     def setUp(self):
         self.offload = AtOnce()
@@ -38,7 +38,7 @@ class Files(SynchronousTestCase):
         return self.successResultOf(self.asked(name))
 
     def test_the_page_and_its_parts_have_types_and_tags(self):
-        """A browser takes modules only by their type, and keeps them by their ETag."""
+        """Browsers require the type of modules, and cache them by their ETag."""
         page = self.get("index.html")
         module = self.get("parts/tables.js")
         assert page.content_type == "text/html; charset=utf-8"
@@ -46,14 +46,14 @@ class Files(SynchronousTestCase):
         assert page.etag != module.etag
         assert self.offload.runs == 1, "files are read once"
 
-    def test_only_its_own_files(self):
-        """No path of a client leads out of the folder, or to Python."""
+    def test_only_files_of_the_dashboard(self):
+        """No path leads out of the directory, or to Python files."""
         for name in ("../api.py", "__init__.py", "pages", "parts/../index.html", "nothing.js", "/etc/passwd"):
             assert self.failureResultOf(self.asked(name), Problem).value.status == 404
 
 
-def test_nothing_comes_from_elsewhere():
-    """No file names another host, and none has inline scripts or styles, which the page's own policy forbids."""
+def test_nothing_is_loaded_from_other_hosts():
+    """No file names another host or has inline scripts or styles, which the page's own policy forbids."""
     for name, page in read_pages().items():
         text = page.content.decode()
         hosts = set(re.findall(r"(?:https?:)?//[\w.-]+\.\w+", text)) - {"http://www.w3.org"}
@@ -63,8 +63,8 @@ def test_nothing_comes_from_elsewhere():
         assert not re.search(r"\.(innerHTML|outerHTML)|insertAdjacentHTML|document\.write|eval\(", text), name
 
 
-def test_every_import_leads_somewhere():
-    """Each module imports files that there are, and names that they export."""
+def test_every_import_has_a_target():
+    """Each module imports existing files, and names that they export."""
     pages = {name: page.content.decode() for name, page in read_pages().items() if name.endswith(".js")}
     for name, text in pages.items():
         folder = name.rpartition("/")[0]

@@ -1,7 +1,7 @@
-"""A strict reader of the PromQL that the dashboard is written in: it takes nothing that it does not know.
+"""A strict evaluator of the PromQL subset that the dashboard uses; it rejects everything else.
 
-``evaluate`` computes a query over two scrapes that stand for the ends of a range, so that a query which Prometheus
-would answer with nothing is empty here too.
+``evaluate`` computes a query over two scrapes at the ends of a range, so that a query without a result in Prometheus
+has none here either.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class Scrapes(NamedTuple):
 
 
 class QueryError(Exception):
-    """It is no query, or one of something that is not there."""
+    """Invalid query, or a query of something that does not exist."""
 
 
 def evaluate(query: str, scrapes: Scrapes) -> Vector | float:
-    """What a query gives now.
+    """Return the present value of a query.
 
-    :raise QueryError: a name, label, function or sign that is not known.
+    :raise QueryError: an unknown name, label, function or operator.
     """
     reader = _Reader(query, scrapes)
     value = reader.expression()
     if reader.token is not None:
-        raise QueryError(f"{reader.token!r} is too much in {query}")
+        raise QueryError(f"{reader.token!r} is unexpected in {query}")
     return value
 
 
@@ -57,7 +57,7 @@ class _Reader:
     def take(self, expected: str | None = None) -> str:
         token = self.token
         if token is None or (expected is not None and token != expected):
-            raise QueryError(f"{expected or 'something'} is expected where {token!r} is")
+            raise QueryError(f"{expected or 'something'} is expected instead of {token!r}")
         self._at += 1
         return token
 
@@ -125,7 +125,7 @@ class _Reader:
     def _rate(self) -> Vector:
         name = self.take()
         if not name.endswith(("_total", "_sum", "_count", "_bucket")):
-            raise QueryError(f"{name} is no counter")
+            raise QueryError(f"{name} is not a counter")
         start = self._at
         first = self._selector(name, self._scrapes.first)
         end, self._at = self._at, start
@@ -172,7 +172,7 @@ def _tokens(query: str) -> list[str]:
 
 def _vector(value: Vector | float) -> Vector:
     if isinstance(value, float):
-        raise QueryError("a number stands where samples are expected")
+        raise QueryError("a number is used instead of samples")
     return value
 
 

@@ -1,4 +1,4 @@
-"""What the pages about the client library show is what happens, against a cluster."""
+"""Programs and output on the pages about the client library, run with a cluster."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} ")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INTERRUPT = "^C"
 
-# Runs fragments one after the other, as the inside of one coroutine; a line of its own stands between what they print.
+# Runs fragments one after the other in one coroutine, with a separator line between their outputs.
 FRAGMENTS = """
 import ast, inspect, json, sys
 from twisted.internet.task import react
@@ -58,9 +58,9 @@ def environment() -> dict[str, str]:
 
 
 def is_as_shown(printed: list[str], shown: list[str]) -> bool:
-    """Whether lines are those that are shown, where ``...`` is any number of them, or any part of one.
+    """True if the printed lines match the shown ones, where ``...`` is any number of lines or any part of one.
 
-    Times of logs do not count.
+    Timestamps of logs are ignored.
     """
     if not shown:
         return not printed
@@ -74,7 +74,7 @@ def is_as_shown(printed: list[str], shown: list[str]) -> bool:
 
 
 def run(command: str, shown: list[str], directory: Path) -> list[str]:
-    """Run a command of a page; it is interrupted where the page does so, once what is shown before has been printed."""
+    """Run a command of a page; it is interrupted as on the page, after the preceding output was printed."""
     with subprocess.Popen(
         ["bash", "-c", f"exec env {command}"],
         cwd=directory,
@@ -102,14 +102,14 @@ def run(command: str, shown: list[str], directory: Path) -> list[str]:
 
 
 def commands(block: str) -> Iterator[tuple[str, list[str]]]:
-    """What is typed behind each prompt, and what is shown below it."""
+    """Return each command after a prompt, and the output below it."""
     for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         command, *shown = part.splitlines()
         yield command, shown
 
 
-def test_the_tutorial_goes_as_shown(cluster: KafkaCluster, tmp_path: Path) -> None:
-    """Each program is written down and run in turn, and prints what is shown."""
+def test_the_tutorial_prints_the_shown_output(cluster: KafkaCluster, tmp_path: Path) -> None:
+    """Each program is written to a file and run in turn, and prints the shown output."""
     page = (DOCS / TUTORIAL).read_text().replace(PLACEHOLDER, cluster.bootstrap_servers)
     ran = 0
     for language, text in BLOCK.findall(page):
@@ -124,7 +124,7 @@ def test_the_tutorial_goes_as_shown(cluster: KafkaCluster, tmp_path: Path) -> No
 
 
 def test_the_guides_fragments_work_one_after_the_other(cluster: KafkaCluster) -> None:
-    """They are the inside of one coroutine; what they print, where it is shown, is what is shown."""
+    """They form one coroutine; the output is compared if the page shows it."""
     page = (DOCS / GUIDE).read_text().replace(PLACEHOLDER, cluster.bootstrap_servers)
     blocks = [(language, text) for language, text in BLOCK.findall(page) if language in ("python", "text")]
     programs = [text for language, text in blocks if language == "python"]
@@ -148,7 +148,7 @@ def test_the_guides_fragments_work_one_after_the_other(cluster: KafkaCluster) ->
 
 
 def test_the_readmes_program_works(cluster: KafkaCluster, tmp_path: Path) -> None:
-    """It writes to the topic that the page has made, and reads that in a group."""
+    """It writes to the topic that the page has created, and reads it in a group."""
     cluster.create_topic("greetings", 1)
     page = (ROOT / "README.md").read_text().replace(PLACEHOLDER, cluster.bootstrap_servers)
     (program,) = (text for language, text in BLOCK.findall(page) if language == "python" and "kreplica.client" in text)
@@ -158,7 +158,7 @@ def test_the_readmes_program_works(cluster: KafkaCluster, tmp_path: Path) -> Non
 
 
 def test_the_guide_has_every_error_and_every_public_name_exists() -> None:
-    """What somebody may have to catch is explained; what is imported on the pages is there to be imported."""
+    """Every error class is explained, and every import on the pages exists."""
     pages = {page: (DOCS / page).read_text() for page in (GUIDE, TUTORIAL, MIGRATION)}
     for name in errors.__all__:
         assert f"`{name}`" in pages[GUIDE], name
@@ -168,8 +168,8 @@ def test_the_guide_has_every_error_and_every_public_name_exists() -> None:
             assert hasattr(getattr(kreplica.client, options), field), f"{page}: {name}"
 
 
-def test_code_side_by_side_is_code() -> None:
-    """What stands beside other clients' code can be compiled."""
+def test_compared_code_compiles() -> None:
+    """Code in comparisons with other clients compiles."""
     for language, text in BLOCK.findall((DOCS / MIGRATION).read_text()):
         if language == "python":
             compile(f"async def main():\n{re.sub('^', '    ', text, flags=re.MULTILINE)}", MIGRATION, "exec")

@@ -1,4 +1,4 @@
-"""What the page about the command line shows is what happens."""
+"""Sessions and options on the page about the command line."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def test_the_sessions_go_as_shown(brokers: StandaloneProcess) -> None:
 
 
 def test_every_option_that_is_named_exists() -> None:
-    """The prose names no command or option that the reference below it does not have."""
+    """All commands and options in the text are in the reference below it."""
     prose, reference = PAGE.split("## All commands")
     for words in re.findall(r"`kreplica ((?:[a-z]+ ?)+)", prose):
         command = " ".join(words.split()[:2])
         assert f" kreplica {command}" in reference or f" kreplica {command.split()[0]}\n" in reference, words
-    told_of_once = {"--admin", "--token-file", "--ca-file", "--json", "--help", "--brokers"}
-    assert set(re.findall(r"--[a-z-]+", prose)) - told_of_once <= set(re.findall(r"--[a-z-]+", reference))
+    once = {"--admin", "--token-file", "--ca-file", "--json", "--help", "--brokers"}
+    assert set(re.findall(r"--[a-z-]+", prose)) - once <= set(re.findall(r"--[a-z-]+", reference))

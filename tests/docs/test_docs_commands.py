@@ -1,4 +1,4 @@
-"""What the pages tell people to type does what they say."""
+"""Commands on pages succeed."""
 
 from __future__ import annotations
 
@@ -13,29 +13,28 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/how-to/simulation.md")
-"""Pages whose every ``kreplica`` command runs by itself, without a cluster that somebody has started."""
+"""Pages on which every ``kreplica`` command runs without a cluster."""
 
 
 def commands() -> list[str]:
-    """All lines behind a prompt in the pages' console blocks, each once."""
+    """Return all distinct lines after a prompt in the pages' console blocks."""
     blocks = [block for page in PAGES for block in re.findall(r"```console\n(.*?)```", (ROOT / page).read_text(), re.S)]
     lines = [line for block in blocks for line in block.splitlines()]
     return list(dict.fromkeys(line.removeprefix("$ ") for line in lines if line.startswith("$ kreplica ")))
 
 
 def test_there_are_some() -> None:
-    """The pages have not lost them."""
     assert len(commands()) >= 5
 
 
 def shortened(words: list[str]) -> list[str]:
-    """The same with short storms, where there are many of them."""
+    """Return the command with fewer and shorter storms."""
     return [*words, "--option", "seconds=5"] if "--seeds" in words else words
 
 
 @pytest.mark.parametrize("command", commands())
 def test_a_command_works(command: str, tmp_path: Path) -> None:
-    """It ends well in an empty directory."""
+    """It succeeds in an empty directory."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     words = shortened(shlex.split(command))
     done = subprocess.run(

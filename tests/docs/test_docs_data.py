@@ -1,4 +1,4 @@
-"""What the pages about records show is what happens, against a cluster."""
+"""Programs and output on the pages about records, run with a cluster."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cluster(kafka_cluster_factory: Callable[..., KafkaCluster]) -> Iterator[Kafk
 
 
 def run(words: list[str], cluster: KafkaCluster, directory: Path) -> str:
-    """Run a program of the page, and give what it prints."""
+    """Run a program of the page, and return its output."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "KREPLICA_BOOTSTRAP": cluster.bootstrap_servers}
     done = subprocess.run(
@@ -45,7 +45,7 @@ def run(words: list[str], cluster: KafkaCluster, directory: Path) -> str:
 
 
 def test_the_clients_examples_work_one_after_the_other(cluster: KafkaCluster, tmp_path: Path) -> None:
-    """Each block of Python is a program, complete as it stands."""
+    """Each block of Python is a complete program."""
     printed = "".join(
         run([sys.executable, "-c", block], cluster, tmp_path) for block in blocks("blocking-client.md", "python")
     )
@@ -54,7 +54,7 @@ def test_the_clients_examples_work_one_after_the_other(cluster: KafkaCluster, tm
 
 
 def test_the_commands_work_one_after_the_other(cluster: KafkaCluster, tmp_path: Path) -> None:
-    """Each line behind a prompt, with the topic that the page begins with."""
+    """Each line after a prompt, with the topic that the page creates first."""
     cluster.create_topic("greetings", 3)
     lines = [
         line.removeprefix("$ ")

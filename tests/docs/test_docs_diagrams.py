@@ -1,4 +1,4 @@
-"""Pages made from the code say what the code says."""
+"""Generated parts of pages are up to date."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ specification.loader.exec_module(diagrams)
 
 
 @pytest.mark.parametrize("page", diagrams.pages(), ids=lambda page: page.name)
-def test_a_page_is_what_the_code_says(page: Path) -> None:
-    """Whoever changes a table runs ``python docs/diagrams.py``, and the page tells it."""
+def test_generated_parts_are_up_to_date(page: Path) -> None:
+    """After a change of the code, ``python docs/diagrams.py`` generates the page."""
     assert page.read_text() == diagrams.written(page)
 
 
-def test_pages_of_both_wings_have_such_parts() -> None:
-    """The controller's and the replicas' pages are made so, and use every part there is."""
+def test_all_generators_are_used() -> None:
+    """All generators are used, on the pages about the controller and about replication."""
     found = {page.name for page in diagrams.pages()}
     assert {"controller.md", "replication.md"} <= found
     used = {part["name"] for page in diagrams.pages() for part in diagrams.PART.finditer(page.read_text())}
@@ -31,7 +31,7 @@ def test_pages_of_both_wings_have_such_parts() -> None:
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
-    """Each link to a file of the project has that file."""
+def test_links_have_a_target(page: Path) -> None:
+    """Each link to a file of the project has a target."""
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"

@@ -50,7 +50,7 @@ def names_of_tests(path: str) -> set[str]:
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.what for row in ROWS])
 def test_a_row_names_what_exists(row: Row) -> None:
-    """Its settings, its metric and its test exist, and a bound that is a plain number is the setting's default."""
+    """Setting, metric and test exist, and a bound that is a plain number equals the setting's default."""
     options = {f"--{each[0]}" for each in CoordinatorOptions.optParameters}
     for name in QUOTED.findall(row.setting):
         assert name in BROKER_SETTINGS or name in options, name
@@ -71,13 +71,13 @@ def words() -> str:
 
 
 def test_every_setting_that_bounds_memory_has_a_row() -> None:
-    """A new bound gets its row, and with it a test."""
+    """A new bound needs a row, and with it a test."""
     named = {name for row in ROWS for name in QUOTED.findall(row.setting)}
     assert {setting.name for setting in LIMITS} - named == set()
 
 
 def test_every_kind_of_memory_is_a_metric() -> None:
-    """The kinds in the table are those that a broker shows."""
+    """The table has the same kinds as the brokers' metric."""
     kinds = set(re.findall(r'kind="(\w+)"', PAGE))
     cluster = SimulatedCluster(1)
     cluster.start()

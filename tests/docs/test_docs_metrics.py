@@ -1,4 +1,4 @@
-"""The page about metrics and the Grafana dashboard are of what a cluster at work really tells."""
+"""The page about metrics and the Grafana dashboard match the metrics of a working cluster."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def scene() -> Iterator[Any]:
 
 
 def scraped(scene: Any) -> dict[str, Vector]:
-    """The samples of the three brokers that run, by their full names, with the label that Prometheus adds."""
+    """Return the samples of the three running brokers by their full names, with the label that Prometheus adds."""
     found: dict[str, Vector] = {}
     for broker in (1, 2, 3):
         for family in text_string_to_metric_families(scene.scrape(broker)):
@@ -54,22 +54,22 @@ def scrapes(scene) -> Scrapes:
     return Scrapes(first, scraped(scene), SECONDS)
 
 
-def test_the_page_is_what_a_cluster_tells(scene):
-    """Whoever changes a figure runs ``python docs/metrics.py``, and the page tells it."""
+def test_the_page_matches_the_metrics_of_a_cluster(scene):
+    """After a change of a metric, ``python docs/metrics.py`` generates the page."""
     assert metrics.PAGE.read_text() == metrics.page(scene)
 
 
 @pytest.mark.parametrize(("title", "query"), QUERIES, ids=[f"{title}-{n}" for n, (title, _) in enumerate(QUERIES)])
 def test_a_panel_shows_something(scrapes, title, query):
-    """Each query of the dashboard is answered with at least one sample, all of them finite numbers."""
+    """Each query of the dashboard has at least one sample, and all samples are finite numbers."""
     found = evaluate(query, scrapes)
     assert isinstance(found, dict)
     assert found, f"{title} is empty"
     assert all(value == value and abs(value) != float("inf") for value in found.values())
 
 
-def test_panels_show_what_happened(scrapes):
-    """Some queries by their values: the evaluation is not merely of something."""
+def test_panels_show_correct_values(scrapes):
+    """Some queries are compared by value, to test the evaluation."""
     by_title = dict(QUERIES)
     assert evaluate(by_title["Controllers"], scrapes) == {(): 1.0}
     assert evaluate(by_title["Brokers"], scrapes) == {(): 3.0}
@@ -82,8 +82,8 @@ def test_panels_show_what_happened(scrapes):
     assert moves[(("plan", "plan-0000000001"), ("state", "waiting"))] == 1.0
 
 
-def test_panels_lie_side_by_side():
-    """No panel covers another, ids are their own, and each has a data source that can be chosen."""
+def test_panels_do_not_overlap():
+    """Panels do not overlap, IDs are unique, and each data source can be chosen."""
     taken = set()
     for panel in DASHBOARD["panels"]:
         place = panel["gridPos"]
@@ -99,8 +99,8 @@ def test_panels_lie_side_by_side():
     assert set(re.findall(r"\$(?!__)(\w+)", json.dumps(PANELS))) <= variables
 
 
-def test_legends_name_labels_that_are_there(scrapes):
-    """A legend with a label that the answer does not have shows nothing."""
+def test_legends_name_existing_labels(scrapes):
+    """A legend with a label that the result does not have would be empty."""
     for panel in PANELS:
         for target in panel["targets"]:
             names = re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])
@@ -120,7 +120,7 @@ def test_legends_name_labels_that_are_there(scrapes):
         "sum(kafka_brokers) !",
     ],
 )
-def test_the_reader_of_queries_is_strict(scrapes, query):
-    """Or the tests above would say little."""
+def test_the_evaluator_of_queries_is_strict(scrapes, query):
+    """Otherwise the tests above would prove little."""
     with pytest.raises(QueryError):
         evaluate(query, scrapes)

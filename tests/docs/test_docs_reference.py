@@ -1,4 +1,4 @@
-"""The reference of the client library says of every public name what it is, what it takes and what it raises."""
+"""The reference of the client library explains every public name, its parameters and its errors."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ ROOT = Path(__file__).parents[2]
 NAMES = sorted(name for name in kreplica.client.__all__ if not isinstance(getattr(kreplica.client, name), ModuleType))
 
 
-def test_pydoctor_has_nothing_to_say(tmp_path: Path) -> None:
-    """Parameters that are documented exist, and what is marked up can be read."""
+def test_pydoctor_reports_no_problem(tmp_path: Path) -> None:
+    """Documented parameters exist, and the markup is valid."""
     command = [sys.executable, "docs/reference.py", str(tmp_path / "reference")]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, check=False, env=os.environ | {"TZ": "UTC"}
@@ -37,7 +37,7 @@ def test_pydoctor_has_nothing_to_say(tmp_path: Path) -> None:
 
 
 def functions(name: str) -> Iterator[tuple[str, FunctionType]]:
-    """A public name's functions, and those of its class that are defined in this project."""
+    """Return the function or the public methods of a class that are defined in this project."""
     thing = getattr(kreplica.client, name)
     if isinstance(thing, FunctionType):
         yield name, thing
@@ -52,8 +52,8 @@ def functions(name: str) -> Iterator[tuple[str, FunctionType]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_public_name_says_what_it_is(name: str) -> None:
-    """So do its public functions."""
+def test_every_public_name_has_a_docstring(name: str) -> None:
+    """Its public functions have one, too."""
     thing = getattr(kreplica.client, name)
     if callable(thing):
         assert inspect.getdoc(thing), f"{name} has no docstring"
@@ -62,17 +62,17 @@ def test_every_public_name_says_what_it_is(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_raised_is_told(name: str) -> None:
-    """An error that a public function itself raises stands in its docstring, or in that of its class."""
+def test_raised_errors_are_documented(name: str) -> None:
+    """An error that a public function itself raises is in its docstring, or in that of its class."""
     thing = getattr(kreplica.client, name)
     for called, function in functions(name):
-        told = f"{function.__doc__} {thing.__doc__}"
+        documentation = f"{function.__doc__} {thing.__doc__}"
         for error in raised_by(function):
-            assert re.search(rf":raise {error}:|``{error}``", told), f"{called} raises {error}, and does not say so"
+            assert re.search(rf":raise {error}:|``{error}``", documentation), f"{called}: {error} is not documented"
 
 
 def raised_by(function: FunctionType) -> set[str]:
-    """The names of the errors in its ``raise`` statements."""
+    """Return the names of the errors in its ``raise`` statements."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))
     calls = [node.exc for node in ast.walk(tree) if isinstance(node, ast.Raise)]
     names = {call.func.id for call in calls if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)}
@@ -90,8 +90,8 @@ def test_every_option_is_explained(name: str) -> None:
         assert re.search(rf":param {field.name}:|``{field.name}``", options.__doc__), f"{name}.{field.name}"
 
 
-def test_every_error_says_whether_to_try_again() -> None:
-    """``retriable`` is decided for each of them."""
+def test_every_error_is_retriable_or_not() -> None:
+    """``retriable`` is defined for each of them."""
     for name in errors.__all__:
         assert isinstance(getattr(errors, name).retriable, bool), name
         assert inspect.getdoc(getattr(errors, name)), name

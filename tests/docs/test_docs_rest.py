@@ -1,4 +1,4 @@
-"""``docs/reference/rest.md`` is what happens: its commands, its routes, its znodes."""
+"""Commands, routes and znodes in ``docs/reference/rest.md``."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def process(tmp_path_factory):
 
 
 @pytest.mark.needs_program("curl", "jq")
-def test_the_session_goes_as_shown(process):
-    """Each command of the page prints what stands below it; an ellipsis stands for what is another each time."""
+def test_the_session_prints_the_shown_output(process):
+    """Each command of the page prints the shown output; an ellipsis matches parts that vary."""
     (block,) = re.findall(r"^```console\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     steps = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
     assert len(steps) >= 10
@@ -35,13 +35,13 @@ def test_the_session_goes_as_shown(process):
 
 
 def test_every_route_is_on_the_page(process):
-    """Whatever the OpenAPI document has is on the page, and the page has nothing else."""
+    """The page and the OpenAPI document have the same routes."""
     document = json.load(urlopen(f"{process.admin_url}/openapi.json"))
     known = {f"{method.upper()} {path}" for path, row in document["paths"].items() for method in row}
     buttons = {route for route in known if route.startswith("POST /v1/standalone/")}
-    told = set(re.findall(r"`((?:GET|PUT|POST|PATCH|DELETE) /[^`?]*)`", PAGE)) - {"GET /v1/configs/..."}
-    assert known - told - buttons == set()
-    assert told - known == set()
+    metadata = set(re.findall(r"`((?:GET|PUT|POST|PATCH|DELETE) /[^`?]*)`", PAGE)) - {"GET /v1/configs/..."}
+    assert known - metadata - buttons == set()
+    assert metadata - known == set()
 
 
 def test_the_znodes_of_each_write(process):
@@ -52,8 +52,8 @@ def test_the_znodes_of_each_write(process):
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             for znode in operation.get("x-kreplica-znodes", ()):
-                told = rows[f"{method.upper()} {path}"]
+                metadata = rows[f"{method.upper()} {path}"]
                 parent = re.split(r"/\{|/steps|/progress|_$", znode)[0]
-                assert parent in told, (method, path, znode)
+                assert parent in metadata, (method, path, znode)
                 checked += 1
     assert checked >= 10

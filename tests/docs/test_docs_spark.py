@@ -20,21 +20,21 @@ def section(title: str) -> str:
 
 
 def named(title: str) -> set[str]:
-    """What stands in the first columns of a section's table."""
+    """Return the first column of a section's table."""
     rows = re.findall(r"^\| (`[^|]*) \|", section(title), re.MULTILINE)
     return {name for row in rows for name in re.findall(r"`([\w.]+)`", row)}
 
 
-def test_every_option_is_there() -> None:
-    """And no other."""
+def test_every_option_is_on_the_page() -> None:
+    """The table has exactly the options of source and sink."""
     of_source = {*options._KNOWN, "kafka.bootstrap.servers", "kafka.isolation.level", "kafka.group.id"}
     assert named("Options of the source") == of_source
     of_sink = {name.lower() for name in named("Options of the sink")}
     assert of_sink == {*sink_options._KNOWN, "kafka.bootstrap.servers"}
 
 
-def test_every_setting_is_there(caplog: pytest.LogCaptureFixture) -> None:
-    """Each that is named is one of ours; those that are refused are named."""
+def test_every_setting_is_on_the_page(caplog: pytest.LogCaptureFixture) -> None:
+    """Each named setting exists; rejected settings are named."""
     names = named("Settings of the client")
     assert len(names) >= 20
     values = {"acks": "1", "compression.type": "zstd", "enable.idempotence": "false", "security.protocol": "PLAINTEXT"}

@@ -1,4 +1,4 @@
-"""``docs/how-to/standalone.md`` is what happens: each command prints what stands below it."""
+"""The session in ``docs/how-to/standalone.md`` prints the shown output."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "standalone.md").read_te
 
 
 @pytest.mark.needs_program("curl", "jq", "kcat")
-def test_the_session_goes_as_shown(tmp_path: Path) -> None:
-    """With a broker that is killed and started again in the middle of it."""
+def test_the_session_prints_the_shown_output(tmp_path: Path) -> None:
+    """A broker is killed and restarted during the session."""
     (block,) = re.findall(r"^```console\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     steps = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
     assert len(steps) >= 10
@@ -31,6 +31,6 @@ def test_the_session_goes_as_shown(tmp_path: Path) -> None:
 
 
 def test_every_button_is_on_the_page() -> None:
-    """And the session's time-out is the one that is set."""
+    """The page also has the correct session timeout."""
     assert set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", PAGE, re.MULTILINE)))) == set(ACTIONS)
     assert f"times out after {SESSION_TIMEOUT_MS // 1000} seconds" in PAGE

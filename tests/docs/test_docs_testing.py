@@ -1,4 +1,4 @@
-"""What the page about testing shows is what happens."""
+"""Examples on the page about testing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def blocks(language: str) -> list[str]:
 
 
 def test_every_example_is_a_suite_that_passes(pytester: pytest.Pytester) -> None:
-    """Each block of Python is a file of tests, complete as it stands."""
+    """Each block of Python is a complete file of tests."""
     files = {f"test_example_{number}": text for number, text in enumerate(blocks("python"))}
     pytester.makeini("[pytest]\naddopts = -p no:cacheprovider -p no:schemathesis --strict-markers\n")
     pytester.makepyfile(**files)
@@ -33,8 +33,8 @@ def test_every_example_is_a_suite_that_passes(pytester: pytest.Pytester) -> None
         result.stdout.fnmatch_lines([f"*{name}.py::test_*PASSED*"])
 
 
-def test_the_conversation_in_json_goes_as_shown() -> None:
-    """Each request is answered by the line below it, but for the ports."""
+def test_the_json_requests_have_the_shown_responses() -> None:
+    """Each request has the response in the line below it, except for the ports."""
     (conversation,) = blocks("json")
     lines = [json.loads(line) for line in conversation.splitlines()]
     requests, answers = lines[::2], lines[1::2]
@@ -44,14 +44,14 @@ def test_the_conversation_in_json_goes_as_shown() -> None:
         assert host.stdout is not None
         for request, shown in zip(requests, answers, strict=True):
             print(json.dumps(request), file=host.stdin, flush=True)
-            told = host.stdout.readline()
-            assert re.sub(r":\d{4,5}\b", ":PORT", told) == re.sub(r":\d{4,5}\b", ":PORT", json.dumps(shown)) + "\n"
+            response = host.stdout.readline()
+            assert re.sub(r":\d{4,5}\b", ":PORT", response) == re.sub(r":\d{4,5}\b", ":PORT", json.dumps(shown)) + "\n"
         host.stdin.close()
         assert host.wait(10) == 0
 
 
 def test_every_call_in_the_tables_exists() -> None:
-    """No method that the page names is missing, and none that breaks something is missing on the page."""
+    """Every method on the page exists, and every method that injects a fault is on the page."""
     calls = "".join(re.findall(r"^\| (`[^|]*)\|", PAGE, re.MULTILINE))
     named = set(re.findall(r"`(\w+)", calls))
     public = {name for name in vars(KafkaCluster) if not name.startswith("_")}

@@ -1,6 +1,6 @@
-"""Apache Kafka itself, from Maven: its tools and a broker with its own ZooKeeper, to compare with.
+"""Apache Kafka from Maven: its tools and a broker with its own ZooKeeper, for comparison.
 
-Nothing here is needed by ``make test``: without Maven and Java, what uses it says so and stops.
+``make test`` needs nothing of this: without Maven and Java, tests that use it are skipped with the reason.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 KAFKA_VERSION = "3.9.1"
 NEWEST_VERSION = "4.3.1"
-"""The newest that Maven serves whole; of it, the server alone is needed."""
+"""The newest version that is complete in Maven; only its server is needed."""
 
 JARS = Path(__file__).resolve().parents[2] / "build" / f"kafka-{KAFKA_VERSION}"
 
@@ -32,19 +32,19 @@ _ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId><
 
 
 class NoKafka(Exception):
-    """Kafka's jars cannot be had here; the text says what is missing."""
+    """Kafka's jars are not available here; the message names the missing program."""
 
 
 def class_path() -> str:
-    """Kafka's class path; its jars are fetched once, with Maven.
+    """Return Kafka's class path; its jars are downloaded once with Maven.
 
-    :raise NoKafka: there is no Java, or no Maven and no jars.
+    :raise NoKafka: Java is missing, or Maven and the jars are missing.
     """
     return _class_path(JARS, _TOOLS)
 
 
 def server_class_path(version: str) -> str:
-    """That of Kafka's servers of a version.
+    """Return the class path of Kafka's server of a version.
 
     :raise NoKafka: as ``class_path``.
     """
@@ -54,7 +54,7 @@ def server_class_path(version: str) -> str:
 
 
 def client_class_path(version: str) -> str:
-    """That of Kafka's Java clients of a version.
+    """Return the class path of Kafka's Java clients of a version.
 
     :raise NoKafka: as ``class_path``.
     """
@@ -62,7 +62,7 @@ def client_class_path(version: str) -> str:
 
 
 def streams_class_path(version: str) -> str:
-    """That of Kafka Streams of a version.
+    """Return the class path of Kafka Streams of a version.
 
     :raise NoKafka: as ``class_path``.
     """
@@ -70,7 +70,7 @@ def streams_class_path(version: str) -> str:
 
 
 def connect_class_path() -> str:
-    """That of Kafka Connect with its file connectors, and of MirrorMaker 2.
+    """Return the class path of Kafka Connect with its file connectors and of MirrorMaker 2.
 
     :raise NoKafka: as ``class_path``.
     """
@@ -80,9 +80,9 @@ def connect_class_path() -> str:
 
 
 def jars_alone(name: str, artifacts: Sequence[str]) -> list[Path]:
-    """Some jars without what they need, fetched once.
+    """Return some jars without their dependencies, downloaded once.
 
-    :param name: of the folder where they are kept.
+    :param name: name of the directory where they are kept.
     :param artifacts: ``group:artifact:version``.
     :raise NoKafka: as ``class_path``.
     """
@@ -114,13 +114,13 @@ def _fetch(jars: Path, artifacts: Sequence[str]) -> None:
 
 
 def _dependency(artifact: str) -> str:
-    """One of Kafka's with all that it needs; one that names its group alone."""
+    """Return the Maven dependency of an artifact, with its own dependencies unless it has a group."""
     parts = artifact.split(":")
     return _DEPENDENCY.format(*parts, _ALONE) if len(parts) == 3 else _DEPENDENCY.format("org.apache.kafka", *parts, "")
 
 
 def run_program(version: str, source: Path, *arguments: object) -> str:
-    """What a program of one source file prints that uses Kafka's Java clients of a version."""
+    """Run a program of one source file that uses Kafka's Java clients of a version, and return its output."""
     java = ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
     command = [*java, "-cp", client_class_path(version), str(source), *map(str, arguments)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
@@ -130,7 +130,7 @@ def run_program(version: str, source: Path, *arguments: object) -> str:
 
 
 def dump_log(*arguments: str) -> str:
-    """What Kafka's ``DumpLogSegments`` prints."""
+    """Return the output of Kafka's ``DumpLogSegments``."""
     command = ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", class_path(), "kafka.tools.DumpLogSegments"]
     result = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=120, check=False)
     if result.returncode:
@@ -139,7 +139,7 @@ def dump_log(*arguments: str) -> str:
 
 
 def run_tool(main: str, bootstrap_servers: str, *arguments: object) -> str:
-    """What one of Kafka's command-line tools prints.
+    """Run a command-line tool of Kafka and return its output.
 
     :param main: its class, below ``org.apache.kafka.tools``.
     """
@@ -152,7 +152,7 @@ def run_tool(main: str, bootstrap_servers: str, *arguments: object) -> str:
 
 
 def free_port() -> int:
-    """A port of loopback that was free a moment ago (Kafka cannot say which one it took)."""
+    """Return a loopback port that was free a moment ago (Kafka cannot report a port that it chose)."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -160,7 +160,7 @@ def free_port() -> int:
 
 
 def wait_for_port(port: int, process: subprocess.Popen[bytes], deadline_s: float = 60.0) -> None:
-    """Wait until something listens there."""
+    """Wait until a process listens there."""
     end = time.monotonic() + deadline_s
     while time.monotonic() < end:
         if process.poll() is not None:
@@ -180,12 +180,12 @@ class Broker:
         self.bootstrap_servers = f"127.0.0.1:{port}"
 
     def stop(self) -> None:
-        """SIGTERM, and wait."""
+        """Send SIGTERM and wait."""
         self._process.terminate()
         self._process.wait(60)
 
     def kill(self) -> None:
-        """SIGKILL, and wait."""
+        """Send SIGKILL and wait."""
         self._process.kill()
         self._process.wait(60)
 
@@ -193,7 +193,7 @@ class Broker:
 def start(
     main: str, properties: dict[str, object], directory: Path, heap: str, version: str = KAFKA_VERSION
 ) -> subprocess.Popen[bytes]:
-    """Start one of Kafka's or ZooKeeper's servers; settings and output go to the directory."""
+    """Start a server of Kafka or ZooKeeper; settings and output are in the directory."""
     name = main.rsplit(".", 1)[-1]
     config = directory / f"{name}.properties"
     config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
@@ -207,7 +207,7 @@ def start(
 
 @contextmanager
 def zookeeper(directory: Path) -> Iterator[str]:
-    """A ZooKeeper on loopback; gives its address."""
+    """Run a ZooKeeper on loopback and yield its address."""
     port = free_port()
     properties = {
         "dataDir": directory / "zookeeper",
@@ -227,7 +227,7 @@ def zookeeper(directory: Path) -> Iterator[str]:
 
 @contextmanager
 def broker(directory: Path, zookeeper_address: str, log_directory: Path, **settings: object) -> Iterator[Broker]:
-    """A broker on loopback with its log directory; killed at the end where it was not stopped."""
+    """Run a broker on loopback with its log directory; it is killed at the end if it is still running."""
     port = free_port()
     properties = {
         "broker.id": 1,

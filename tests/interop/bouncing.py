@@ -1,4 +1,4 @@
-"""Three brokers that are ended and started again while somebody else's program runs, and what it has committed then."""
+"""Three brokers that are stopped and restarted during another program, and the records that the program committed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TIME_S_MAX = 60
 
 @contextmanager
 def three_brokers(directory: Path) -> Iterator[ProcessCluster]:
-    """Brokers 1 to 3, and their coordinator."""
+    """Run brokers 1 to 3 and their coordinator."""
     with (
         CoordinatorProcess(directory / "coordinator") as coordinator,
         ProcessCluster(directory, direct_places(coordinator.address)) as cluster,
@@ -26,9 +26,9 @@ def three_brokers(directory: Path) -> Iterator[ProcessCluster]:
 
 
 def bounce(cluster: ProcessCluster, number: int) -> None:
-    """End a broker, each time the next one and by turns in order and at once, and start it again.
+    """Stop a broker, a different one each time and alternately in order and by a kill, and restart it.
 
-    :param number: how many were ended before.
+    :param number: number of earlier stops.
     """
     broker = cluster.brokers[1 + number % len(cluster.brokers)]
     if number % 2:
@@ -42,14 +42,14 @@ def bounce(cluster: ProcessCluster, number: int) -> None:
 
 
 def committed(cluster: ProcessCluster, topic: str, partition: int) -> list[Message]:
-    """What a reader of committed records finds from the beginning of a partition to its end."""
+    """Return the records of a partition as a reader of committed records receives them."""
     options = {"group.id": f"{topic}-reader", "isolation.level": "read_committed", "enable.partition.eof": True}
     reader = Consumer({"bootstrap.servers": cluster.bootstrap_servers, **options})
     reader.assign([TopicPartition(topic, partition, 0)])
     found: list[Message] = []
     while True:
         message = reader.poll(TIME_S_MAX)
-        assert message is not None, "nothing comes, and no end"
+        assert message is not None, "neither a record nor the end arrived"
         error = message.error()
         if error is not None and error.code() == KafkaError._PARTITION_EOF:
             break

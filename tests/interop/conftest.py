@@ -1,4 +1,4 @@
-"""One standalone broker for all tests with real clients, and what they send."""
+"""One standalone broker for all tests with real clients, and unused topic names."""
 
 import uuid
 
@@ -9,12 +9,12 @@ from tests.support.standalone import StandaloneProcess
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory):
-    """A broker in a process of its own, as ``make run`` starts it."""
+    """A broker in a separate process, as in ``make run``."""
     with StandaloneProcess(tmp_path_factory.mktemp("standalone")) as process:
         yield process
 
 
 @pytest.fixture
 def topic():
-    """A name that nobody has used."""
+    """An unused name."""
     return f"t-{uuid.uuid4().hex[:12]}"

@@ -1,4 +1,4 @@
-"""Programs of Apache Kafka's Connect, MirrorMaker 2 among them, as child processes of a test."""
+"""Programs of Kafka Connect, including MirrorMaker 2, as child processes of a test."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ OUTPUT_SIZE_MAX = 6000
 
 
 class ConnectProcess:
-    """A Java process that is killed on leaving the context, and that can be stopped and started again before.
+    """A Java process that is killed on leaving the context, and can be stopped and restarted before.
 
     :param main: the class to run, one of the constants above.
-    :param directory: keeps the settings and the output; it is made here.
+    :param directory: directory of settings and output, which is created.
     :param files: name -> settings of each properties file, passed to the program in this order.
     """
 
@@ -59,14 +59,14 @@ class ConnectProcess:
         self._process.wait(STOP_TIME_S_MAX)
 
     def kill(self) -> None:
-        """SIGKILL; without effect on a program that has ended."""
+        """Send SIGKILL; does nothing if the program has ended."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     @property
     def output(self) -> str:
-        """The end of the program's output, for the text of a failure."""
+        """The end of the program's output, for error messages."""
         return self._output.read_text(errors="replace")[-OUTPUT_SIZE_MAX:]
 
     def __enter__(self) -> Self:
@@ -84,18 +84,18 @@ class ConnectProcess:
 class Rest:
     """Client of a Connect worker's REST API.
 
-    :param ports: of the workers; a request goes to the first that answers.
+    :param ports: ports of the workers; a request goes to the first that responds.
     """
 
     def __init__(self, ports: Sequence[int]) -> None:
         self._ports = ports
 
     def put_connector(self, name: str, settings: Mapping[str, object]) -> object:
-        """Create a connector, or replace its settings; None while the workers are not ready."""
+        """Create a connector or replace its settings; returns None while the workers are not ready."""
         return self._request("PUT", f"/connectors/{name}/config", {key: str(value) for key, value in settings.items()})
 
     def running_task(self, name: str) -> int | None:
-        """The port of the worker that runs the connector's only task; None while no worker runs it."""
+        """Return the port of the worker that runs the connector's only task; None while no worker runs it."""
         status = self._request("GET", f"/connectors/{name}/status")
         states = [(row["state"], row["worker_id"]) for row in (status or {}).get("tasks", ())]
         if not states or states[0][0] != "RUNNING":
@@ -112,7 +112,7 @@ class Rest:
                     answer: dict[str, Any] = json.load(response)
                     return answer
             except (OSError, urllib.error.HTTPError):
-                continue  # it does not run, or a rebalance is under way
+                continue  # the worker is not running, or a rebalance is in progress
         return None
 
 

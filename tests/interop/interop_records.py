@@ -1,4 +1,4 @@
-"""The records that every client sends: keys, headers, timestamps, nulls, empty and large values, bytes of all kinds."""
+"""The records that all clients send: keys, headers, timestamps, nulls, empty and large values, arbitrary bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Sent(NamedTuple):
 
 
 def sample(count: int = 200) -> list[Sent]:
-    """Records of many shapes, the same every time."""
+    """Return records of many shapes, always the same ones."""
     shapes = [
         lambda i: Sent(f"key-{i}".encode(), f"value {i}".encode(), (), 1_600_000_000_000 + i),
         lambda i: Sent(None, bytes(range(256)) * (i % 5), (), 1_600_000_000_000 + i),

@@ -1,4 +1,4 @@
-"""Kafka's Java consumer as a member of a group, in a process of its own."""
+"""Kafka's Java consumer as a member of a group, in a separate process."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ PROGRAM = Path(__file__).with_name("java") / "GroupMember.java"
 
 
 class JavaMember:
-    """Started on entering, ended in order on leaving.
+    """A member that starts on entering the context and leaves in order at its end.
 
-    :param version: of Kafka's clients.
-    :param settings: of the consumer, as Kafka has them.
+    :param version: version of Kafka's clients.
+    :param settings: settings of the consumer.
     """
 
     def __init__(self, version: str, servers: str, group: str, topic: str, output: Path, **settings: object) -> None:
@@ -38,25 +38,25 @@ class JavaMember:
         self.stop()
 
     def stop(self) -> None:
-        """Let it leave its group; again does nothing."""
+        """Make it leave its group; does nothing the second time."""
         self._process.terminate()
         self._process.wait(30)
 
-    def _told(self, word: str) -> list[str]:
+    def _reported(self, word: str) -> list[str]:
         lines = self._output.read_text().splitlines()
         return [line.removeprefix(f"{word} ") for line in lines if line.startswith(f"{word} ")]
 
     @property
     def values(self) -> list[bytes]:
-        """Of the records that it has read."""
-        return [value.encode() for value in self._told("value")]
+        """Values of the records that it has read."""
+        return [value.encode() for value in self._reported("value")]
 
     @property
     def share(self) -> frozenset[int]:
-        """The partitions that it has."""
-        return frozenset(json.loads(([*self._told("share")] or ["[]"])[-1]))
+        """The partitions that it owns."""
+        return frozenset(json.loads(([*self._reported("share")] or ["[]"])[-1]))
 
     @property
     def revoked(self) -> list[int]:
-        """How many partitions it gave up each time."""
-        return [int(count) for count in self._told("revoked")]
+        """Number of partitions in each revocation."""
+        return [int(count) for count in self._reported("revoked")]

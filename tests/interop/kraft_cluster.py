@@ -1,4 +1,4 @@
-"""Three nodes of Apache Kafka without ZooKeeper (KIP-500), each broker and controller, on loopback; 3.9 or 4.x."""
+"""Three nodes of Apache Kafka 3.9 or 4.x in KRaft mode (KIP-500) on loopback, each broker and controller."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ QUICK = {
 
 
 class KraftCluster:
-    """Formatted and started on entering, killed on leaving.
+    """A cluster that is formatted and started on entering the context, and killed at its end.
 
-    :param settings: of every node, over ``QUICK``.
+    :param settings: settings of all nodes, which override ``QUICK``.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class KraftCluster:
         return ",".join(f"127.0.0.1:{port}" for port, _ in self._ports.values())
 
     def start(self, node: int) -> None:
-        """Start a node that does not run, and wait until it listens."""
+        """Start a stopped node, and wait until it listens."""
         self._launch(node)
         apache_kafka.wait_for_port(self._ports[node][0], self._processes[node])
 
@@ -55,13 +55,13 @@ class KraftCluster:
         self._processes[node] = apache_kafka.start("kafka.Kafka", settings, home, HEAP, self._version)
 
     def stop(self, node: int) -> None:
-        """End a node in order: it hands over what it leads."""
+        """Stop a node in order, so that it hands over its leaderships."""
         process = self._processes.pop(node)
         process.terminate()
         process.wait(STOP_S_MAX)
 
     def kill(self, node: int) -> None:
-        """``kill -9``."""
+        """Kill a node with SIGKILL."""
         process = self._processes.pop(node)
         process.kill()
         process.wait()
@@ -72,7 +72,7 @@ class KraftCluster:
             self._format(node, cluster_id)
         try:
             for node in NODES:
-                self._launch(node)  # together: each waits for the others before it serves
+                self._launch(node)  # in parallel: each waits for the others before it serves
             for node in NODES:
                 apache_kafka.wait_for_port(self._ports[node][0], self._processes[node])
         except BaseException:

@@ -1,4 +1,4 @@
-"""Of the matrix: what an administrator asks for, and how it is refused."""
+"""Matrix scenarios: requests of an administrator and their errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from matrix_members import EAGER, filled, member
 from matrix_reading import read_some
 from matrix_table import scenario
-from matrix_world import World, outcome_of, told
+from matrix_world import World, error_text, outcome_of
 
 from kreplica.client import Producer, ProducerOptions
 from kreplica.client.admin import Admin, ConfigChange, ConfigResource, NewTopic
@@ -18,10 +18,10 @@ from kreplica.model import TopicPartition
 SUBJECT = "admin"
 
 
-def told_first(failed: Mapping[Any, ClientError]) -> str:
-    """The only error that there is."""
+def only_error(failed: Mapping[Any, ClientError]) -> str:
+    """Return the only error."""
     (error,) = failed.values()
-    return told(error)
+    return error_text(error)
 
 
 # --- topics ---
@@ -48,7 +48,7 @@ async def validate_only(world: World) -> object:
     (await admin.create_topics([NewTopic(name, 2, 3)], validate_only=True)).raise_first()
     refused = await admin.create_topics([NewTopic(other, 2, 9)], validate_only=True)
     names = [each.name for each in await admin.list_topics()]
-    return name in names or other in names, told_first(refused.failed)
+    return name in names or other in names, only_error(refused.failed)
 
 
 @scenario(
@@ -75,7 +75,7 @@ async def refused_topics(world: World) -> object:
         "many replicas": await outcome_of(admin.create_topic(new, 1, 9)),
         "unknown setting": await outcome_of(admin.create_topic(new, 1, 3, {"no.such.setting": "1"})),
         "bad value": await outcome_of(admin.create_topic(new, 1, 3, {"retention.ms": "soon"})),
-        "bad assignment": told_first((await admin.create_topics([NewTopic(new, assignment={0: [1, 77]})])).failed),
+        "bad assignment": only_error((await admin.create_topics([NewTopic(new, assignment={0: [1, 77]})])).failed),
         "deleting none": await outcome_of(admin.delete_topic(new)),
         "describing none": await outcome_of(admin.describe_topic(new)),
     }
@@ -87,7 +87,7 @@ async def more_partitions(world: World) -> object:
     (await admin.create_partitions({name: 5})).raise_first()
     await world.in_sync(name, 5)
     fewer = (await admin.create_partitions({name: 3})).failed
-    return len((await admin.describe_topic(name)).partitions), told_first(fewer)
+    return len((await admin.describe_topic(name)).partitions), only_error(fewer)
 
 
 # --- settings ---
@@ -108,7 +108,7 @@ async def settings(world: World) -> object:
     topic = ConfigResource.topic(await world.topic())
 
     async def change(change: ConfigChange, value: str) -> object:
-        """Change a setting, and say what it is once every broker knows it (one by one, as with metadata)."""
+        """Change a configuration, and return its value when every broker knows it."""
         await admin.alter_config(topic, [change])
         while (entry := (await admin.describe_config(topic))[change.name]).value != value:
             await world.pause(0.02)
@@ -173,7 +173,7 @@ async def groups(world: World) -> object:
 
 
 @scenario(SUBJECT, "removes a static member from its group", (1, 0))
-async def put_out(world: World) -> object:
+async def removed_member(world: World) -> object:
     admin, topic, group = Admin(world.cluster), await filled(world), world.new_name("g")
     async with member(world, group, topic, instance_id="one", **EAGER) as consumer:
         await read_some(consumer, 40)
@@ -191,7 +191,7 @@ async def records(world: World) -> object:
     place = TopicPartition(topic, 0)
     deleted = await admin.delete_records({place: 6})
     beyond = await admin.delete_records({place: 60})
-    return {place.partition: deleted[place] for place in deleted.succeeded}, told_first(beyond.failed)
+    return {place.partition: deleted[place] for place in deleted.succeeded}, only_error(beyond.failed)
 
 
 # --- transactions ---

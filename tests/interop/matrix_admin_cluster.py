@@ -1,11 +1,11 @@
-"""Of the matrix: what an administrator asks of brokers and replicas."""
+"""Matrix scenarios: an administrator's requests about brokers and replicas."""
 
 from __future__ import annotations
 
-from matrix_admin import told_first
+from matrix_admin import only_error
 from matrix_consumer import filled
 from matrix_table import scenario
-from matrix_world import World, told
+from matrix_world import World, error_text
 
 from kreplica.client import EARLIEST, LATEST
 from kreplica.client.admin import Admin, NewTopic
@@ -50,7 +50,7 @@ async def reassignment(world: World) -> object:
     refused = await admin.alter_reassignments({place: [3, 77]})
     while (replicas := (await admin.describe_topic(topic)).partitions[0].replicas) != (3, 2):
         await world.pause(0.05)
-    return replicas, dict(await admin.list_reassignments([place])), *map(told, refused.failed.values())
+    return replicas, dict(await admin.list_reassignments([place])), *map(error_text, refused.failed.values())
 
 
 @scenario(
@@ -62,7 +62,7 @@ async def cancelling(world: World) -> object:
     admin, place = Admin(world.cluster), TopicPartition(await world.topic(), 0)
     missing = TopicPartition(world.new_name(), 0)
     found = [await admin.alter_reassignments({each: None}) for each in (place, missing)]
-    return tuple(told(error) for each in found for error in each.failed.values())
+    return tuple(error_text(error) for each in found for error in each.failed.values())
 
 
 @scenario(SUBJECT, "elects the preferred leader", (False, "BrokerRefused UNKNOWN_TOPIC_OR_PARTITION", True, True))
@@ -78,7 +78,7 @@ async def election(world: World) -> object:
     elected = (await admin.elect_leaders([place]))[place]
     while (await admin.describe_topic(topic)).partitions[0].leader != replicas[1]:
         await world.pause(0.05)
-    return unneeded, told(refused), elected, True
+    return unneeded, error_text(refused), elected, True
 
 
 @scenario(SUBJECT, "describes log directories", ([1, 2, 3], True))
@@ -95,4 +95,4 @@ async def log_dirs(world: World) -> object:
 
 @scenario(SUBJECT, "unknown broker", "GaveUp < LeaderUnknown")
 async def no_such_broker(world: World) -> object:
-    return told_first((await Admin(world.cluster).describe_log_dirs([77], timeout_s=0.5)).failed)
+    return only_error((await Admin(world.cluster).describe_log_dirs([77], timeout_s=0.5)).failed)

@@ -1,8 +1,8 @@
-"""Of the matrix: what an administrator does with groups' offsets and with producers."""
+"""Matrix scenarios: an administrator's requests about offsets of groups, and about producers."""
 
 from __future__ import annotations
 
-from matrix_admin import told_first
+from matrix_admin import only_error
 from matrix_members import EAGER, filled, member
 from matrix_reading import read_some, read_values
 from matrix_table import scenario
@@ -43,14 +43,14 @@ async def kept_offsets(world: World) -> object:
         await consumer.commit()
         changed = await admin.alter_group_offsets(group, {place: 3})
         deleted = await admin.delete_group_offsets(group, [place])
-    return told_first(changed.failed), told_first(deleted.failed)
+    return only_error(changed.failed), only_error(deleted.failed)
 
 
 @scenario(SUBJECT, "unknown group", ("BrokerRefused GROUP_ID_NOT_FOUND",) * 2)
 async def no_group(world: World) -> object:
     admin, group, topic = Admin(world.cluster), world.new_name("g"), await world.topic()
     deleted = await outcome_of(admin.delete_group(group))
-    return deleted, told_first((await admin.delete_group_offsets(group, world.partitions(topic))).failed)
+    return deleted, only_error((await admin.delete_group_offsets(group, world.partitions(topic))).failed)
 
 
 @scenario(SUBJECT, "lists transactional IDs and producers of a partition", ("Ongoing", True, True, "CompleteAbort"))
@@ -94,7 +94,7 @@ async def hanging(world: World) -> object:
 
 @scenario(SUBJECT, "unknown transactional ID", "BrokerRefused TRANSACTIONAL_ID_NOT_FOUND")
 async def no_transaction(world: World) -> object:
-    return told_first((await Admin(world.cluster).describe_transactions([world.new_name("x")])).failed)
+    return only_error((await Admin(world.cluster).describe_transactions([world.new_name("x")])).failed)
 
 
 @scenario(SUBJECT, "replaces all settings of a topic", (("5000", "604800000"), ("604800000", "70000")))

@@ -1,11 +1,11 @@
-"""Of the matrix: what an administrator does about offsets of groups, about producers and their transactions."""
+"""Matrix scenarios: offsets of groups, producers and their transactions."""
 
 from __future__ import annotations
 
 from matrix_members import EAGER, filled, member
 from matrix_reading import read_some
 from matrix_table import scenario
-from matrix_world import World, outcome_of, told
+from matrix_world import World, error_text, outcome_of
 
 from kreplica.client import Producer, ProducerOptions, TopicPartition
 from kreplica.client.admin import (
@@ -24,9 +24,9 @@ SUBJECT = "administration"
 
 
 def failures(outcomes: object) -> dict[object, str]:
-    """What failed, by its place among what was asked for."""
+    """Return the errors by item of the request."""
     failed = outcomes.failed  # type: ignore[attr-defined]
-    return {place: told(failed[item]) for place, item in enumerate(outcomes) if item in failed}  # type: ignore[call-overload]
+    return {place: error_text(failed[item]) for place, item in enumerate(outcomes) if item in failed}  # type: ignore[call-overload]
 
 
 @scenario(
@@ -123,7 +123,7 @@ async def producers(world: World) -> object:
             state.transaction_start_offset,
         )
         await producer.commit()
-    while state.transaction_start_offset >= 0:  # the coordinator answers before the markers are written
+    while state.transaction_start_offset >= 0:  # the coordinator responds before the markers are written
         await world.pause(0.02)
         (state,) = (await admin.describe_producers([partition]))[partition]
     return *seen, state.transaction_start_offset
@@ -179,9 +179,9 @@ async def features(world: World) -> object:
 async def operations(world: World) -> object:
     admin, topic, group = Admin(world.cluster), await filled(world), world.new_name("g")
     (await admin.alter_group_offsets(group, {TopicPartition(topic, 0): 1})).raise_first()
-    told_of = (
+    described = (
         (await admin.describe_cluster(operations=True)).operations,
         (await admin.describe_topics([topic], operations=True))[topic].operations,
         (await admin.describe_groups([group], operations=True))[group].operations,
     )
-    return tuple(each and AclOperation.DESCRIBE in each for each in told_of)
+    return tuple(each and AclOperation.DESCRIBE in each for each in described)

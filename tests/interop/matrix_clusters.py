@@ -1,4 +1,4 @@
-"""The clusters that the matrix compares: three brokers of ours, of Apache Kafka 3.9, and of its newest 4.x."""
+"""The clusters of the matrix: three brokers of kreplica, of Apache Kafka 3.9, and of its newest 4.x."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SETTINGS: Mapping[str, object] = {
     "group.consumer.heartbeat.interval.ms": 200,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
 }
-"""Of every cluster: nobody wants to wait in a test."""
+"""Settings of every cluster: short timeouts for tests."""
 
 KAFKA_SETTINGS: Mapping[str, object] = {
     **SETTINGS,
@@ -40,20 +40,20 @@ KAFKA_SETTINGS: Mapping[str, object] = {
     "log.cleaner.dedupe.buffer.size": 4 << 20,
     "log.message.timestamp.before.max.ms": 9223372036854775807,
 }
-"""As our fixture's clusters have it, and a heap that is small."""
+"""Kafka's settings equivalent to those of the fixture's clusters, and a small heap."""
 
 
 class Brokers(Protocol):
-    """What a scenario may do to the brokers; it blocks."""
+    """Blocking operations of a scenario on the brokers."""
 
     @property
     def bootstrap_servers(self) -> str: ...
 
     def kill(self, broker: int) -> object:
-        """``kill -9``."""
+        """Kill a broker with SIGKILL."""
 
     def start(self, broker: int) -> object:
-        """Start one that was killed."""
+        """Start a killed broker."""
 
 
 class UnderTest(NamedTuple):
@@ -67,16 +67,16 @@ class UnderTest(NamedTuple):
 
     @property
     def version(self) -> str | None:
-        """Kafka's; None of ours."""
+        """Version of Kafka; None for kreplica."""
         return VERSIONS.get(self.name)
 
 
 @contextmanager
 def started(name: str, make: Callable[..., KafkaCluster], directory: Path) -> Iterator[UnderTest]:
-    """A cluster of that name.
+    """Run a cluster of that name.
 
-    :param make: as the fixture ``kafka_cluster_factory`` does.
-    :raise NoKafka: it is one of Apache Kafka's, and Java or Maven is missing.
+    :param make: a function like the fixture ``kafka_cluster_factory``.
+    :raise NoKafka: it is a cluster of Apache Kafka, and Java or Maven is missing.
     """
     if name == OURS:
         with make(settings=SETTINGS) as ours:

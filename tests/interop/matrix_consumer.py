@@ -1,4 +1,4 @@
-"""Of the matrix: a consumer that is told what to read."""
+"""Matrix scenarios: a consumer with assigned partitions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIRST_MS = 1_700_000_000_000
 
 
 async def filled(world: World, partitions: int = 1, count: int = 10) -> str:
-    """A topic with so many numbered records in each partition, a second apart."""
+    """Create a topic with ``count`` numbered records in each partition, one second apart."""
     topic = await world.topic(partitions)
     async with Producer(world.cluster) as producer:
         for number in range(count):
@@ -98,7 +98,7 @@ async def pausing(world: World) -> object:
 
 
 async def beyond_the_log(world: World, policy: OffsetReset, offset: int) -> object:
-    """Read from an offset that is not there: records 0 to 4 of 10 are deleted."""
+    """Read from an offset that does not exist: records 0 to 4 of 10 are deleted."""
     topic = await filled(world)
     place = TopicPartition(topic, 0)
     await Admin(world.cluster).delete_records({place: 5})

@@ -1,4 +1,4 @@
-"""Of the matrix: brokers are killed while the library is at work."""
+"""Matrix scenarios: brokers are killed while the library is in use."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def not_enough_replicas(world: World) -> object:
     ):
         outcome = await outcome_of(careful.send(topic, b"v"))
         if str(outcome).startswith("OutcomeUnknown"):
-            # The leader learned of it later than who was asked: it wrote the first record before it began to refuse.
+            # The leader learned of it later than the queried broker, and wrote one record before it rejected others.
             outcome = await outcome_of(careful.send(topic, b"v"))
         return outcome, (await other.send(topic, b"v")).offset >= 0
 

@@ -1,4 +1,4 @@
-"""Of the matrix: consumers in groups, of both protocols."""
+"""Matrix scenarios: consumers in groups of both protocols."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from matrix_clusters import KAFKA_3
 from matrix_members import COOPERATIVE, EAGER, Reader, Taken, filled, member
 from matrix_reading import read_some
 from matrix_table import Other, scenario
-from matrix_world import World, outcome_of, told
+from matrix_world import World, error_text, outcome_of
 from twisted.internet.defer import Deferred
 
 from kreplica.client import ConsumedRecord, Producer
@@ -21,7 +21,7 @@ SUBJECT = "groups"
 NOT_OFFERED = "KIP-848 is disabled by default in 3.9"
 
 LONG_S = 2.0
-"""More than three sessions of a member of a classic group that has asked for them of 0.6 s; more than one of others."""
+"""More than three session timeouts of classic members that set 0.6 s; more than one of other members."""
 
 PROTOCOLS: Mapping[str, Mapping[str, object]] = {
     "eager, range": EAGER,
@@ -33,7 +33,7 @@ PROTOCOLS: Mapping[str, Mapping[str, object]] = {
 
 
 async def two_members(options: Mapping[str, object], world: World) -> object:
-    """One, then two, then one again; what is written while there are two is read by both, each record once."""
+    """One member, then two, then one: records written while there are two are read once by one of them."""
     topic, group = await filled(world), world.new_name("g")
     one = Reader(member(world, group, **options), topic)
     await world.until(lambda: one.share == 4 and len(one.values) == 40)
@@ -127,7 +127,7 @@ async def only_new(world: World) -> object:
 
 
 @scenario(SUBJECT, "continues at the committed offsets", ([10, 15, 25], 40))
-async def goes_on(world: World) -> object:
+async def continues(world: World) -> object:
     topic, group = await filled(world, 1, 40), world.new_name("g")
     place = TopicPartition(topic, 0)
     firsts, committed = [], 0
@@ -174,7 +174,7 @@ async def nothing_committed(world: World) -> object:
 
 
 async def long_work(options: Mapping[str, object], world: World) -> object:
-    """User code awaits three sessions long; nothing is taken from it, and nothing comes twice."""
+    """User code awaits for three session timeouts; no partition is revoked, and no record is repeated."""
     topic, group = await filled(world, 1), world.new_name("g")
     async with member(world, group, topic, session_timeout_s=0.6, **options) as consumer:
         other = member(world, group, topic, session_timeout_s=0.6, **options)
@@ -230,7 +230,7 @@ async def fenced(world: World) -> object:
     await world.until(lambda: first.share == 4)
     second = Reader(member(world, group, instance_id="one", **EAGER), topic)
     await world.until(lambda: first.error and second.share == 4)
-    result = [None if each.error is None else told(each.error) for each in (first, second)]
+    result = [None if each.error is None else error_text(each.error) for each in (first, second)]
     await first.stop()
     await second.stop()
     return result
@@ -306,11 +306,11 @@ async def resubscribed(world: World) -> object:
 
 @scenario(SUBJECT, "commit of a removed member", "CommitFailed")
 async def late_commit(world: World) -> object:
-    """A member whose partitions were given to another one commits nothing."""
+    """A member whose partitions were reassigned commits nothing."""
     topic, group = await filled(world, 1), world.new_name("g")
     place = TopicPartition(topic, 0)
     async with member(world, group, topic, auto_commit_s=None, **EAGER) as one:
         await read_some(one, 1)
         (await Admin(world.cluster).remove_members(group)).raise_first()
-        # By the coordinator, or by itself, where a heartbeat told it before.
+        # The error is from the coordinator, or from the member itself if a heartbeat came before.
         return str(await outcome_of(one.commit({place: 1}))).split(" < ")[0]

@@ -1,4 +1,4 @@
-"""Members of groups, for scenarios of the matrix."""
+"""Members of groups for matrix scenarios."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def member(
     auto_commit_s: float | None = 5.0,
     **options: Any,
 ) -> Consumer:
-    """One that begins with the first record, and notices soon what changes.
+    """Create a member that starts at the first record, with short timeouts.
 
-    :param options: of how it takes part in the group.
+    :param options: options of the member's group protocol.
     """
     how = GroupOptions(group_id=group, **{"session_timeout_s": 6.0, "heartbeat_interval_s": 0.1, **options})
     given = ConsumerOptions(group=how, offset_reset=reset, auto_commit_s=auto_commit_s, pattern_refresh_s=0.2)
@@ -37,7 +37,7 @@ def member(
 
 
 async def filled(world: World, partitions: int = 4, count: int = 10, name: str = "") -> str:
-    """A topic with so many numbered records in each partition."""
+    """Create a topic with ``count`` numbered records in each partition."""
     topic = await world.topic(partitions, name=name)
     async with Producer(world.cluster) as producer:
         for number in range(partitions * count):
@@ -47,9 +47,9 @@ async def filled(world: World, partitions: int = 4, count: int = 10, name: str =
 
 
 class Taken:
-    """Listens, and keeps what was taken from a member.
+    """Listener that records revocations.
 
-    :ivar partitions: each revocation's.
+    :ivar partitions: partitions of each revocation.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Taken:
 
 
 class Reader:
-    """A member that reads until it is told to stop; each record counts as done when the next one is asked for."""
+    """A member that reads until it is stopped; each record counts as processed when the next one is requested."""
 
     def __init__(self, consumer: Consumer, *topics: str, listener: Taken | None = None) -> None:
         self.consumer = consumer
@@ -91,7 +91,7 @@ class Reader:
 
     @property
     def share(self) -> int:
-        """How many partitions it has."""
+        """Number of partitions that it owns."""
         return len(self.consumer.assignment)
 
     async def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Of the matrix: what a producer writes, and what becomes of it."""
+"""Matrix scenarios: producers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SUBJECT = "producer"
 SOME = [b"%d" % number for number in range(100)]
 
 JAVA_PARTITIONS = {"": 1, "a": 4, "key-0": 1, "key-1": 0, "key-2": 2, "schlüssel": 6, "0123456789": 8, "x" * 100: 8}
-"""Where Kafka's Java producer puts these keys in a topic of so many partitions."""
+"""Partitions that Kafka's Java producer selects for these keys in a topic of this size."""
 
 JAVA_PARTITIONS_COUNT = 10
 
@@ -30,7 +30,7 @@ async def acks(number: int, world: World) -> object:
     async with Producer(world.cluster, ProducerOptions(acks=number)) as producer:
         written = await all_of([producer.send(topic, value) for value in SOME])
     while (values := await read_values(world, topic)) != SOME:
-        assert len(values) < len(SOME), "more than was written"
+        assert len(values) < len(SOME), "more records than were written"
     return [each.offset for each in written] == list(range(len(SOME))), {each.offset < 0 for each in written}
 
 

@@ -1,4 +1,4 @@
-"""What is in a topic, as the library's consumer reads it."""
+"""Reads a topic with the library's consumer."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from kreplica.model import TopicPartition
 
 POLL_S_MAX = 5.0
 SHORT_POLL_S = 0.05
-"""Where what is waited for may be no record, but the end of those that nobody may see."""
+"""Timeout of a poll that may return no record, because only invisible records are left."""
 
 
 async def read(
     world: World, topic: str, isolation: Isolation = Isolation.READ_UNCOMMITTED, cluster: Cluster | None = None
 ) -> list[ConsumedRecord]:
-    """All records of a topic up to where its partitions end now, by partition and offset."""
+    """Read all records of a topic below the present end offsets, ordered by partition and offset."""
     seen = cluster or world.cluster
     view = await seen.find_topic(topic)
     partitions = [TopicPartition(topic, each.partition) for each in view.partitions]
     found: list[ConsumedRecord] = []
     async with Consumer(seen) as whole, Consumer(seen, ConsumerOptions(isolation=isolation)) as consumer:
-        # Not up to where transactions are decided: a decision is made known to the partitions after it was answered.
+        # Not up to the last stable offset: the markers reach the partitions after the response to the commit.
         ends = await whole.end_offsets(partitions)
         await consumer.assign(dict.fromkeys(partitions, EARLIEST))
         while any((consumer.position(each) or 0) < ends[each] for each in partitions):
@@ -33,12 +33,12 @@ async def read(
 async def read_values(
     world: World, topic: str, isolation: Isolation = Isolation.READ_UNCOMMITTED
 ) -> list[bytes | None]:
-    """The values of them."""
+    """Return the values of all records of a topic."""
     return [record.value for record in await read(world, topic, isolation)]
 
 
 async def read_some(consumer: Consumer, count: int) -> list[ConsumedRecord]:
-    """So many records, at least, in the order in which they come."""
+    """Read at least ``count`` records in the order of arrival."""
     found: list[ConsumedRecord] = []
     while len(found) < count:
         for batch in await consumer.poll(POLL_S_MAX):

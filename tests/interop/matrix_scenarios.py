@@ -24,7 +24,7 @@ SUBJECTS = (
     matrix_admin_groups,
     matrix_admin_producers,
 )
-"""Importing them filled the table; the page has this order."""
+"""The order on the page; importing the modules has filled the table."""
 
 _ORDER = [subject.SUBJECT for subject in SUBJECTS]
 SCENARIOS.sort(key=lambda each: _ORDER.index(each.subject))

@@ -1,4 +1,4 @@
-"""Of the matrix: transactions."""
+"""Matrix scenarios: transactions."""
 
 from __future__ import annotations
 

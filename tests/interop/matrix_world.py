@@ -1,4 +1,4 @@
-"""What a scenario of the matrix has: a cluster seen by the library, new names, topics that are ready, faults."""
+"""Environment of a matrix scenario: the library's cluster, new names, ready topics, faults."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ POLL_S = 0.02
 
 
 class World:
-    """One scenario's; whatever it kills is started again by whoever made it.
+    """Environment of one scenario; the fixture restarts the brokers that it kills.
 
-    :ivar cluster: the library's view.
-    :ivar killed: brokers that do not run.
+    :ivar cluster: the library's cluster.
+    :ivar killed: IDs of killed brokers.
     """
 
     def __init__(self, under_test: UnderTest, reactor: Any) -> None:
@@ -45,7 +45,7 @@ class World:
         self.cluster = self.new_cluster()
 
     def new_cluster(self, **options: Any) -> Cluster:
-        """Another view of the same cluster: another application's."""
+        """Return another client of the same cluster, as of another application."""
         runtime = default_runtime(self.reactor)
         given = {"backoff_s": 0.02, "backoff_s_max": 0.2, **options}
         servers = self.under_test.brokers.bootstrap_servers
@@ -54,18 +54,17 @@ class World:
         return cluster
 
     async def close(self) -> None:
-        """Close what was opened."""
         for cluster in self._clusters:
             await cluster.close()
 
     def new_name(self, kind: str = "t") -> str:
-        """One that nobody has used, in the order of the alphabet."""
+        """Return an unused name; names are in alphabetic order."""
         return f"{kind}-{self._id}-{next(self._numbers)}"
 
     # --- topics ---
 
     async def topic(self, partitions: int = 1, configs: Mapping[str, object] | None = None, name: str = "") -> str:
-        """A new topic of three replicas; returns when every broker knows it and every replica is in sync."""
+        """Create a topic of three replicas; returns when all brokers know it and all replicas are in sync."""
         name = name or self.new_name()
         rows = [{"name": key, "value": str(value)} for key, value in (configs or {}).items()]
         topic = {
@@ -86,12 +85,12 @@ class World:
         return name
 
     async def in_sync(self, topic: str, partitions: int = 1) -> None:
-        """Wait until every broker that runs says that each partition is led, and all its replicas are in sync.
+        """Wait until all running brokers report leaders and full ISRs for all partitions.
 
-        :param partitions: so many there are, at least.
+        :param partitions: minimum number of partitions.
         """
 
-        async def told() -> None:
+        async def check_partitions() -> None:
             await self.cluster.refresh()
             for broker_id in sorted(self.cluster.view.brokers):
                 if broker_id in self.killed:
@@ -106,10 +105,10 @@ class World:
                     if part["leader_id"] < 0 or len(part["isr_nodes"]) < len(part["replica_nodes"]) - len(self.killed):
                         raise LeaderUnknown(f"{topic} is not in sync: {part}")
 
-        await self.cluster.retrying(told, WAIT_S_MAX)
+        await self.cluster.retrying(check_partitions, WAIT_S_MAX)
 
     def partitions(self, topic: str, count: int = 1) -> list[TopicPartition]:
-        """The first of a topic's partitions."""
+        """Return the first partitions of a topic."""
         return [TopicPartition(topic, number) for number in range(count)]
 
     # --- waiting ---
@@ -118,58 +117,58 @@ class World:
         return pause(self.reactor, seconds)
 
     async def until(self, reached: Callable[[], T | None], what: str = "something") -> T:
-        """Ask again and again until something true is answered."""
+        """Wait until the function returns a true value, and return it."""
         deadline_s = self.reactor.seconds() + WAIT_S_MAX
         while not (found := reached()):
-            assert self.reactor.seconds() < deadline_s, f"waited in vain for {what}"
+            assert self.reactor.seconds() < deadline_s, f"no {what} in time"
             await self.pause(POLL_S)
         return found
 
     # --- faults ---
 
     async def kill_leader(self, topic: str, partition: int = 0) -> None:
-        """``kill -9`` for the broker that leads a partition."""
+        """Kill the leader of a partition with SIGKILL."""
         self.cluster.doubt()
         await self.kill(await self.cluster.leader(TopicPartition(topic, partition)))
 
     async def kill_coordinator(self, kind: CoordinatorKind, key: str) -> None:
-        """``kill -9`` for the coordinator of a group or of a transactional id."""
+        """Kill the coordinator of a group or of a transactional ID with SIGKILL."""
         address = await self.cluster.coordinator(kind, key)
         await self.cluster.refresh()
         brokers = self.cluster.view.brokers.values()
         await self.kill(next(each.broker_id for each in brokers if each.address == address))
 
     async def kill(self, broker: int) -> None:
-        """``kill -9``, once the cluster's own topics can do without that broker."""
+        """Kill a broker with SIGKILL, as soon as the internal topics can do without it."""
         for topic in sorted(INTERNAL_TOPICS & (await self.cluster.refresh(None)).topics.keys()):
             await self.in_sync(topic)
         self.killed.append(broker)
         self.under_test.brokers.kill(broker)
 
     def start_killed(self) -> None:
-        """Start again what was killed; blocks."""
+        """Restart the killed brokers; blocks."""
         for broker in self.killed:
             self.under_test.brokers.start(broker)
 
 
 async def outcome_of(work: Awaitable[object]) -> object:
-    """What an awaitable gives, or the name of its error with the broker's code where there is one."""
+    """Return the result of an awaitable, or the name of its error with the broker's error code if it has one."""
     try:
         return await work
     except ClientError as error:
-        return told(error)
+        return error_text(error)
 
 
-def told(error: BaseException) -> str:
-    """An error as the table has it: its class, the code of the broker's answer, and what hindered it last."""
+def error_text(error: BaseException) -> str:
+    """Return an error's text in the table: class, error code of the response, and the last cause."""
     text = type(error).__name__
     if isinstance(error, BrokerRefused) and isinstance(error.code, ErrorCode):
         text += f" {error.code.name}"
     if error.__cause__ is not None:
-        text += f" < {told(error.__cause__)}"
+        text += f" < {error_text(error.__cause__)}"
     return text
 
 
 async def all_of(deferreds: Iterable[Deferred[T]]) -> list[T]:
-    """What all give, in their order."""
+    """Return the results of all, in order."""
     return [await each for each in deferreds]

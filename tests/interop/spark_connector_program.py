@@ -1,6 +1,6 @@
-"""Spark's own connector and ours side by side, in a process of its own: ``python ... BOOTSTRAP FOLDER JAR,...``.
+"""Spark's own connector and kreplica's side by side, as a separate process: ``python ... BOOTSTRAP FOLDER JAR,...``.
 
-Prints one JSON object: what ``test_interop_spark_connector.py`` compares.
+Prints one JSON object, which ``test_interop_spark_connector.py`` compares.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OURS, THEIRS = "kreplica", "kafka"
 
 
 class Program:
-    """:param bootstrap: of the cluster under test."""
+    """:param bootstrap: bootstrap servers of the tested cluster."""
 
     def __init__(self, spark: SparkSession, bootstrap: str, folder: Path) -> None:
         self._spark = spark
@@ -29,7 +29,7 @@ class Program:
         self._folder = folder
 
     def run(self) -> dict[str, Any]:
-        """All of it."""
+        """Run all comparisons."""
         return {
             "schemas": [self.read(name, TRANSACTIONS).schema.simpleString() for name in (THEIRS, OURS)],
             "written": {writer: self.written(writer) for writer in (THEIRS, OURS)},
@@ -39,7 +39,7 @@ class Program:
         }
 
     def rows(self, count: int = COUNT) -> DataFrame:
-        """Keys, some of them null, values, headers."""
+        """Return rows with keys (some null), values and headers."""
         return self._spark.range(count).selectExpr(
             "if(id % 10 = 0, null, binary(string(id % 50))) key",
             "binary(concat('value ', id)) value",
@@ -47,33 +47,33 @@ class Program:
         )
 
     def read(self, name: str, topic: str, **options: str) -> DataFrame:
-        """A batch read by one of the two."""
+        """Read a batch with one connector."""
         given = {"kafka.bootstrap.servers": self._bootstrap, "subscribe": topic, "includeHeaders": "true", **options}
         return self._spark.read.format(name).options(**given).load()
 
     def write(self, name: str, topic: str, rows: DataFrame, **options: str) -> None:
-        """A batch write by one of the two."""
+        """Write a batch with one connector."""
         given = {"kafka.bootstrap.servers": self._bootstrap, "topic": topic, **options}
         rows.write.format(name).mode("append").options(**given).save()
 
     def both(self, topic: str, **options: str) -> dict[str, int]:
-        """How many rows each reads, and how many the other one does not have, or not like that."""
+        """Return the number of rows of each connector, and of rows without an equal row of the other."""
         theirs, ours = (sorted(map(repr, self.read(name, topic, **options).collect())) for name in (THEIRS, OURS))
         return {"theirs": len(theirs), "ours": len(ours), "different": len(set(theirs) ^ set(ours))}
 
     def written(self, writer: str) -> dict[str, int]:
-        """A topic that one of the two wrote, in every codec."""
+        """Compare reads of a topic that one connector wrote in every codec."""
         topic = f"written-by-{writer}"
         for codec in CODECS:
             self.write(writer, topic, self.rows(), **{"kafka.compression.type": codec})
         return self.both(topic)
 
     def isolated(self, level: str) -> dict[str, int]:
-        """A topic with transactions that were committed and aborted."""
+        """Compare reads of a topic with committed and aborted transactions."""
         return self.both(TRANSACTIONS, **{"kafka.isolation.level": level})
 
     def options(self) -> dict[str, dict[str, int]]:
-        """Reads that begin and end somewhere, in more tasks than partitions."""
+        """Compare reads with start and end options, and with more tasks than partitions."""
         topic = f"written-by-{THEIRS}"
         times = sorted(row.timestamp for row in self.read(THEIRS, topic).select("timestamp").collect())
         middle = int(times[len(times) // 2].timestamp() * 1000)
@@ -86,7 +86,7 @@ class Program:
         }
 
     def handed_over(self) -> dict[str, Any]:
-        """A stream from topic to topic that begins in the one, goes on in the other, and goes back, three times."""
+        """Stream from topic to topic with the one connector, the other, and the first again, three times."""
         checkpoint = self._folder / "checkpoint"
         copied = []
         for name in (THEIRS, OURS, THEIRS):
@@ -112,7 +112,7 @@ class Program:
 
 
 def main(bootstrap: str, folder: str, jars: str) -> None:
-    """Start Spark with the connector's jars, and print what is found."""
+    """Start Spark with the connector's jars, and print the results."""
     settings = {"spark.jars": jars, "spark.sql.shuffle.partitions": "2", "spark.ui.showConsoleProgress": "false"}
     spark = spark_session("connectors", master="local[2]", settings=settings)
     spark.sparkContext.setLogLevel("ERROR")

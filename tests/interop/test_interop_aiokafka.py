@@ -10,7 +10,7 @@ from interop_records import CODECS, Sent, sample
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("idempotent", [False, True])
-def test_what_goes_in_comes_out(broker, topic, codec, idempotent):
+def test_records_are_returned_unchanged(broker, topic, codec, idempotent):
     """Every record comes back once, in order."""
     records = sample()
 
@@ -47,7 +47,6 @@ def test_what_goes_in_comes_out(broker, topic, codec, idempotent):
 
 
 def test_admin(broker, topic):
-    """Create, describe, delete."""
 
     async def run():
         admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)

@@ -1,4 +1,4 @@
-"""The blocking client and its commands against Apache Kafka itself; needs Java and Maven: a part of the soak."""
+"""The blocking client and its commands with Apache Kafka; needs Java and Maven, so it is part of the soak."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def read_values(
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_records_of_each_codec(client: Cluster, codec: Codec) -> None:
-    """Kafka accepts the batches, and what it serves is what was written."""
+    """Kafka accepts the batches, and returns the written records."""
     topic = f"codec-{codec.name}"
     create_topic(client, topic, 1, 3)
     with Producer(client, ProducerOptions(codec=codec)) as producer:
@@ -82,7 +82,7 @@ def test_records_of_each_codec(client: Cluster, codec: Codec) -> None:
 
 
 def test_administration_offsets_and_groups(client: Cluster) -> None:
-    """Topics, settings, sizes, offsets by time, and those of groups."""
+    """Topics, configurations, sizes, offsets by timestamp, and offsets of groups."""
     create_topic(client, "admin", 2, 3, {"retention.ms": "5000000"})
     assert topic_settings(client, "admin")["retention.ms"].value == "5000000"
     change_topic_settings(client, "admin", {"retention.ms": "-1"})
@@ -100,7 +100,7 @@ def test_administration_offsets_and_groups(client: Cluster) -> None:
 
 
 def test_transactions(client: Cluster) -> None:
-    """Committed, aborted, with a group's offsets; and a successor fences."""
+    """Committed and aborted transactions, offsets of a group, and fencing by a successor."""
     create_topic(client, "txn", 1, 3)
     place = TopicPartition("txn", 0)
     first = Producer(client, ProducerOptions(transactional_id="x"))
@@ -126,7 +126,7 @@ def test_transactions(client: Cluster) -> None:
 
 
 def test_a_node_is_killed(kafka: KraftCluster, client: Cluster) -> None:
-    """Half-way through records and transactions: nothing lost, nothing twice, order kept."""
+    """During records and transactions: nothing is lost, duplicated or reordered."""
     for topic in ("plain", "whole"):
         create_topic(client, topic, PARTITIONS, 3, {"min.insync.replicas": "2"})
     victim = client.leader(TopicPartition("plain", 0))
@@ -160,7 +160,7 @@ def test_a_node_is_killed(kafka: KraftCluster, client: Cluster) -> None:
 
 
 def test_the_commands(client: Cluster, tmp_path: Path) -> None:
-    """The commands work against Kafka as well."""
+    """The commands work with Kafka too."""
     from click.testing import CliRunner
 
     from kreplica.cli import main

@@ -1,4 +1,4 @@
-"""Members of the library beside others' in one group: whoever leads it, each partition has one reader."""
+"""Members of kreplica's client and of other clients in one group: with any leader, each partition has one reader."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SESSION_MS, HEARTBEAT_MS = 6000, 200
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory):
-    """A broker whose members of KIP-848's groups send heartbeats often."""
+    """A broker that asks members of KIP-848 groups for frequent heartbeats."""
     quick = ["--override", "group.consumer.heartbeat.interval.ms=200"]
     with StandaloneProcess(tmp_path_factory.mktemp("beside"), arguments=quick) as process:
         yield process
@@ -40,25 +40,25 @@ def broker(tmp_path_factory):
 
 @pytest.fixture
 def made(broker, topic):
-    """The topic is there."""
+    """Creates the topic."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(20)
     return topic
 
 
-class Neighbour:
-    """Another client's member, in a thread of its own.
+class OtherMember:
+    """Another client's member, in its own thread.
 
-    :ivar partitions: that it has.
+    :ivar partitions: partitions that it owns.
     """
 
-    def __init__(self, live: Callable[[Neighbour], None]) -> None:
+    def __init__(self, live: Callable[[OtherMember], None]) -> None:
         self.partitions: set[int] = set()
         self.error: BaseException | None = None
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._live, args=(live,))
 
-    def __enter__(self) -> Neighbour:
+    def __enter__(self) -> OtherMember:
         self._thread.start()
         return self
 
@@ -71,7 +71,7 @@ class Neighbour:
     def is_ending(self) -> bool:
         return self._ending.is_set()
 
-    def _live(self, live: Callable[[Neighbour], None]) -> None:
+    def _live(self, live: Callable[[OtherMember], None]) -> None:
         try:
             live(self)
         except BaseException as error:
@@ -79,10 +79,10 @@ class Neighbour:
         self.partitions = set()
 
 
-def confluent(broker: Any, topic: str, group: str, **config: object) -> Neighbour:
-    """confluent-kafka, which is librdkafka."""
+def confluent(broker: Any, topic: str, group: str, **config: object) -> OtherMember:
+    """Return a member of confluent-kafka (librdkafka)."""
 
-    def live(self: Neighbour) -> None:
+    def live(self: OtherMember) -> None:
         settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}
         consumer = Consumer({**settings, **config})
         consumer.subscribe([topic])
@@ -91,16 +91,16 @@ def confluent(broker: Any, topic: str, group: str, **config: object) -> Neighbou
             self.partitions = {each.partition for each in consumer.assignment()}
         consumer.close()
 
-    return Neighbour(live)
+    return OtherMember(live)
 
 
 CLASSIC = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS}
 
 
-def aiokafka(broker: Any, topic: str, group: str, assignor: Any) -> Neighbour:
-    """aiokafka."""
+def aiokafka(broker: Any, topic: str, group: str, assignor: Any) -> OtherMember:
+    """Return a member of aiokafka."""
 
-    async def read(self: Neighbour) -> None:
+    async def read(self: OtherMember) -> None:
         consumer = AIOKafkaConsumer(
             topic,
             bootstrap_servers=broker.bootstrap_servers,
@@ -116,11 +116,11 @@ def aiokafka(broker: Any, topic: str, group: str, assignor: Any) -> Neighbour:
             self.partitions = {each.partition for each in consumer.assignment()}
         await consumer.stop()
 
-    return Neighbour(lambda self: asyncio.run(read(self)))
+    return OtherMember(lambda self: asyncio.run(read(self)))
 
 
 class Ours:
-    """A member of the library."""
+    """A member of kreplica's client."""
 
     def __init__(self, broker: Any, topic: str, group: str, **options: object) -> None:
         from twisted.internet import reactor
@@ -150,8 +150,8 @@ class Ours:
         raise AssertionError(f"ended: {error}")
 
 
-async def shared(*members: Neighbour | Ours) -> None:
-    """Until each partition has one reader, and all have as many."""
+async def shared(*members: OtherMember | Ours) -> None:
+    """Wait until each partition has one reader, and all members have the same number of partitions."""
     from twisted.internet import reactor
 
     for _ in range(int(DEADLINE_S / 0.02)):
@@ -159,14 +159,16 @@ async def shared(*members: Neighbour | Ours) -> None:
         counts = {len(share) for share in shares}
         if sorted(number for share in shares for number in share) == ALL and counts == {PARTITIONS // len(members)}:
             return
-        errors = [each.error for each in members if isinstance(each, Neighbour) and each.error is not None]
+        errors = [each.error for each in members if isinstance(each, OtherMember) and each.error is not None]
         assert not errors, errors
         await pause(reactor, 0.02)
     raise AssertionError([each.partitions for each in members])
 
 
-def come_and_go(broker: Any, topic: str, options: dict[str, object], *makers: Callable[[str], Neighbour]) -> None:
-    """Ours is first and leads; it goes, and comes again to a group that somebody else leads."""
+def leave_and_rejoin(
+    broker: Any, topic: str, options: dict[str, object], *makers: Callable[[str], OtherMember]
+) -> None:
+    """kreplica's member joins first and leads; it leaves, and joins again a group with another leader."""
     group = f"group-of-{topic}"
 
     async def whole(stack: ExitStack) -> None:
@@ -190,7 +192,7 @@ def come_and_go(broker: Any, topic: str, options: dict[str, object], *makers: Ca
 
 def test_librdkafka_and_aiokafka_beside_ours(broker, made):
     """Three libraries in one classic group."""
-    come_and_go(
+    leave_and_rejoin(
         broker,
         made,
         {"protocol": "classic", "assignors": ("roundrobin",)},
@@ -200,18 +202,18 @@ def test_librdkafka_and_aiokafka_beside_ours(broker, made):
 
 
 def test_aiokafka_beside_ours_sticks(broker, made):
-    """What sticky members carry along is understood by both."""
+    """Both libraries understand the user data of sticky members."""
     options = {"protocol": "classic", "assignors": ("sticky",)}
-    come_and_go(broker, made, options, lambda group: aiokafka(broker, made, group, StickyPartitionAssignor))
+    leave_and_rejoin(broker, made, options, lambda group: aiokafka(broker, made, group, StickyPartitionAssignor))
 
 
 def test_librdkafka_beside_ours_cooperates(broker, made):
-    """Members of two libraries give up only what moves."""
+    """Members of two libraries give up only partitions that move."""
     strategy = {"partition.assignment.strategy": "cooperative-sticky"}
     options = {"protocol": "classic", "assignors": ("cooperative-sticky",)}
-    come_and_go(broker, made, options, lambda group: confluent(broker, made, group, **CLASSIC, **strategy))
+    leave_and_rejoin(broker, made, options, lambda group: confluent(broker, made, group, **CLASSIC, **strategy))
 
 
 def test_librdkafka_beside_ours_in_a_group_of_kip_848(broker, made):
-    """The coordinator shares out."""
-    come_and_go(broker, made, {}, lambda group: confluent(broker, made, group, **{"group.protocol": "consumer"}))
+    """The coordinator assigns partitions."""
+    leave_and_rejoin(broker, made, {}, lambda group: confluent(broker, made, group, **{"group.protocol": "consumer"}))

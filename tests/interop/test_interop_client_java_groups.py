@@ -1,4 +1,4 @@
-"""Members of the library and Kafka's Java consumers in one group; needs Java and Maven, so it is part of the soak."""
+"""Members of kreplica's client and Java consumers in one group; needs Java and Maven, so it is part of the soak."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STRATEGIES: Mapping[str, tuple[tuple[str, ...], str]] = {
         f"{JAVA}RangeAssignor,{JAVA}CooperativeStickyAssignor",
     ),
 }
-"""What ours are told, and what Java's are."""
+"""Assignors of kreplica's members and of Java's."""
 
 PARTITIONS = 6
 
@@ -41,7 +41,7 @@ def under_test(
     kafka_cluster_factory: Callable[..., Any],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[UnderTest]:
-    """One cluster after the other."""
+    """The clusters one after the other."""
     try:
         apache_kafka.client_class_path(apache_kafka.KAFKA_VERSION)
         with started(request.param, kafka_cluster_factory, tmp_path_factory.mktemp("matrix")) as cluster:
@@ -53,7 +53,7 @@ def under_test(
 def with_java(
     under_test: UnderTest, output: Path, version: str, ours: dict[str, object], java: Mapping[str, object]
 ) -> None:
-    """One of ours reads, one of Java's comes and is given half, ours goes, and Java's has all; nothing is unread."""
+    """One member of each client: Java's joins and gets half, kreplica's leaves, Java's gets all and reads all."""
     from twisted.internet import reactor
 
     world = World(under_test, reactor)
@@ -83,7 +83,7 @@ def with_java(
             await world.until(lambda: three.share == PARTITIONS, "all for ours")
             await three.stop()
             assert three.error is None, three.error
-            assert not three.values, "Java's had committed all"
+            assert not three.values, "Java's consumer had committed all records"
         await world.close()
 
     run(whole(), TIME_S_MAX)
@@ -92,7 +92,7 @@ def with_java(
 @pytest.mark.parametrize("version", [apache_kafka.KAFKA_VERSION, apache_kafka.NEWEST_VERSION])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_classic(under_test: UnderTest, strategy: str, version: str, tmp_path: Path) -> None:
-    """Ours lead and follow in a group with Java's, of Kafka 3 and 4."""
+    """kreplica's member leads and follows in a group with Java's consumers of Kafka 3 and 4."""
     assignors, classes = STRATEGIES[strategy]
     ours: dict[str, object] = {"protocol": "classic", "assignors": assignors}
     java = {"partition_assignment_strategy": classes, "session_timeout_ms": 6000, "heartbeat_interval_ms": 200}
@@ -100,9 +100,9 @@ def test_classic(under_test: UnderTest, strategy: str, version: str, tmp_path: P
 
 
 def test_kip_848(under_test: UnderTest, tmp_path: Path) -> None:
-    """The coordinator shares partitions out among ours and Java's."""
+    """The coordinator assigns partitions to members of both clients."""
     if under_test.name == KAFKA_3:
-        pytest.skip("3.9 does not offer it unless told to")
+        pytest.skip("disabled by default in 3.9")
     with_java(
         under_test,
         tmp_path / "java.out",
@@ -112,8 +112,8 @@ def test_kip_848(under_test: UnderTest, tmp_path: Path) -> None:
     )
 
 
-def test_ours_are_moved_to_kip_848(under_test: UnderTest, tmp_path: Path) -> None:
-    """One of ours speaks the classic protocol, Java's the new one, in the same group (KIP-848's migration)."""
+def test_migration_to_kip_848(under_test: UnderTest, tmp_path: Path) -> None:
+    """A classic member of kreplica and a Java member of the new protocol in one group (KIP-848's migration)."""
     if under_test.name != KAFKA_4:
         pytest.skip("only 4.x accepts members of both protocols by default (docs/reference/kafka-compatibility.md)")
     ours: dict[str, object] = {"protocol": "classic", "assignors": ("cooperative-sticky",)}

@@ -1,6 +1,6 @@
-"""The library does the same on our cluster, on Apache Kafka 3.9, and on its newest 4.x; those two are for the soak.
+"""Runs the client matrix on kreplica, and in the soak on Apache Kafka 3.9 and its newest 4.x.
 
-``docs/reference/client-matrix.md`` tells of the table.
+``docs/reference/client-matrix.md`` describes the scenarios.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def under_test(
     kafka_cluster_factory: Callable[..., Any],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[UnderTest]:
-    """One cluster after the other."""
+    """The clusters one after the other."""
     name: str = request.param
     try:
         with started(name, kafka_cluster_factory, tmp_path_factory.mktemp("matrix")) as cluster:
@@ -42,8 +42,7 @@ def under_test(
 
 
 @pytest.mark.parametrize("scenario", matrix_scenarios.SCENARIOS, ids=lambda scenario: scenario.name)
-def test_the_same_is_seen_on_every_cluster(under_test: UnderTest, scenario: Scenario) -> None:
-    """What the table says of this scenario."""
+def test_the_scenario_has_the_expected_result(under_test: UnderTest, scenario: Scenario) -> None:
     from twisted.internet import reactor
 
     world = World(under_test, reactor)
@@ -63,8 +62,8 @@ def test_the_same_is_seen_on_every_cluster(under_test: UnderTest, scenario: Scen
 
 @pytest.mark.soak
 @pytest.mark.parametrize("version", VERSIONS.values())
-def test_java_puts_keys_where_the_table_says(version: str) -> None:
-    """Kafka's own partitioner says so."""
+def test_the_java_client_selects_the_same_partitions(version: str) -> None:
+    """Kafka's own partitioner selects the same partitions."""
     try:
         printed = apache_kafka.run_program(version, PROGRAM, JAVA_PARTITIONS_COUNT, *JAVA_PARTITIONS)
     except apache_kafka.NoKafka as missing:
@@ -72,6 +71,6 @@ def test_java_puts_keys_where_the_table_says(version: str) -> None:
     assert [int(each) for each in printed.split()] == list(JAVA_PARTITIONS.values())
 
 
-def test_the_page_is_what_the_table_says() -> None:
-    """Whoever changes the table runs ``python tests/interop/matrix_page.py``, and the page tells it."""
+def test_the_page_matches_the_table() -> None:
+    """After a change of the table, ``python tests/interop/matrix_page.py`` generates the page."""
     assert PAGE.read_text() == text()

@@ -1,11 +1,11 @@
-"""confluent-kafka (librdkafka): default producers, every codec, keys, headers, timestamps, times, admin calls."""
+"""confluent-kafka (librdkafka): default producers, every codec, keys, headers, timestamps, offsets, admin calls."""
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
 from interop_records import CODECS, Sent, sample
 
-# Consumers of this client have a group even where they use none of it.
+# librdkafka requires a group ID even without a group.
 NO_GROUP = {"group.id": "none", "enable.auto.commit": False}
 
 
@@ -31,7 +31,7 @@ def consume(broker, topic, count, offset=OFFSET_BEGINNING, **config):
     consumer.assign([TopicPartition(topic, 0, offset)])
     records, offsets = [], []
     while len(records) < count:
-        for message in consumer.consume(count - len(records), 10) or pytest.fail(f"{len(records)} of {count} came"):
+        for message in consumer.consume(count - len(records), 10) or pytest.fail(f"{len(records)} of {count} arrived"):
             assert message.error() is None
             headers = tuple(message.headers() or ())
             records.append(Sent(message.key(), message.value(), headers, message.timestamp()[1]))
@@ -42,8 +42,8 @@ def consume(broker, topic, count, offset=OFFSET_BEGINNING, **config):
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("idempotent", [False, True])
-def test_what_goes_in_comes_out(broker, topic, codec, idempotent):
-    """Every record comes back once, in order, with key, value, headers and timestamp."""
+def test_records_are_returned_unchanged(broker, topic, codec, idempotent):
+    """Key, value, headers and timestamp of every record, once and in order."""
     records = sample()
     produce(broker, topic, records, **{"compression.type": codec, "enable.idempotence": idempotent, "linger.ms": 20})
     received, offsets = consume(broker, topic, len(records))
@@ -52,7 +52,7 @@ def test_what_goes_in_comes_out(broker, topic, codec, idempotent):
 
 
 def test_offsets_for_times_and_watermarks(broker, topic):
-    """A time finds its record exactly; the watermarks are the log's ends."""
+    """A timestamp finds its record exactly; the watermarks are the ends of the log."""
     records = sample(50)
     produce(broker, topic, records, **{"linger.ms": 50})
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, **NO_GROUP})
@@ -63,7 +63,7 @@ def test_offsets_for_times_and_watermarks(broker, topic):
 
 
 def test_seek_into_the_middle_of_a_batch(broker, topic):
-    """Reading starts at the offset asked for, not at its batch."""
+    """Reading starts at the requested offset, not at the start of its batch."""
     records = sample(100)
     produce(broker, topic, records, **{"linger.ms": 50})
     received, offsets = consume(broker, topic, 20, offset=80)
@@ -72,7 +72,7 @@ def test_seek_into_the_middle_of_a_batch(broker, topic):
 
 
 def test_admin(broker, topic):
-    """Create, describe, grow, configure, delete, as its admin client does them."""
+    """Create, describe, add partitions, configure, delete."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     made = NewTopic(topic, num_partitions=3, replication_factor=1, config={"retention.ms": "1000000"})
     admin.create_topics([made])[topic].result(10)
@@ -104,7 +104,7 @@ def test_admin(broker, topic):
 
 
 def test_delete_records(broker, topic):
-    """What is below the asked offset is gone; the rest stays."""
+    """Records below the offset are deleted; others are kept."""
     records = sample(100)
     produce(broker, topic, records, **{"batch.num.messages": 10})
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})

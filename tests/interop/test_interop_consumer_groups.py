@@ -1,4 +1,4 @@
-"""librdkafka's consumers by the protocol of KIP-848: they share partitions, come, go, die, and match patterns."""
+"""librdkafka's consumers of KIP-848 groups: assignment, joining, leaving, killed members, pattern subscriptions."""
 
 import subprocess
 import sys
@@ -33,21 +33,21 @@ while True:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory):
-    """A broker whose members send heartbeats often."""
+    """A broker that asks members for frequent heartbeats."""
     with StandaloneProcess(tmp_path_factory.mktemp("groups"), arguments=QUICK) as process:
         yield process
 
 
 @pytest.fixture
 def admin(broker, topic):
-    """A client for tools; the topic is there."""
+    """An admin client; creates the topic."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(20)
     return admin
 
 
 class Reader:
-    """A consumer, and what it was told."""
+    """A consumer that records its assignments and losses."""
 
     def __init__(self, broker, group, *topics, **config):
         settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}
@@ -69,7 +69,7 @@ class Reader:
 
 
 def produce(broker, topic, count):
-    """Records that differ from all others."""
+    """Write unique records."""
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     values = [f"{topic} {time.monotonic_ns()} {number}".encode() for number in range(count)]
     for number, value in enumerate(values):
@@ -89,7 +89,7 @@ def poll_until(readers, reached, received=None):
 
 
 def are_shared(readers, partitions):
-    """Whether all partitions are assigned, once each, and evenly."""
+    """True if all partitions are assigned once and evenly."""
     shares = [reader.assigned for reader in readers]
     sizes = [len(share) for share in shares]
     return sorted(each for share in shares for each in share) == partitions and max(sizes) - min(sizes) <= 1
@@ -99,8 +99,8 @@ def all_of(topic, count=PARTITIONS):
     return [(topic, partition) for partition in range(count)]
 
 
-def test_members_that_come_and_go(broker, admin, topic):
-    """Three members share a topic evenly; when they leave, the rest go on where those have committed."""
+def test_members_that_join_and_leave(broker, admin, topic):
+    """Three members share a topic evenly; after some leave, the others continue at their committed offsets."""
     received, expected = Counter(), Counter(produce(broker, topic, 120))
     readers = []
     for count in (1, 2, 3):
@@ -120,7 +120,7 @@ def test_members_that_come_and_go(broker, admin, topic):
 
 
 def test_a_member_that_is_killed(broker, admin, topic):
-    """What a killed member had goes to the other one when its session is over."""
+    """The partitions of a killed member are reassigned after its session timeout."""
     command = [sys.executable, "-c", DYING, broker.bootstrap_servers, topic, topic]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline().strip() == b"6"
@@ -132,7 +132,7 @@ def test_a_member_that_is_killed(broker, admin, topic):
 
 
 def test_a_pattern(broker, admin, topic):
-    """A pattern is matched by the coordinator, which finds topics and partitions that are made later."""
+    """The coordinator matches a pattern, including topics and partitions that are created later."""
     reader = Reader(broker, topic, f"^{topic}.*")
     poll_until([reader], lambda: reader.assigned == all_of(topic))
     later = f"{topic}-later"
@@ -146,7 +146,7 @@ def test_a_pattern(broker, admin, topic):
 
 
 def test_a_static_member_that_restarts(broker, admin, topic):
-    """A static member gets back what it had; the other one keeps its own all the while."""
+    """It gets its previous partitions back; the other member keeps its own all the time."""
     readers = [Reader(broker, topic, topic, **{"group.instance.id": f"i{number}"}) for number in range(2)]
     poll_until(readers, lambda: are_shared(readers, all_of(topic)))
     had, kept = (reader.assigned for reader in readers)
@@ -158,8 +158,8 @@ def test_a_static_member_that_restarts(broker, admin, topic):
         reader.consumer.close()
 
 
-def test_what_tools_see(broker, admin, topic):
-    """A group is listed and described by its protocol, with its assignor, and deleted when nobody is in it."""
+def test_listing_and_describing_a_group(broker, admin, topic):
+    """A group is listed and described with its protocol and assignor, and can be deleted when it is empty."""
     reader = Reader(broker, topic, topic, **{"group.remote.assignor": "range", "client.id": "seen"})
     poll_until([reader], lambda: reader.assigned == all_of(topic))
     described = admin.describe_consumer_groups([topic])[topic].result(20)
@@ -177,7 +177,7 @@ def test_what_tools_see(broker, admin, topic):
 
 
 def read_by(broker, topic, protocol, count):
-    """What a consumer of that protocol reads: so many records, and a moment longer."""
+    """Read ``count`` records with a consumer of that protocol, and poll for a moment longer."""
     received = Counter()
     reader = Reader(broker, topic, topic, **{"group.protocol": protocol})
     poll_until([reader], lambda: received.total() >= count, received)
@@ -187,7 +187,7 @@ def read_by(broker, topic, protocol, count):
 
 
 def test_a_group_that_changes_its_protocol(broker, admin, topic):
-    """A group that nobody is in may be used with the other protocol, and goes on where it was."""
+    """An empty group can be used with the other protocol, and continues at its committed offsets."""
     for protocol in ("classic", "consumer", "classic"):
         produced = produce(broker, topic, 12)
         assert read_by(broker, topic, protocol, 12) == Counter(produced)

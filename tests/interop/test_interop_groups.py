@@ -1,4 +1,4 @@
-"""Real clients that subscribe in a group of two: they share partitions, one leaves, the other takes over."""
+"""Groups of two members of real clients: they share partitions, one leaves, the other takes over."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from kafka import KafkaConsumer
 PARTITIONS = 4
 RECORDS = 200
 DEADLINE_S = 45.0
-"""Members learn of a rebalance by their heartbeats, every three seconds; twice that, and a session, are room enough."""
+"""Members learn of a rebalance by their heartbeats every three seconds; this is more than twice that and a session."""
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def group(topic):
 
 @pytest.fixture
 def records(broker, topic):
-    """Makes the topic; then each call writes some more records, and returns them."""
+    """Creates the topic and returns a function that writes more records and returns them."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(20)
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
@@ -66,19 +66,19 @@ class ConfluentReader:
 
 
 class KafkaPythonReader:
-    """Polls in a thread of its own, as programs do: a join that ends between two polls it begins anew (3.0.12).
+    """Polls in its own thread: version 3.0.12 restarts a join that completes between two polls.
 
-    Two that are polled in turns keep each other rebalancing: while one is polled, the other's join ends unseen.
+    Two members that are polled alternately rebalance forever, because one's join completes while the other is polled.
     """
 
     def __init__(self, broker, topic, group):
         self.consumer = KafkaConsumer(
             bootstrap_servers=broker.bootstrap_servers, group_id=group, auto_offset_reset="earliest"
         )
-        # As the leader of a group it would assign nothing of a topic that it has not heard of yet, and stay with that.
+        # A leader of a group that does not know the topic yet would assign nothing, and keep that assignment.
         end = time.monotonic() + DEADLINE_S
         while not self.consumer.partitions_for_topic(topic):
-            assert time.monotonic() < end, f"it does not hear of {topic}"
+            assert time.monotonic() < end, f"it does not learn of {topic}"
         self.consumer.subscribe([topic])
         self._values = queue.SimpleQueue()
         self._closing = threading.Event()
@@ -117,7 +117,7 @@ class KafkaPythonReader:
 
 
 def poll_until(readers, reached, received):
-    """Poll all readers until something holds; what they read is counted."""
+    """Poll all readers until the condition is true, and count their records."""
     end = time.monotonic() + DEADLINE_S
     while not reached():
         assert time.monotonic() < end, [sorted(reader.partitions) for reader in readers]
@@ -126,7 +126,7 @@ def poll_until(readers, reached, received):
 
 
 def share_and_take_over(make, records):
-    """Two readers share a topic; one leaves, and the other goes on where it has committed."""
+    """Two readers share a topic; one leaves, and the other continues at its committed offsets."""
     received = Counter()
     expected = Counter(records())
     first, second = make(), make()
@@ -145,23 +145,21 @@ def share_and_take_over(make, records):
     expected.update(records())
     poll_until([first], lambda: received.keys() == expected.keys(), received)
     first.close()
-    assert received == expected  # each was read once: who came and went had committed
+    assert received == expected  # each record was read once, thanks to the commits of leaving members
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 def test_confluent(broker, topic, group, records, strategy):
-    """confluent-kafka shares partitions out eagerly and cooperatively."""
+    """confluent-kafka with eager and cooperative assignors."""
     config = {"partition.assignment.strategy": strategy}
     share_and_take_over(lambda: ConfluentReader(broker, topic, group, **config), records)
 
 
 def test_kafka_python(broker, topic, group, records):
-    """kafka-python shares partitions out."""
     share_and_take_over(lambda: KafkaPythonReader(broker, topic, group), records)
 
 
 def test_aiokafka(broker, topic, group, records):
-    """aiokafka shares partitions out."""
 
     async def run():
         received = Counter()
@@ -203,7 +201,7 @@ def test_aiokafka(broker, topic, group, records):
 
 @pytest.mark.needs_program("kcat")
 def test_kcat(broker, topic, group, records):
-    """``kcat -G`` shares partitions out, and takes over when the other one ends."""
+    """``kcat -G`` shares partitions, and takes over after another one's end."""
     expected = set(records())
     command = ["kcat", "-b", broker.bootstrap_servers, "-G", group, "-X", "auto.offset.reset=earliest", "-u", topic]
     with ExitStack() as stack:
@@ -215,7 +213,7 @@ def test_kcat(broker, topic, group, records):
 
 
 class _Kcat:
-    """A running ``kcat -G``, whose lines are kept."""
+    """A running ``kcat -G`` whose lines are recorded."""
 
     def __init__(self, command):
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -249,7 +247,7 @@ class _Kcat:
 
 
 def test_static_member_comes_back(broker, topic, group, records):
-    """A static member that is restarted has its partitions again, and the other one is not disturbed (KIP-345)."""
+    """A restarted static member gets its partitions back, and the other member is not disturbed (KIP-345)."""
     received = Counter()
     expected = Counter(records())
     revoked = []
@@ -265,7 +263,7 @@ def test_static_member_comes_back(broker, topic, group, records):
     poll_until(both, lambda: received == expected, received)
     revoked.clear()
     had = second.partitions
-    second.close()  # a static member does not say that it leaves
+    second.close()  # a static member does not leave
     second = make("two")
     poll_until([first, second], lambda: second.partitions == had, received)
     expected.update(records())
@@ -276,7 +274,7 @@ def test_static_member_comes_back(broker, topic, group, records):
 
 
 def test_simple_consumer(broker, topic, group, records):
-    """A consumer that assigns partitions to itself commits as a group without members, also beside others."""
+    """A consumer with assigned partitions commits as a group without members, also in parallel to others."""
     expected = records()
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}
@@ -295,7 +293,7 @@ def test_simple_consumer(broker, topic, group, records):
 
 
 def test_tools(broker, topic, group, records):
-    """Groups are listed, described, read, and deleted when nobody is in them any more."""
+    """Groups are listed, described, read, and deleted when they are empty."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     received = Counter()
     expected = Counter(records())

@@ -16,8 +16,8 @@ PARTITIONS, TRANSACTIONS = 3, 40
 
 
 @pytest.mark.parametrize(("version", "epoch"), [("3.9.1", 0), ("4.1.0", TRANSACTIONS)])
-def test_what_is_committed_is_read_and_nothing_else(broker, topic, version, epoch):
-    """Records and offsets of committed transactions count; with Kafka 4's clients the epoch grows with each."""
+def test_only_committed_records_are_read(broker, topic, version, epoch):
+    """Records and offsets of committed transactions; with Kafka 4's clients the epoch grows with each transaction."""
     try:
         apache_kafka.client_class_path(version)
     except apache_kafka.NoKafka as missing:

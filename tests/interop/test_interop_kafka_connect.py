@@ -50,7 +50,7 @@ def values(cluster: ProcessCluster, topic: str) -> list[str]:
 
 
 def test_a_file_is_copied_through_a_topic(cluster: ProcessCluster, topic: str, tmp_path: Path) -> None:
-    """A standalone worker copies each line once and in order, also over a stop and a start in the middle."""
+    """A standalone worker copies each line once and in order, despite a restart in the middle."""
     cluster.create_topic(topic)
     source, sink = tmp_path / "source.txt", tmp_path / "sink.txt"
     worker = {
@@ -79,7 +79,7 @@ def test_a_file_is_copied_through_a_topic(cluster: ProcessCluster, topic: str, t
 
 
 def test_a_source_writes_each_line_once(cluster: ProcessCluster, topic: str, tmp_path: Path) -> None:
-    """Workers that run an exactly-once source are killed, and brokers restarted: no line is lost or doubled."""
+    """Workers that run an exactly-once source are killed, and brokers restarted: no line is lost or duplicated."""
     cluster.create_topic(topic)
     source, name = tmp_path / "source.txt", f"{topic}-in"
     source.touch()

@@ -55,7 +55,7 @@ def fill(bootstrap_servers: str, topic: str) -> None:
 
 
 def rows(text: str) -> list[list[str]]:
-    """The words of each line of a table, without its head."""
+    """Return the words of each line of a table without its head."""
     return [line.split() for line in text.strip().splitlines()[1:] if line.strip()]
 
 
@@ -105,9 +105,9 @@ def test_java_consumers_and_tools(broker: StandaloneProcess, topic: str) -> None
 
 
 def read_in_group(servers: str, topic: str, group: str) -> dict[str, Any]:
-    """Two members read all and commit.
+    """Read all records with two members and commit.
 
-    :return: what they know of their group: client ids, with the partitions of each.
+    :return: their group as they know it: partitions by client ID.
     """
     consumers = {}
     for name in ("one", "two"):
@@ -137,8 +137,8 @@ def read_in_group(servers: str, topic: str, group: str) -> dict[str, Any]:
     return assigned
 
 
-def test_kafka_reads_our_records(topic: str, tmp_path: Path) -> None:
-    """Kafka's own decoder reads the groups and offsets that are in our log."""
+def test_kafka_reads_kreplicas_records(topic: str, tmp_path: Path) -> None:
+    """Kafka's own decoder reads the group and offset records in the log."""
     with StandaloneProcess(tmp_path) as process:
         fill(process.bootstrap_servers, topic)
         assigned = read_in_group(process.bootstrap_servers, topic, "ours")
@@ -162,8 +162,8 @@ def test_kafka_reads_our_records(topic: str, tmp_path: Path) -> None:
     assert offsets == {index: 10 + index for index in range(PARTITIONS)}
 
 
-def test_we_read_kafkas_records(topic: str, tmp_path: Path) -> None:
-    """A group that Apache Kafka coordinated is here as it was there: its members, what each reads, and its offsets."""
+def test_kreplica_reads_kafkas_records(topic: str, tmp_path: Path) -> None:
+    """A group of Apache Kafka is loaded unchanged: members, assignments and offsets."""
     log_directory = tmp_path / "kafka"
     with (
         apache_kafka.zookeeper(tmp_path) as zookeeper,
@@ -188,7 +188,7 @@ def test_we_read_kafkas_records(topic: str, tmp_path: Path) -> None:
 
 
 def loaded(data: bytes) -> GroupShard:
-    """A shard of all that is in a segment."""
+    """Return a shard loaded from a segment."""
     clock = cast(Any, Clock())
     nothing = cast(Any, None)
     runtime = Runtime(clock, nothing, nothing, random.Random(1), lambda: 0)

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
 KAFKA = 2
 BLOCK_SIZE = 1000
 PRODUCERS = 1010
-"""More producer ids than one block holds, so that the Kafka broker asks for its second."""
+"""More producer IDs than one block contains, so that the Kafka broker requests a second block."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -49,8 +49,8 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ProcessClu
                 yield ours, kafka
 
 
-def initialised(client: BlockingClient) -> int:
-    """Initialise an idempotent producer at a broker, and return its producer id; waits while none is available."""
+def initialized_producer_id(client: BlockingClient) -> int:
+    """Initialize an idempotent producer on a broker and return its producer ID; waits until one is available."""
 
     def answered() -> dict[str, int] | None:
         body = {
@@ -66,12 +66,12 @@ def initialised(client: BlockingClient) -> int:
 
 
 def test_a_kafka_broker_gets_its_producer_ids(mixed: tuple[ProcessCluster, apache_kafka.Broker]) -> None:
-    """InitProducerId works on a Kafka broker: it has its blocks from kreplica, none of them twice."""
+    """InitProducerId works on a Kafka broker: it gets unique blocks from kreplica."""
     ours, kafka = mixed
     host, port = kafka.bootstrap_servers.split(":")
     with BlockingClient(host, int(port)) as there, BlockingClient("127.0.0.1", ours.brokers[1].place.port) as here:
-        ids = [initialised(there) for _ in range(PRODUCERS)]
-        own = [initialised(here) for _ in range(3)]
+        ids = [initialized_producer_id(there) for _ in range(PRODUCERS)]
+        own = [initialized_producer_id(here) for _ in range(3)]
     assert len(set(ids) | set(own)) == len(ids) + len(own)
     blocks = [block for block, _ in itertools.groupby(each // BLOCK_SIZE for each in ids)]
     assert len(blocks) == 2, "a block of 1,000, and one more"
@@ -80,7 +80,7 @@ def test_a_kafka_broker_gets_its_producer_ids(mixed: tuple[ProcessCluster, apach
 
 
 def test_an_idempotent_producer_writes_to_a_kafka_broker(mixed: tuple[ProcessCluster, apache_kafka.Broker]) -> None:
-    """A partition placed on the Kafka broker by kreplica's controller takes the records of an idempotent producer."""
+    """A partition that kreplica's controller places on the Kafka broker accepts records of an idempotent producer."""
     ours, kafka = mixed
     admin = AdminClient({"bootstrap.servers": ours.bootstrap_servers})
     admin.create_topics([NewTopic("orders", 1, replica_assignment=[[KAFKA]])])["orders"].result(30)

@@ -21,8 +21,8 @@ def consume(broker, topic, count, **config):
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_what_goes_in_comes_out(broker, topic, codec):
-    """Every record comes back once, in order; the default producer of this client is idempotent."""
+def test_records_are_returned_unchanged(broker, topic, codec):
+    """Every record once and in order; the default producer of this client is idempotent."""
     records = sample()
     compression = None if codec == "none" else codec
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, compression_type=compression, linger_ms=20)
@@ -35,7 +35,7 @@ def test_what_goes_in_comes_out(broker, topic, codec):
 
 
 def test_read_committed_and_times(broker, topic):
-    """A consumer of committed records sees them all, and finds them by time."""
+    """A consumer of committed records reads all records, and finds offsets by timestamp."""
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
     for i in range(10):
         producer.send(topic, b"v%d" % i, partition=0, timestamp_ms=1000 * i)
@@ -51,7 +51,6 @@ def test_read_committed_and_times(broker, topic):
 
 
 def test_admin(broker, topic):
-    """Create, list, describe, delete."""
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
     admin.create_topics([NewTopic(topic, num_partitions=2, replication_factor=1)])
     assert topic in admin.list_topics()

@@ -1,4 +1,4 @@
-"""Apache Kafka's own tools and broker on directories that we wrote; needs Java and Maven, so it is part of the soak."""
+"""Apache Kafka's tools and broker with kreplica's directories; needs Java and Maven, so it is part of the soak."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _kafka() -> None:
 
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
-    """A log with every codec, transactions, an idempotent producer, rolled, and partly compacted."""
+    """A log with every codec, transactions and an idempotent producer, rolled and partly compacted."""
     path = tmp_path / "orders-0"
     log = Log.open(str(path), TopicPartition("orders", 0), CONFIG, OsDisk(), lambda: 10_000)
     sequence = 0
@@ -65,7 +65,7 @@ def paths(directory: Path, *suffixes: str) -> str:
 
 
 def test_kafka_dumps_every_record(written: Path) -> None:
-    """DumpLogSegments opens every batch, finds every CRC right, and reads every record."""
+    """DumpLogSegments opens every batch, accepts every CRC, and reads every record."""
     shown = apache_kafka.dump_log("--deep-iteration", "--print-data-log", "--files", paths(written, ".log"))
     again = Log.open(str(written), TopicPartition("orders", 0), CONFIG, OsDisk(), lambda: 1, clean_shutdown=True)
     expected = sum(header.record_count for segment in again.segments for _, header in segment.headers())
@@ -77,8 +77,8 @@ def test_kafka_dumps_every_record(written: Path) -> None:
     assert "endTxnMarker: COMMIT" in shown
 
 
-def test_kafka_finds_our_indexes_sane(written: Path) -> None:
-    """Its sanity checks pass, and no entry disagrees with the segment."""
+def test_kafka_accepts_kreplicas_indexes(written: Path) -> None:
+    """Kafka's sanity checks pass, and no entry disagrees with the segment."""
     for suffix in (".index", ".timeindex"):
         checked = apache_kafka.dump_log("--index-sanity-check", "--files", paths(written, suffix))
         assert checked.count("passed sanity check") == len(list(written.glob(f"*{suffix}")))
@@ -88,15 +88,15 @@ def test_kafka_finds_our_indexes_sane(written: Path) -> None:
         assert "out of order" not in shown
 
 
-def test_kafka_reads_our_producers_and_transactions(written: Path) -> None:
-    """Snapshots and the indexes of aborted transactions are what its own are."""
+def test_kafka_reads_kreplicas_producers_and_transactions(written: Path) -> None:
+    """Producer snapshots and transaction indexes have Kafka's format."""
     shown = apache_kafka.dump_log("--files", paths(written, ".snapshot", ".txnindex"))
     assert "producerId: 5 producerEpoch: 0" in shown
     assert "lastSequence: 119" in shown
 
 
-def test_kafka_serves_a_directory_that_we_wrote(tmp_path: Path) -> None:
-    """A Kafka broker started on our log directory takes it for its own, and consumers read our records from it."""
+def test_kafka_serves_kreplicas_directory(tmp_path: Path) -> None:
+    """A Kafka broker started with kreplica's log directory accepts it, and consumers read the records."""
     from confluent_kafka import Consumer, Producer
     from confluent_kafka.admin import AdminClient, NewTopic
 

@@ -36,7 +36,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
 
 
 class Application:
-    """One of the processes that count, with its state in a directory of its own."""
+    """One of the counting processes, with its own state directory."""
 
     def __init__(self, version: str, cluster: ProcessCluster, topic: str, directory: Path) -> None:
         java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
@@ -54,7 +54,7 @@ class Application:
 
 
 def write(producer: Producer, topic: str, number: int) -> None:
-    """One part of the words."""
+    """Write one part of the words."""
     size = len(WORDS) // BOUNCES
     for index in range(number * size, (number + 1) * size):
         producer.produce(topic, WORDS[index], partition=index % PARTITIONS)
@@ -62,7 +62,7 @@ def write(producer: Producer, topic: str, number: int) -> None:
 
 
 def counts(cluster: ProcessCluster, topic: str) -> dict[str, int]:
-    """The last count of each word that was committed; none is less than one before it."""
+    """Return the last committed count of each word; counts never decrease."""
     found: dict[str, int] = {}
     for partition in range(PARTITIONS):
         for message in committed(cluster, topic, partition):
@@ -74,7 +74,7 @@ def counts(cluster: ProcessCluster, topic: str) -> dict[str, int]:
 
 @pytest.mark.parametrize("version", ["3.9.1", "4.1.0"])
 def test_each_word_is_counted_once(cluster: ProcessCluster, topic: str, tmp_path: Path, version: str) -> None:
-    """Two processes count, one of which is killed and comes back; brokers go and come: no word is missed or doubled."""
+    """Two processes count, one of them is killed and restarted; brokers restart: no word is lost or counted twice."""
     try:
         apache_kafka.streams_class_path(version)
     except apache_kafka.NoKafka as missing:

@@ -41,7 +41,7 @@ def tool(cluster, main, *arguments):
 
 
 def described(text):
-    """Partition -> (leader, replicas, in-sync replicas), of what ``--describe`` printed."""
+    """Parse the output of ``--describe``: partition -> (leader, replicas, in-sync replicas)."""
     pattern = r"Partition: (\d+)\s+Leader: (\S+)\s+Replicas: (\S*)\s+Isr: (\S*)"
     return {
         int(partition): (int(leader), replicas.split(","), set(in_sync.split(",")))
@@ -49,8 +49,8 @@ def described(text):
     }
 
 
-def test_describe_shows_what_is_under_replicated(cluster, topic):
-    """A broker that was killed leaves the in-sync replicas; ``--under-replicated-partitions`` names those concerned."""
+def test_describe_shows_under_replicated_partitions(cluster, topic):
+    """A killed broker leaves the in-sync set; ``--under-replicated-partitions`` lists its partitions."""
     assert f"Created topic {topic}." in tool(
         cluster, TOPICS, "--create", "--topic", topic, "--partitions", 3, "--replication-factor", 3
     )
@@ -69,7 +69,7 @@ def test_describe_shows_what_is_under_replicated(cluster, topic):
 
 
 def test_leader_election(cluster, topic):
-    """The preferred leaders are elected on request; again there is nothing to do."""
+    """The preferred leaders are elected on request; a second request does nothing."""
     cluster.create_topic(topic, 3)
     victim = cluster.leader(topic, 0)
     cluster.brokers[victim].stop()
@@ -84,7 +84,7 @@ def test_leader_election(cluster, topic):
 
 
 def test_reassignment(cluster, topic, tmp_path):
-    """A plan is executed with a throttle, verified, which takes the throttle away, and there is nothing to cancel."""
+    """A plan is executed with a throttle; its verification removes the throttle; then nothing is left to cancel."""
     cluster.create_topic(topic, 2)
     plan = tmp_path / "plan.json"
     targets = {0: [1, 2], 1: [3, 1, 2]}
@@ -104,11 +104,11 @@ def test_reassignment(cluster, topic, tmp_path):
 
 
 def test_producer_and_consumer(cluster, topic):
-    """The Java producer writes with ``acks=all``; the Java consumer reads all of it."""
+    """The Java producer writes with ``acks=all``; the Java consumer reads all records."""
     cluster.create_topic(topic, 1)
     arguments = ("--topic", topic, "--max-messages", RECORDS, "--throughput", -1, "--acks", -1)
-    told = [json.loads(line) for line in tool(cluster, "VerifiableProducer", *arguments).splitlines()]
-    sent = {row["offset"]: row["value"] for row in told if row["name"] == "producer_send_success"}
+    events = [json.loads(line) for line in tool(cluster, "VerifiableProducer", *arguments).splitlines()]
+    sent = {row["offset"]: row["value"] for row in events if row["name"] == "producer_send_success"}
     assert sorted(sent) == list(range(RECORDS))
     read = tool(
         cluster,

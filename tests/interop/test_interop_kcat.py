@@ -1,4 +1,4 @@
-"""kcat: a text file made from this system's own files goes in and comes back byte for byte."""
+"""kcat: a text file from this system's files is written and read back byte for byte."""
 
 import hashlib
 import subprocess
@@ -14,7 +14,7 @@ FILE_BYTES = 100 * 2**20
 
 @pytest.fixture(scope="session")
 def text_file(tmp_path_factory):
-    """At least 100 MB of real text: Python's own sources, over and over, without empty lines (kcat skips those)."""
+    """At least 100 MB of real text: Python's own sources, repeated, without empty lines (kcat skips those)."""
     path = tmp_path_factory.mktemp("text") / "text"
     sources = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
     with path.open("wb") as file:
@@ -26,8 +26,8 @@ def text_file(tmp_path_factory):
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_a_file_comes_back_byte_for_byte(broker, topic, text_file, codec):
-    """100 MB, a record a line, in and out of one partition."""
+def test_a_file_is_returned_byte_for_byte(broker, topic, text_file, codec):
+    """100 MB, one record per line, through one partition."""
     subprocess.run(
         ["kcat", "-b", broker.bootstrap_servers, "-t", topic, "-p", "0", "-P", "-z", codec, "-l", str(text_file)],
         check=True,
@@ -44,7 +44,7 @@ def test_a_file_comes_back_byte_for_byte(broker, topic, text_file, codec):
 
 
 def test_readme_example(broker, topic):
-    """The two commands of the banner and the README."""
+    """The two commands in the banner and the README."""
     subprocess.run(["kcat", "-b", broker.bootstrap_servers, "-t", topic, "-P"], input=b"hello\nworld\n", check=True)
     out = subprocess.run(
         ["kcat", "-b", broker.bootstrap_servers, "-t", topic, "-C", "-e", "-q"], capture_output=True, check=True

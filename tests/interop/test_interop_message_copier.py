@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 
 COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
 RECORDS = 20_000
-"""Of each of the two partitions."""
+"""Number of records in each of the two partitions."""
 
 PARTITIONS = (0, 1)
 TIME_S_MAX = 300
@@ -42,7 +42,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
 
 
 class Copier:
-    """A copier of a partition, or in a group one of two that share both; it aborts transactions at random."""
+    """A copier of one partition, or one of two in a group; it aborts random transactions."""
 
     def __init__(self, servers: str, topic: str, partition: int, *, in_group: bool, directory: Path) -> None:
         java = ["java", "-Xmx192m", "-XX:TieredStopAtLevel=1", "-cp", apache_kafka.class_path()]
@@ -58,8 +58,8 @@ class Copier:
     def running(self) -> bool:
         return self._process.poll() is None
 
-    def told(self) -> str:
-        """How it ended, and the end of what it wrote."""
+    def state(self) -> str:
+        """Return how it ended, and the end of its output."""
         return f"{self._process.poll()}: {self._output.read_text()[-2000:]}"
 
     def kill(self) -> None:
@@ -78,7 +78,7 @@ def write(cluster: ProcessCluster, topic: str, partition: int) -> list[bytes]:
 
 @pytest.mark.parametrize("in_group", [False, True], ids=["assigned", "in a group"])
 def test_each_record_is_copied_once(cluster: ProcessCluster, topic: str, tmp_path: Path, in_group: bool) -> None:
-    """Two copiers with their aborts, and brokers that go and come: what is committed is each record, and each once."""
+    """Two copiers abort some transactions, and brokers restart: each record is committed once."""
     for name in (topic, f"{topic}-out"):
         cluster.create_topic(name, partitions=len(PARTITIONS))
     written = [value for partition in PARTITIONS for value in write(cluster, topic, partition)]
@@ -93,9 +93,9 @@ def test_each_record_is_copied_once(cluster: ProcessCluster, topic: str, tmp_pat
             time.sleep(PAUSE_S)
             if not any(copier.running for copier in copiers):
                 break
-            assert time.monotonic() < end, [copier.told() for copier in copiers]
+            assert time.monotonic() < end, [copier.state() for copier in copiers]
             bounce(cluster, number)
-        assert number >= 1, "the copiers were done before any broker went"
+        assert number >= 1, "the copiers finished before a broker was restarted"
         copied = [message.value() for each in PARTITIONS for message in committed(cluster, f"{topic}-out", each)]
-        assert sorted(copied) == sorted(written), [copier.told() for copier in copiers]
+        assert sorted(copied) == sorted(written), [copier.state() for copier in copiers]
     assert cluster.tracebacks() == []

@@ -23,17 +23,17 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 
 PARTITIONS = 2
 RECORDS = 2000
-"""Per partition and direction, a half of them before MirrorMaker is killed."""
+"""Number of records per partition and direction; half of them are written before MirrorMaker is killed."""
 WAIT_S_MAX = 150
 ALIASES = ("east", "west")
 INTERNAL_TOPICS = ("offset.storage", "status.storage", "config.storage")
 MIRROR_TOPICS = ("checkpoints.topic", "heartbeats.topic", "offset-syncs.topic")
 
 
-class Side(NamedTuple):
+class MirroredCluster(NamedTuple):
     """One of the two clusters.
 
-    :param alias: its name in MirrorMaker's settings, and the prefix of its topics at the other side.
+    :param alias: its name in MirrorMaker's settings, and the prefix of its topics on the other cluster.
     """
 
     alias: str
@@ -83,14 +83,14 @@ OTHERS = {"kreplica": kreplica_broker, "apache-kafka": kafka_broker}
 
 
 @pytest.mark.parametrize("other", list(OTHERS))
-def test_each_record_arrives_once_at_the_other_side(tmp_path: Path, topic: str, other: str) -> None:
-    """Both sides' topics are mirrored exactly once and in order, over a kill; a group continues at the other side."""
+def test_each_record_is_mirrored_once(tmp_path: Path, topic: str, other: str) -> None:
+    """Topics are mirrored both ways exactly once and in order, despite a kill; a group continues on the other."""
     with ExitStack() as stack:
         addresses = [
             stack.enter_context(kreplica_broker(tmp_path / "east")),
             stack.enter_context(OTHERS[other](tmp_path / "west")),
         ]
-        sides = [Side(alias, address) for alias, address in zip(ALIASES, addresses, strict=True)]
+        sides = [MirroredCluster(alias, address) for alias, address in zip(ALIASES, addresses, strict=True)]
         mirror = ConnectProcess(MIRROR_MAKER, tmp_path / "mirror", {"mirror": _settings(sides, topic)})
         for side in sides:
             admin = AdminClient({"bootstrap.servers": side.bootstrap_servers})
@@ -115,8 +115,8 @@ def test_each_record_arrives_once_at_the_other_side(tmp_path: Path, topic: str, 
             assert f"{side.alias}.{target.alias}.{topic}" not in names, "a mirrored topic was mirrored back"
 
 
-def write(side: Side, topic: str, first: int, end: int) -> None:
-    """Write the records from ``first`` up to ``end`` to each partition."""
+def write(side: MirroredCluster, topic: str, first: int, end: int) -> None:
+    """Write the records from ``first`` to ``end`` to each partition."""
     producer = Producer({"bootstrap.servers": side.bootstrap_servers, "enable.idempotence": True})
     for partition in range(PARTITIONS):
         for value in expected(side, partition)[first:end]:
@@ -125,12 +125,12 @@ def write(side: Side, topic: str, first: int, end: int) -> None:
     assert producer.flush(60) == 0
 
 
-def expected(side: Side, partition: int) -> list[str]:
-    """All records of a side's partition."""
+def expected(side: MirroredCluster, partition: int) -> list[str]:
+    """Return all records of a partition."""
     return [f"{side.alias}-{partition}-{number:05}" for number in range(RECORDS)]
 
 
-def commit(side: Side, topic: str, offset: int) -> None:
+def commit(side: MirroredCluster, topic: str, offset: int) -> None:
     """Commit an offset of each partition for the group that is named after the topic."""
     consumer = Consumer({"bootstrap.servers": side.bootstrap_servers, "group.id": topic})
     offsets = [TopicPartition(topic, partition, offset) for partition in range(PARTITIONS)]
@@ -138,8 +138,8 @@ def commit(side: Side, topic: str, offset: int) -> None:
     consumer.close()
 
 
-def committed_offsets(side: Side, topic: str, group: str) -> list[int]:
-    """The group's committed offset of each partition; negative where there is none."""
+def committed_offsets(side: MirroredCluster, topic: str, group: str) -> list[int]:
+    """Return the group's committed offset of each partition; negative if it has none."""
     consumer = Consumer({"bootstrap.servers": side.bootstrap_servers, "group.id": group})
     asked = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
     found = [row.offset for row in consumer.committed(asked, timeout=30)]
@@ -147,8 +147,8 @@ def committed_offsets(side: Side, topic: str, group: str) -> list[int]:
     return found
 
 
-def read(side: Side, topic: str, partition: int, first: int = 0) -> list[str]:
-    """The values of a partition's committed records from an offset to its end."""
+def read(side: MirroredCluster, topic: str, partition: int, first: int = 0) -> list[str]:
+    """Return the values of a partition's committed records from an offset to its end."""
     options = {"group.id": "reader", "isolation.level": "read_committed", "enable.partition.eof": True}
     consumer = Consumer({"bootstrap.servers": side.bootstrap_servers, **options})
     consumer.assign([TopicPartition(topic, partition, first)])
@@ -165,8 +165,8 @@ def read(side: Side, topic: str, partition: int, first: int = 0) -> list[str]:
     return values
 
 
-def wait_for_records(side: Side, topic: str, count: int) -> None:
-    """Wait until each partition of a topic has at least so many committed records."""
+def wait_for_records(side: MirroredCluster, topic: str, count: int) -> None:
+    """Wait until each partition of a topic has at least ``count`` committed records."""
     admin = AdminClient({"bootstrap.servers": side.bootstrap_servers})
 
     def counts() -> list[int]:
@@ -178,8 +178,8 @@ def wait_for_records(side: Side, topic: str, count: int) -> None:
     wait_until(lambda: min(counts()) >= count, f"{count} records in {topic} of {side.alias}", WAIT_S_MAX, counts)
 
 
-def check_group(side: Side, target: Side, topic: str) -> None:
-    """The group's offsets are translated: at the other side it skips no record that it has not processed here."""
+def check_group(side: MirroredCluster, target: MirroredCluster, topic: str) -> None:
+    """Check that the translated offsets of the group skip no unprocessed record."""
     mirrored = f"{side.alias}.{topic}"
     offsets = wait_until(
         lambda: (found := committed_offsets(target, mirrored, topic)) and min(found) > 0 and found,
@@ -192,7 +192,7 @@ def check_group(side: Side, target: Side, topic: str) -> None:
         assert rest == expected(side, partition)[-len(rest) :]
 
 
-def _settings(sides: list[Side], topic: str) -> dict[str, object]:
+def _settings(sides: list[MirroredCluster], topic: str) -> dict[str, object]:
     settings: dict[str, object] = {
         "clusters": ",".join(side.alias for side in sides),
         "tasks.max": 2,

@@ -1,4 +1,4 @@
-"""Real clients commit offsets and find them again, each other's too."""
+"""Real clients commit offsets and fetch their own and each other's."""
 
 import asyncio
 
@@ -18,9 +18,9 @@ NUL = "\0"
 
 
 class Confluent:
-    """confluent-kafka: it commits metadata with the NUL at its end, and relies on one when it reads them.
+    """confluent-kafka, which commits metadata with a trailing NUL and expects one in fetched metadata.
 
-    Others commit none, so it is asked for offsets only.
+    Other clients commit none, so only offsets are compared.
     """
 
     def __init__(self, servers):
@@ -87,7 +87,7 @@ class KafkaPython:
 
 
 class AioKafka:
-    """aiokafka, whose consumers commit only what is assigned to them, and are told offsets without metadata."""
+    """aiokafka, whose consumers commit only assigned partitions, and fetch offsets without metadata."""
 
     def __init__(self, servers):
         self._servers = servers
@@ -134,7 +134,7 @@ class AioKafka:
 
 
 def with_metadata(offsets):
-    """With the metadata that cannot be asked for."""
+    """Add the metadata that the client cannot fetch."""
     return {index: (offset, OFFSETS[index][1]) for index, offset in offsets.items()}
 
 
@@ -150,8 +150,8 @@ def three_partitions(broker, topic):
 
 
 @pytest.mark.parametrize("writer", CLIENTS)
-def test_every_client_finds_what_any_client_committed(broker, three_partitions, writer):
-    """Offsets and metadata are those that were committed, whoever asks for them, and however."""
+def test_every_client_fetches_offsets_of_any_client(broker, three_partitions, writer):
+    """Offsets and metadata are the committed ones, for any reading client and request."""
     group = f"group-of-{three_partitions}"
     writer(broker.bootstrap_servers).commit(group, three_partitions)
     for reader in CLIENTS:
@@ -176,8 +176,8 @@ def test_offsets_are_changed_and_deleted_by_tools(broker, three_partitions):
     assert client.fetch(group, three_partitions) == with_metadata(none)
 
 
-def test_a_consumer_goes_on_where_it_stopped(broker, three_partitions):
-    """A group that commits as it reads finds every record once, over two lives of its consumer."""
+def test_a_consumer_continues_where_it_stopped(broker, three_partitions):
+    """A group that commits while it reads receives every record once, over two lifetimes of its consumer."""
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})
     for number in range(90):
         producer.produce(three_partitions, b"%d" % number, partition=number % 3)

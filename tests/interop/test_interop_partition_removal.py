@@ -1,4 +1,4 @@
-"""Partitions that are removed, and added again, while clients of each kind write and read."""
+"""Partitions that are removed and added again while clients of each kind write and read."""
 
 import asyncio
 import json
@@ -22,12 +22,12 @@ PARTITIONS = range(3)
 LAST = 2
 ANSWER_S_MAX = 30.0
 IMPATIENT_S = 3
-"""How long a producer tries that does not wait for the end."""
+"""Delivery timeout of a producer that gives up early."""
 AN_HOUR_MS = 3_600_000
 
 
 class Removal:
-    """What the operator does and sees: requests in ZooKeeper, and the topic's znode."""
+    """The operator's requests in ZooKeeper, and the state of the topic's znode."""
 
     def __init__(self, broker, topic):
         self._topic = topic
@@ -45,7 +45,7 @@ class Removal:
         self._zookeeper.delete(self._request)
 
     def add_again(self):
-        """Ask until all brokers have deleted the files of the one before."""
+        """Ask until all brokers have deleted the files of the previous partition."""
         end = time.monotonic() + ANSWER_S_MAX
         while True:
             try:
@@ -57,7 +57,7 @@ class Removal:
             time.sleep(0.05)
 
     def wait_until(self, condition):
-        """Wait until the last partition is ``writable``, ``read-only``, or ``gone``, for the broker too."""
+        """Wait until the last partition is ``writable``, ``read-only``, or ``gone``, on the broker too."""
         end = time.monotonic() + ANSWER_S_MAX
         while self._condition() != condition:
             assert time.monotonic() < end, f"it is {self._condition()}, not {condition}"
@@ -87,7 +87,7 @@ class Removal:
             return {}
 
     def _listed_epochs(self):
-        """The leader epochs that clients are told: a broker tells them once it has obeyed the controller."""
+        """Return the leader epochs in the metadata, which a broker returns after it has obeyed the controller."""
         with BlockingClient("127.0.0.1", self._port) as client:
             answer = client.request(METADATA, {"topics": None, "allow_auto_topic_creation": False})
         (topic,) = (row for row in answer["topics"] if row["name"] == self._topic)
@@ -145,7 +145,7 @@ class Confluent:
 
 
 class KafkaPython:
-    """kafka-python; where it gives up a record, only without idempotence it goes on with others."""
+    """kafka-python; after it gives up a record, it continues only without idempotence."""
 
     def __init__(self, broker, topic, delivery_s=120):
         self._topic = topic
@@ -172,7 +172,7 @@ class KafkaPython:
     def read(self, count):
         read, end = [], time.monotonic() + ANSWER_S_MAX
         while len(read) < count:
-            assert time.monotonic() < end, f"{len(read)} of {count} came"
+            assert time.monotonic() < end, f"only {len(read)} of {count} arrived"
             for messages in self._consumer.poll(timeout_ms=200).values():
                 read += [(message.partition, message.offset) for message in messages]
         return sorted(read)
@@ -183,7 +183,7 @@ class KafkaPython:
 
 
 class Aiokafka:
-    """aiokafka, in an event loop of its own; with idempotence it tries as long as the partition is there."""
+    """aiokafka, in its own event loop; with idempotence it retries as long as the partition exists."""
 
     def __init__(self, broker, topic, delivery_s=120):
         self._topic = topic
@@ -236,7 +236,7 @@ class Aiokafka:
 
 @pytest.fixture(params=[Confluent, KafkaPython, Aiokafka])
 def started(request, broker, topic, removal):
-    """Starts clients of one kind, and ends them all."""
+    """Starts clients of one kind, and stops them all at the end."""
     clients = []
 
     def start(**settings):
@@ -248,8 +248,8 @@ def started(request, broker, topic, removal):
         client.close()
 
 
-def test_writing_and_reading_go_on(started, removal):
-    """While the last partition is read-only, gone, and there again, nothing of the others is lost or there twice."""
+def test_writing_and_reading_continue(started, removal):
+    """While the last partition is read-only, gone and back, records of the others are neither lost nor duplicated."""
     client = started()
     assert [client.offset(client.send(p)) for p in PARTITIONS] == [0, 0, 0]
     assert client.read(3) == [(0, 0), (1, 0), (2, 0)]
@@ -278,8 +278,8 @@ def test_writing_and_reading_go_on(started, removal):
     assert another.read(6) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0)]
 
 
-def test_a_record_that_comes_too_late(started, removal):
-    """It is tried again until the client gives it up, which is told; the others are written as before."""
+def test_a_record_after_the_removal(started, removal):
+    """It is retried until the client gives up and reports an error; the others are written as before."""
     removal.ask(wait_ms=AN_HOUR_MS)
     removal.wait_until("read-only")
     client = started(delivery_s=IMPATIENT_S)

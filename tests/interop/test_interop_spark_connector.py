@@ -1,7 +1,7 @@
-"""Spark's own connector, of the JVM, against our brokers, and beside ours; needs Maven: a part of the soak.
+"""Spark's own Kafka connector with kreplica's brokers, compared with kreplica's; needs Maven: part of the soak.
 
-Its jars go with Spark 4.2; it runs in the Spark that is installed.  They are named one by one, without what they need,
-which Spark has: the newest of each that Maven serves.
+Its jars are for Spark 4.2, and run in the installed Spark.  They are listed without their dependencies, which Spark
+contains, in the newest version in Maven.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ TOPICS = {"written-by-kafka": 3, "written-by-kreplica": 3, "transactions": 1, "s
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the program found."""
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The output of the program."""
     jars = apache_kafka.jars_alone("spark-connector", JARS)
     with KafkaCluster(3, topics=TOPICS) as cluster:
         write_transactions(cluster.bootstrap_servers)
@@ -47,7 +47,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def write_transactions(bootstrap: str) -> None:
-    """Two committed, one aborted between them."""
+    """Write two committed transactions and an aborted one between them."""
     with (
         Cluster(bootstrap) as cluster,
         Producer(cluster, ProducerOptions(transactional_id="connectors")) as producer,
@@ -56,43 +56,42 @@ def write_transactions(bootstrap: str) -> None:
             producer.begin()
             for index in range(10):
                 producer.send("transactions", b"%d %d" % (number, index))
-            producer.flush()  # what is not sent yet would not be there after an abort
+            producer.flush()  # unsent records would be missing after an abort
             if commits:
                 producer.commit()
             else:
                 producer.abort()
 
 
-def test_the_tables_are_the_same(found: dict[str, Any]) -> None:
-    """Columns and types."""
-    theirs, ours = found["schemas"]
+def test_columns_and_types_are_equal(results: dict[str, Any]) -> None:
+    theirs, ours = results["schemas"]
     assert ours == theirs
 
 
 @pytest.mark.parametrize("writer", ["kafka", "kreplica"])
-def test_both_read_what_either_wrote(found: dict[str, Any], writer: str) -> None:
-    """In every codec, with null keys and headers: the same rows, offsets and timestamps."""
+def test_both_connectors_read_records_of_either(results: dict[str, Any], writer: str) -> None:
+    """In every codec, with null keys and headers: equal rows, offsets and timestamps."""
     count = COUNT * CODECS
-    assert found["written"][writer] == {"theirs": count, "ours": count, "different": 0}
+    assert results["written"][writer] == {"theirs": count, "ours": count, "different": 0}
 
 
 @pytest.mark.parametrize(("level", "count"), [("read_committed", 20), ("read_uncommitted", 30)])
-def test_both_see_the_same_of_transactions(found: dict[str, Any], level: str, count: int) -> None:
-    """What was aborted is left out by both, or by neither."""
-    assert found["isolation"][level] == {"theirs": count, "ours": count, "different": 0}
+def test_both_connectors_read_transactions_alike(results: dict[str, Any], level: str, count: int) -> None:
+    """Aborted records are skipped by both, or by neither."""
+    assert results["isolation"][level] == {"theirs": count, "ours": count, "different": 0}
 
 
 @pytest.mark.parametrize("option", ["startingTimestamp", "startingOffsets", "endingOffsets", "minPartitions"])
-def test_options_mean_the_same(found: dict[str, Any], option: str) -> None:
-    """Where a read begins and ends, and in how many parts it is done."""
-    rows = found["options"][option]
+def test_options_mean_the_same(results: dict[str, Any], option: str) -> None:
+    """Start and end of a read, and the number of its tasks."""
+    rows = results["options"][option]
     assert rows["different"] == 0
     assert 0 < rows["ours"] == rows["theirs"]
 
 
-def test_a_checkpoint_goes_from_one_to_the_other_and_back(found: dict[str, Any]) -> None:
-    """A stream that begins in the one goes on in the other: each record once, and offsets of one form."""
-    handed = found["handed_over"]
+def test_a_checkpoint_works_with_both_connectors(results: dict[str, Any]) -> None:
+    """A stream of one connector continues with the other: each record once, and offsets of the same format."""
+    handed = results["handed_over"]
     assert handed["copied"] == [COUNT, 2 * COUNT, 3 * COUNT]
     assert handed["missing"] == 0
     assert all(set(each) == {"stream"} and set(each["stream"]) == {"0", "1", "2"} for each in handed["offsets"])

@@ -1,4 +1,4 @@
-"""Transactional producers of three client libraries: what they commit is seen, what they abort never; zombies go."""
+"""Transactional producers of three client libraries: committed records are visible, aborted ones never; fencing."""
 
 import asyncio
 import uuid
@@ -18,13 +18,13 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-# Consumers of this client have a group even where they use none of it.
+# librdkafka requires a group ID even without a group.
 NO_GROUP = {"group.id": "none", "enable.auto.commit": False, "isolation.level": "read_committed"}
 
 
 @pytest.fixture
 def transactional_id():
-    """One that nobody has used."""
+    """An unused transactional ID."""
     return f"tx-{uuid.uuid4().hex[:12]}"
 
 
@@ -38,12 +38,12 @@ def wide_topic(broker, topic):
 
 
 def committed_values(broker, topic, partitions=3):
-    """All that a consumer of committed records reads up to the last stable offsets, sorted."""
+    """Return all values below the last stable offsets as a consumer of committed records reads them, sorted."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, **NO_GROUP, "enable.partition.eof": True})
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
     values, ended = [], set()
     while len(ended) < partitions:
-        message = consumer.poll(20) or pytest.fail(f"{sorted(values)} of {topic} came, and no end")
+        message = consumer.poll(20) or pytest.fail(f"{topic}: only {sorted(values)} arrived, and no end")
         if message.error() is None:
             values.append(message.value())
         else:
@@ -53,7 +53,7 @@ def committed_values(broker, topic, partitions=3):
 
 
 def open_transactions(broker, topic):
-    """How many records are not decided: between the last stable offset and the end of the log."""
+    """Return the number of undecided records: between the last stable offset and the end of the log."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(3)}
     answered = [
@@ -79,7 +79,7 @@ def send(producer, topic, *values):
 
 
 def test_confluent_commits_and_aborts(broker, wide_topic, transactional_id):
-    """Transactions one after the other over three partitions: the committed ones are seen whole."""
+    """Consecutive transactions over three partitions: all records of committed ones are visible."""
     producer = confluent(broker, transactional_id)
     expected = []
     for number in range(10):
@@ -96,7 +96,7 @@ def test_confluent_commits_and_aborts(broker, wide_topic, transactional_id):
 
 
 def test_confluent_zombie_is_fenced(broker, wide_topic, transactional_id):
-    """A second producer of the same name aborts what the first has begun, and the first can end nothing."""
+    """A second producer with the same ID aborts the open transaction of the first, which can no longer end it."""
     zombie = confluent(broker, transactional_id)
     zombie.begin_transaction()
     send(zombie, wide_topic, b"lost", b"lost", b"lost")
@@ -112,8 +112,8 @@ def test_confluent_zombie_is_fenced(broker, wide_topic, transactional_id):
     assert committed_values(broker, wide_topic) == [b"kept"]
 
 
-def test_confluent_carries_offsets_in_its_transactions(broker, wide_topic, transactional_id):
-    """A group's offsets count when the transaction is committed, and go with one that is aborted."""
+def test_confluent_commits_offsets_in_transactions(broker, wide_topic, transactional_id):
+    """A group's offsets count if the transaction commits, and are discarded if it aborts."""
     group = f"g-{uuid.uuid4().hex[:12]}"
     source = confluent(broker, f"{transactional_id}-source")
     source.begin_transaction()
@@ -141,8 +141,8 @@ def test_confluent_carries_offsets_in_its_transactions(broker, wide_topic, trans
     assert {each.partition: each.offset for each in future.result().topic_partitions} == {0: 1, 1: 1, 2: 1}
 
 
-def test_confluent_transaction_that_takes_too_long_is_aborted(broker, wide_topic, transactional_id):
-    """Readers of committed records go on without its producer."""
+def test_confluent_transaction_is_aborted_after_its_timeout(broker, wide_topic, transactional_id):
+    """Readers of committed records continue after the timeout."""
     slow = confluent(broker, transactional_id, **{"transaction.timeout.ms": 1000, "message.timeout.ms": 1000})
     slow.begin_transaction()
     send(slow, wide_topic, b"late", b"late")
@@ -157,7 +157,7 @@ def test_confluent_transaction_that_takes_too_long_is_aborted(broker, wide_topic
 
 
 def committed_values_after(broker, topic, count):
-    """The first so many committed values, however long they are held back."""
+    """Return the first ``count`` committed values, waiting as long as they are delayed."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, **NO_GROUP})
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(3)])
     values = [(consumer.poll(40) or pytest.fail("nothing came")).value() for _ in range(count)]
@@ -169,7 +169,7 @@ def committed_values_after(broker, topic, count):
 
 
 def test_kafka_python_commits_and_aborts(broker, wide_topic, transactional_id):
-    """The same with a client in Python, which speaks newer versions."""
+    """The same with a client in Python, which uses newer API versions."""
     producer = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id=transactional_id)
     producer.init_transactions()
     expected = []
@@ -188,7 +188,7 @@ def test_kafka_python_commits_and_aborts(broker, wide_topic, transactional_id):
 
 
 def test_kafka_python_zombie_is_fenced(broker, wide_topic, transactional_id):
-    """The older of two producers of one name is told that it is fenced."""
+    """The older of two producers with one ID receives a fencing error."""
     producers = []
     for _ in range(2):
         producer = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id=transactional_id)
@@ -210,7 +210,7 @@ def test_kafka_python_zombie_is_fenced(broker, wide_topic, transactional_id):
 
 
 def test_aiokafka_commits_aborts_and_fences(broker, wide_topic, transactional_id):
-    """The same with a client on asyncio, which speaks the oldest versions."""
+    """The same with a client on asyncio, which uses the oldest API versions."""
 
     async def story():
         producer = aiokafka.AIOKafkaProducer(

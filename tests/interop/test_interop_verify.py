@@ -1,4 +1,4 @@
-"""``kreplica verify`` on Apache Kafka itself; needs Java and Maven, so it is part of the soak."""
+"""``kreplica verify`` with Apache Kafka; needs Java and Maven, so it is part of the soak."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def kafka(tmp_path: Path) -> Iterator[KraftCluster]:
 
 
 class Verify:
-    """The command, and how far it says that it is."""
+    """The command, and its progress."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         command = [sys.executable, "-m", "kreplica.cli", "verify", "--bootstrap", bootstrap_servers]
@@ -37,19 +37,19 @@ class Verify:
         )
 
     def wait_for_more(self) -> None:
-        """Until it has said so several times that more is acknowledged, and that not much is under way."""
+        """Wait until it has reported progress several times, with few records in flight."""
         assert self._process.stderr is not None
         counts: list[int] = []
         while len(counts) < 3:
             line = self._process.stderr.readline()
-            assert line, "it has ended"
-            told = re.search(r"writing: ([\d,]+) of", line)
-            if told is not None:
-                count = int(told[1].replace(",", ""))
+            assert line, "the command has ended"
+            progress = re.search(r"writing: ([\d,]+) of", line)
+            if progress is not None:
+                count = int(progress[1].replace(",", ""))
                 counts = [*counts, count] if count > (counts or [0])[-1] else [count]
 
     def outcome(self) -> dict[str, object]:
-        """Interrupt the writing, and give what it says in the end."""
+        """Interrupt the writing, and return the result."""
         self._process.send_signal(signal.SIGINT)
         out, err = self._process.communicate(timeout=120)
         assert self._process.returncode == 0, out + err
@@ -65,7 +65,7 @@ class Verify:
 
 
 def test_every_broker_of_apache_kafka_is_killed(kafka: KraftCluster) -> None:
-    """Kafka keeps what it acknowledged, and this check finds nothing wrong with that."""
+    """Kafka keeps acknowledged records, and the check finds no anomaly."""
     with Verify(kafka.bootstrap_servers) as verify:
         verify.wait_for_more()
         for node in NODES:
@@ -73,7 +73,7 @@ def test_every_broker_of_apache_kafka_is_killed(kafka: KraftCluster) -> None:
             verify.wait_for_more()
             kafka.start(node)
             verify.wait_for_more()
-        told = verify.outcome()
-    assert told["clean"]
-    assert told["records_acknowledged"] == told["records_sent"]
-    assert told["client_errors"]
+        progress = verify.outcome()
+    assert progress["clean"]
+    assert progress["records_acknowledged"] == progress["records_sent"]
+    assert progress["client_errors"]

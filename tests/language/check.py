@@ -40,7 +40,7 @@ CODE_BLOCK = re.compile(r"^(```|~~~)")
 CODE_SPAN = re.compile(r"``[^`]+``|`[^`]+`|\]\([^)]*\)")
 WORD = re.compile(r"[a-z]+")
 WORDS_MIN = 3
-"""A string literal of fewer words is a key or a value, not a message."""
+"""Minimum number of words in a message; shorter string literals are keys or values."""
 
 
 class Match(NamedTuple):
@@ -75,7 +75,7 @@ def ignored_patterns(root: Path) -> list[str]:
 
 
 def is_ignored(path: str, patterns: Iterable[str]) -> bool:
-    """Whether a directory matches a pattern: by its whole path if the pattern has a slash, otherwise by its name."""
+    """True if a directory matches a pattern: by its whole path if the pattern has a slash, otherwise by its name."""
     return any(fnmatch(path if "/" in pattern else Path(path).name, pattern) for pattern in patterns)
 
 
@@ -86,7 +86,7 @@ def is_checked(path: str) -> bool:
 
 
 def package(path: str) -> str:
-    """Return the unit that has its own number: the first two levels of a path."""
+    """Return the unit of counting, which is the first two levels of a path."""
     parts = Path(path).parts
     return "/".join(parts[:2]) if len(parts) > 2 else parts[0]
 

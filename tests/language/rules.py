@@ -9,7 +9,7 @@ from typing import NamedTuple
 class Rule(NamedTuple):
     """A banned construction.
 
-    ``pattern`` is searched without regard to case in text that has one of ``words``, which makes the search fast;
+    ``pattern`` is a case-insensitive expression, which is searched only in text with one of ``words``, for speed;
     ``advice`` is printed with each match.
     """
 

@@ -76,7 +76,7 @@ def test_ratchet_has_only_packages_that_exist() -> None:
     assert all(isinstance(number, int) and number > 0 for number in recorded.values())
 
 
-def test_source_files_are_found_without_git_and_without_what_gitignore_lists(tmp_path: Path) -> None:
+def test_source_files_without_git_and_ignored_files(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_text("build/\n*.egg-info/\nbenchmarks/results/\n")
     for name in ("README.md", "kreplica/log.py", "kreplica/build/made.py", "a.egg-info/x.md", ".git/x.py", "x.json",
                  "benchmarks/results/x.md", "tests/results/x.md"):  # fmt: skip

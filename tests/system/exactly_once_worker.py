@@ -1,11 +1,10 @@
-"""One worker of a chain: consumes, transforms, produces, and commits both in one transaction, until it is ended.
+"""One worker of a chain: consumes, transforms, produces, and commits both in one transaction, until it is stopped.
 
 python exactly_once_worker.py BOOTSTRAP GROUP TRANSACTIONAL_ID SOURCE TARGET BATCH_MAX SEED
 
-A part of the transactions is aborted on purpose.  It prints a line for each transaction, and ends with code 3 where
-its producer is of no use any more: another is started then.  The same where a transaction hangs: librdkafka waits
-without end for a coordinator that it saw vanish (confluentinc/librdkafka issues 5456 and 5511), so that only a signal
-ends it.
+Some transactions are aborted on purpose.  It prints a line for each transaction, and ends with code 3 after a fatal
+error of its producer, so that another worker is started.  The same if a transaction hangs: librdkafka waits forever
+for a coordinator that vanished (confluentinc/librdkafka issues 5456 and 5511), so that only a signal ends it.
 """
 
 import random
@@ -23,12 +22,12 @@ chance = random.Random(int(seed))
 
 
 def transform(value):
-    """What becomes of a record: anything that can be told from the original and counted."""
+    """Return a value that can be verified and counted."""
     return b"seen " + value
 
 
 def rewind(consumer):
-    """Go back to what is committed: what the aborted transaction consumed comes again."""
+    """Seek back to the committed offsets, to consume the records of the aborted transaction again."""
     assigned = consumer.assignment()
     if assigned:
         for committed in consumer.committed(assigned, timeout=TIMEOUT_S):
@@ -43,7 +42,7 @@ def abort(producer, consumer, why):
 
 
 def step(producer, consumer):
-    """One transaction, of what there is to read just now."""
+    """Run one transaction with the records that are available."""
     messages = [message for message in consumer.consume(int(batch_max), 0.5) if not message.error()]
     if not messages:
         return
@@ -69,7 +68,7 @@ def step(producer, consumer):
 
 
 def lost_too_late(error):
-    """Consuming goes on by itself after most errors."""
+    """The consumer recovers from most errors by itself."""
     print("error", error, file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""What the REST API writes, by request: a row for each, which ``test_system_rest.py`` makes on a real ZooKeeper."""
+"""The REST API's write requests and their znodes as data; ``test_system_rest.py`` runs them on a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from typing import Any
 class Write:
     """One request, and the znodes that it writes.
 
-    In texts ``{topic}`` is the name of a topic that there is, ``{new}`` one that there is not, ``{plan}`` the plan that
-    is made next.
+    In texts ``{topic}`` is the name of an existing topic, ``{new}`` an unused name, ``{plan}`` the ID of the next plan.
 
-    :param znodes: their paths; a ``*`` at the end stands for a number that ZooKeeper chooses.
-    :param before: other requests that have to be made first, as (method, path, body); ``after`` those that tidy up.
-    :param is_taken: whether the controller takes the znode away as it does what is asked: it is stopped meanwhile.
-    :param until: a path, and what a member of its document has to be before the request is made.
-    :param is_changed: whether the controller writes the znodes, too, as it does what is asked: it is stopped meanwhile.
-    :param chosen: members of the znodes' data that are others each time.
+    :param znodes: their paths; a final ``*`` is a number that ZooKeeper chooses.
+    :param before: requests that must be sent first, as (method, path, body); ``after`` are requests that clean up.
+    :param is_taken: True if the controller deletes the znode when it processes it: the controller is paused meanwhile.
+    :param until: a path, and the value of a field of its response that must be reached before the request.
+    :param is_changed: True if the controller writes the znodes too: the controller is paused meanwhile.
+    :param chosen: fields of the znodes' data that differ each time.
     """
 
     name: str
@@ -39,7 +38,7 @@ LONG_PLAN = (
     ("PATCH", "/v1/topics/{topic}", {"partitions": 2}),
     ("POST", "/v1/plans", {"kind": "remove_partitions", "topic": "{topic}", "partitions": 1, "wait_ms": 600_000}),
 )
-"""It goes on for ten minutes, in which the partition can be read still."""
+"""A plan that takes ten minutes; the partition remains readable."""
 
 WRITES = (
     Write(

@@ -1,4 +1,4 @@
-"""A load that goes on while something happens to the cluster, and what must hold afterwards."""
+"""A load during an event, and the checks after it."""
 
 from contextlib import contextmanager
 
@@ -11,9 +11,9 @@ SOME = 300
 
 @contextmanager
 def load(cluster, topic, *, partitions=PARTITIONS, min_in_sync=2, records_per_second=500):
-    """Write and read while the block runs; every acknowledged record is then read once, in order, and on all replicas.
+    """Write and read in the block; then every acknowledged record must be read once, in order, and be on all replicas.
 
-    :return: the producer, by which the block waits until more is acknowledged.
+    :return: the producer; the block can wait for its acknowledgements.
     """
     cluster.create_topic(topic, partitions, 3, {"min.insync.replicas": min_in_sync})
     servers = cluster.bootstrap_servers

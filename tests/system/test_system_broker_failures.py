@@ -1,4 +1,4 @@
-"""Leaders and controllers that stop, die and come back in mid-load: Kafka's system-test shapes on real processes."""
+"""Leaders and controllers that stop, die and restart under load, as in Kafka's system tests, on real processes."""
 
 import itertools
 import signal
@@ -12,15 +12,15 @@ CLEAN, HARD = "clean", "hard"
 BOUNCES = 5
 
 ENDED_IN_ORDER = -signal.SIGTERM
-"""``twistd`` passes the signal on to itself once everything has stopped."""
+"""``twistd`` sends the signal to itself again after everything has stopped."""
 
 
-def who(cluster, role, topic):
+def broker_in_role(cluster, role, topic):
     return cluster.brokers[cluster.leader(topic) if role == LEADER else cluster.controller()]
 
 
 def end(broker, how):
-    """SIGTERM, or ``kill -9``."""
+    """Stop a broker with SIGTERM, or kill it with SIGKILL."""
     if how == CLEAN:
         assert broker.stop() == ENDED_IN_ORDER
     else:
@@ -28,20 +28,20 @@ def end(broker, how):
 
 
 def bounce(cluster, role, topic, how):
-    """End a broker, start it again at once, and wait until all is in sync."""
-    broker = who(cluster, role, topic)
+    """Stop or kill a broker, restart it at once, and wait until all replicas are in sync."""
+    broker = broker_in_role(cluster, role, topic)
     end(broker, how)
     broker.start()
     cluster.wait_until_in_sync(topic)
 
 
 def shut_down(cluster, role, topic, how):
-    """End a broker, and have the load go on without it.
+    """Stop or kill a broker, and let the load continue without it.
 
-    :return: the longest time in which nothing was acknowledged.
+    :return: the longest time without an acknowledgement.
     """
     with load(cluster, topic) as producer:
-        broker = who(cluster, role, topic)
+        broker = broker_in_role(cluster, role, topic)
         producer.longest_silence_s = 0.0
         end(broker, how)
         producer.wait_for_more(SOME)
@@ -50,37 +50,37 @@ def shut_down(cluster, role, topic, how):
 
 @pytest.mark.parametrize("role", [LEADER, CONTROLLER])
 def test_hard_shutdown(cluster, topic, role):
-    """A broker is killed: others lead once its session ends, and nothing that was acknowledged is lost."""
+    """A broker is killed: others lead after its session's expiry, and no acknowledged record is lost."""
     assert shut_down(cluster, role, topic, HARD) < 10
 
 
 @pytest.mark.parametrize("role", [LEADER, CONTROLLER])
 def test_clean_shutdown(cluster, topic, role):
-    """A broker is stopped in order: others lead before it goes, and clients wait for less than a session."""
+    """A broker is stopped in order: others lead before its end, and clients wait for less than a session timeout."""
     assert shut_down(cluster, role, topic, CLEAN) < 2
 
 
 def test_bounces(cluster, topic):
-    """The leader, then the controller, stops or dies and comes back: each time all are in sync again."""
+    """The leader, then the controller, is stopped or killed and restarted: all replicas are in sync again each time."""
     with load(cluster, topic):
         bounce(cluster, LEADER, topic, HARD)
         bounce(cluster, CONTROLLER, topic, CLEAN)
 
 
 def test_another_library(cluster, topic):
-    """kafka-python, idempotent with ``acks=all``, while the leader is killed and comes back: all is there once."""
+    """kafka-python, idempotent with ``acks=all``, while the leader is killed and restarted: all records exist once."""
     cluster.create_topic(topic, 1, 3, {"min.insync.replicas": 2})
     producer = KafkaProducer(
         bootstrap_servers=cluster.bootstrap_servers, acks="all", enable_idempotence=True, retry_backoff_ms=50
     )
-    told = {}
+    offsets = {}
     for number in range(SOME):
         if number == SOME // 3:
             killed = cluster.brokers[cluster.leader(topic)]
             killed.kill()
         if number == 2 * SOME // 3:
             killed.start()
-        told[number] = producer.send(topic, b"%d" % number)
+        offsets[number] = producer.send(topic, b"%d" % number)
         if number % 10 == 0:
             producer.flush(60)
     producer.close()
@@ -91,21 +91,21 @@ def test_another_library(cluster, topic):
     read = [(record.offset, int(record.value)) for record in itertools.islice(consumer, SOME)]
     consumer.close()
     assert read == [(number, number) for number in range(SOME)]
-    assert [told[number].get(1).offset for number in range(SOME)] == list(range(SOME))
+    assert [offsets[number].get(1).offset for number in range(SOME)] == list(range(SOME))
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("how", "role"), list(itertools.product([CLEAN, HARD], [LEADER, CONTROLLER])))
 def test_five_bounces(cluster, topic, how, role):
-    """Five times in a row, as Kafka's own system tests have it."""
+    """Five times in a row, as in Kafka's own system tests."""
     with load(cluster, topic):
         for _ in range(BOUNCES):
             bounce(cluster, role, topic, how)
 
 
 @pytest.mark.soak
-def test_every_broker_in_turn(cluster, topic):
-    """A rolling restart, three times: the load does not stop."""
+def test_rolling_restarts(cluster, topic):
+    """A rolling restart, three times, without interruption of the load."""
     with load(cluster, topic) as producer:
         producer.longest_silence_s = 0.0
         for broker in 3 * list(cluster.brokers.values()):
@@ -116,7 +116,7 @@ def test_every_broker_in_turn(cluster, topic):
 
 
 def test_all_killed_at_once(cluster, topic):
-    """The whole cluster dies at one moment and comes back by itself, with all that was acknowledged."""
+    """The whole cluster is killed at once and recovers by itself, with all acknowledged records."""
     with load(cluster, topic):
         cluster.kill()
         cluster.start()

@@ -1,4 +1,4 @@
-"""Exactly once, end to end: what a chain of consumers and transactional producers makes while brokers are bounced."""
+"""Exactly once, end to end: results of a chain of consumers and transactional producers while brokers restart."""
 
 import itertools
 import subprocess
@@ -25,11 +25,11 @@ MOVING = (
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
 )
-"""What a client is told while the coordinator is another one; it asks again."""
+"""Errors of a client while the coordinator moves; it retries."""
 
 
 class Workers:
-    """Processes of the chain; whoever gives up, or is killed, is started again under its transactional id."""
+    """Processes of the chain; a worker that ends or is killed is restarted with its transactional ID."""
 
     def __init__(self, bootstrap, source, target, batch_max, directory):
         self._arguments = (bootstrap, f"chain-{source}")
@@ -63,11 +63,11 @@ class Workers:
         self._running[number].kill()
         self._running[number].wait()
 
-    def told(self, number):
+    def output(self, number):
         return (self._directory / f"worker-{number}.log").read_text()
 
     def count(self, word):
-        return sum(self.told(number).count(word) for number in range(WORKERS))
+        return sum(self.output(number).count(word) for number in range(WORKERS))
 
 
 def value_of(number):
@@ -75,7 +75,7 @@ def value_of(number):
 
 
 def fill(cluster, topic, records):
-    """Record i goes to partition i modulo their number: each partition's are in order."""
+    """Write record i to partition i modulo their number, so that each partition's records are in order."""
     failed = []
     producer = Producer(
         {
@@ -104,7 +104,7 @@ def fill(cluster, topic, records):
 
 
 def read(cluster, topic, isolation):
-    """All values by partition, as a consumer of that isolation sees them."""
+    """Return all values by partition, as a consumer with that isolation level reads them."""
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap_servers,
@@ -132,7 +132,7 @@ def read(cluster, topic, isolation):
 
 
 def consumed(cluster, group, topic, before):
-    """How many records of the source the group has committed; as before while its coordinator moves."""
+    """Return the number of records that the group has committed, or ``before`` while its coordinator moves."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group})
     try:
         asked = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
@@ -147,14 +147,14 @@ def consumed(cluster, group, topic, before):
 
 
 def check_exactly_once(cluster, target, records):
-    """Every record of the source is there once, in the order of its partition."""
+    """Check that every record of the source exists once, in the order of its partition."""
     seen = read(cluster, target, "read_committed")
     everything = Counter(itertools.chain.from_iterable(seen.values()))
     wanted = {b"seen " + value_of(number) for number in range(records)}
     doubled = [value for value, count in everything.items() if count > 1]
-    assert not doubled, f"{len(doubled)} are there more than once, such as {doubled[:5]}"
+    assert not doubled, f"{len(doubled)} are duplicated, such as {doubled[:5]}"
     lost = sorted(wanted - everything.keys())
-    assert not lost, f"{len(lost)} are not there, such as {lost[:5]}"
+    assert not lost, f"{len(lost)} are missing, such as {lost[:5]}"
     assert everything.keys() == wanted
     for partition, values in seen.items():
         assert values == sorted(values), f"partition {partition} is out of order"
@@ -163,7 +163,7 @@ def check_exactly_once(cluster, target, records):
 
 
 def run_chain(cluster, directory, records, bounces, batch_max):
-    """:return: how many records were aborted, and the seconds that the chain took."""
+    """:return: number of aborted records, and the seconds that the chain took."""
     source, target = f"source-{records}", f"target-{records}"
     for topic in (source, target):
         cluster.create_topic(topic, PARTITIONS)
@@ -183,7 +183,7 @@ def run_chain(cluster, directory, records, bounces, batch_max):
             before, done = done, consumed(cluster, f"chain-{source}", source, done)
             now_s = time.monotonic()
             progressed_s = now_s if done > before else progressed_s
-            assert now_s - progressed_s < STALLED_S_MAX, f"stuck at {done} of {records}:\n{workers.told(0)[-3000:]}"
+            assert now_s - progressed_s < STALLED_S_MAX, f"stuck at {done} of {records}:\n{workers.output(0)[-3000:]}"
         took_s = time.monotonic() - started_s
         committed, aborted = workers.count("committed"), workers.count("aborted")
         print(f"{committed} transactions committed, {aborted} aborted, {workers.restarts} restarts of workers")
@@ -215,14 +215,14 @@ def chain_cluster(zookeeper, tmp_path):
 
 
 def test_a_chain_is_exactly_once(chain_cluster, tmp_path):
-    """Every record of the source is transformed once, though brokers bounce and transactions are aborted."""
+    """Every record of the source is transformed once, although brokers restart and transactions are aborted."""
     aborted, took_s = run_chain(chain_cluster, tmp_path, records=10_000, bounces=2, batch_max=100)
     print(f"10,000 records in {took_s:.0f} s, {aborted} records were aborted")
 
 
 @pytest.mark.soak
 def test_a_million_records_exactly_once(chain_cluster, tmp_path):
-    """The same with a million records, every broker bounced several times, softly and with ``kill -9``."""
+    """The same with a million records; every broker is restarted several times, in order and with ``kill -9``."""
     aborted, took_s = run_chain(chain_cluster, tmp_path, records=1_000_000, bounces=24, batch_max=1000)
     print(f"1,000,000 records in {took_s:.0f} s, {aborted} records were aborted")
     assert aborted > 0

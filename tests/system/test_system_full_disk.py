@@ -1,4 +1,4 @@
-"""A broker whose disk is full, in mid-load."""
+"""A broker whose disk is full under load."""
 
 import subprocess
 
@@ -12,7 +12,7 @@ DISK_SIZE = 24 << 20
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of its own in memory; it takes the right to mount one."""
+    """A separate file system in memory; requires the permission to mount it."""
     path = tmp_path / "disk"
     path.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_SIZE}", "tmpfs", str(path)]
@@ -24,7 +24,7 @@ def small_disk(tmp_path):
 
 @pytest.fixture
 def cluster(zookeeper, tmp_path, small_disk):
-    """Three brokers, the first of them on the small disk."""
+    """Three brokers, the first one on the small disk."""
     with ProcessCluster(tmp_path, direct_places(f"{zookeeper.connect_string}/{tmp_path.name}")) as cluster:
         broker = cluster.brokers[1]
         broker.stop()
@@ -34,9 +34,9 @@ def cluster(zookeeper, tmp_path, small_disk):
 
 
 def fill(disk):
-    """Take all the room that is left.
+    """Fill the disk.
 
-    :return: the file that takes it.
+    :return: the file that fills it.
     """
     path = disk / "filling"
     with open(path, "wb", buffering=0) as file:
@@ -49,7 +49,7 @@ def fill(disk):
 
 
 def test_a_full_disk(cluster, topic, small_disk):
-    """What it follows goes on without it, what it leads waits; with room, all go on by themselves; nothing is lost."""
+    """Partitions that it follows continue without it, those that it leads wait; with space, all continue; no loss."""
     with load(cluster, topic) as producer:
         filling = fill(small_disk)
         wait_until(lambda: follows_nothing(cluster, topic, 1), "broker 1 to follow nothing")
@@ -59,6 +59,6 @@ def test_a_full_disk(cluster, topic, small_disk):
 
 
 def follows_nothing(cluster, topic, broker_id):
-    """Whether a broker is in sync only where it leads."""
+    """True if a broker is in sync only in partitions that it leads."""
     views = cluster.partitions(topic, broker_id % 3 + 1).values()
     return all(view.leader == broker_id or broker_id not in view.in_sync for view in views)

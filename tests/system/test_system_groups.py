@@ -1,4 +1,4 @@
-"""A group of real consumers whose coordinator stops, dies and comes back in mid-load."""
+"""A group of real consumers whose coordinator stops, dies and restarts under load."""
 
 import signal
 import threading
@@ -20,16 +20,16 @@ PROTOCOLS = {
     "classic": {"session.timeout.ms": 10_000},
     "consumer": {"group.protocol": "consumer"},
 }
-"""What makes a consumer one of a classic group, or of one of KIP-848."""
+"""Settings of members of a classic group and of a KIP-848 group."""
 
 OFFSETS = "__consumer_offsets"
 ENDED_IN_ORDER = -signal.SIGTERM
 
 
 class Member(threading.Thread):
-    """A consumer that reads and commits, batch by batch, until it is told to leave.
+    """A consumer that reads and commits batch by batch until it leaves.
 
-    :ivar read: the records that it was given, by partition and number, and how often.
+    :ivar read: number of deliveries of each record, by partition and number.
     """
 
     def __init__(self, servers, topic, group, protocol):
@@ -65,7 +65,7 @@ class Member(threading.Thread):
         try:
             self._consumer.commit(asynchronous=False)
         except Exception as error:
-            # Nothing is new, the coordinator is away, or the group has gone on without this member.
+            # No new records, no coordinator, or the group has rebalanced without this member.
             self.errors.append(error)
 
     def leave(self):
@@ -99,7 +99,7 @@ def bounce(cluster, group, hard):
 
 
 def read_through(cluster, topic, protocol, hows):
-    """Bounce the coordinator of a group that reads: each record is read, and what was committed is not read again."""
+    """Restart the coordinator of a reading group: each record is read, and committed records are not read again."""
     group = f"group of {topic}"
     with load(cluster, topic) as producer:
         members = [Member(cluster.bootstrap_servers, topic, group, protocol) for _ in range(CONSUMERS)]
@@ -125,15 +125,15 @@ def read_through(cluster, topic, protocol, hows):
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_coordinator_bounces(cluster, topic, protocol):
-    """The coordinator dies, then stops in order, and comes back: members go on, and what they committed stays."""
+    """The coordinator dies, then stops in order, and restarts: members continue, and commits are kept."""
     times = read_through(cluster, topic, protocol, [True, False])
     again = sum(count - 1 for count in times.values())
-    # Read twice is what a member had read and not committed when a rebalance came: a batch each time at most.
+    # A member rereads at most one batch per rebalance, which it had read but not committed.
     assert again <= BATCH * CONSUMERS * 4
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_coordinator_bounces_again_and_again(cluster, topic, protocol):
-    """Five times by death and five times in order, in turn."""
+def test_repeated_coordinator_bounces(cluster, topic, protocol):
+    """Five kills and five orderly stops, alternating."""
     read_through(cluster, topic, protocol, [True, False] * BOUNCES)

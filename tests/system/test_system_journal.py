@@ -1,4 +1,4 @@
-"""Real brokers, killed and stopped in mid-load: what their controllers noted is replayed to the same decisions."""
+"""Real brokers that are killed and stopped under load: the journals of their controllers replay equally."""
 
 from steady_load import SOME, load
 
@@ -8,8 +8,8 @@ from kreplica.testing.replay.replay import replay_all
 from tests.support.process_cluster import ProcessCluster, direct_places
 
 
-def test_journals_of_a_cluster_that_was_killed_bit_by_bit(zookeeper, tmp_path, topic):
-    """``kill -9`` of a leader, of the controller, of all at once: every process's journal replays the same."""
+def test_journals_of_killed_brokers(zookeeper, tmp_path, topic):
+    """``kill -9`` of a leader, of the controller, of all brokers: the journals of all processes replay equally."""
     places = direct_places(f"{zookeeper.connect_string}/journal")
     with ProcessCluster(tmp_path, places) as cluster:
         with load(cluster, topic) as producer:
@@ -27,5 +27,5 @@ def test_journals_of_a_cluster_that_was_killed_bit_by_bit(zookeeper, tmp_path, t
     assert [outcome.entries for outcome in outcomes] == [len(outcome.file.lines) for outcome in outcomes]
     assert len(outcomes) == len(places) + 2
     assert sum(outcome.decisions for outcome in outcomes) > 30
-    told = [line for outcome in outcomes for line in outcome.file.lines]
-    assert sum(line.get("out") == "took_office" for line in told) >= 2
+    lines = [line for outcome in outcomes for line in outcome.file.lines]
+    assert sum(line.get("out") == "took_office" for line in lines) >= 2

@@ -1,4 +1,4 @@
-"""Brokers that stand still, and ways between them that are cut or slow, in mid-load."""
+"""Brokers that hang, and links between them that are cut or slow, under load."""
 
 import pytest
 from steady_load import SOME, load
@@ -19,14 +19,14 @@ def links(zookeeper):
 
 @pytest.fixture(scope="module")
 def shared_cluster(links, tmp_path_factory):
-    """Three brokers on those links."""
+    """Three brokers on these links."""
     with ProcessCluster(tmp_path_factory.mktemp("linked"), links.places, links=links) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def cluster(shared_cluster, links):
-    """The same, with all ways whole again whatever the last test did to them."""
+    """The shared cluster, with all links up again after the last test."""
     yield shared_cluster
     links.heal()
     for broker in shared_cluster.brokers.values():
@@ -39,23 +39,23 @@ def others_than(cluster, broker_id):
 
 
 def new_leader(cluster, topic, old):
-    """Wait until another than the old leader leads, as the others tell it."""
-    teller = min(others_than(cluster, old))
+    """Wait until another broker leads, in the metadata of the other brokers."""
+    broker_id = min(others_than(cluster, old))
 
     def found():
-        view = cluster.partitions(topic, teller).get(0)
+        view = cluster.partitions(topic, broker_id).get(0)
         return view is not None and view.leader not in (old, -1)
 
     wait_until(found, f"another leader than broker {old}")
 
 
-def in_sync(cluster, topic, teller):
-    """Who is in sync in every partition, as a broker tells it."""
-    return set.intersection(*(set(view.in_sync) for view in cluster.partitions(topic, teller).values()))
+def in_sync(cluster, topic, broker_id):
+    """Return the in-sync replicas of every partition in a broker's metadata."""
+    return set.intersection(*(set(view.in_sync) for view in cluster.partitions(topic, broker_id).values()))
 
 
-def test_a_leader_stands_still(cluster, topic):
-    """A leader that is stopped for longer than its session and goes on acknowledges nothing that is lost later."""
+def test_a_leader_hangs(cluster, topic):
+    """A leader that is paused for longer than its session timeout acknowledges nothing that is lost later."""
     with load(cluster, topic) as producer:
         leader = cluster.leader(topic)
         cluster.brokers[leader].pause()
@@ -65,8 +65,8 @@ def test_a_leader_stands_still(cluster, topic):
         cluster.wait_until_in_sync(topic)
 
 
-def test_a_controller_stands_still(cluster, topic):
-    """A controller that wakes up after its session finds another in office, and writes nothing as one."""
+def test_a_controller_hangs(cluster, topic):
+    """A controller that resumes after its session finds another controller, and writes nothing as controller."""
     with load(cluster, topic) as producer:
         controller = cluster.controller()
         cluster.brokers[controller].pause()
@@ -77,12 +77,12 @@ def test_a_controller_stands_still(cluster, topic):
 
 
 def new_controller(cluster, old):
-    teller = min(others_than(cluster, old))
-    wait_until(lambda: cluster.metadata(teller)["controller_id"] not in (old, -1), f"another controller than {old}")
+    broker_id = min(others_than(cluster, old))
+    wait_until(lambda: cluster.metadata(broker_id)["controller_id"] not in (old, -1), f"another controller than {old}")
 
 
-def test_a_follower_that_is_cut_off(cluster, links, topic):
-    """A follower without its leaders leaves the in-sync replicas after the lag limit, and joins again later."""
+def test_a_disconnected_follower(cluster, links, topic):
+    """A follower without its leaders leaves the ISR after the lag limit, and rejoins later."""
     with load(cluster, topic) as producer:
         follower = 1 + cluster.controller() % 3
         others = others_than(cluster, follower)
@@ -99,8 +99,8 @@ def test_a_follower_that_is_cut_off(cluster, links, topic):
         producer.wait_for_more(SOME)
 
 
-def test_a_leader_dies_far_from_its_followers(cluster, links, topic):
-    """What reaches the followers a moment later is acknowledged a moment later: a leader's death loses none of it."""
+def test_a_leader_with_slow_links_dies(cluster, links, topic):
+    """Records that reach followers late are acknowledged late: the leader's death loses none of them."""
     with load(cluster, topic) as producer:
         links.slow(cluster.brokers, cluster.brokers, FAR_S)
         producer.wait_for_more(SOME)
@@ -113,7 +113,7 @@ def test_a_leader_dies_far_from_its_followers(cluster, links, topic):
 
 
 def test_a_leader_without_zookeeper(cluster, links, topic):
-    """A leader that clients reach but ZooKeeper does not: it stops acknowledging before another leads."""
+    """A leader that only clients can reach stops acknowledging before another one leads."""
     with load(cluster, topic) as producer:
         leader = cluster.leader(topic)
         cut(links, {leader}, {COORDINATOR})
@@ -125,8 +125,8 @@ def test_a_leader_without_zookeeper(cluster, links, topic):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("outward", [True, False])
-def test_a_leader_that_is_heard_but_hears_nothing(cluster, links, topic, outward):
-    """One direction of all ways of a leader is lost, to brokers and ZooKeeper: another leads, nothing is lost."""
+def test_a_leader_with_one_way_links(cluster, links, topic, outward):
+    """One direction of all links of a leader is cut, to brokers and ZooKeeper: another leads, nothing is lost."""
     with load(cluster, topic) as producer:
         leader = cluster.leader(topic)
         others = {*others_than(cluster, leader), COORDINATOR}
@@ -138,8 +138,8 @@ def test_a_leader_that_is_heard_but_hears_nothing(cluster, links, topic, outward
 
 
 @pytest.mark.soak
-def test_slow_ways(cluster, links, topic):
-    """Everything between brokers takes 150 ms longer, ZooKeeper 50 ms: all stay in sync, and nothing is lost."""
+def test_slow_links(cluster, links, topic):
+    """Links between brokers are 150 ms slower, those to ZooKeeper 50 ms: all stay in sync, and nothing is lost."""
     with load(cluster, topic) as producer:
         links.slow(cluster.brokers, cluster.brokers, 0.15)
         links.slow(cluster.brokers, {COORDINATOR}, 0.05)

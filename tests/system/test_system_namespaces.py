@@ -1,4 +1,4 @@
-"""Hosts that are cut off from each other by the kernel: packets are lost, nothing is refused, nobody is told."""
+"""Hosts that the kernel disconnects from each other: packets are lost silently."""
 
 import pytest
 from steady_load import SOME, load
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.needs_program("ip")
 
 @pytest.fixture(scope="module")
 def links():
-    """Three brokers and a coordinator, each in a namespace of its own."""
+    """Three brokers and a coordinator, each in its own namespace."""
     if not are_permitted():
         pytest.skip("network namespaces are not permitted here")
     with NamespaceLinks(3) as links:
@@ -22,7 +22,7 @@ def links():
 
 @pytest.fixture(scope="module")
 def shared_cluster(links, tmp_path_factory):
-    """Brokers and ZooKeeper there."""
+    """Brokers and ZooKeeper in the namespaces."""
     directory = tmp_path_factory.mktemp("namespaces")
     place = ServerPlace(links.host(COORDINATOR), links.command_prefix(COORDINATOR))
     with (
@@ -34,7 +34,7 @@ def shared_cluster(links, tmp_path_factory):
 
 @pytest.fixture
 def cluster(shared_cluster, links):
-    """The same, with all ways whole again whatever the last test did to them."""
+    """The shared cluster, with all links up again after the last test."""
     yield shared_cluster
     links.heal()
 
@@ -43,8 +43,8 @@ def others_than(cluster, broker_id):
     return cluster.brokers.keys() - {broker_id}
 
 
-def test_a_leader_is_cut_off_from_all_but_clients(cluster, links, topic):
-    """It acknowledges nothing any more; another leads when its session has ended, and it follows once it is back."""
+def test_a_leader_is_disconnected_from_all_except_clients(cluster, links, topic):
+    """It stops acknowledging; another leads after its session's expiry, and it follows when it is connected again."""
     with load(cluster, topic) as producer:
         leader = cluster.leader(topic)
         cut(links, {leader}, {COORDINATOR, *others_than(cluster, leader)})
@@ -58,7 +58,7 @@ def test_a_leader_is_cut_off_from_all_but_clients(cluster, links, topic):
 @pytest.mark.parametrize("role", ["leader", "controller"])
 @pytest.mark.parametrize("outward", [True, False])
 def test_one_direction_is_lost(cluster, links, topic, role, outward):
-    """A broker that is heard but hears nothing, or the other way round: others take over, and nothing is lost."""
+    """A broker with links in one direction only: others take over, and nothing is lost."""
     with load(cluster, topic) as producer:
         broker_id = cluster.leader(topic) if role == "leader" else cluster.controller()
         others = {COORDINATOR, *others_than(cluster, broker_id)}
@@ -71,7 +71,7 @@ def test_one_direction_is_lost(cluster, links, topic, role, outward):
 
 @pytest.mark.soak
 def test_a_controller_that_reaches_brokers_but_not_zookeeper(cluster, links, topic):
-    """Another takes office; what the old one still says is refused."""
+    """Another broker becomes controller; commands of the old one are rejected."""
     with load(cluster, topic) as producer:
         old = cluster.controller()
         cut(links, {old}, {COORDINATOR})

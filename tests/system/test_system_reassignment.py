@@ -1,4 +1,4 @@
-"""Replicas that move while brokers bounce and clients write: 20 partitions over 4 brokers, in sync at least 3."""
+"""Replicas move while brokers restart and clients write: 20 partitions on 4 brokers, at least 3 in sync."""
 
 import pytest
 from steady_load import SOME, load
@@ -21,12 +21,12 @@ def shared_cluster(zookeeper, tmp_path_factory):
 
 
 def moved(replicas):
-    """Replicas on other brokers than before, but for two: broker n -> n + 1, and another order."""
+    """Return an assignment with one other broker: broker n -> n + 1, in another order."""
     return [replica % BROKERS + 1 for replica in reversed(replicas)]
 
 
 def reassign(cluster, topic, targets):
-    """Ask for new replicas; None as a target cancels.
+    """Request new replicas; None as a target cancels.
 
     :return: the error of each partition.
     """
@@ -38,7 +38,7 @@ def reassign(cluster, topic, targets):
 
 
 def under_way(cluster):
-    """The reassignments that are not finished: partition -> row of the answer."""
+    """Return the reassignments in progress: partition -> row of the response."""
     body = {"timeout_ms": 20_000, "topics": None}
     answer = cluster.request(messages.LIST_PARTITION_REASSIGNMENTS, body, of=cluster.controller())
     assert answer["error_code"] == 0, answer
@@ -46,21 +46,21 @@ def under_way(cluster):
 
 
 def wait_until_moved(cluster, topic, targets):
-    """Wait until every broker says that the replicas are the wanted ones, and no reassignment is under way."""
+    """Wait until every broker reports the wanted replicas, and no reassignment is in progress."""
 
-    def told(broker):
+    def described(broker):
         return {p: list(view.replicas) for p, view in cluster.partitions(topic, broker.broker_id).items()}
 
     wait_until(
-        lambda: not under_way(cluster) and all(told(broker) == targets for broker in cluster.answering),
+        lambda: not under_way(cluster) and all(described(broker) == targets for broker in cluster.answering),
         f"the replicas to be {targets}",
         REASSIGNMENT_S_MAX,
-        lambda: [under_way(cluster), *map(told, cluster.answering)],
+        lambda: [under_way(cluster), *map(described, cluster.answering)],
     )
 
 
 def holders(cluster, topic, partition):
-    """The brokers that have files of a partition."""
+    """Return the brokers that have files of a partition."""
     return {
         broker.broker_id
         for broker in cluster.brokers.values()
@@ -78,7 +78,7 @@ def bounce(cluster, broker, clean):
 
 @pytest.mark.parametrize("bounces", [2, pytest.param(10, marks=pytest.mark.soak)])
 def test_reassignment_while_brokers_bounce(cluster, topic, bounces):
-    """Every partition gets the replicas that were asked for, the old files go, and nothing is lost."""
+    """Every partition gets the requested replicas, the old files are deleted, and nothing is lost."""
     with load(cluster, topic, partitions=PARTITIONS, min_in_sync=3) as producer:
         targets = {p: moved(view.replicas) for p, view in cluster.partitions(topic).items()}
         assert set(reassign(cluster, topic, targets).values()) == {ErrorCode.NONE}
@@ -95,10 +95,10 @@ def test_reassignment_while_brokers_bounce(cluster, topic, bounces):
 
 
 def test_a_reassignment_that_cannot_finish_is_cancelled(cluster, topic):
-    """A target that is down keeps the reassignment going; cancelled, nothing is left of it."""
+    """A target that is down prevents the completion; after the cancellation, nothing is left of it."""
     with load(cluster, topic, partitions=BROKERS) as producer:
         before = {p: list(view.replicas) for p, view in cluster.partitions(topic).items()}
-        # A broker that is known to be down would be refused as a target.
+        # A broker that is known to be down would be rejected as a target.
         absent = next(broker_id for broker_id in cluster.brokers if broker_id != cluster.controller())
         partition = next(p for p, replicas in before.items() if absent not in replicas)
         cluster.brokers[absent].pause()
@@ -108,6 +108,6 @@ def test_a_reassignment_that_cannot_finish_is_cancelled(cluster, topic):
         assert reassign(cluster, topic, {partition: None}) == {partition: ErrorCode.NONE}
         assert reassign(cluster, topic, {partition: None}) == {partition: ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
         cluster.brokers[absent].resume()
-        # As with Kafka, the replica that was to go is the last one then.
+        # As in Kafka, the replica to remove is then the last one.
         wait_until_moved(cluster, topic, {**before, partition: before[partition][1:] + before[partition][:1]})
         wait_until(lambda: holders(cluster, topic, partition) == set(before[partition]), "no file to be left")

@@ -1,4 +1,4 @@
-"""Every write of the REST API, seen in a real ZooKeeper: the znodes that the answer shows are those that are there."""
+"""Every write of the REST API with a real ZooKeeper: the znodes in the response equal the znodes in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.support.process_cluster import ProcessCluster, direct_places, wait_un
 ROOT = "/rest"
 SESSION_MS = 18_000
 SEEN_S_MAX = 8.0
-"""Less than the session of the controller, which is stopped for so long."""
+"""Shorter than the session timeout of the controller, which is paused for this time."""
 
 
 @pytest.fixture(scope="module")
 def shared_cluster(zookeeper, tmp_path_factory):
-    """Two brokers, each with an admin API of its own."""
+    """Two brokers, each with its own admin API."""
     places = direct_places(f"{zookeeper.connect_string}{ROOT}", 2)
     settings = {
         "kreplica.admin.listener": "127.0.0.1:0",
@@ -36,7 +36,7 @@ def shared_cluster(zookeeper, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tree(zookeeper):
-    """ZooKeeper, as somebody else's client sees it."""
+    """A separate ZooKeeper client."""
     client = KazooClient(f"{zookeeper.connect_string}{ROOT}")
     client.start()
     yield client
@@ -44,8 +44,8 @@ def tree(zookeeper):
     client.close()
 
 
-class Asked:
-    """The admin API of a broker that is not the controller: all that it needs is in ZooKeeper."""
+class AdminApi:
+    """The admin API of a broker that is not the controller, because it needs only ZooKeeper."""
 
     def __init__(self, cluster, tree):
         self.controller = cluster.controller()
@@ -60,7 +60,7 @@ class Asked:
 
 
 def filled(value, names):
-    """A row of the table with the names of topics in it."""
+    """Return a row of the table with the names of topics filled in."""
     if isinstance(value, str):
         for name, text in names.items():
             value = value.replace("{" + name + "}", text)
@@ -71,12 +71,12 @@ def filled(value, names):
 
 
 def same(data, chosen):
-    """What must be the same each time."""
+    """Return the fields that must be equal each time."""
     return {key: each for key, each in data.items() if key not in chosen} if isinstance(data, dict) else data
 
 
 def held(tree, path):
-    """What a znode holds, as the answers show it; None where there is none."""
+    """Return a znode's data as responses show it; None if it does not exist."""
     try:
         text = (tree.get(path)[0] or b"").decode()  # persistent paths have no data
     except NoNodeError:
@@ -85,7 +85,7 @@ def held(tree, path):
 
 
 def next_plan(tree):
-    """The plan that is made next."""
+    """Return the ID of the next plan."""
     known = held(tree, "/kreplica/plans")
     return f"plan-{(known['last_number'] if known else 0) + 1:010d}"
 
@@ -106,8 +106,8 @@ def stopped(process):
 
 @pytest.mark.parametrize("write", WRITES, ids=lambda write: write.name.replace(" ", "-"))
 def test_the_znodes_of_a_write(write, cluster, tree, topic):
-    """A dry run shows the znodes and writes none; the same request then writes them, exactly as it shows them."""
-    ask = Asked(cluster, tree)
+    """A dry run shows the znodes and writes none; the same request then writes exactly these znodes."""
+    ask = AdminApi(cluster, tree)
     names = {"topic": topic, "new": f"{topic}-new", "plan": next_plan(tree)}
     ask("POST", "/v1/topics", {"name": topic, "partitions": 1, "replication_factor": 2})
     prepare(ask, write.before, names)
@@ -145,19 +145,19 @@ def test_the_znodes_of_a_write(write, cluster, tree, topic):
 
 
 def seen(tree, path):
-    """What a znode holds as soon as there is one."""
+    """Return a znode's data as soon as the znode exists."""
     deadline_s = time.monotonic() + SEEN_S_MAX
     while time.monotonic() < deadline_s:
         found = held(tree, path)
         if found is not None:
             return found
         time.sleep(0.01)
-    raise AssertionError(f"{path} did not come")
+    raise AssertionError(f"{path} was not created")
 
 
-def test_what_was_asked_for_happens(cluster, tree, topic):
-    """The controller, asked through another broker's API, makes, grows and deletes a topic."""
-    ask = Asked(cluster, tree)
+def test_requests_take_effect(cluster, tree, topic):
+    """Through another broker's API, the controller creates a topic, adds partitions and deletes it."""
+    ask = AdminApi(cluster, tree)
     made = ask("POST", "/v1/topics", {"name": topic, "partitions": 2, "replication_factor": 2})
     assert made["led"] is True
     assert ask("PATCH", f"/v1/topics/{topic}", {"partitions": 4})["led"] is True
@@ -169,8 +169,8 @@ def test_what_was_asked_for_happens(cluster, tree, topic):
 
 
 def test_settings_take_effect(cluster, tree, topic):
-    """A setting that was changed by REST is what Kafka's own requests tell of, at every broker."""
-    ask = Asked(cluster, tree)
+    """Kafka's own requests return a setting that was changed by REST, on every broker."""
+    ask = AdminApi(cluster, tree)
     ask("POST", "/v1/topics", {"name": topic, "partitions": 1})
     ask("PATCH", f"/v1/configs/topics/{topic}", {"set": {"max.message.bytes": 4321}})
 

@@ -1,4 +1,4 @@
-"""Everything at once: brokers and ZooKeeper die and stand still while topics come, go, grow and move."""
+"""All faults at once: brokers and ZooKeeper die and pause while topics are created, deleted, grown and moved."""
 
 import random
 import threading
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.soak
 
 
 class Operator:
-    """Creates, deletes, grows and moves topics in a thread, whatever the answers."""
+    """Creates, deletes, grows and moves topics in a thread, ignoring the responses."""
 
     def __init__(self, cluster, seed):
         self.done = 0
@@ -48,7 +48,7 @@ class Operator:
             try:
                 self.done += act() is ErrorCode.NONE
             except (OSError, ServerFailed):
-                pass  # nobody answered, or nobody was the controller: what was asked may or may not happen
+                pass  # no response, or no controller: the request may or may not take effect
 
     def _ask(self, api, body, version=None):
         body = {"timeout_ms": TIMEOUT_MS, **body}
@@ -94,7 +94,7 @@ class Operator:
 
 
 def trouble(cluster, zookeeper, rng):
-    """One thing that goes wrong, and its end."""
+    """Inject one fault, and heal it."""
     what = rng.choice(["kill", "kill two", "stop", "pause", "zookeeper"])
     if what == "zookeeper":
         (server,) = zookeeper.servers
@@ -118,18 +118,18 @@ def is_whole(row):
 
 
 def faults(cluster):
-    """What is not as it should be once all is quiet: what brokers say of topics, and what files there are."""
-    told = {broker_id: cluster.metadata(broker_id)["topics"] for broker_id in cluster.brokers}
+    """Return the differences from the expected state after the faults: metadata of all brokers, and files."""
+    metadata = {broker_id: cluster.metadata(broker_id)["topics"] for broker_id in cluster.brokers}
     rows = {
         (broker_id, topic["name"], row["partition_index"]): row
-        for broker_id, topics in told.items()
+        for broker_id, topics in metadata.items()
         for topic in topics
         for row in topic["partitions"]
     }
     found = [(*key, row) for key, row in rows.items() if not is_whole(row)]
-    by_name = [{topic["name"]: topic for topic in topics} for topics in told.values()]
+    by_name = [{topic["name"]: topic for topic in topics} for topics in metadata.values()]
     if any(topics != by_name[0] for topics in by_name):
-        found.append("the brokers do not say the same")
+        found.append("the brokers' metadata differ")
     wanted = {(r, f"{topic}-{p}") for (_, topic, p), row in rows.items() for r in row["replica_nodes"]}
     there = {
         (broker.broker_id, path.name)
@@ -143,7 +143,7 @@ def faults(cluster):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_storm(tmp_path, topic, seed):
-    """Nothing acknowledged is lost; all that is asked of the cluster meanwhile is done or not, and never half."""
+    """No acknowledged record is lost; every request takes effect completely or not at all."""
     rng = random.Random(seed)
     with (
         RealZooKeeper(tmp_path / "zookeeper") as zookeeper,

@@ -1,4 +1,4 @@
-"""``kreplica verify`` on real brokers that are killed, stopped and cut off while it runs."""
+"""``kreplica verify`` on real brokers that are killed, stopped and disconnected during the run."""
 
 import json
 import os
@@ -20,9 +20,9 @@ END_OF_LOG = -1
 
 
 class Verify:
-    """The command, running until ``outcome`` interrupts it.
+    """The command, which runs until ``outcome`` interrupts it.
 
-    :param words: more options.
+    :param words: additional options.
     """
 
     def __init__(self, cluster, topic, *words):
@@ -46,12 +46,12 @@ class Verify:
         return self._cluster.brokers[self._cluster.leader(self._topic)]
 
     def wait_for_more(self, count, timeout_s=30.0):
-        """Until so many more records are committed."""
+        """Wait until ``count`` more records are committed."""
         wanted = self._end() + count
         wait_until(lambda: self._end() >= wanted, f"{wanted} records", timeout_s)
 
     def _end(self):
-        """The highest committed offset that any broker has named: without a leader none names one."""
+        """Return the highest committed offset that any broker has returned: without a leader none returns one."""
         rows = [{"partition_index": 0, "timestamp": END_OF_LOG}]
         body = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": self._topic, "partitions": rows}]}
         answers = [
@@ -63,19 +63,19 @@ class Verify:
         return self._seen
 
     def outcome(self, status=0):
-        """Interrupt the writing, and give what it says once all is settled."""
+        """Interrupt the writing, and return the result."""
         self._process.send_signal(signal.SIGINT)
         out, err = self._process.communicate(timeout=120)
         assert self._process.returncode == status, out + err
         return json.loads(out)
 
 
-def found(told):
-    return {row["kind"]: row["count"] for row in told["anomalies"] if row["count"]}
+def found(result):
+    return {row["kind"]: row["count"] for row in result["anomalies"] if row["count"]}
 
 
 def test_brokers_are_killed_and_stopped(cluster, topic):
-    """The leader is killed and comes back, the next one stands still for a while: nothing is lost, and it is clean."""
+    """The leader is killed and restarted, the next one pauses for a while: nothing is lost, and the result is clean."""
     with Verify(cluster, topic) as verify:
         killed = verify.leader
         killed.kill()
@@ -86,17 +86,17 @@ def test_brokers_are_killed_and_stopped(cluster, topic):
         stopped.pause()
         verify.wait_for_more(SOME)
         stopped.resume()
-        told = verify.outcome()
-    assert told["clean"]
-    assert found(told) == {}
-    assert told["records_acknowledged"] == told["records_sent"] > 3 * SOME
-    assert 0.5 < told["longest_silence_seconds"] < 15
-    assert told["client_errors"]
+        result = verify.outcome()
+    assert result["clean"]
+    assert found(result) == {}
+    assert result["records_acknowledged"] == result["records_sent"] > 3 * SOME
+    assert 0.5 < result["longest_silence_seconds"] < 15
+    assert result["client_errors"]
     assert not cluster.partitions(topic)
 
 
 def test_a_disk_loses_the_end_of_a_log(cluster, topic):
-    """The only replica comes back without the last half of what it had acknowledged: that is told, with status 1."""
+    """The only replica returns without the last half of its acknowledged records: the exit status is 1."""
     with Verify(cluster, topic, "--replication-factor", "1") as verify:
         broker = verify.leader
         broker.kill()
@@ -105,17 +105,17 @@ def test_a_disk_loses_the_end_of_a_log(cluster, topic):
         broker.start()
         cluster.wait_until_in_sync(topic)
         verify.wait_for_more(SOME)
-        told = verify.outcome(status=1)
-    assert not told["clean"]
-    assert told["settled"]
-    assert told["producer_restarts"] == 1
-    assert found(told).keys() & {"lost write", "inconsistent acknowledgement", "inconsistent offsets"}
+        result = verify.outcome(status=1)
+    assert not result["clean"]
+    assert result["settled"]
+    assert result["producer_restarts"] == 1
+    assert found(result).keys() & {"lost write", "inconsistent acknowledgement", "inconsistent offsets"}
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("acks", ["all", "1"])
-def test_every_broker_is_killed_again_and_again(cluster, topic, acks):
-    """Kills of any broker: with ``acks=all`` nothing is lost; with ``acks=1`` readers are still told one story."""
+def test_repeated_kills_of_all_brokers(cluster, topic, acks):
+    """Kills of any broker: with ``acks=all`` nothing is lost; with ``acks=1`` readers still agree with each other."""
     rng = random.Random(acks)
     with Verify(cluster, topic, "--acks", acks, "--producers", "3") as verify:
         for _ in range(10):
@@ -124,14 +124,14 @@ def test_every_broker_is_killed_again_and_again(cluster, topic, acks):
             verify.wait_for_more(SOME)
             broker.start()
             cluster.wait_until_in_sync(topic)
-        told = verify.outcome()
-    assert told["clean"]
-    assert acks == "1" or found(told) == {}
+        result = verify.outcome()
+    assert result["clean"]
+    assert acks == "1" or found(result) == {}
 
 
 @pytest.mark.soak
-def test_brokers_are_cut_off(tmp_path, topic):
-    """The leader is cut off from ZooKeeper, and maybe from the other brokers too, five times."""
+def test_brokers_are_disconnected(tmp_path, topic):
+    """The leader is disconnected from ZooKeeper, and possibly from the other brokers too, five times."""
     rng = random.Random(1)
     with (
         RealZooKeeper(tmp_path / "zookeeper") as zookeeper,
@@ -147,6 +147,6 @@ def test_brokers_are_cut_off(tmp_path, topic):
             verify.wait_for_more(SOME, 60)
             links.heal()
             cluster.wait_until_in_sync(topic)
-        told = verify.outcome()
-    assert told["clean"]
-    assert found(told) == {}
+        result = verify.outcome()
+    assert result["clean"]
+    assert found(result) == {}

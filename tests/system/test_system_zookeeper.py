@@ -1,4 +1,4 @@
-"""The coordinator dies and comes back in mid-load: a real ZooKeeper, an ensemble of them, the embedded one."""
+"""The coordinator dies and restarts under load: a real ZooKeeper, an ensemble, the embedded coordinator."""
 
 import time
 
@@ -12,7 +12,7 @@ from tests.support.real_zookeeper import LOOPBACK, RealZooKeeper
 SESSION_S = QUICK["zookeeper.session.timeout.ms"] / 1000
 
 
-def come_back(coordinator, after_s):
+def restart(coordinator, after_s):
     time.sleep(after_s)
     coordinator.start()
 
@@ -23,7 +23,7 @@ def come_back(coordinator, after_s):
     ids=["at once", "later than any session"],
 )
 def test_zookeeper_is_killed(tmp_path, topic, absence_s):
-    """Whether it is back before the sessions end or after: all are in sync again, and nothing is lost."""
+    """It restarts before or after the sessions expire: all replicas are in sync again, and nothing is lost."""
     with (
         RealZooKeeper(tmp_path / "zookeeper") as zookeeper,
         ProcessCluster(tmp_path, direct_places(zookeeper.connect_string)) as cluster,
@@ -31,14 +31,14 @@ def test_zookeeper_is_killed(tmp_path, topic, absence_s):
     ):
         (server,) = zookeeper.servers
         server.kill()
-        come_back(server, absence_s)
+        restart(server, absence_s)
         zookeeper.wait_until_serving()
         cluster.wait_until_in_sync(topic)
 
 
 @pytest.mark.soak
 def test_an_ensemble_loses_its_leader(tmp_path, topic):
-    """Two of three servers go on: the load stops for a moment at most, no session ends."""
+    """Two of three servers remain: the load is interrupted briefly at most, no session expires."""
     with (
         RealZooKeeper(tmp_path / "zookeeper", places=[LOOPBACK] * 3) as zookeeper,
         ProcessCluster(tmp_path, direct_places(zookeeper.connect_string)) as cluster,
@@ -53,7 +53,7 @@ def test_an_ensemble_loses_its_leader(tmp_path, topic):
 
 
 def test_the_embedded_coordinator(tmp_path, topic):
-    """The same brokers on the embedded coordinator: a leader is killed, then the coordinator, and both come back."""
+    """With the embedded coordinator: a leader is killed, then the coordinator, and both restart."""
     with (
         CoordinatorProcess(tmp_path / "coordinator", tick_time_ms=200) as coordinator,
         ProcessCluster(tmp_path, direct_places(coordinator.address)) as cluster,

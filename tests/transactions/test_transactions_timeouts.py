@@ -11,7 +11,7 @@ from kreplica.transactions import EndRequest, TransactionsConfig
 DAY_S = 86_400.0
 
 
-def test_a_transaction_that_takes_too_long_is_aborted():
+def test_a_transaction_is_aborted_after_its_timeout():
     """Its producer is fenced."""
     scene = Scene()
     producer = scene.begin(timeout_ms=30_000)

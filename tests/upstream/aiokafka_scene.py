@@ -1,4 +1,4 @@
-"""Producers and consumers of aiokafka that end with the test."""
+"""Producers and consumers of aiokafka that are closed at the end of the test."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Scenario = Callable[["Scene", str], Awaitable[None]]
 
 
 class Scene:
-    """What a scenario is played with; everything that it makes is stopped at its end, the last first."""
+    """Creates the clients of a scenario, and closes them in reverse order at its end."""
 
     def __init__(self, bootstrap_servers: str, stack: AsyncExitStack) -> None:
         self.bootstrap_servers = bootstrap_servers
         self._stack = stack
 
     async def consumer(self, *topics: str, **options: Any) -> AIOKafkaConsumer:
-        """A consumer that has been started; it reads from the beginning, and commits nothing by itself."""
+        """Start a consumer that reads from the beginning without automatic commits."""
         usual = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
         consumer = AIOKafkaConsumer(*topics, bootstrap_servers=self.bootstrap_servers, **{**usual, **options})
         await consumer.start()
@@ -35,21 +35,21 @@ class Scene:
         return consumer
 
     async def producer(self, **options: Any) -> AIOKafkaProducer:
-        """A producer that has been started."""
+        """Start a producer."""
         producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap_servers, **options)
         await producer.start()
         self._stack.push_async_callback(producer.stop)
         return producer
 
     async def admin(self) -> AIOKafkaAdminClient:
-        """An admin client that has been started."""
+        """Start an admin client."""
         admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap_servers)
         await admin.start()
         self._stack.push_async_callback(admin.close)
         return admin
 
     async def send(self, topic: str, partition: int, values: Iterable[int]) -> list[bytes]:
-        """Write numbers to a partition; gives them as they are read."""
+        """Write numbers to a partition, and return them as the consumer reads them."""
         sent = [b"%d" % value for value in values]
         producer = await self.producer()
         for value in sent:
@@ -58,21 +58,21 @@ class Scene:
 
 
 async def read(consumer: AIOKafkaConsumer, count: int, *partitions: TopicPartition) -> list[bytes]:
-    """The values of so many records, in the order in which they come."""
+    """Return the values of ``count`` records in the order of arrival."""
     return [(await asyncio.wait_for(consumer.getone(*partitions), 20)).value for _ in range(count)]
 
 
 async def until(condition: Callable[[], bool], what: str, timeout_s: float = 20.0) -> None:
-    """Wait until something is so."""
+    """Wait until the condition is true."""
     for _ in range(int(timeout_s / 0.05)):
         if condition():
             return
         await asyncio.sleep(0.05)
-    raise AssertionError(f"{what} did not come about within {timeout_s:g} s")
+    raise AssertionError(f"{what} did not happen within {timeout_s:g} s")
 
 
 async def until_shared(consumers: Sequence[AIOKafkaConsumer], topic: str, partitions: int) -> None:
-    """Wait until a topic's partitions are spread over consumers, each to one of them and each of them has some."""
+    """Wait until a topic's partitions are assigned, each to one consumer, and each consumer has one."""
 
     def shared() -> bool:
         assigned = [tp for consumer in consumers for tp in consumer.assignment() if tp.topic == topic]
@@ -81,14 +81,14 @@ async def until_shared(consumers: Sequence[AIOKafkaConsumer], topic: str, partit
     await until(shared, f"{topic} spread over {len(consumers)} consumers")
 
 
-async def nothing_comes(consumer: AIOKafkaConsumer, for_s: float = 0.5) -> None:
-    """No record is given out for a while."""
+async def nothing_arrives(consumer: AIOKafkaConsumer, for_s: float = 0.5) -> None:
+    """Check that no record arrives for a while."""
     with pytest.raises(asyncio.TimeoutError):
         await asyncio.wait_for(consumer.getone(), for_s)
 
 
 def scenario(test: Scenario) -> Callable[[ProcessCluster, str], None]:
-    """Makes a test of a coroutine that is given a scene and a topic of two partitions."""
+    """Make a test of a coroutine function that takes a scene and a topic of two partitions."""
 
     @wraps(test)
     def run(cluster: ProcessCluster, topic: str) -> None:

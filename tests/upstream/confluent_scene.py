@@ -1,4 +1,4 @@
-"""Clients of confluent-kafka that end with the test."""
+"""Clients of confluent-kafka that are closed at the end of the test."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 TIME_S_MAX = 30.0
 PROTOCOLS = ("classic", "consumer")
-"""Of groups: that of JoinGroup, and that of KIP-848."""
+"""Group protocols: classic, and KIP-848."""
 
 
 class Scene:
-    """What a test is played with; ``close`` ends every consumer that the test has left open, the last first."""
+    """Creates the clients of a test; ``close`` closes the consumers that are still open, in reverse order."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._servers = {"bootstrap.servers": bootstrap_servers}
         self._consumers: list[Consumer] = []
-        # Kept: an admin client that nobody has any more gives no answers.
+        # Kept: an admin client that was garbage collected returns no responses.
         self.admin = AdminClient(self._servers)
 
     def consumer(self, group: str, protocol: str = "classic", **options: Any) -> Consumer:
-        """A consumer that reads from the beginning, commits nothing by itself and tells of the end of partitions."""
+        """Create a consumer that reads from the beginning without automatic commits and reports ends of partitions."""
         usual = {"auto.offset.reset": "earliest", "enable.auto.commit": False, "enable.partition.eof": True}
         quick = {"heartbeat.interval.ms": 200} if protocol == "classic" else {}
         names = {"group.id": group, "group.protocol": protocol}
@@ -33,7 +33,7 @@ class Scene:
         return consumer
 
     def producer(self, **options: Any) -> Producer:
-        """A producer."""
+        """Create a producer."""
         return Producer({**self._servers, **dotted(options)})
 
     def send(self, topic: str, partition: int, values: Sequence[bytes]) -> None:
@@ -44,16 +44,16 @@ class Scene:
         assert producer.flush(TIME_S_MAX) == 0
 
     def end(self, topic: str, partition: int, level: IsolationLevel) -> int:
-        """Where a partition ends for readers of a kind."""
+        """Return the end offset of a partition for an isolation level."""
         asked = {TopicPartition(topic, partition): OffsetSpec.latest()}
         (future,) = self.admin.list_offsets(asked, isolation_level=level, request_timeout=TIME_S_MAX).values()
         return int(future.result(TIME_S_MAX).offset)
 
     def committed(self, topic: str, partition: int = 0) -> list[bytes]:
-        """All that a reader of committed records finds in a partition, when no transaction is open there any more."""
+        """Return a partition's values as a reader of committed records receives them, when no transaction is open."""
 
         def settled() -> bool:
-            # Markers follow the commit of a transaction.
+            # Markers are written after the response to the commit.
             return len({self.end(topic, partition, level) for level in IsolationLevel}) == 1
 
         wait_until(settled, f"an end of the transactions of {topic}-{partition}", lambda: time.sleep(0.05))
@@ -64,25 +64,25 @@ class Scene:
         return values
 
     def close(self) -> None:
-        """End the consumers."""
+        """Close the consumers."""
         for consumer in reversed(self._consumers):
             consumer.close()
 
 
 def dotted(options: dict[str, Any]) -> dict[str, Any]:
-    """Settings as librdkafka calls them: ``max_poll_interval_ms`` is ``max.poll.interval.ms``."""
+    """Convert names to librdkafka's: ``max_poll_interval_ms`` is ``max.poll.interval.ms``."""
     return {name.replace("_", "."): value for name, value in options.items()}
 
 
 def read(consumer: Consumer, count: int) -> list[Message]:
-    """So many records, in the order in which they come."""
+    """Return ``count`` records in the order of arrival."""
     found: list[Message] = []
     wait_until(lambda: len(found) == count, "enough records", lambda: found.extend(_polled(consumer)))
     return found
 
 
 def read_to_the_end(consumer: Consumer, partitions: int) -> list[Message]:
-    """All records up to where each of so many partitions ends."""
+    """Return all records below the ends of all partitions."""
     found: list[Message] = []
     ends = set()
 
@@ -101,7 +101,7 @@ def read_to_the_end(consumer: Consumer, partitions: int) -> list[Message]:
 
 
 def until_shared(consumers: Sequence[Consumer], partitions: int) -> None:
-    """Poll until so many partitions are spread over consumers, each to one of them and each of them has some."""
+    """Poll until the partitions are assigned, each to one consumer, and each consumer has one."""
 
     def shared() -> bool:
         assigned = [(tp.topic, tp.partition) for consumer in consumers for tp in consumer.assignment()]
@@ -110,16 +110,16 @@ def until_shared(consumers: Sequence[Consumer], partitions: int) -> None:
     def poll() -> None:
         for consumer in consumers:
             message = consumer.poll(0.05)
-            assert message is None or message.error() is not None, "the topic should be empty as yet"
+            assert message is None or message.error() is not None, "the topic should still be empty"
 
     wait_until(shared, f"{partitions} partitions spread over {len(consumers)} consumers", poll)
 
 
 def wait_until(condition: Callable[[], bool], what: str, meanwhile: Callable[[], object]) -> None:
-    """Do something again and again until something is so."""
+    """Call ``meanwhile`` repeatedly until the condition is true."""
     end = time.monotonic() + TIME_S_MAX
     while not condition():
-        assert time.monotonic() < end, f"{what} did not come about within {TIME_S_MAX:g} s"
+        assert time.monotonic() < end, f"{what} did not happen within {TIME_S_MAX:g} s"
         meanwhile()
 
 

@@ -1,4 +1,4 @@
-"""Brokers for other people's suites, and for scenarios like theirs."""
+"""Brokers for upstream test suites, and for equivalent scenarios."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ SETTINGS = {
     # Suites write to topics that they do not create.
     "auto.create.topics.enable": "true",
     "num.partitions": 4,
-    # A group's first members are there at once in a test.
+    # Groups form without delay.
     "group.initial.rebalance.delay.ms": 200,
     "offsets.topic.num.partitions": 6,
     "transaction.state.log.num.partitions": 6,
-    # What is too long for somebody else is too long for a test.
+    # Short limits for requests that must fail because of them.
     "group.min.session.timeout.ms": 1000,
     "group.consumer.heartbeat.interval.ms": 200,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
@@ -47,21 +47,21 @@ def running(directory: Path, brokers: range, settings: Mapping[str, object]) -> 
 
 @pytest.fixture
 def broker_zero(tmp_path: Path) -> Iterator[ProcessCluster]:
-    """A single broker of id 0 that nobody has used, which is what suites are written for."""
+    """A single new broker with ID 0, as suites expect."""
     with running(tmp_path / "broker-zero", range(1), OF_ONE_BROKER) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    """Three brokers, with three replicas of everything."""
+    """Three brokers with three replicas of all partitions."""
     with running(tmp_path_factory.mktemp("cluster"), range(1, 4), {}) as three:
         yield three
 
 
 @pytest.fixture
 def topic(cluster: ProcessCluster) -> str:
-    """A topic of two partitions that nobody has used."""
+    """A new topic of two partitions."""
     name = f"t-{uuid.uuid4().hex[:12]}"
     cluster.create_topic(name, partitions=2)
     return name

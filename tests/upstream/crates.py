@@ -52,9 +52,9 @@ class CrateSuite(Expected):
         return [test for test, outcome in outcomes.items() if outcome != "passed" and self.reason(test) is None]
 
     def unpack(self, directory: Path) -> None:
-        """Copy the crate to a directory that does not exist; Cargo fetches it, and what it depends on, once.
+        """Copy the crate to a new directory; Cargo downloads it and its dependencies once.
 
-        :raise NotTheSuite: the crate cannot be had, or is not the pinned one.
+        :raise NotTheSuite: the crate is not available, or is not the pinned one.
         """
         source = _fetched() / self.crate
         recorded = json.loads((source / ".cargo-checksum.json").read_text())["package"]

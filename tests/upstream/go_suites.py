@@ -1,4 +1,4 @@
-"""Test suites of Go clients, taken from their modules by the Go proxy and run unchanged."""
+"""Test suites of Go clients, which are taken from their modules and run unchanged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DOWNLOAD_S_MAX = 300
 class Module:
     """A Go module at one version.
 
-    :param h1: its checksum, as ``go.sum`` has it.
+    :param h1: its checksum in ``go.sum``.
     """
 
     path: str
@@ -28,32 +28,32 @@ class Module:
     h1: str
 
     def unpack(self, directory: Path) -> None:
-        """Copy the module into a directory that does not exist.
+        """Copy the module to a new directory.
 
-        :raise NotTheSuite: the proxy does not have it, or not with that checksum.
+        :raise NotTheSuite: the module is not available, or has another checksum.
         """
         CACHE.mkdir(parents=True, exist_ok=True)
         command = ["go", "mod", "download", "-json", f"{self.path}@{self.version}"]
         done = subprocess.run(command, cwd=CACHE, capture_output=True, text=True, timeout=DOWNLOAD_S_MAX, check=False)
-        told = json.loads(done.stdout) if done.stdout else {"Error": done.stderr}
-        if told.get("Error"):
-            raise NotTheSuite(f"{self.path} {self.version}: {told['Error']}")
-        if told["Sum"] != self.h1:
-            raise NotTheSuite(f"{self.path} {self.version} has the checksum {told['Sum']} instead of {self.h1}")
-        shutil.copytree(told["Dir"], directory, copy_function=shutil.copyfile)
+        module_info = json.loads(done.stdout) if done.stdout else {"Error": done.stderr}
+        if module_info.get("Error"):
+            raise NotTheSuite(f"{self.path} {self.version}: {module_info['Error']}")
+        if module_info["Sum"] != self.h1:
+            raise NotTheSuite(f"{self.path} {self.version} has the checksum {module_info['Sum']} instead of {self.h1}")
+        shutil.copytree(module_info["Dir"], directory, copy_function=shutil.copyfile)
         for folder, _, _ in os.walk(directory):
             os.chmod(folder, 0o755)
 
 
 @dataclass(frozen=True)
 class GoSuite(Expected):
-    """A suite and what is expected of it.
+    """A suite and its expected results.
 
-    :param module: whose tests are run.
-    :param packages: as ``go test`` takes them.
-    :param flags: of ``go test``.
-    :param environment: variables that the suite reads.
-    :param seconds_max: how long it may take.
+    :param module: the module that contains the tests.
+    :param packages: packages, as arguments of ``go test``.
+    :param flags: flags of ``go test``.
+    :param environment: environment variables of the suite.
+    :param seconds_max: time limit.
     """
 
     module: Module = field(kw_only=True)
@@ -64,22 +64,22 @@ class GoSuite(Expected):
 
     @staticmethod
     def names(entry: str, test: str) -> bool:
-        """Entries are whole names, or patterns with ``*``."""
+        """True if an entry, which is a name or a pattern with ``*``, matches the test."""
         return fnmatchcase(test, entry)
 
     def run(
         self, directory: Path, environment: Mapping[str, str], command_prefix: Sequence[str] = ()
     ) -> dict[str, str]:
-        """Run the suite in a directory that does not exist yet.
+        """Run the suite in a new directory.
 
-        :param environment: added to the suite's own, such as where the brokers are.
-        :param command_prefix: runs the command, such as ``ip netns exec NAME``.
-        :return: name of each test at the top level -> "passed", "skip" or "fail".
-        :raise AssertionError: the tests cannot be compiled.
+        :param environment: additional environment variables, such as the addresses of brokers.
+        :param command_prefix: command that runs the suite's command, such as ``ip netns exec NAME``.
+        :return: top-level test -> "passed", "skip" or "fail".
+        :raise AssertionError: the tests do not compile.
         """
         self.module.unpack(directory)
         variables = {"GOFLAGS": "-mod=mod", **self.environment, **environment}
-        # Compiling needs the proxy, which cannot be reached from a network namespace.
+        # Compilation needs the module proxy, which cannot be reached from a network namespace.
         compiled = self._go(["test", "-c", "-o", os.devnull, *self.flags, *self.packages], directory, variables, ())
         assert compiled.returncode == 0, compiled.stderr[-3000:]
         words = ["test", "-json", "-count=1", "-p=1", f"-timeout={self.seconds_max}s", *self.flags, *self.packages]
@@ -104,7 +104,7 @@ class GoSuite(Expected):
 
 
 def _outcomes(output: str) -> dict[str, str]:
-    """What ``go test -json`` says of each test at the top level."""
+    """Parse the results of top-level tests in the output of ``go test -json``."""
     outcomes = {}
     for line in output.splitlines():
         if not line.startswith("{"):

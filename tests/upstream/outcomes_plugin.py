@@ -1,4 +1,4 @@
-"""A pytest plugin: writes what became of each test to the file named by ``OUTCOMES``, as JSON."""
+"""A pytest plugin that writes the outcome of each test as JSON to the file in ``OUTCOMES``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TEXT_SIZE_MAX = 4000
 
 
 class Outcomes:
-    """What became of each test: "passed", or the first thing that went otherwise in its set-up, call or end."""
+    """Outcome of each test: "passed", or the first other outcome of its setup, call or teardown."""
 
     def __init__(self) -> None:
         self._outcomes: dict[str, str] = {}

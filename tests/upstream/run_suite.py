@@ -1,4 +1,4 @@
-"""Runs a suite in a pytest of its own."""
+"""Runs a suite in a separate pytest process."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ TIME_S_MAX = 200
 def run_suite(suite: Suite, directory: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """Unpack a suite and run it.
 
-    :param directory: is made.
-    :param environment: what the suite is to find in its environment, such as where the brokers are.
-    :return: test -> "passed", or what happened instead.
-    :raise AssertionError: pytest did not get to its end; the text is what it wrote.
+    :param directory: a new directory, which is created.
+    :param environment: environment variables of the suite, such as the addresses of brokers.
+    :return: test -> "passed", or another outcome.
+    :raise AssertionError: pytest did not finish; the message is its output.
     """
     directory.mkdir()
     suite.unpack(directory)
     command = [sys.executable, "-m", "pytest", "-q", suite.run, "-p", "outcomes_plugin"]
-    # Its own configuration and root: nothing of this project's pytest settings applies to it.
+    # With its own configuration and root, so that this project's pytest settings do not apply.
     isolation = ["-c", os.devnull, "--rootdir", ".", "-p", "no:cacheprovider", "--disable-plugin-autoload"]
     limit = ["-p", "pytest_timeout", "--timeout", str(TEST_TIME_S_MAX)]
     file = directory / "outcomes.json"

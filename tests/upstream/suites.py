@@ -1,4 +1,4 @@
-"""Other people's test suites: where one comes from, what of it is run, and what of it is known not to pass."""
+"""Upstream test suites: their source, the tests that run, and the tests that are known to fail."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 CACHE = ROOT / "build" / "upstream"
-"""Where source distributions are kept between runs."""
+"""Directory of source distributions, kept between runs."""
 
 
 class NotTheSuite(AssertionError):
-    """What the package index gave is not what is pinned; the text says how they differ, or why it gave nothing."""
+    """The package is not available or is not the pinned one; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """Which tests of a suite do not pass, and why.
+    """Expected results of a suite.
 
-    :param project: its name, with ``version``.
-    :param tests_count: how many tests there are.
-    :param passed_count: how many of them pass.
-    :param not_passed: the beginning of a test's name -> why it does not pass.
+    :param project: name of the project; ``version`` is its version.
+    :param tests_count: number of tests.
+    :param passed_count: number of tests that pass.
+    :param not_passed: prefix of a test's name -> reason why it does not pass.
     """
 
     project: str
@@ -37,46 +37,46 @@ class Expected:
     not_passed: Mapping[str, str]
 
     def reason(self, test: str) -> str | None:
-        """Why a test is known not to pass; ``None`` where it should."""
+        """Return why a test is known not to pass, or None if it should pass."""
         return next((reason for entry, reason in self.not_passed.items() if self.names(entry, test)), None)
 
     @staticmethod
     def names(entry: str, test: str) -> bool:
-        """True if an entry of ``not_passed`` is about a test."""
+        """True if an entry of ``not_passed`` applies to the test."""
         return test.startswith(entry)
 
-    def untrue(self, outcomes: Mapping[str, str]) -> Iterator[str]:
-        """What is otherwise than this suite says, a sentence each: failures, skips, and entries that are out of date.
+    def differences(self, outcomes: Mapping[str, str]) -> Iterator[str]:
+        """Yield differences from the expected results: failures, skips, and outdated entries.
 
-        :param outcomes: test -> "passed", or what happened instead.
+        :param outcomes: test -> "passed", or another outcome.
         """
         for test, outcome in outcomes.items():
             reason = self.reason(test)
             if outcome == "passed" and reason is not None:
-                yield f"{test} passes, and is listed: {reason}"
+                yield f"{test} passes, but is listed: {reason}"
             elif outcome != "passed" and reason is None:
                 yield f"{test} does not pass: {outcome}"
         for name in self.not_passed:
             if not any(self.names(name, test) for test in outcomes):
-                yield f"{name} is listed, and there is no such test"
+                yield f"{name} is listed, but no such test exists"
         passed = sum(outcome == "passed" for outcome in outcomes.values())
         if (len(outcomes), passed) != (self.tests_count, self.passed_count):
             yield (
                 f"{len(outcomes)} tests ran and {passed} passed, "
-                f"where {self.tests_count} and {self.passed_count} are written down"
+                f"expected {self.tests_count} and {self.passed_count}"
             )
 
 
 @dataclass(frozen=True)
 class Suite(Expected):
-    """A suite that its project publishes in its source distribution.
+    """A suite in the source distribution of its project.
 
     ``project`` is its name in the package index.
 
-    :param sha256: of the source distribution, in hexadecimal.
-    :param folders: what is taken out of it; where the client's own code is not among them, it is the installed one.
-    :param missing: path -> text of files that its tests import, and that the project does not publish.
-    :param run: what pytest is told to collect.
+    :param sha256: checksum of the source distribution, in hexadecimal.
+    :param folders: extracted directories; if they lack the client's code, the installed client is used.
+    :param missing: path -> text of files that tests import and that the project does not publish.
+    :param run: path that pytest collects.
     """
 
     sha256: str = field(kw_only=True)
@@ -86,13 +86,13 @@ class Suite(Expected):
 
     @property
     def archive_name(self) -> str:
-        """Of the source distribution, as the package index calls it."""
+        """File name of the source distribution in the package index."""
         return f"{self.project.replace('-', '_')}-{self.version}"
 
     def unpack(self, directory: Path) -> None:
-        """Lay the suite into a directory, ready to be run there.
+        """Extract the suite to a directory where it can run.
 
-        :raise NotTheSuite: it cannot be had.
+        :raise NotTheSuite: the suite is not available.
         """
         from archives import unpack  # here, because upstream_page.py runs without pytest's path
 
@@ -123,5 +123,5 @@ class Suite(Expected):
         source = ["--no-binary", self.project, "--requirement", "pinned.txt", "--dest", "."]
         done = subprocess.run([*pip, *source], cwd=directory, capture_output=True, text=True, timeout=120, check=False)
         if done.returncode:
-            raise NotTheSuite(f"{requirement} cannot be had: {done.stderr[-2000:]}")
+            raise NotTheSuite(f"{requirement} is not available: {done.stderr[-2000:]}")
         return directory / f"{self.archive_name}.tar.gz"

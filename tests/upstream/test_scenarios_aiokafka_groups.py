@@ -1,4 +1,4 @@
-"""aiokafka's consumer groups: what its own ``test_consumer.py`` and ``test_coordinator.py`` expect of a broker."""
+"""Consumer groups of aiokafka: scenarios equivalent to its own ``test_consumer.py`` and ``test_coordinator.py``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ASSIGNORS = [RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitio
 
 @pytest.mark.parametrize("assignor", ASSIGNORS, ids=lambda assignor: assignor.name)
 def test_two_members_share_a_topic(cluster, topic, assignor):
-    """Each has a partition, both together all records, and the one that stays takes over what the other leaves."""
+    """Each member has a partition, both read all records, and the remaining one takes over after the other leaves."""
 
     async def play(scene: Scene, topic: str) -> None:
         quick = {"group_id": topic, "heartbeat_interval_ms": 200, "partition_assignment_strategy": [assignor]}
@@ -35,7 +35,7 @@ def test_two_members_share_a_topic(cluster, topic, assignor):
 
 @scenario
 async def test_offsets_are_kept_for_the_group(scene: Scene, topic: str) -> None:
-    """Who comes later goes on where the group has committed, with the text that was committed along."""
+    """A later consumer continues at the committed offset, and receives the committed metadata."""
     await scene.send(topic, 0, range(10))
     partition = TopicPartition(topic, 0)
     first = await scene.consumer(topic, group_id=topic)
@@ -52,8 +52,8 @@ async def test_offsets_are_kept_for_the_group(scene: Scene, topic: str) -> None:
 
 
 @scenario
-async def test_commits_by_the_way_lose_and_repeat_nothing(scene: Scene, topic: str) -> None:
-    """A consumer that commits by itself commits at its end, too."""
+async def test_automatic_commits_lose_and_repeat_nothing(scene: Scene, topic: str) -> None:
+    """Automatic commits also happen at the end of a consumer."""
     await scene.send(topic, 0, range(20))
     options = {"group_id": topic, "enable_auto_commit": True, "auto_commit_interval_ms": 100}
     first = await scene.consumer(topic, **options)
@@ -65,7 +65,7 @@ async def test_commits_by_the_way_lose_and_repeat_nothing(scene: Scene, topic: s
 
 @scenario
 async def test_topics_are_found_by_a_pattern(scene: Scene, topic: str) -> None:
-    """Also one that is made after the subscription, and the topic of committed offsets where it is asked for."""
+    """Also a topic created after the subscription, and the offsets topic on request."""
     consumer = await scene.consumer(group_id=topic, metadata_max_age_ms=200, heartbeat_interval_ms=200)
     consumer.subscribe(pattern=f"{topic}.*")
     await until(lambda: consumer.subscription() == {topic}, "a subscription to the topic")
@@ -79,8 +79,8 @@ async def test_topics_are_found_by_a_pattern(scene: Scene, topic: str) -> None:
 
 
 @scenario
-async def test_what_is_committed_when_partitions_are_taken_counts(scene: Scene, topic: str) -> None:
-    """A listener that commits before it gives its partitions up sees no record read twice."""
+async def test_commits_during_revocation_count(scene: Scene, topic: str) -> None:
+    """If a listener commits before it gives up its partitions, no record is read twice."""
     await scene.send(topic, 0, range(10))
     await scene.send(topic, 1, range(10, 20))
 
@@ -102,8 +102,8 @@ async def test_what_is_committed_when_partitions_are_taken_counts(scene: Scene, 
 
 
 @scenario
-async def test_without_an_offset_somebody_must_choose(scene: Scene, topic: str) -> None:
-    """Where nothing is committed and nothing is to be chosen, and beyond the log's end, the consumer is told."""
+async def test_without_an_offset_an_error_is_raised(scene: Scene, topic: str) -> None:
+    """Without a committed offset or reset policy, and beyond the log's end, the consumer raises an error."""
     await scene.send(topic, 0, range(1))
     partition = TopicPartition(topic, 0)
     consumer = await scene.consumer(topic, group_id=topic, auto_offset_reset="none")
@@ -115,8 +115,8 @@ async def test_without_an_offset_somebody_must_choose(scene: Scene, topic: str) 
 
 
 @scenario
-async def test_a_long_poll_holds_no_commit_back(scene: Scene, topic: str) -> None:
-    """Commits have a way of their own to the coordinator."""
+async def test_a_long_poll_does_not_delay_commits(scene: Scene, topic: str) -> None:
+    """Commits use a separate connection to the coordinator."""
     await scene.send(topic, 0, range(10))
     consumer = await scene.consumer(topic, group_id=topic, fetch_max_wait_ms=10_000)
     await read(consumer, 10)
@@ -128,13 +128,13 @@ async def test_a_long_poll_holds_no_commit_back(scene: Scene, topic: str) -> Non
 
 
 @scenario
-async def test_a_member_that_falls_silent_loses_its_partitions(scene: Scene, topic: str) -> None:
-    """When its session is over the others have them, and its commits are refused."""
+async def test_a_silent_member_loses_its_partitions(scene: Scene, topic: str) -> None:
+    """After its session timeout its partitions are reassigned, and its commits are rejected."""
     options = {"group_id": topic, "session_timeout_ms": 1500, "heartbeat_interval_ms": 200}
     silent = await scene.consumer(topic, **options)
     other = await scene.consumer(topic, **options)
     await until_shared([silent, other], topic, 2)
-    # What sends its heartbeats, and what would begin to.
+    # Stops the heartbeat task and prevents its restart.
     await until(lambda: silent._coordinator._heartbeat_task is not None, "the first heartbeat")
     silent._coordinator._heartbeat_task.cancel()
     silent._coordinator._coordination_task.cancel()
@@ -145,7 +145,7 @@ async def test_a_member_that_falls_silent_loses_its_partitions(scene: Scene, top
 
 @scenario
 async def test_a_subscription_may_change_at_once(scene: Scene, topic: str) -> None:
-    """Also while the consumer is still joining for the one before; that join is forgotten when its session is over."""
+    """Also during a join for the previous subscription, which the coordinator forgets after the session timeout."""
     await scene.send(f"{topic}-b", 0, range(3))
     consumer = await scene.consumer(group_id=topic, session_timeout_ms=1500, heartbeat_interval_ms=200)
     consumer.subscribe([topic])
@@ -157,7 +157,7 @@ async def test_a_subscription_may_change_at_once(scene: Scene, topic: str) -> No
 
 @scenario
 async def test_an_admin_client_sees_the_group(scene: Scene, topic: str) -> None:
-    """Its coordinator, its state and its members, and that it is there at all."""
+    """Coordinator, state and members, and the list of groups."""
     consumer = await scene.consumer(topic, group_id=topic, client_id="a reader")
     await until_shared([consumer], topic, 2)
     admin = await scene.admin()

@@ -1,4 +1,4 @@
-"""aiokafka's transactions: what its own tests of transactional producers and consumers expect of a broker."""
+"""Transactions of aiokafka: scenarios equivalent to its own tests of transactional producers and consumers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import asyncio
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import IllegalOperation, OutOfOrderSequenceNumber, ProducerFenced
-from aiokafka_scene import Scene, nothing_comes, read, scenario
+from aiokafka_scene import Scene, nothing_arrives, read, scenario
 
 
 @scenario
-async def test_what_was_committed_is_read(scene: Scene, topic: str) -> None:
-    """A record of a transaction comes with the offset and the time that its producer was told."""
+async def test_committed_records_have_offset_and_timestamp(scene: Scene, topic: str) -> None:
+    """A record of a transaction has the offset and timestamp that its producer received."""
     producer = await scene.producer(transactional_id=topic)
     async with producer.transaction():
         sent = await producer.send_and_wait(topic, b"in a transaction")
@@ -23,7 +23,7 @@ async def test_what_was_committed_is_read(scene: Scene, topic: str) -> None:
 
 @scenario
 async def test_a_transaction_may_be_empty(scene: Scene, topic: str) -> None:
-    """Nothing was written, and both ends are as good."""
+    """Both commit and abort succeed without records."""
     producer = await scene.producer(transactional_id=topic)
     await producer.begin_transaction()
     await producer.commit_transaction()
@@ -33,7 +33,7 @@ async def test_a_transaction_may_be_empty(scene: Scene, topic: str) -> None:
 
 @scenario
 async def test_the_second_producer_of_an_id_ends_the_first(scene: Scene, topic: str) -> None:
-    """The first is told that it is fenced, and what it wrote is in no transaction."""
+    """The first producer receives a fencing error, and its records are not committed."""
     first = await scene.producer(transactional_id=topic)
     second = await scene.producer(transactional_id=topic)
     async with second.transaction():
@@ -43,12 +43,12 @@ async def test_the_second_producer_of_an_id_ends_the_first(scene: Scene, topic: 
             await first.send_and_wait(topic, b"first", partition=0)
     consumer = await scene.consumer(topic, isolation_level="read_committed")
     assert await read(consumer, 1) == [b"second"]
-    await nothing_comes(consumer)
+    await nothing_arrives(consumer)
 
 
 @scenario
 async def test_an_id_keeps_its_producer_id(scene: Scene, topic: str) -> None:
-    """Whoever starts again under the same transactional id has the same producer id, and the next epoch."""
+    """A restart with the same transactional ID gets the same producer ID and the next epoch."""
     first = await scene.producer(transactional_id=topic)
     second = await scene.producer(transactional_id=topic)
     assert second._txn_manager.producer_id == first._txn_manager.producer_id
@@ -56,12 +56,12 @@ async def test_an_id_keeps_its_producer_id(scene: Scene, topic: str) -> None:
 
 
 @scenario
-async def test_a_gap_in_the_sequence_ends_the_transaction_alone(scene: Scene, topic: str) -> None:
-    """The transaction is aborted, and the producer begins another one."""
+async def test_a_sequence_gap_ends_only_the_transaction(scene: Scene, topic: str) -> None:
+    """The transaction is aborted, and the producer starts another one."""
     producer = await scene.producer(transactional_id=topic)
     await producer.begin_transaction()
     await producer.send_and_wait(topic, b"one", partition=0)
-    # As if a record had been lost on its way.
+    # Simulates a lost record.
     producer._txn_manager.increment_sequence_number(TopicPartition(topic, 0), 1)
     with pytest.raises(OutOfOrderSequenceNumber):
         await producer.send_and_wait(topic, b"three", partition=0)
@@ -74,7 +74,7 @@ async def test_a_gap_in_the_sequence_ends_the_transaction_alone(scene: Scene, to
 
 
 async def transform(consumer: AIOKafkaConsumer, producer: AIOKafkaProducer, topic: str, *, fail: bool) -> None:
-    """Read all there is and write it to another topic, each batch in a transaction with the offsets read."""
+    """Copy all records to another topic, each batch in a transaction with the offsets read."""
     while batch := await consumer.getmany(timeout_ms=500, max_records=20):
         async with producer.transaction():
             for partition, messages in batch.items():
@@ -88,7 +88,7 @@ async def transform(consumer: AIOKafkaConsumer, producer: AIOKafkaProducer, topi
 
 @scenario
 async def test_offsets_are_committed_with_the_transaction(scene: Scene, topic: str) -> None:
-    """They are those of the group when it commits, and not when it aborts; what was read is then read again."""
+    """They are the group's offsets after a commit, and not after an abort; the records are then read again."""
     for partition in (0, 1):
         await scene.send(topic, partition, range(40))
     partitions = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
@@ -98,19 +98,19 @@ async def test_offsets_are_committed_with_the_transaction(scene: Scene, topic: s
     with pytest.raises(ZeroDivisionError):
         await transform(consumer, producer, topic, fail=True)
     assert [await consumer.committed(partition) for partition in partitions] == [0, 0]
-    # Not by seek_to_committed, which takes a committed 0 for none.
+    # Not by seek_to_committed, which ignores a committed offset of 0.
     for partition in partitions:
         consumer.seek(partition, 0)
     await transform(consumer, producer, topic, fail=False)
     assert [await consumer.committed(partition) for partition in partitions] == [40, 40]
     written = await scene.consumer(f"{topic}-out", isolation_level="read_committed")
     assert sorted(await read(written, 80)) == sorted(b"out %d" % number for number in [*range(40)] * 2)
-    await nothing_comes(written)
+    await nothing_arrives(written)
 
 
 @scenario
-async def test_misuse_is_refused_by_the_client(scene: Scene, topic: str) -> None:
-    """Offsets outside of a transaction, and transactions of a producer without a transactional id."""
+async def test_misuse_is_rejected_by_the_client(scene: Scene, topic: str) -> None:
+    """Offsets outside of a transaction, and transactions of a producer without a transactional ID."""
     producer = await scene.producer(transactional_id=topic)
     with pytest.raises(IllegalOperation):
         await producer.send_offsets_to_transaction({}, topic)
@@ -120,8 +120,8 @@ async def test_misuse_is_refused_by_the_client(scene: Scene, topic: str) -> None
 
 
 @scenario
-async def test_a_commit_waits_for_all_that_was_sent(scene: Scene, topic: str) -> None:
-    """Also for a second batch of a partition, which is sent after the first one is answered."""
+async def test_a_commit_waits_for_all_sent_records(scene: Scene, topic: str) -> None:
+    """Also for a second batch of a partition, which is sent after the response to the first."""
     producer = await scene.producer(transactional_id=topic)
     await producer.begin_transaction()
     sent = [await producer.send(topic, b"%d" % number) for number in range(10)]
@@ -135,8 +135,8 @@ async def test_a_commit_waits_for_all_that_was_sent(scene: Scene, topic: str) ->
 
 
 @pytest.mark.parametrize("commits", [True, False], ids=["committed", "aborted"])
-def test_an_open_transaction_holds_back_what_follows(cluster, topic, commits):
-    """Records behind it, of other producers too, are read when it has ended; its own, if it committed."""
+def test_an_open_transaction_delays_later_records(cluster, topic, commits):
+    """Later records, also of other producers, are read after its end; its own only after a commit."""
 
     async def play(scene: Scene, topic: str) -> None:
         producer, other = await scene.producer(transactional_id=topic), await scene.producer()
@@ -151,16 +151,16 @@ def test_an_open_transaction_holds_back_what_follows(cluster, topic, commits):
         assert (consumer.last_stable_offset(partition), consumer.highwater(partition)) == (0, 2)
         await (producer.commit_transaction() if commits else producer.abort_transaction())
         assert await reading == ([b"in a transaction", b"in none"] if commits else [b"in none"])
-        await nothing_comes(consumer)
-        # The marker has an offset of its own.
+        await nothing_arrives(consumer)
+        # The marker has its own offset.
         assert (consumer.last_stable_offset(partition), consumer.highwater(partition)) == (3, 3)
 
     scenario(play)(cluster, topic)
 
 
 @pytest.mark.parametrize("isolation_level", ["read_committed", "read_uncommitted"])
-def test_a_consumer_passes_a_marker(cluster, topic, isolation_level):
-    """A marker is no record: whoever stands before one goes on behind it, with the smallest of fetches too."""
+def test_a_consumer_skips_a_marker(cluster, topic, isolation_level):
+    """A marker is not a record: a consumer at its offset continues after it, even with minimal fetches."""
 
     async def play(scene: Scene, topic: str) -> None:
         producer = await scene.producer(transactional_id=topic)
@@ -168,7 +168,7 @@ def test_a_consumer_passes_a_marker(cluster, topic, isolation_level):
             first = await producer.send_and_wait(topic, b"one", partition=0)
         consumer = await scene.consumer(topic, isolation_level=isolation_level, fetch_max_bytes=10)
         consumer.seek(first.topic_partition, first.offset + 1)
-        await nothing_comes(consumer)
+        await nothing_arrives(consumer)
         assert await consumer.position(first.topic_partition) == first.offset + 2
         async with producer.transaction():
             await producer.send_and_wait(topic, b"two", partition=0)
@@ -178,8 +178,8 @@ def test_a_consumer_passes_a_marker(cluster, topic, isolation_level):
 
 
 @scenario
-async def test_of_many_transactions_the_committed_ones_are_read(scene: Scene, topic: str) -> None:
-    """In their order, and no record of the others."""
+async def test_only_committed_transactions_of_many_are_read(scene: Scene, topic: str) -> None:
+    """In order, and no record of aborted ones."""
     producer = await scene.producer(transactional_id=topic)
     for number in range(10):
         await producer.begin_transaction()
@@ -187,4 +187,4 @@ async def test_of_many_transactions_the_committed_ones_are_read(scene: Scene, to
         await (producer.abort_transaction() if number % 3 else producer.commit_transaction())
     consumer = await scene.consumer(topic, isolation_level="read_committed")
     assert await read(consumer, 4) == [b"0", b"3", b"6", b"9"]
-    await nothing_comes(consumer)
+    await nothing_arrives(consumer)

@@ -1,4 +1,4 @@
-"""confluent-kafka's admin calls on groups: what its own tests below ``tests/integration/admin`` expect of a broker."""
+"""Admin calls of confluent-kafka on groups: scenarios equivalent to its own tests in ``tests/integration/admin``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REQUEST_TIME_S = 10
 
 
 def listed(admin: AdminClient, **which: object) -> dict[str, object]:
-    """Groups by their names."""
+    """Return groups by name."""
     result = admin.list_consumer_groups(request_timeout=REQUEST_TIME_S, **which).result(REQUEST_TIME_S)
     assert result.errors == []
     return {group.group_id: group for group in result.valid}
@@ -28,7 +28,7 @@ def listed(admin: AdminClient, **which: object) -> dict[str, object]:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_group_is_listed_and_described(scene: Scene, topic: str, protocol: str) -> None:
-    """By its state and by its type, with its members and what they have."""
+    """By state and type, with members and assignments."""
     admin, consumer = scene.admin, scene.consumer(topic, protocol, client_id="a-reader")
     consumer.subscribe([topic])
     until_shared([consumer], 2)
@@ -48,8 +48,8 @@ def test_a_group_is_listed_and_described(scene: Scene, topic: str, protocol: str
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_offsets_are_listed_and_moved(scene: Scene, topic: str, protocol: str) -> None:
-    """When the group is empty, and not while it has members."""
+def test_offsets_are_listed_and_changed(scene: Scene, topic: str, protocol: str) -> None:
+    """If the group is empty, but not while it has members."""
     admin, consumer = scene.admin, scene.consumer(topic, protocol)
     consumer.subscribe([topic])
     until_shared([consumer], 2)
@@ -70,7 +70,7 @@ def test_offsets_are_listed_and_moved(scene: Scene, topic: str, protocol: str) -
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_group_is_deleted_when_it_is_empty(scene: Scene, topic: str, protocol: str) -> None:
-    """Before it is refused, and afterwards there is no such group."""
+    """Before, the request is rejected; afterwards the group does not exist."""
     admin, consumer = scene.admin, scene.consumer(topic, protocol)
     consumer.subscribe([topic])
     until_shared([consumer], 2)
@@ -87,8 +87,8 @@ def test_a_group_is_deleted_when_it_is_empty(scene: Scene, topic: str, protocol:
     assert refused() == KafkaError.GROUP_ID_NOT_FOUND
 
 
-def test_an_open_transaction_has_no_place_in_the_committed_end(scene: Scene, topic: str) -> None:
-    """The latest offset is that of the last stable record for whoever reads committed records only."""
+def test_an_open_transaction_is_above_the_last_stable_offset(scene: Scene, topic: str) -> None:
+    """For readers of committed records, the latest offset is the last stable offset."""
     committed, uncommitted = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
     producer = scene.producer(transactional_id=topic)
     scene.send(topic, 0, [b"before"])

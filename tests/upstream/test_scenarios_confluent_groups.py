@@ -1,4 +1,4 @@
-"""confluent-kafka's consumer groups: what its own tests below ``tests/integration/consumer`` expect of a broker."""
+"""Consumer groups of confluent-kafka: scenarios equivalent to its own tests in ``tests/integration/consumer``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VALUES = [b"%d" % number for number in range(50)]
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_two_members_share_a_topic(scene: Scene, topic: str, protocol: str) -> None:
-    """Each reads its partition; who comes later goes on where they have committed."""
+    """Each reads its partition; a later consumer continues at their committed offsets."""
     pair = [scene.consumer(topic, protocol) for _ in range(2)]
     for consumer in pair:
         consumer.subscribe([topic])
@@ -32,7 +32,7 @@ def test_two_members_share_a_topic(scene: Scene, topic: str, protocol: str) -> N
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_one_member_takes_over_from_the_other(scene: Scene, topic: str, protocol: str) -> None:
-    """Who leaves gives up its partitions at once, long before any session ends."""
+    """A member that leaves gives up its partitions at once, long before a session timeout."""
     pair = [scene.consumer(topic, protocol) for _ in range(2)]
     for consumer in pair:
         consumer.subscribe([topic])
@@ -44,8 +44,8 @@ def test_one_member_takes_over_from_the_other(scene: Scene, topic: str, protocol
 
 
 @pytest.mark.parametrize("metadata", [None, "hello world", "नमस्ते दुनिया", ""])
-def test_a_text_is_committed_along_with_an_offset(scene: Scene, topic: str, metadata: str | None) -> None:
-    """It comes back as it went in, whatever the letters; none and an empty one differ."""
+def test_metadata_is_committed_with_an_offset(scene: Scene, topic: str, metadata: str | None) -> None:
+    """It is returned unchanged for any characters; no metadata differs from empty metadata."""
     consumer = scene.consumer(topic)
     partition = TopicPartition(topic, 0, 1) if metadata is None else TopicPartition(topic, 0, 1, metadata)
     consumer.commit(offsets=[partition], asynchronous=False)
@@ -53,8 +53,8 @@ def test_a_text_is_committed_along_with_an_offset(scene: Scene, topic: str, meta
     assert (kept.offset, kept.metadata) == (1, metadata)
 
 
-def test_only_what_was_stored_is_committed(scene: Scene, topic: str) -> None:
-    """A consumer that stores offsets itself commits those, and not how far it has read."""
+def test_only_stored_offsets_are_committed(scene: Scene, topic: str) -> None:
+    """A consumer that stores offsets itself commits these, not its position."""
     scene.send(topic, 0, VALUES)
     consumer = scene.consumer(topic, **{"enable.auto.offset.store": False})
     consumer.subscribe([topic])
@@ -64,8 +64,8 @@ def test_only_what_was_stored_is_committed(scene: Scene, topic: str) -> None:
     assert kept.offset == 10
 
 
-def test_partitions_come_and_go_one_by_one(scene: Scene, topic: str) -> None:
-    """What is assigned in addition is read from where it was committed; what was taken away is not read."""
+def test_incremental_assignment(scene: Scene, topic: str) -> None:
+    """Added partitions are read from the committed offset; removed ones are no longer read."""
     scene.send(topic, 0, [b"a"])
     scene.send(topic, 1, [b"b"])
     consumer = scene.consumer(topic, **{"auto.offset.reset": "error"})
@@ -86,7 +86,7 @@ def test_partitions_come_and_go_one_by_one(scene: Scene, topic: str) -> None:
 
 
 def test_a_group_changes_its_protocol_while_it_is_empty(scene: Scene, topic: str) -> None:
-    """There and back, and its offsets stay."""
+    """To the other protocol and back; its offsets are kept."""
     scene.send(topic, 0, VALUES)
     for number, protocol in enumerate(("classic", "consumer", "classic")):
         consumer = scene.consumer(topic, protocol)
@@ -98,7 +98,7 @@ def test_a_group_changes_its_protocol_while_it_is_empty(scene: Scene, topic: str
 
 
 class Rebalances:
-    """Counts what a consumer is told of its partitions."""
+    """Counts the rebalance callbacks of a consumer."""
 
     def __init__(self) -> None:
         self.assigned: list[int] = []
@@ -113,62 +113,61 @@ class Rebalances:
         }
 
 
-def test_a_cooperative_member_keeps_what_it_has(scene: Scene, topic: str) -> None:
-    """A further topic is assigned in addition; who polls too rarely loses all of it, and gets it again."""
+def test_a_cooperative_member_keeps_its_partitions(scene: Scene, topic: str) -> None:
+    """A new topic is added to the assignment; a member that polls too rarely loses all partitions temporarily."""
     scene.send(topic, 0, [b"a"])
     scene.send(f"{topic}-b", 0, [b"b"])
     short = {"session.timeout.ms": 1500, "max.poll.interval.ms": 2000}
     consumer = scene.consumer(topic, **{"partition.assignment.strategy": "cooperative-sticky", **short})
-    told = Rebalances()
-    consumer.subscribe([topic], **told.callbacks())
+    rebalances = Rebalances()
+    consumer.subscribe([topic], **rebalances.callbacks())
     assert read(consumer, 1)[0].value() == b"a"
-    consumer.subscribe([topic, f"{topic}-b"], **told.callbacks())
+    consumer.subscribe([topic, f"{topic}-b"], **rebalances.callbacks())
     assert read(consumer, 1)[0].value() == b"b"
-    assert (told.assigned, told.revoked, told.lost) == ([2, 4], [], [])
-    # It does not poll for longer than it may.
+    assert (rebalances.assigned, rebalances.revoked, rebalances.lost) == ([2, 4], [], [])
+    # No poll for longer than max.poll.interval.ms.
     time.sleep(3)
     errors: list[int] = []
-    wait_until(lambda: bool(told.lost), "the loss of its partitions", lambda: errors.extend(error_codes(consumer)))
+    wait_until(lambda: bool(rebalances.lost), "partitions to be lost", lambda: errors.extend(error_codes(consumer)))
     assert KafkaError._MAX_POLL_EXCEEDED in errors
     assert {message.value() for message in read(consumer, 2)} == {b"a", b"b"}
-    assert (told.assigned, told.revoked, told.lost) == ([2, 4, 6], [], [6])
+    assert (rebalances.assigned, rebalances.revoked, rebalances.lost) == ([2, 4, 6], [], [6])
 
 
 def error_codes(consumer: object) -> list[int]:
-    """What a poll tells that is no record and no end of a partition."""
+    """Poll, and return the error codes except the end of a partition."""
     message = consumer.poll(0.1)  # type: ignore[attr-defined]
     error = message.error() if message is not None else None
     return [error.code()] if error is not None and error.code() != KafkaError._PARTITION_EOF else []
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_member_has_an_id(scene: Scene, topic: str, protocol: str) -> None:
-    """While it is in its group."""
+def test_a_member_in_a_group_has_an_id(scene: Scene, topic: str, protocol: str) -> None:
     consumer = scene.consumer(topic, protocol)
     consumer.subscribe([topic])
     until_shared([consumer], 2)
     assert consumer.memberid()
 
 
-def test_a_static_member_comes_back_unnoticed(scene: Scene, topic: str) -> None:
-    """A restart under the same instance id within the session moves nothing."""
+def test_a_restarted_static_member_causes_no_rebalance(scene: Scene, topic: str) -> None:
+    """A restart with the same instance ID within the session timeout does not move partitions."""
     names = [{"group.instance.id": name, "session.timeout.ms": 6000} for name in ("one", "two")]
     first, second = (scene.consumer(topic, **name) for name in names)
-    told = Rebalances()
-    first.subscribe([topic], **told.callbacks())
+    rebalances = Rebalances()
+    first.subscribe([topic], **rebalances.callbacks())
     second.subscribe([topic])
     until_shared([first, second], 2)
-    generations, had = list(told.assigned), second.assignment()
+    generations, had = list(rebalances.assigned), second.assignment()
     second.close()
     again = scene.consumer(topic, **names[1])
     again.subscribe([topic])
     until_shared([first, again], 2)
     assert again.assignment() == had
-    assert told.assigned == generations
+    assert rebalances.assigned == generations
 
 
-def test_an_impossible_session_is_refused(scene: Scene, topic: str) -> None:
-    """The application is told that its session is too short for the broker."""
+def test_an_invalid_session_timeout_is_rejected(scene: Scene, topic: str) -> None:
+    """The application receives an error about the session timeout."""
     consumer = scene.consumer(topic, **{"session.timeout.ms": 100, "heartbeat.interval.ms": 50})
     consumer.subscribe([topic])
     errors: list[int] = []

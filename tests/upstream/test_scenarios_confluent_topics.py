@@ -1,4 +1,4 @@
-"""confluent-kafka's admin calls on topics, and its asyncio clients: what its own tests expect of a broker."""
+"""Admin calls of confluent-kafka on topics, and its asyncio clients: scenarios equivalent to its own tests."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.support.process_cluster import ProcessCluster
 
 
 @pytest.mark.parametrize("level", list(IsolationLevel), ids=lambda level: level.name)
-def test_offsets_are_found_by_what_they_are(scene: Scene, topic: str, level: IsolationLevel) -> None:
-    """The first, the next, the first from a time on, and that of the latest time."""
+def test_offsets_are_found_by_specification(scene: Scene, topic: str, level: IsolationLevel) -> None:
+    """Earliest, latest, by timestamp, and maximum timestamp."""
     producer = scene.producer()
     for time_ms in (1_000_000_100, 1_000_000_400, 1_000_000_200):
         producer.produce(topic, b"x", partition=0, timestamp=time_ms)
@@ -31,7 +31,7 @@ def test_offsets_are_found_by_what_they_are(scene: Scene, topic: str, level: Iso
 
 
 def test_records_are_deleted_up_to_an_offset(scene: Scene, topic: str) -> None:
-    """What is left begins there."""
+    """The log starts there."""
     scene.send(topic, 0, [b"a", b"b", b"c"])
     (future,) = scene.admin.delete_records([TopicPartition(topic, 0, 2)]).values()
     assert future.result(TIME_S_MAX).low_watermark == 2
@@ -39,21 +39,21 @@ def test_records_are_deleted_up_to_an_offset(scene: Scene, topic: str) -> None:
 
 
 def settings(scene: Scene, topic: str) -> dict[str, str]:
-    """What is set for the topic itself."""
+    """Return the configurations of the topic itself."""
     (future,) = scene.admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
     return {name: entry.value for name, entry in future.result(TIME_S_MAX).items() if not entry.is_default}
 
 
 def change(scene: Scene, topic: str, *changes: tuple[str, str | None, AlterConfigOpType]) -> None:
-    """Change some settings of a topic."""
+    """Change some configurations of a topic."""
     entries = [ConfigEntry(name, value, incremental_operation=operation) for name, value, operation in changes]
     asked = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     (future,) = scene.admin.incremental_alter_configs([asked]).values()
     assert future.result(TIME_S_MAX) is None
 
 
-def test_settings_change_one_by_one(scene: Scene, topic: str) -> None:
-    """A list grows and shrinks, down to nothing; others are set, and unset."""
+def test_incremental_changes_of_configurations(scene: Scene, topic: str) -> None:
+    """Values are appended to a list and subtracted; other configurations are set and deleted."""
     kinds = AlterConfigOpType
     before = settings(scene, topic)
     change(scene, topic, ("cleanup.policy", "compact", kinds.APPEND), ("retention.ms", "10000", kinds.SET))
@@ -67,7 +67,7 @@ def test_settings_change_one_by_one(scene: Scene, topic: str) -> None:
 
 
 def test_asyncio_clients_write_and_read(cluster: ProcessCluster, topic: str) -> None:
-    """A producer that batches, a record for a partition that is not there, and a consumer with a group."""
+    """A batching producer, a record for a missing partition, and a consumer with a group."""
 
     async def play() -> None:
         servers = {"bootstrap.servers": cluster.bootstrap_servers}

@@ -1,4 +1,4 @@
-"""confluent-kafka's transactions: what its own ``test_transactions.py`` expects of a broker."""
+"""Transactions of confluent-kafka: scenarios equivalent to its own ``test_transactions.py``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TRANSACTION_TIME_MS = 1000
 
 
 def write(producer: Producer, topic: str, count: int) -> list[bytes]:
-    """Begin a transaction with so many records."""
+    """Begin a transaction with ``count`` records."""
     values = [b"%d of %d" % (number, count) for number in range(count)]
     producer.begin_transaction()
     for value in values:
@@ -22,7 +22,7 @@ def write(producer: Producer, topic: str, count: int) -> list[bytes]:
 
 
 def test_committed_records_are_read(scene: Scene, topic: str) -> None:
-    """All of them, in order."""
+    """All records, in order."""
     producer = scene.producer(transactional_id=topic)
     producer.init_transactions(TIME_S_MAX)
     values = write(producer, topic, 100)
@@ -30,8 +30,8 @@ def test_committed_records_are_read(scene: Scene, topic: str) -> None:
     assert scene.committed(topic) == values
 
 
-def test_aborted_records_are_not(scene: Scene, topic: str) -> None:
-    """None of them, and those of the next transaction all the same."""
+def test_aborted_records_are_not_read(scene: Scene, topic: str) -> None:
+    """No aborted record, but all records of the next transaction."""
     producer = scene.producer(transactional_id=topic)
     producer.init_transactions(TIME_S_MAX)
     write(producer, topic, 100)
@@ -44,7 +44,7 @@ def test_aborted_records_are_not(scene: Scene, topic: str) -> None:
 
 @pytest.mark.parametrize("commits", [True, False], ids=["committed", "aborted"])
 def test_offsets_belong_to_the_transaction(scene: Scene, topic: str, commits: bool) -> None:
-    """Whoever initialises the transactional id next finds those of a transaction that was committed, and no others."""
+    """After the next initialization of the transactional ID, only offsets of committed transactions count."""
     scene.send(topic, 0, [b"%d" % number for number in range(100)])
     consumer = scene.consumer(topic)
     consumer.subscribe([topic])
@@ -64,7 +64,7 @@ def test_offsets_belong_to_the_transaction(scene: Scene, topic: str, commits: bo
 
 
 def test_the_second_producer_of_an_id_ends_the_first(scene: Scene, topic: str) -> None:
-    """Its open transaction is aborted, and what it does next is fatal to it."""
+    """Its open transaction is aborted, and its next call is a fatal error."""
     first, second = (scene.producer(transactional_id=topic) for _ in range(2))
     first.init_transactions(TIME_S_MAX)
     write(first, topic, 3)
@@ -78,8 +78,8 @@ def test_the_second_producer_of_an_id_ends_the_first(scene: Scene, topic: str) -
     assert scene.committed(topic) == values
 
 
-def test_who_has_left_the_group_commits_no_offsets_of_it(scene: Scene, topic: str) -> None:
-    """The transaction has to be aborted: somebody else may have read the same records."""
+def test_a_former_member_commits_no_offsets(scene: Scene, topic: str) -> None:
+    """The transaction must be aborted, because another member may have read the same records."""
     gone = scene.consumer(topic)
     gone.subscribe([topic])
     until_shared([gone], 2)
@@ -97,8 +97,8 @@ def test_who_has_left_the_group_commits_no_offsets_of_it(scene: Scene, topic: st
     producer.abort_transaction(TIME_S_MAX)
 
 
-def test_a_transaction_that_takes_too_long_is_aborted(scene: Scene, topic: str) -> None:
-    """What it wrote is never read, and its producer cannot commit it any more."""
+def test_a_transaction_is_aborted_after_its_timeout(scene: Scene, topic: str) -> None:
+    """Its records are never read, and its producer can no longer commit it."""
     producer = scene.producer(transactional_id=topic, **{"transaction.timeout.ms": TRANSACTION_TIME_MS})
     producer.init_transactions(TIME_S_MAX)
     write(producer, topic, 3)

@@ -1,4 +1,4 @@
-"""The broker that coordinates is killed, and clients go on: groups of both kinds, and a transaction."""
+"""The coordinator's broker is killed and clients continue: groups of both protocols, and a transaction."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 
 
 @pytest.fixture
-def whole_again(cluster: ProcessCluster) -> Iterator[ProcessCluster]:
-    """The cluster, which has all its brokers again after the test."""
+def restarted_cluster(cluster: ProcessCluster) -> Iterator[ProcessCluster]:
+    """The cluster, whose brokers are restarted after the test."""
     yield cluster
     cluster.start()
     for topic in INTERNAL_TOPICS:
@@ -26,20 +26,20 @@ def whole_again(cluster: ProcessCluster) -> Iterator[ProcessCluster]:
 
 
 def coordinator(cluster: ProcessCluster, key: str, kind: int) -> int:
-    """Who coordinates a group or a transactional id."""
+    """Return the coordinator of a group or of a transactional ID."""
     answer = cluster.request(messages.FIND_COORDINATOR, {"key_type": kind, "coordinator_keys": [key]})
     return int(answer["coordinators"][0]["node_id"])
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_group_goes_on(whole_again: ProcessCluster, scene: Scene, topic: str, protocol: str) -> None:
-    """What it committed is known to the next coordinator, and its members commit there."""
+def test_a_group_continues(restarted_cluster: ProcessCluster, scene: Scene, topic: str, protocol: str) -> None:
+    """The next coordinator knows the committed offsets, and members commit there."""
     consumer = scene.consumer(topic, protocol)
     consumer.subscribe([topic])
     until_shared([consumer], 2)
     scene.send(topic, 0, [b"before"])
     consumer.commit(read(consumer, 1)[0], asynchronous=False)
-    whole_again.brokers[coordinator(whole_again, topic, GROUP)].kill()
+    restarted_cluster.brokers[coordinator(restarted_cluster, topic, GROUP)].kill()
     (kept,) = consumer.committed([TopicPartition(topic, 0)], timeout=TIME_S_MAX)
     assert kept.offset == 1
     scene.send(topic, 0, [b"after"])
@@ -50,15 +50,15 @@ def test_a_group_goes_on(whole_again: ProcessCluster, scene: Scene, topic: str, 
 
 
 @pytest.mark.parametrize("commits", [True, False], ids=["committed", "aborted"])
-def test_a_transaction_goes_on(whole_again: ProcessCluster, scene: Scene, topic: str, commits: bool) -> None:
-    """The next coordinator knows what belongs to it, and ends it."""
+def test_a_transaction_continues(restarted_cluster: ProcessCluster, scene: Scene, topic: str, commits: bool) -> None:
+    """The next coordinator knows the transaction, and ends it."""
     producer = scene.producer(transactional_id=topic)
     producer.init_transactions(TIME_S_MAX)
     producer.begin_transaction()
     for partition in (0, 1):
         producer.produce(topic, b"in it", partition=partition)
     assert producer.flush(TIME_S_MAX) == 0
-    whole_again.brokers[coordinator(whole_again, topic, TRANSACTION)].kill()
+    restarted_cluster.brokers[coordinator(restarted_cluster, topic, TRANSACTION)].kill()
     if commits:
         producer.commit_transaction(TIME_S_MAX)
     else:

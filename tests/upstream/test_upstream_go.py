@@ -1,4 +1,4 @@
-"""The test suites of Go clients against broker processes, without a new failure."""
+"""The test suites of Go clients with broker processes, without new failures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.real_zookeeper import RealZooKeeper, ServerPlace
 from tests.support.server_process import ServerProcess
 
 HOST = 1
-"""The node whose namespace holds brokers and tests that expect each other at fixed ports of ``localhost``."""
+"""The node whose namespace contains brokers and tests that expect each other at fixed ports of ``localhost``."""
 
 TOXIPROXY_PORT = 8474
 SARAMA_PORT = 29090
@@ -41,16 +41,16 @@ def _needs_go() -> None:
 
 
 def check(suite: GoSuite, cluster: ProcessCluster, outcomes: Mapping[str, str]) -> None:
-    """Fail with every difference to what is expected of a suite, and with what the brokers wrote."""
+    """Fail with all differences from the expected results, and the output of the brokers."""
     passed = sum(outcome == "passed" for outcome in outcomes.values())
     print(f"{suite.project} {suite.version}: {len(outcomes)} tests ran, {passed} passed")
-    untrue = list(suite.untrue(outcomes))
-    assert not untrue, "\n".join([*untrue, cluster.output_ends()])
+    differences = list(suite.differences(outcomes))
+    assert not differences, "\n".join([*differences, cluster.output_ends()])
 
 
 @pytest.mark.parametrize("suite", [FRANZ_GO, FRANZ_GO_ADMIN], ids=lambda suite: suite.project)
 def test_franz_go(suite: GoSuite, cluster: ProcessCluster, tmp_path: Path) -> None:
-    """Three brokers, three replicas: producing, groups of every balancer, transactions, administration."""
+    """Three brokers, three replicas: producers, groups with all balancers, transactions, administration."""
     check(suite, cluster, suite.run(tmp_path / "suite", {"KGO_SEEDS": cluster.bootstrap_servers}))
 
 
@@ -58,9 +58,9 @@ def test_franz_go(suite: GoSuite, cluster: ProcessCluster, tmp_path: Path) -> No
 def in_a_namespace(
     directory: Path, listeners: Mapping[int, Mapping[str, object]], settings: Mapping[str, object]
 ) -> Iterator[tuple[NamespaceLinks, ProcessCluster]]:
-    """Brokers in one network namespace, where ports of ``localhost`` are free.
+    """Run brokers in one network namespace, where ports of ``localhost`` are free.
 
-    :param listeners: broker id -> its own settings, listeners among them: the first of those listens everywhere.
+    :param listeners: broker ID -> additional settings including listeners; the first one listens on all addresses.
     """
     if not are_permitted():
         pytest.skip("network namespaces are not permitted here")
@@ -81,9 +81,9 @@ def in_a_namespace(
 
 
 def test_kafka_go(tmp_path: Path) -> None:
-    """One broker at localhost:9092, as the suite has it."""
+    """One broker at localhost:9092, as in the suite's own configuration."""
     listeners = {1: {"listeners": "PLAINTEXT://0.0.0.0:9092", "advertised.listeners": "PLAINTEXT://localhost:9092"}}
-    # The suite expects Kafka's own bounds of sessions.
+    # The suite expects Kafka's own limits of session timeouts.
     own = {"group.min.session.timeout.ms": 6000, "group.initial.rebalance.delay.ms": 0, "num.partitions": 1}
     settings = {**OF_ONE_BROKER, "message.max.bytes": 200_000_000, **own}
     with in_a_namespace(tmp_path, listeners, settings) as (links, cluster):
@@ -93,7 +93,7 @@ def test_kafka_go(tmp_path: Path) -> None:
 
 
 class Toxiproxy(ServerProcess):
-    """The proxy in front of sarama's brokers; it is built from its module."""
+    """The proxy in front of sarama's brokers, built from its module."""
 
     def __init__(self, directory: Path, links: NamespaceLinks) -> None:
         super().__init__(directory, b"Starting")
@@ -112,14 +112,14 @@ class Toxiproxy(ServerProcess):
         return [*self._links.command_prefix(HOST), *program]
 
     def add(self, name: str, listen: int, upstream: int) -> None:
-        """Lead connections from one port of the namespace to another."""
+        """Forward connections from one port of the namespace to another address."""
         body = {"name": name, "listen": f"0.0.0.0:{listen}", "upstream": f"127.0.0.1:{upstream}", "enabled": True}
         asked = urllib.request.Request(f"{self.url}/proxies", json.dumps(body).encode(), method="POST")
         urllib.request.urlopen(asked, timeout=10).close()
 
 
 def test_sarama(tmp_path: Path) -> None:
-    """Five brokers in racks behind toxiproxy; clients and brokers use listeners of their own."""
+    """Five brokers in racks behind toxiproxy; clients and brokers use separate listeners."""
 
     def own(broker_id: int) -> dict[str, object]:
         internal, outside = INTERNAL_PORT + broker_id, SARAMA_PORT - 10_000 + broker_id

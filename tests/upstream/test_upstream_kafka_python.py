@@ -1,4 +1,4 @@
-"""kafka-python's own integration tests against a broker."""
+"""kafka-python's own integration tests with a broker."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ SUITES = [
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("suite", SUITES)
 def test_kafka_pythons_own_suite_passes(broker_zero: ProcessCluster, tmp_path: Path, suite: Suite) -> None:
-    """What kafka-python expects of Kafka, a broker does; what it does not is listed, and nothing else."""
+    """All tests pass except the listed ones."""
     environment = {
         "KAFKA_URI": f"kafka://{broker_zero.brokers[0].address}",
-        # What the broker is, as far as the protocol goes.
+        # The version of Kafka that the broker's protocol corresponds to.
         "KAFKA_VERSION": "3.9",
-        # The suite only looks whether the folder of its brokers is there.
+        # The suite only checks that the directory of its brokers exists.
         "KAFKA_ROOT": str(tmp_path),
     }
     outcomes = run_suite(suite, tmp_path / "suite", environment)
     passed = sum(outcome == "passed" for outcome in outcomes.values())
     print(f"{suite.project} {suite.version}: {len(outcomes)} tests ran, {passed} passed")
-    untrue = list(suite.untrue(outcomes))
-    assert not untrue, "\n".join([*untrue, broker_zero.output_ends()])
+    differences = list(suite.differences(outcomes))
+    assert not differences, "\n".join([*differences, broker_zero.output_ends()])

@@ -1,4 +1,4 @@
-"""The page about other people's tests says what is so."""
+"""The page about upstream test suites is up to date."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from unpublished_suites import UNPUBLISHED
 from upstream_page import PAGE, text
 
 
-def test_the_page_is_what_the_tables_say() -> None:
-    """Whoever changes a table runs ``python tests/upstream/upstream_page.py``, and the page tells it."""
+def test_the_page_matches_the_tables() -> None:
+    """After a change of a table, ``python tests/upstream/upstream_page.py`` generates the page."""
     assert PAGE.read_text() == text()
 
 
-def test_what_is_asked_here_is_here() -> None:
-    """Each file that the page names in place of somebody's test is one."""
+def test_equivalent_test_files_exist() -> None:
+    """Each file that the page names as an equivalent exists."""
     named = [where for rows in UNPUBLISHED.values() for where in rows.values() if not where.startswith("no: ")]
     assert len(named) > 5
     for where in named:

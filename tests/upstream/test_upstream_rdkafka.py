@@ -1,4 +1,4 @@
-"""rdkafka's own tests in Rust, and librdkafka's in C, against broker processes; needs Cargo and a C and C++ compiler.
+"""rdkafka's own tests in Rust, and librdkafka's in C, with broker processes; needs Cargo and C and C++ compilers.
 
 Both are built from source, which takes minutes, so this is part of the soak.
 """
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
 BUILD_TIME_S_MAX = 1200
 RUN_TIME_S_MAX = 1500
 KAFKA_VERSION = "3.9.1"
-"""What the brokers are, as far as the protocol goes."""
+"""The version of Kafka that the brokers' protocol corresponds to."""
 
 RACE = "test_base_producer_timeout"
 """Passes only if a broker takes more than 100 ms to create a topic: it is not run."""
@@ -41,7 +41,7 @@ def run(
 ) -> str:
     """Return the output of a command, whatever its exit status.
 
-    :param errors: where its standard error goes.
+    :param errors: target of its standard error.
     """
     done = subprocess.run(
         command,
@@ -69,14 +69,14 @@ def test_rdkafkas_own_suite_passes(tmp_path: Path) -> None:
         environment = {"KAFKA_HOST": cluster.bootstrap_servers, "KAFKA_VERSION": KAFKA_VERSION, "RUST_LOG": "off"}
         output = run([*tests, "--", "--test-threads=2", "--skip", RACE], crate, RUN_TIME_S_MAX, environment)
         outcomes = rust_outcomes(output)
-        # As below: limits of time that a busy machine exceeds.
+        # As below: time limits that a busy machine exceeds.
         if unexpected := RDKAFKA_SUITE.failed(outcomes):
             names = [name.partition("::")[2] for name in unexpected]
             more = run([*tests, "--", "--test-threads=1", "--exact", *names], crate, RUN_TIME_S_MAX, environment)
             outcomes |= {name: outcome for name, outcome in rust_outcomes(more).items() if name in unexpected}
             output += more
-        untrue = list(RDKAFKA_SUITE.untrue(outcomes))
-        assert not untrue, "\n".join([*untrue, output[-8000:], cluster.output_ends()])
+        differences = list(RDKAFKA_SUITE.differences(outcomes))
+        assert not differences, "\n".join([*differences, output[-8000:], cluster.output_ends()])
 
 
 def test_librdkafkas_own_suite_passes(tmp_path: Path) -> None:
@@ -99,17 +99,17 @@ def test_librdkafkas_own_suite_passes(tmp_path: Path) -> None:
             "LD_LIBRARY_PATH": f"{source}/src:{source}/src-cpp",
         }
         outcomes, output = run_librdkafka(tests, environment, "-p4")
-        # Some tests wait only seconds for what a busy machine does more slowly.
+        # Some tests wait only a few seconds for operations that are slower on a busy machine.
         if unexpected := LIBRDKAFKA_SUITE.failed(outcomes):
             again, more = run_librdkafka(tests, {**environment, "TESTS": ",".join(unexpected)}, "-p1")
             outcomes |= {name: outcome for name, outcome in again.items() if name in unexpected}
             output += more
-        untrue = list(LIBRDKAFKA_SUITE.untrue(outcomes))
-        assert not untrue, "\n".join([*untrue, output[-8000:], cluster.output_ends()])
+        differences = list(LIBRDKAFKA_SUITE.differences(outcomes))
+        assert not differences, "\n".join([*differences, output[-8000:], cluster.output_ends()])
 
 
 def run_librdkafka(tests: Path, environment: Mapping[str, str], parallel: str) -> tuple[dict[str, str], str]:
-    """Run librdkafka's test runner in its folder, without tests that need no broker; return outcomes and output."""
+    """Run librdkafka's test runner in its directory, without tests that need no broker; return outcomes and output."""
     # The runner aborts after failures, so its table must not wait in a buffer.
     command = ["stdbuf", "--output=L", "./test-runner", "-L", "-Q", "-E", parallel]
     with open(tests / "test-runner.log", "ab") as log:
