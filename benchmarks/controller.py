@@ -34,7 +34,7 @@ from kreplica.membership.registration import create_persistent_paths
 from kreplica.model import BrokerRegistration, Endpoint, LeaderAndIsr, TopicAssignment, TopicPartition
 from kreplica.runtime import Runtime, real_runtime
 from kreplica.runtime.pause import pause
-from kreplica.service.process.process import GENERATION_0_THRESHOLD
+from kreplica.service.process.process import COLLECTION_THRESHOLDS
 from kreplica.zookeeper import Create, Operation, ZooKeeperClient, write_units
 from tests.support.coordinator import CoordinatorProcess
 from tests.support.real_zookeeper import RealZooKeeper
@@ -188,7 +188,7 @@ class Measured:
         await self._populate()
         gc.collect()
         gc.freeze()
-        gc.set_threshold(GENERATION_0_THRESHOLD, 20, 100)  # as in a broker's process
+        gc.set_threshold(*COLLECTION_THRESHOLDS)  # as in a broker's process
         self._stalls.start()
         target_s = TARGETS_S[self._partitions]
         rows = [await self._measure("controller failover", self._become_controller, target_s)]
