@@ -68,6 +68,7 @@ class Partitions:
         self._settings_of = settings_of
         self._is_known = is_known
         self._partitions: dict[TopicPartition, Partition] = {}
+        # The method of the dictionary itself: requests look up each of their partitions with one call less.
         self.get: Callable[[TopicPartition], Partition | None] = self._partitions.get
         self._of_topic: dict[str, dict[int, Partition]] = defaultdict(dict)
         self._names: dict[UUID, str] = {}
