@@ -66,11 +66,11 @@ LIMITS = (
     ),
     Setting(
         "kreplica.transactional.id.address.bytes.max", LONG, 128 * MIB, at_least(1024), LOW, READ_ONLY,
-        "The maximum memory of all transactional ids whose producers started from one client address.",
+        "The maximum memory of all transactional IDs whose producers started from one client address.",
     ),
     Setting(
         "kreplica.transactional.id.broker.bytes.max", LONG, 512 * MIB, at_least(1024), LOW, READ_ONLY,
-        "The maximum memory of all transactional ids of this broker; ids that would exceed it are rejected with "
+        "The maximum memory of all transactional IDs of this broker; IDs that would exceed it are rejected with "
         "COORDINATOR_NOT_AVAILABLE, which clients retry.",
     ),
     Setting(
