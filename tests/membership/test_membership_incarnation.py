@@ -181,7 +181,7 @@ def test_a_directory_whose_device_is_dead_at_the_start(world: World, operation: 
     assert world.start() == NO_BROKER_EPOCH
     world.registered(20)
     world.stop(20)
-    world.host.disk.mend()
+    world.host.disk.clear_faults()
     assert world.start() == NO_BROKER_EPOCH
 
 

@@ -188,7 +188,7 @@ class TestReading:
         world.run(3)
         log.keep_damage(world.found[0])
         offset = log.segments[1].base_offset
-        world.disk.mend()
+        world.disk.clear_faults()
         assert self.refusal(lambda: log.read(offset, size_max=9, offset_max=30)) is ErrorCode.CORRUPT_MESSAGE
         world.run(2 * PASS_STEPS_MIN)
         assert isinstance(log.read(offset, size_max=EVERYTHING, offset_max=30).ranges[0], FileRange)
@@ -352,7 +352,7 @@ class TestAtAStart:
         world.start()
         assert list(world.directories.logs) == [OTHER]
         assert world.wait(world.directories.put_back(KEY)) is False
-        world.disk.mend()
+        world.disk.clear_faults()
         assert world.wait(world.directories.put_back(KEY)) is True
         assert world.directories.logs[KEY].log_end_offset == 30
 

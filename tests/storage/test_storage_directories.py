@@ -253,7 +253,7 @@ def test_device_that_is_dead_at_the_start(broker, operation, locked):
         fill(log, 1)
     broker.after(100)
     broker.stop()
-    broker.disk.mend()
+    broker.disk.clear_faults()
     broker.start()
     assert sorted(broker.logs) == sorted(first + second)
     assert not broker.directories.may_hold_more
@@ -266,7 +266,7 @@ def test_all_devices_are_dead_at_the_start(broker, operation):
     broker.disk.fail(operation, "/data/*", errno.EIO)
     with pytest.raises(StorageError, match=r"no log directory can be used: /data/one: .* /data/two: "):
         broker.start()
-    broker.disk.mend()
+    broker.disk.clear_faults()
     broker.start()
 
 
@@ -277,7 +277,7 @@ def test_no_file_descriptors_at_the_start(broker):
     broker.disk.fail("open", "/data/two/*", errno.EMFILE)
     with pytest.raises(OSError, match="Too many open files"):
         broker.start()
-    broker.disk.mend()
+    broker.disk.clear_faults()
     broker.start()
     assert sorted(broker.logs) == KEYS
 

@@ -173,7 +173,7 @@ def test_directory_closed_during_a_failure() -> None:
     world.simulation.run_until(Deferred.fromCoroutine(world.directories.close(5)))
     assert not world.is_offline
     assert [call for call in world.host.reactor.getDelayedCalls() if call.active()] == []
-    world.disk.mend()
+    world.disk.clear_faults()
     world.host.kill()
     world.start()
     assert world.directories.clean_broker_epoch is None
@@ -205,7 +205,7 @@ def test_log_truncated_during_a_failure(offset: int) -> None:
                 continue
             break
         assert not world.is_offline
-        world.disk.mend()
+        world.disk.clear_faults()
         assert world.log.log_end_offset == offset + 1
         world.simulation.run(10)
         world.host.kill()

@@ -89,7 +89,7 @@ def test_records_synced_after_a_restart_survive_a_power_loss(seed: int) -> None:
     world.write(20)
     world.simulation.run(1)
     assert world.is_offline
-    world.disk.mend()
+    world.disk.clear_faults()
     world.host.kill()
     if seed % 2:
         world.disk.drop_caches(world.random)
@@ -123,7 +123,7 @@ def test_records_after_a_truncation_are_rewritten() -> None:
         world.disk.fail("sync", "/data/logs/orders-0/*", errno.EIO)
         with pytest.raises(OSError, match="Input/output"):
             log.flush()
-        world.disk.mend()
+        world.disk.clear_faults()
         world.host.kill()
         world.start()
         again = world.directories.logs[KEYS[0]]

@@ -96,7 +96,7 @@ def test_lower_recovery_point_that_cannot_be_written() -> None:
     for _ in range(5):
         world.simulation.run(3)
         assert not world.append("too early")
-    world.disk.mend()
+    world.disk.clear_faults()
     world.simulation.run(3)
     assert world.noted() == 3
     assert world.append("now")

@@ -386,7 +386,7 @@ class TestDisks:
             assert run.leader() != broker
             assert broker not in run.followers()
             run.kill(broker)
-            run.machine(broker).host.disk.mend()
+            run.machine(broker).host.disk.clear_faults()
             run.start(broker)
             run.converge()
         assert logged_errors

@@ -36,7 +36,7 @@ def test_the_end_of_a_disk_fault_affects_no_other_fault(name: str) -> None:
         disk = run.machine(broker).host.disk
         with pytest.raises(OSError, match="Input/output error"):
             disk.rename(PATH, "/data/elsewhere")
-        disk.mend()
+        disk.clear_faults()
     run.converge()
 
 

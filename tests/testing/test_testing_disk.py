@@ -280,7 +280,7 @@ class TestFaults:
             with pytest.raises(OSError, match="Read-only"):
                 file.sync()
         files[0].sync()
-        disk.mend()
+        disk.clear_faults()
         files[0].read_at(0, 1)
 
     def test_the_end_of_a_fault_affects_no_other_fault(self) -> None:

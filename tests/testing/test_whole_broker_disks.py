@@ -220,7 +220,7 @@ class TestUnusableAtStart:
         assert not world.disk.exists(f"/data/logs/{dead}-0")
         world.cluster.run_until(world.client.create_topic("new"))
         world.produce(b"new", "new")
-        world.disk.mend()
+        world.disk.clear_faults()
         world.restart()
         logged_errors.clear()
         for topic in (*topics, "new"):

@@ -135,7 +135,7 @@ def test_failed_store_closes_all_connections(scene: Scene) -> None:
     scene.pass_time(1)
     assert [type(failure.value) for failure in scene.failures] == [OSError]
     scene.run(scene.coordinator.stop())
-    scene.host.disk.mend()
+    scene.host.disk.clear_faults()
     scene.host.power_loss()
     scene.start()
     other, _ = scene.session()

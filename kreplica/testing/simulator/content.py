@@ -1,7 +1,7 @@
-"""The bytes of a file in memory, and what a power loss leaves of them.
+"""Bytes of a file in memory, and their state after a power loss.
 
-A list of the changes not yet synced allows to go back to what is durable, so neither appends nor syncs copy a file.
-Knows nothing of names, open files or faults; ``kreplica.testing.simulator.disk`` puts those on top.
+An undo list of unsynced changes restores the durable bytes, so neither appends nor syncs copy a file.  Names, open
+files and faults are in ``kreplica.testing.simulator.disk``.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from kreplica.runtime.disk import Buffer
 
 SECTOR_BYTES = 512
 PAGE_BYTES = 4096
-# One rate is drawn per file: with one coin per write, a long unsynced tail would hardly ever survive its first pages.
+# One rate is drawn per file: with the same rate for every file, a long unsynced tail would almost never survive.
 LOSS_RATES = (0.0, 0.02, 0.2, 0.5, 1.0)
 
 
 class Change(NamedTuple):
-    """One unsynced change of a file: enough to take it back.
+    """Undo record of one unsynced change of a file.
 
-    :param old: what stood at ``position`` before: overwritten bytes, or the tail that a truncation cut off.
-    :param length: how many new bytes stand at ``position``; 0 for a change of length alone.
+    :param old: previous bytes at ``position``: overwritten ones, or the tail that a truncation removed.
+    :param length: number of new bytes at ``position``; 0 if only the file's length changed.
     """
 
     position: int
@@ -32,12 +32,12 @@ class Change(NamedTuple):
 
 
 class Content:
-    """The bytes of one file, as programs see them, and how much of that would survive a power loss."""
+    """Bytes of one file as programs see them, and the changes that are not yet durable."""
 
     __slots__ = (
-        "_failed",
+        "_failed_sync_end",
         "_flipped",
-        "_settled",
+        "_synced_after_failure",
         "_unsynced",
         "cold",
         "data",
@@ -56,36 +56,37 @@ class Content:
         self.cold = False
         self._flipped: dict[int, int] = {}
         self._unsynced: list[Change] = []
-        # Changes before ``_failed`` met an fsync error: Linux marks such pages clean, so no later fsync covers them.
-        # Those from there to ``_settled`` are durable, and stay listed only because they lie over doomed ones.
-        self._failed = 0
-        self._settled = 0
+        # An fsync failed for the changes before ``_failed_sync_end``: Linux marks such pages clean, so no later fsync
+        # covers them.  The changes from there to ``_synced_after_failure`` are durable, and stay in the list only
+        # because they may overlap earlier ones that are not.
+        self._failed_sync_end = 0
+        self._synced_after_failure = 0
 
     def footprint(self) -> int:
-        """The bytes that it takes up on the device."""
+        """Return the number of bytes that the file occupies on the device."""
         return max(len(self.data), self.reserved)
 
     def flip(self, position: int, bit: int) -> None:
-        """Damage one bit of a byte.
+        """Invert one bit of a byte.
 
-        :raise IndexError: beyond the end of the file.
+        :raise IndexError: the position is beyond the end of the file.
         """
         self.data[position] ^= 1 << bit
         self._flipped[position] = self._flipped.get(position, 0) ^ 1 << bit
 
     @property
     def synced_size(self) -> int:
-        """Up to where nothing was changed since the last sync."""
+        """Position of the first byte that was changed since the last sync, or the file's size."""
         return min((change.position for change in self._unsynced), default=len(self.data))
 
     @property
     def is_damaged(self) -> bool:
-        """Whether a byte is not what was written there."""
+        """True if a bit is inverted."""
         return any(self._flipped.values())
 
     @property
     def written(self) -> bytearray:
-        """Its bytes as programs wrote them, whatever was flipped since."""
+        """Bytes as programs wrote them, without the inverted bits."""
         if not self._flipped:
             return self.data
         data = self.data[:]
@@ -93,14 +94,14 @@ class Content:
             data[position] ^= bits
         return data
 
-    def _overwritten(self, position: int, end: int) -> None:
+    def _forget_flips(self, position: int, end: int) -> None:
         for flipped in [at for at in self._flipped if position <= at < end]:
             del self._flipped[flipped]
 
     def write(self, position: int, piece: Buffer) -> None:
-        """Write one piece; a gap before it fills with zeros."""
+        """Write bytes; a gap between the end of the file and ``position`` is filled with zeros."""
         if self._flipped:
-            self._overwritten(position, position + len(piece))
+            self._forget_flips(position, position + len(piece))
         data = self.data
         size = len(data)
         end = position + len(piece)
@@ -114,8 +115,8 @@ class Content:
             data[position:end] = piece
 
     def _note_append(self, position: int, length: int, size: int) -> None:
-        # Small appends within a page share one fate, as they share one write-back.
-        if len(self._unsynced) > max(self._failed, self._settled):
+        # Small appends to one page are lost or kept as one change, because the kernel writes whole pages back.
+        if len(self._unsynced) > max(self._failed_sync_end, self._synced_after_failure):
             last = self._unsynced[-1]
             if last.size_before == last.position and last.size_after == size and last.length + length <= PAGE_BYTES:
                 self._unsynced[-1] = Change(last.position, b"", last.length + length, last.size_before, size + length)
@@ -123,10 +124,10 @@ class Content:
         self._unsynced.append(Change(position, b"", length, size, size + length))
 
     def truncate(self, size: int) -> None:
-        """Cut, or lengthen with zeros."""
+        """Cut the file, or extend it with zeros."""
         before = len(self.data)
         if size < before:
-            self._overwritten(size, before)
+            self._forget_flips(size, before)
             self._unsynced.append(Change(size, bytes(self.data[size:]), 0, before, size))
             del self.data[size:]
         elif size > before:
@@ -134,56 +135,56 @@ class Content:
             self.data.extend(bytes(size - before))
 
     def sync(self) -> None:
-        """Make everything durable, but for what an earlier failed sync has already lost track of."""
-        if self._failed:
-            self._settled = len(self._unsynced)
+        """Make all changes durable except those for which an earlier sync failed."""
+        if self._failed_sync_end:
+            self._synced_after_failure = len(self._unsynced)
         else:
             self._unsynced.clear()
 
-    def sync_fails(self) -> None:
-        """Nothing written so far is known to be durable, and no later sync will change that."""
-        self._failed = len(self._unsynced)
-        self._settled = 0
+    def sync_failed(self) -> None:
+        """Record a failed sync: no later sync makes the present changes durable."""
+        self._failed_sync_end = len(self._unsynced)
+        self._synced_after_failure = 0
 
     def lose_power(self, random: Random) -> None:
-        """Keep what is durable; keep, drop or tear each change that is not."""
-        self._lose(self._take_back_all(), random)
+        """Keep the durable bytes; keep, drop or tear each later change at random."""
+        self._apply_at_random(self._revert_all(), random)
         self.reserved = 0
 
     def drop_clean_pages(self, random: Random) -> None:
-        """What met a failed sync counts as clean: from now on programs see of it what the device has."""
-        later = max(self._failed, self._settled)
-        if not self._failed:
+        """Drop the pages of a failed sync, which count as clean: programs now read what the device has."""
+        later = max(self._failed_sync_end, self._synced_after_failure)
+        if not self._failed_sync_end:
             return
-        changes = self._take_back_all()
-        self._lose(changes[:later], random)
+        changes = self._revert_all()
+        self._apply_at_random(changes[:later], random)
         for change, piece in changes[later:]:
             if piece:
                 self.write(change.position, piece)
             else:
                 self.truncate(change.size_after)
 
-    def _take_back_all(self) -> list[tuple[Change, bytes]]:
-        """See what was last synced; what was changed since, with the bytes that were written."""
+    def _revert_all(self) -> list[tuple[Change, bytes]]:
+        """Restore the bytes of the last sync; return the later changes with the bytes that they wrote."""
         for change in self._unsynced if self._flipped else ():
-            self._overwritten(change.position, max(change.position + change.length, change.size_before))
+            self._forget_flips(change.position, max(change.position + change.length, change.size_before))
         pieces: list[bytes] = []
         for change in reversed(self._unsynced):
             pieces.append(bytes(self.data[change.position : change.position + change.length]))
-            self._take_back(change)
+            self._revert(change)
         return list(zip(self._unsynced, reversed(pieces), strict=True))
 
-    def _lose(self, changes: list[tuple[Change, bytes]], random: Random) -> None:
+    def _apply_at_random(self, changes: list[tuple[Change, bytes]], random: Random) -> None:
         rate = random.choice(LOSS_RATES)
         for index, (change, piece) in enumerate(changes):
-            if self._failed <= index < self._settled or random.random() >= rate:
+            if self._failed_sync_end <= index < self._synced_after_failure or random.random() >= rate:
                 self._redo(change, piece)
             else:
                 self._redo_partly(change, piece, random)
         self._unsynced.clear()
-        self._failed = self._settled = 0
+        self._failed_sync_end = self._synced_after_failure = 0
 
-    def _take_back(self, change: Change) -> None:
+    def _revert(self, change: Change) -> None:
         self._resize(change.size_before)
         self.data[change.position : change.position + len(change.old)] = change.old
 
@@ -204,7 +205,7 @@ class Content:
                 cut = (first_sector + random.randrange(sectors_inside)) * SECTOR_BYTES
                 self._redo(change, piece[: cut - change.position])
         if change.size_after > len(self.data) and random.random() < 0.5:
-            self._resize(change.size_after)  # the length arrived, the bytes did not: they read as zeros
+            self._resize(change.size_after)  # the device has the new length but not the bytes: they read as zeros
 
     def _resize(self, size: int) -> None:
         if size < len(self.data):

@@ -1,8 +1,8 @@
-"""A disk in memory that behaves as the real one does, and can fail as real ones do.
+"""Disk in memory that behaves like a real one and can fail like one.
 
-It passes the contract tests of ``kreplica.runtime.disk.OsDisk``.  On top of those: ``power_loss`` leaves only what was
-synced and a random part of the rest, ``kill`` ends the process that uses it, ``fail`` lets chosen operations fail,
-``flip_bit`` damages what is stored, and ``capacity_bytes`` makes it run full.
+It passes the contract tests of ``kreplica.runtime.disk.OsDisk``.  In addition, ``power_loss`` keeps the synced data
+and a random part of the rest, ``kill`` ends the process that uses it, ``fail`` makes chosen operations fail,
+``flip_bit`` damages stored data, and ``capacity_bytes`` limits its size.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CAPACITY_BYTES = 1 << 40
 
 
 class MemoryDirectoryLock:
-    """A lock that ``MemoryDisk.kill`` takes away, as the end of a process does."""
+    """A lock that ``MemoryDisk.kill`` releases, as the end of a process does."""
 
     def __init__(self, locks: dict[Content, MemoryDirectoryLock], name: Content) -> None:
         self._locks = locks
@@ -40,8 +40,8 @@ class MemoryDirectoryLock:
 class MemoryDisk:
     """A ``Disk`` in memory, used by one simulated host; it outlives the host's processes.
 
-    :param clock_ms: dates files (``modified_ms``).
-    :param directories: made durably at the start, as an operator would have done long ago.
+    :param clock_ms: source of modification times.
+    :param directories: created at the start, and durable.
     :param capacity_bytes: writes beyond it raise ``ENOSPC``; may be changed at any time.
     """
 
@@ -168,8 +168,8 @@ class MemoryDisk:
         return bytes(self._names.content(path).data)
 
     def write_file(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        beside = path + ".tmp"
-        file = self.open(beside, create=True)
+        temporary = path + ".tmp"
+        file = self.open(temporary, create=True)
         try:
             file.truncate(0)
             file.write_at(0, [data])
@@ -177,7 +177,7 @@ class MemoryDisk:
                 file.sync()
         finally:
             file.close()
-        self.rename(beside, path)
+        self.rename(temporary, path)
         if sync:
             self.sync_directory(posixpath.dirname(path) or ".")
 
@@ -198,19 +198,19 @@ class MemoryDisk:
         self.open(name, create=True).close()
         content = self._names.content(name)
         if content in self._locks:
-            raise StorageError(f"{path} is in use: {name} is held; stop its holder, or choose another directory")
+            raise StorageError(f"{path} is in use: {name} is locked; stop the other process or use another directory")
         return MemoryDirectoryLock(self._locks, content)
 
-    # --- what happens to disks ---
+    # --- faults ---
 
     def kill(self) -> None:
-        """The process ends: its files close and its locks go; all it wrote stays."""
+        """End the process: its files are closed, its locks are released, and all that it wrote stays."""
         for file in self._open_files():
             file.close()
         self._locks.clear()
 
     def power_loss(self, random: Random) -> None:
-        """The host loses power: besides ``kill``, whatever was not synced is kept, dropped or torn at random."""
+        """End the process, and keep, drop or tear each unsynced change at random."""
         self.kill()
         self._names.lose_power(random)
         self._used_bytes = 0
@@ -221,7 +221,7 @@ class MemoryDisk:
             self._used_bytes += content.footprint()
 
     def drop_caches(self, random: Random) -> None:
-        """The kernel needs its memory: clean pages are read from the device again, those of a failed sync too."""
+        """Drop clean pages, those of a failed sync too, so that they are read from the device again."""
         for content in self._names.root.contents():
             before = content.footprint()
             content.drop_clean_pages(random)
@@ -229,7 +229,7 @@ class MemoryDisk:
             self._used_bytes += content.footprint() - before
 
     def write_back(self) -> None:
-        """Make everything durable, as the kernel does by itself from time to time."""
+        """Make everything durable, as the kernel does from time to time."""
         self._names.sync_all()
         for content in self._names.root.contents():
             content.sync()
@@ -237,58 +237,56 @@ class MemoryDisk:
     def fail(
         self, operation: Operation, pattern: str, number: int = errno.EIO, times: int | None = None
     ) -> Callable[[], None]:
-        """Let an operation fail on the paths that match.
+        """Make an operation fail on matching paths.
 
-        :param pattern: of a shell, against the path as the caller gave it: ``/data/*/*.log``.
-        :param number: the errno, ``EIO`` or ``EROFS`` or whichever.
-        :param times: how often; None for ever (until it is ended).
-        :return: ends this fault, and no other; nothing where it has ended already.
+        :param pattern: shell pattern for the path as the caller passes it, such as ``/data/*/*.log``.
+        :param number: the errno.
+        :param times: number of failures; None for no limit.
+        :return: function that ends this fault; it may be called after the fault has ended.
         """
-        return partial(self._faults.remove, self._faults.plant(operation, pattern, number, times))
+        return partial(self._faults.remove, self._faults.add(operation, pattern, number, times))
 
-    def mend(self) -> None:
-        """End all that ``fail`` began."""
+    def clear_faults(self) -> None:
+        """End all faults of ``fail``."""
         self._faults.clear()
 
     @property
     def is_failing(self) -> bool:
-        """Whether something that ``fail`` began has not ended."""
+        """True if a fault of ``fail`` has not ended."""
         return bool(self._faults)
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
-        """Damage one stored bit of the byte at ``position``, as bad media do.
+        """Invert one stored bit of the byte at ``position``.
 
-        :raise IndexError: beyond the end of the file.
+        :raise IndexError: the position is beyond the end of the file.
         """
         self._names.content(path).flip(position, bit)
 
     def stored(self, path: str) -> bytearray:
-        """What was written to a file and is there, whatever is planted to fail and whichever bits were flipped.
-
-        For checks, not for programs: what another program took a flipped bit into is damaged there.
+        """Return a file's bytes as programs wrote them, without faults and inverted bits; for checks only.
 
         :raise OSError: ``ENOENT``.
         """
         return self._names.content(path).written
 
     def synced_size(self, path: str) -> int:
-        """How many bytes from its beginning are on the device as they are in memory.
+        """Return the size of the file's first part that is durable.
 
         :raise OSError: ``ENOENT``.
         """
         return self._names.content(path).synced_size
 
     def damaged_files(self) -> list[str]:
-        """The paths of files with flipped bits in them."""
+        """Return the paths of files with inverted bits."""
         return [path for path, content in self._names.files() if content.is_damaged]
 
     def evict(self, path: str) -> None:
-        """Drop it from the page cache: ``File.is_cached`` says no until it is read again."""
+        """Drop a file from the page cache: ``File.is_cached`` returns false until it is read again."""
         self._names.content(path).cold = True
 
     @property
     def open_paths(self) -> list[str]:
-        """The paths of all open files, in the order of opening."""
+        """Paths of all open files, in the order of opening."""
         return [file.path for file in self._open_files()]
 
     def _open_files(self) -> list[MemoryFile]:
@@ -297,13 +295,13 @@ class MemoryDisk:
     # --- for MemoryFile ---
 
     def check(self, operation: Operation, path: str) -> None:
-        """:raise OSError: where a fault was planted for it."""
+        """:raise OSError: a fault of ``fail`` matches."""
         self._faults.check(operation, path)
 
     def write(self, content: Content, path: str, position: int, piece: Buffer) -> None:
-        """Write as much as there is room for.
+        """Write as much as fits.
 
-        :raise OSError: ``ENOSPC`` where that was not all of it.
+        :raise OSError: ``ENOSPC``: not all of it fitted.
         """
         grows = position + len(piece) - content.footprint()
         free = self.capacity_bytes - self._used_bytes
@@ -319,7 +317,7 @@ class MemoryDisk:
             raise os_error(errno.ENOSPC, path)
 
     def resize(self, content: Content, path: str, size: int) -> None:
-        """Change the length; cutting gives reserved space back too."""
+        """Change the length; cutting the file also frees its reserved space."""
         before = content.footprint()
         if size < len(content.data):
             content.reserved = 0
@@ -330,7 +328,7 @@ class MemoryDisk:
         self._used_bytes += content.footprint() - before
 
     def reserve(self, content: Content, path: str, size: int) -> None:
-        """Take space up to ``size`` without changing the length."""
+        """Reserve space up to ``size`` without changing the length."""
         grows = size - content.footprint()
         if grows > 0:
             if grows > self.capacity_bytes - self._used_bytes:
@@ -339,7 +337,7 @@ class MemoryDisk:
             self._used_bytes += grows
 
     def closed(self, number: int, content: Content) -> None:
-        """Forget a file that was closed, and its bytes where no name leads to them any more."""
+        """Remove a closed file, and free its bytes if it has no name any longer."""
         del self._open[number]
         if not content.linked and not content.opened:
             self._used_bytes -= content.footprint()

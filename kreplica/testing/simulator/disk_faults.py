@@ -1,4 +1,4 @@
-"""Operations of the disk that are to fail."""
+"""Injected disk faults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Operation = Literal["open", "read", "write", "sync", "sync_directory", "rename",
 
 @dataclass(slots=True, eq=False)
 class Fault:
-    """Operations that fail: which, on which paths (a shell pattern), with which errno, how many times more."""
+    """An operation that fails on the paths that match a shell pattern; ``times`` counts the remaining failures."""
 
     operation: Operation
     pattern: str
@@ -22,36 +22,32 @@ class Fault:
 
 
 class Faults:
-    """The faults planted in one disk; the oldest that matches is the one that shows."""
+    """Faults of one disk; the oldest one that matches applies."""
 
     def __init__(self) -> None:
-        self._planted: list[Fault] = []
+        self._faults: list[Fault] = []
 
     def __bool__(self) -> bool:
-        """Whether any operation would fail."""
-        return bool(self._planted)
+        return bool(self._faults)
 
-    def plant(self, operation: Operation, pattern: str, number: int, times: int | None) -> Fault:
-        """Let matching operations fail from now on."""
+    def add(self, operation: Operation, pattern: str, number: int, times: int | None) -> Fault:
         fault = Fault(operation, pattern, number, times)
-        self._planted.append(fault)
+        self._faults.append(fault)
         return fault
 
     def remove(self, fault: Fault) -> None:
-        """End that one; nothing where it has ended by itself."""
-        if fault in self._planted:
-            self._planted.remove(fault)
+        if fault in self._faults:
+            self._faults.remove(fault)
 
     def clear(self) -> None:
-        """Let everything work again."""
-        self._planted.clear()
+        self._faults.clear()
 
     def check(self, operation: Operation, path: str) -> None:
-        """:raise OSError: where a fault was planted for it."""
-        for fault in self._planted:
+        """:raise OSError: a fault matches."""
+        for fault in self._faults:
             if fault.operation == operation and fnmatchcase(path, fault.pattern):
                 if fault.times is not None:
                     fault.times -= 1
                     if fault.times <= 0:
-                        self._planted.remove(fault)
+                        self._faults.remove(fault)
                 raise os_error(fault.errno, path)

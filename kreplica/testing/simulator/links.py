@@ -21,14 +21,14 @@ class Link:
     bytes_per_s: float | None = None
     late_chance: float = 0.0
     cut: bool = False
-    free_at_s: float = 0.0
+    idle_from_s: float = 0.0
 
 
 class Segment(NamedTuple):
     """A segment that waits for a cut link.
 
     :param size: in bytes; 0 for a segment without data.
-    :param acknowledges: True if the segment only acknowledges data: then the other end waits for an answer.
+    :param acknowledges: true if it only acknowledges data; then the other end times out, not the sender.
     """
 
     size: int

@@ -1,4 +1,4 @@
-"""An open file of a disk in memory; what becomes of its bytes is the disk's business."""
+"""Open file of a disk in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kreplica.testing.simulator.namespace import os_error
 
 
 class FileStore(Protocol):
-    """The operations of a simulated disk that an open file uses; each raises OSError for injected faults."""
+    """Operations of a simulated disk that an open file uses; each raises OSError for injected faults."""
 
     def check(self, operation: Operation, path: str) -> None: ...
 
@@ -41,7 +41,6 @@ class MemoryFile:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has not been closed, nor the process killed."""
         return self._open
 
     def size(self) -> int:
@@ -58,7 +57,7 @@ class MemoryFile:
         return write_pieces(self._pwritev, position, pieces, self.path)
 
     def _pwritev(self, pieces: Sequence[Buffer], position: int) -> int:
-        """Write as the system call does, which refuses more than ``IOV_MAX`` pieces."""
+        """Write like the system call, which rejects more than ``IOV_MAX`` pieces."""
         content = self._use(position)
         self._disk.check("write", self.path)
         if len(pieces) > IOV_MAX:
@@ -92,7 +91,7 @@ class MemoryFile:
         try:
             self._disk.check("sync", self.path)
         except OSError:
-            content.sync_fails()
+            content.sync_failed()
             raise
         content.sync()
 
@@ -105,7 +104,7 @@ class MemoryFile:
             self._content.opened -= 1
             self._disk.closed(self._number, self._content)
 
-    __del__ = close  # as the real one: its last holder may be an answer that is still being sent
+    __del__ = close  # like a real file: its last reference may be a response that is still being sent
 
     def _use(self, position: int = 0) -> Content:
         if not self._open:

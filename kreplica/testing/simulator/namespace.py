@@ -1,7 +1,7 @@
-"""Paths and names in memory, and what a power loss leaves of them.
+"""Paths and names in memory, and their state after a power loss.
 
-Each directory is there twice: as programs see it and as it is on the device.  Only ``sync`` of a directory makes its
-names durable, as POSIX has it: syncing a new file, or the directory itself, says nothing about the entry in its parent.
+Each directory has two states: as programs see it and as it is on the device.  Only ``sync`` of a directory makes its
+names durable, as in POSIX: syncing a new file, or the directory itself, does not persist the entry in its parent.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from kreplica.testing.simulator.content import LOSS_RATES, Content
 
 
 def os_error(number: int, path: str) -> OSError:
-    """The exception that Linux's answer becomes in Python (``FileNotFoundError`` and so on)."""
+    """Return the exception that Python raises for an errno (``FileNotFoundError`` and so on)."""
     return OSError(number, os.strerror(number), path)
 
 
 @lru_cache(maxsize=10_000)
 def split(path: str) -> tuple[str, ...]:
-    """The names on the way to it; none for the root.
+    """Split a path into its names; the root has none.
 
-    :raise OSError: ``ENOENT``, it is empty.
+    :raise OSError: ``ENOENT``: the path is empty.
     """
     if not path:
         raise os_error(errno.ENOENT, path)
@@ -33,7 +33,7 @@ def split(path: str) -> tuple[str, ...]:
 
 
 class Directory:
-    """Names as programs see them (``names``) and as a power loss would leave them (``durable``)."""
+    """Directory entries as programs see them (``names``) and as they are on the device (``durable``)."""
 
     __slots__ = ("durable", "names")
 
@@ -42,19 +42,19 @@ class Directory:
         self.durable: dict[str, Node] = {}
 
     def contents(self) -> Iterator[Content]:
-        """All files below, in the order of their names."""
+        """Return all files in the tree, sorted by name."""
         for _, node in sorted(self.names.items()):
             if isinstance(node, Directory):
                 yield from node.contents()
             else:
                 yield node
 
-    def settle(self) -> None:
-        """See again only what is durable, here and below: the state after a restart."""
+    def revert_to_durable(self) -> None:
+        """Reset the names in the whole tree to the durable ones: the state after a restart."""
         self.names = dict(self.durable)
         for node in self.names.values():
             if isinstance(node, Directory):
-                node.settle()
+                node.revert_to_durable()
 
 
 Node = Content | Directory
@@ -62,9 +62,9 @@ Assignment = tuple[Directory, str, Node | None]
 
 
 class Namespace:
-    """The tree of names, and the changes to it that are not yet durable, in the order they were made.
+    """Tree of names, and the ordered list of changes to it that are not yet durable.
 
-    Each change is atomic, and each directory keeps the order of its own; a rename orders two directories.
+    Each change is atomic, and changes of one directory become durable in order; a rename orders two directories.
     """
 
     def __init__(self) -> None:
@@ -72,9 +72,9 @@ class Namespace:
         self._pending: list[tuple[Assignment, ...]] = []
 
     def change(self, *assignments: Assignment) -> None:
-        """Change names, at once for programs and later (or never) on the device.
+        """Change names for programs now, and on the device later or never.
 
-        :param assignments: (directory, name, what it now names or None), all of them or none after a power loss.
+        :param assignments: (directory, name, new node or None); after a power loss all of them are durable, or none.
         """
         for directory, name, node in assignments:
             if node is None:
@@ -84,14 +84,14 @@ class Namespace:
         self._pending.append(assignments)
 
     def sync(self, directory: Directory) -> None:
-        """Make the names in it durable, with the earlier changes that those depend on."""
-        wanted = {directory}
+        """Make the names of a directory durable, with the earlier changes that they depend on."""
+        directories = {directory}
         chosen: list[tuple[Assignment, ...]] = []
         rest: list[tuple[Assignment, ...]] = []
         for change in reversed(self._pending):
-            touched = {where for where, _, _ in change}
-            if touched & wanted:
-                wanted |= touched
+            touched = {directory for directory, _, _ in change}
+            if touched & directories:
+                directories |= touched
                 chosen.append(change)
             else:
                 rest.append(change)
@@ -100,23 +100,22 @@ class Namespace:
             self._persist(change)
 
     def sync_all(self) -> None:
-        """Make every name durable."""
         for change in self._pending:
             self._persist(change)
         self._pending.clear()
 
     def lose_power(self, random: Random) -> None:
-        """Of every directory, keep the durable names and some first part of the later changes."""
+        """Keep the durable names and, for every directory, a random prefix of its later changes."""
         rate = random.choice(LOSS_RATES)
         stopped: set[Directory] = set()
         for change in self._pending:
-            touched = {where for where, _, _ in change}
+            touched = {directory for directory, _, _ in change}
             if touched & stopped or random.random() < rate:
                 stopped |= touched
             else:
                 self._persist(change)
         self._pending.clear()
-        self.root.settle()
+        self.root.revert_to_durable()
 
     def _persist(self, change: tuple[Assignment, ...]) -> None:
         for directory, name, node in change:
@@ -126,13 +125,13 @@ class Namespace:
                 directory.durable[name] = node
 
     def files(self) -> Iterator[tuple[str, Content]]:
-        """All files by path, in the order of their names."""
+        """Return all files with their paths, sorted by name."""
         yield from _files("", self.root)
 
     def parent(self, path: str) -> tuple[Directory, str]:
-        """The directory that would hold it, and its name there ("" for the root).
+        """Return the directory that contains a path, and the path's name in it ("" for the root).
 
-        :raise OSError: ``ENOENT`` or ``ENOTDIR`` on the way there.
+        :raise OSError: ``ENOENT`` or ``ENOTDIR`` for one of its ancestors.
         """
         names = split(path)
         directory = self.root
@@ -146,7 +145,6 @@ class Namespace:
         return directory, names[-1] if names else ""
 
     def find(self, path: str) -> Node | None:
-        """What has that path, or None."""
         try:
             parent, name = self.parent(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -154,14 +152,14 @@ class Namespace:
         return parent.names.get(name) if name else self.root
 
     def directory(self, path: str) -> Directory:
-        """:raise OSError: ``ENOENT`` or ``ENOTDIR``, where it is none."""
+        """:raise OSError: ``ENOENT``, or ``ENOTDIR`` if it is a file."""
         node = self.find(path)
         if isinstance(node, Directory):
             return node
         raise os_error(errno.ENOENT if node is None else errno.ENOTDIR, path)
 
     def content(self, path: str) -> Content:
-        """:raise OSError: ``ENOENT`` or ``EISDIR``, where it is no file."""
+        """:raise OSError: ``ENOENT``, or ``EISDIR`` if it is a directory."""
         node = self.find(path)
         if isinstance(node, Content):
             return node

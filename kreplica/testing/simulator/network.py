@@ -1,8 +1,8 @@
-"""The network between simulated hosts: delays, order, partitions, slow links, lost connections.
+"""Network between simulated hosts: delays, ordering, partitions, slow links, lost connections.
 
-A partition (``cut``) does what it does to TCP: nothing is lost that was sent, it waits until the link is whole again
-and arrives after a retransmission; a connection on which data waits for too long fails.  Half-open connections come
-from ``drop_connections(one_way=True)`` and from hosts that lose power.
+A network partition (``cut``) affects connections as it affects TCP: sent data waits until the link is restored and
+arrives after a retransmission; a connection whose data waits for too long fails.  Half-open connections result from
+``drop_connections(one_way=True)`` and from hosts that lose power.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ LATE_S_MAX = 15.0
 
 
 class Network:
-    """All hosts, who listens where, and the links between them.
+    """Hosts, listening sockets, and the links between hosts.
 
-    :param random: of its own, so that what hosts draw does not change what the network does.
+    :param random: used by the network alone, so that random numbers drawn by hosts do not change its behaviour.
     """
 
     def __init__(self, scheduler: Scheduler, random: Random) -> None:
@@ -43,14 +43,14 @@ class Network:
         self._hosts: dict[str, int] = {}
         self._links: dict[tuple[str, str], Link] = {}
         self._listening: dict[tuple[str, int], SimulatedSocket] = {}
-        self._holding: dict[SimulatedSocket, Call] = {}
+        self._blocked_senders: dict[SimulatedSocket, Call] = {}
         self._sockets: dict[str, WeakSet[SimulatedSocket]] = {}
         self._sockets_count = 0
 
     # --- faults and conditions ---
 
     def link(self, source: str, destination: str) -> Link:
-        """The link in that direction, to be read or changed."""
+        """Return the link in one direction; the caller may change it."""
         link = self._links.get((source, destination))
         if link is None:
             latency_s = self.loopback_latency_s if source == destination else self.latency_s
@@ -63,7 +63,7 @@ class Network:
             link.latency_s, link.bytes_per_s = latency_s, bytes_per_s
 
     def cut(self, a: str, b: str, one_way: bool = False) -> None:
-        """Let nothing more pass from ``a`` to ``b``, nor back unless it is ``one_way``."""
+        """Block traffic from ``a`` to ``b``, and back unless ``one_way``."""
         self.link(a, b).cut = True
         if not one_way:
             self.link(b, a).cut = True
@@ -75,16 +75,15 @@ class Network:
                 self.cut(host, other)
 
     def heal(self, a: str | None = None, b: str | None = None) -> None:
-        """Undo ``cut`` and ``isolate``: between two hosts, of one, or (without names) everywhere."""
+        """Undo ``cut`` and ``isolate`` between two hosts, for one host, or (without names) everywhere."""
         for ends, link in self._links.items():
             if (a is None or a in ends) and (b is None or b in ends):
                 link.cut = False
-        for sender in list(self._holding):
+        for sender in list(self._blocked_senders):
             if not self.is_cut(sender.host, sender.destination):
                 self._release(sender)
 
     def is_cut(self, source: str, destination: str) -> bool:
-        """Whether nothing passes in that direction."""
         link = self._links.get((source, destination))
         return link is not None and link.cut
 
@@ -99,26 +98,23 @@ class Network:
                 connection.peer.reset(errno.ECONNRESET)
 
     def connections(self, a: str, b: str) -> list[SimulatedSocket]:
-        """The ends at ``a`` of the connections with ``b``, in the order of their making."""
+        """Return the sockets at ``a`` that are connected with ``b``, in order of creation."""
         sockets = sorted(self._sockets.get(a, ()), key=lambda each: each.number)
         return [each for each in sockets if each.connected and not each.closed and each.destination == b]
 
     # --- for reactors ---
 
     def add_host(self, name: str) -> None:
-        """Make the name known; again does nothing."""
         self._hosts.setdefault(name, FIRST_EPHEMERAL_PORT)
 
-    def knows(self, name: str) -> bool:
-        """Whether it resolves."""
+    def has_host(self, name: str) -> bool:
         return name in self._hosts or name in LOOPBACK_NAMES
 
     def socket(self, host: str) -> SimulatedSocket:
-        """A new socket on a host."""
         self._sockets_count += 1
-        made = SimulatedSocket(self, FIRST_DESCRIPTOR + self._sockets_count, host)
-        self._sockets.setdefault(host, WeakSet()).add(made)
-        return made
+        created = SimulatedSocket(self, FIRST_DESCRIPTOR + self._sockets_count, host)
+        self._sockets.setdefault(host, WeakSet()).add(created)
+        return created
 
     # --- for sockets ---
 
@@ -134,18 +130,16 @@ class Network:
         return ("0.0.0.0" if interface in ANY_INTERFACE else interface), port
 
     def listen(self, which: SimulatedSocket) -> None:
-        """Send connections to its port there."""
         self._listening[which.host, which.local[1]] = which
 
     def stop_listening(self, which: SimulatedSocket) -> None:
-        """Refuse connections to its port."""
         if self._listening.get((which.host, which.local[1])) is which:
             del self._listening[which.host, which.local[1]]
 
     def connect(self, client: SimulatedSocket, address: Address) -> int:
-        """Begin a handshake.
+        """Start a handshake.
 
-        :return: an errno, ``EINPROGRESS`` if all is well.
+        :return: an errno, ``EINPROGRESS`` on success.
         """
         name, port = address
         loopback = name in LOOPBACK_NAMES
@@ -156,23 +150,24 @@ class Network:
             source = name if loopback else client.host
             client.local = (source, self._ephemeral_port(client.host))
         client.connecting = True
-        client.go_to(target)
+        client.set_destination(target)
         self.transmit(client, 0, self._arrive_syn, client, port, loopback)
         return errno.EINPROGRESS
 
     def transmit(
         self, sender: SimulatedSocket, size: int, arrival: Callable[..., None], *args: Any, acknowledges: bool = False
     ) -> None:
-        """Let something arrive at the other end of the sender's connection, after all that was sent before it.
+        """Send a segment to the other end of the sender's connection, after all earlier segments.
 
-        :param size: in bytes; 0 for what carries no data.
-        :param acknowledges: whether it only tells the other end what has been read.
+        :param size: in bytes; 0 for segments without data.
+        :param arrival: called with ``args`` when the segment arrives.
+        :param acknowledges: true for a segment that only acknowledges data.
         """
         if sender.held or sender.link.cut:
             sender.held.append(Segment(size, arrival, args, acknowledges))
-            if sender not in self._holding:
+            if sender not in self._blocked_senders:
                 timeout_s = CONNECT_TIMEOUT_S if sender.connecting else DATA_TIMEOUT_S
-                self._holding[sender] = self._scheduler.post(self._process, timeout_s, self._give_up, sender)
+                self._blocked_senders[sender] = self._scheduler.post(self._process, timeout_s, self._time_out, sender)
         else:
             self._send(sender, size, arrival, args)
 
@@ -187,7 +182,7 @@ class Network:
         link = sender.link
         leaves_s = self._scheduler.now_s
         if link.bytes_per_s is not None:
-            link.free_at_s = leaves_s = max(link.free_at_s, leaves_s) + size / link.bytes_per_s
+            link.idle_from_s = leaves_s = max(link.idle_from_s, leaves_s) + size / link.bytes_per_s
         least_s, most_s = link.latency_s
         arrives_s = leaves_s + least_s + (most_s - least_s) * self.random.random() + delay_s
         if link.late_chance and self.random.random() < link.late_chance:
@@ -198,15 +193,15 @@ class Network:
         self._scheduler.post_at(self._process, arrives_s, arrival, args)
 
     def _release(self, sender: SimulatedSocket) -> None:
-        self._holding.pop(sender).cancel()
+        self._blocked_senders.pop(sender).cancel()
         held = list(sender.held)
         sender.held.clear()
         extra_s = self.random.uniform(0.0, RETRANSMISSION_DELAY_S_MAX)
         for segment in held:
             self._send(sender, segment.size, segment.arrival, segment.args, extra_s)
 
-    def _give_up(self, sender: SimulatedSocket) -> None:
-        del self._holding[sender]
+    def _time_out(self, sender: SimulatedSocket) -> None:
+        del self._blocked_senders[sender]
         unanswered = sender.peer if all(segment.acknowledges for segment in sender.held) else sender
         sender.held.clear()
         if unanswered is not None:
@@ -225,7 +220,7 @@ class Network:
         server = self.socket(target)
         server.local = (client.remote[0] if client.remote else target, port)
         server.remote = client.local
-        server.go_to(client.host)
+        server.set_destination(client.host)
         server.peer = client
         if listener is None:
             self.transmit(server, 0, client.reset, errno.ECONNREFUSED)

@@ -1,4 +1,4 @@
-"""Work that blocks, on virtual time."""
+"""Simulated thread pool on virtual time."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ DELAY_S = (0.000_02, 0.002)
 
 
 class SimulatedOffload:
-    """An ``Offload`` whose functions run whole, each at a random later moment, so that two may pass one another.
+    """An ``Offload`` that runs each function as one event after a random delay, so functions can overtake each other.
 
-    Its answer arrives later still: a process may be killed when the work is done but nobody knows.
+    The result arrives after another delay: a process may be killed after the work is done and before its result.
 
-    :param delay_s: the least and the greatest time until a function runs, and again until its answer arrives.
+    :param delay_s: range of each of the two delays.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Reactor of one simulated process: Twisted's own ports, clients and transports on simulated time and sockets.
 
 Only the layer below a transport is simulated: the event queue (``scheduler``), readiness (``readiness``) and the
-kernel's part of a connection (``sockets``). Buffering, producers, half-closing and the order of callbacks are
+kernel's side of a connection (``sockets``). Buffering, producers, half-closing and the order of callbacks are
 Twisted's own, and a listener's custom transport (``Port.transport``) works as well.
 """
 
@@ -27,7 +27,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from kreplica.testing.simulator.network import Network
-from kreplica.testing.simulator.readiness import Watched
+from kreplica.testing.simulator.readiness import WatchedDescriptor
 from kreplica.testing.simulator.scheduler import Call, Process, ProcessState, Scheduler
 from kreplica.testing.simulator.sockets import SimulatedSocket
 from kreplica.testing.simulator.transports import NameResolver, SimulatedConnector, SimulatedPort
@@ -37,10 +37,10 @@ SHUTDOWN_PHASES = ("before", "during", "after")
 
 @implementer(IReactorTime, IReactorTCP, IReactorFDSet, IReactorFromThreads, IReactorPluggableNameResolver)
 class SimulatedReactor:
-    """One process's reactor.  It always runs, until it is stopped or its process is killed.
+    """Reactor of one process; it runs until it is stopped or its process is killed.
 
-    :param host: the name of the host that its ports and connections belong to.
-    :param failed: told of exceptions from protocols, which (as on the real reactor) only cost their connection.
+    :param host: name of the host that owns its ports and connections.
+    :param failed: called with each exception from a protocol, which (as on the real reactor) closes its connection.
     """
 
     running = True
@@ -54,7 +54,7 @@ class SimulatedReactor:
         self._process = process
         self._host = host
         self._failed = failed
-        self._watched: dict[Any, Watched] = {}
+        self._watched: dict[Any, WatchedDescriptor] = {}
         self._sockets: WeakValueDictionary[int, SimulatedSocket] = WeakValueDictionary()
         self._triggers: dict[int, tuple[str, Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {}
         self._triggers_count = 0
@@ -93,9 +93,9 @@ class SimulatedReactor:
         self._triggers.pop(triggerID, None)
 
     def stop(self) -> None:
-        """Run the shutdown triggers, phase by phase; then the process ends in good order.
+        """Run the shutdown triggers, phase by phase, and then end the process.
 
-        :raise ReactorNotRunning: where that has begun already.
+        :raise ReactorNotRunning: the reactor was stopped already.
         """
         if not self.running:
             raise error.ReactorNotRunning("Can't stop reactor that isn't running.")
@@ -113,9 +113,9 @@ class SimulatedReactor:
         all_answers.addCallback(lambda _: self._shut_down(phases, triggers))
 
     def resolve(self, name: str, timeout: Any = ()) -> Deferred[str]:
-        if self._network.knows(name):
+        if self._network.has_host(name):
             return succeed(name)
-        return fail(error.DNSLookupError(f"no simulated host is named {name!r}"))
+        return fail(error.DNSLookupError(f"no simulated host has the name {name!r}"))
 
     def installNameResolver(self, resolver: Any) -> Any:
         previous, self.nameResolver = self.nameResolver, resolver
@@ -176,19 +176,19 @@ class SimulatedReactor:
         self._watched.clear()
         return removed
 
-    def _watch(self, descriptor: Any) -> Watched | None:
+    def _watch(self, descriptor: Any) -> WatchedDescriptor | None:
         watched = self._watched.get(descriptor)
         if watched is None and self._process.state is not ProcessState.DEAD:
             connection = self._sockets.get(descriptor.fileno())
             if connection is not None:
-                watched = Watched(
+                watched = WatchedDescriptor(
                     self._scheduler, self._process, descriptor, connection, self.disconnect, self.log_failure
                 )
                 self._watched[descriptor] = watched
         return watched
 
     def disconnect(self, descriptor: Any, why: BaseException, in_read: bool) -> None:
-        """A descriptor's read or write said that its connection has ended."""
+        """Remove a descriptor whose read or write returned the end of its connection, and notify it."""
         self.removeReader(descriptor)
         failure = Failure(why)
         if in_read and isinstance(why, error.ConnectionDone) and IHalfCloseableDescriptor.providedBy(descriptor):
@@ -200,15 +200,15 @@ class SimulatedReactor:
     # --- for the simulation ---
 
     def log_failure(self) -> None:
-        """Log the exception that is being handled, and tell the simulation of it."""
+        """Log the exception that is being handled and report it to the simulation."""
         failure = Failure()
         log.err(failure)
         self._failed(failure)
 
     def new_socket(self) -> SimulatedSocket:
-        """A socket of this process.
+        """Create a socket that belongs to this process.
 
-        :raise OSError: where the process has been killed.
+        :raise OSError: the process has been killed.
         """
         if self._process.state is ProcessState.DEAD:
             raise OSError(errno.ESHUTDOWN, "the process was killed")
@@ -217,16 +217,16 @@ class SimulatedReactor:
         return made
 
     def adopt(self, connection: SimulatedSocket) -> None:
-        """Count a socket as this process's: it closes with it."""
+        """Make this process the owner of a socket; it is closed when the process ends."""
         self._sockets[connection.number] = connection
 
     def kill(self) -> None:
-        """The process ends: its timers never fire, its sockets close, its peers see lost connections."""
+        """End the process: its timers never fire, its sockets close, its peers see lost connections."""
         self._end(SimulatedSocket.close)
 
-    def vanish(self) -> None:
-        """The host loses power: as ``kill``, but nobody is told."""
-        self._end(SimulatedSocket.vanish)
+    def power_off(self) -> None:
+        """End the process as ``kill`` does, but send nothing to its peers."""
+        self._end(SimulatedSocket.power_off)
 
     def _end(self, end: Callable[[SimulatedSocket], None]) -> None:
         self.running = False

@@ -1,4 +1,4 @@
-"""Who is told that a socket can be read or written: level-triggered, as epoll has it."""
+"""Reader and writer notifications of simulated sockets, level-triggered like epoll's."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from kreplica.testing.simulator.scheduler import Process, Scheduler
 from kreplica.testing.simulator.sockets import SimulatedSocket
 
 
-class Watched:
-    """A descriptor that wants to read or write, and its socket; of one reactor, from ``addReader`` to ``removeReader``.
+class WatchedDescriptor:
+    """A descriptor that is registered with a reactor as reader, writer or both, and its socket.
 
     :param disconnect: called with the descriptor, the error of its read or write, and True for a read.
     :param log_failure: called while an unexpected error is handled.
-    :ivar reads: whether it is told when there is something to read.
-    :ivar writes: whether it is told when there is room to write.
     """
 
     __slots__ = (
@@ -50,23 +48,22 @@ class Watched:
         self._disconnect = disconnect
         self._log_failure = log_failure
         self._is_woken = False
-        connection.on_ready = self._ready
+        connection.on_ready = self._on_socket_ready
 
     def wake(self) -> None:
-        """Let it read or write soon, where it can: in a turn of its own."""
+        """Schedule a read or write as an event of its own, if the socket is ready."""
         connection = self._connection
         if not self._is_woken and ((self.reads and connection.readable) or (self.writes and connection.writable)):
             self._is_woken = True
-            self._scheduler.post(self._process, 0.0, self._go_on)
+            self._scheduler.post(self._process, 0.0, self._dispatch)
 
-    def _ready(self) -> None:
-        """The kernel has news: the program has nothing to do but to look at them."""
+    def _on_socket_ready(self) -> None:
         connection = self._connection
         if not self._is_woken and ((self.reads and connection.readable) or (self.writes and connection.writable)):
             self._is_woken = True
-            self._scheduler.follow(self._process, self._go_on)
+            self._scheduler.follow(self._process, self._dispatch)
 
-    def _go_on(self) -> None:
+    def _dispatch(self) -> None:
         self._is_woken = False
         connection, descriptor = self._connection, self.descriptor
         why: BaseException | None = None

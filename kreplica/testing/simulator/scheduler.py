@@ -1,7 +1,7 @@
-"""Virtual time: one queue of events for a whole simulated world, handled one at a time.
+"""Virtual time and one event queue for all simulated hosts; events run one at a time.
 
-Events are ordered by (time, sequence number), so a run depends on nothing but its seed.  Every event belongs to a
-process; those of a paused process wait until it goes on, those of a dead one never happen.
+Events are ordered by (time, sequence number), so a run depends only on its seed.  Every event belongs to a process;
+events of a paused process wait until it resumes, events of a dead process are dropped.
 """
 
 from __future__ import annotations
@@ -25,17 +25,16 @@ EVENTS_AT_ONE_TIME_MAX = 1_000_000
 
 
 class ProcessState(Enum):
-    """Whether events of a process happen."""
-
     RUNNING = auto()
     PAUSED = auto()
     DEAD = auto()
 
 
 class Process:
-    """Whose events they are; the network's own belong to a process that is never paused nor killed.
+    """Owner of events.  The network's events belong to a process that is never paused or killed.
 
     :param name: ``HOST#N`` for the host's Nth process.
+    :ivar held: events that came due while the process was paused.
     """
 
     __slots__ = ("held", "host", "name", "state")
@@ -49,9 +48,9 @@ class Process:
 
 @implementer(IDelayedCall)
 class Call:
-    """One event to come: Twisted's ``IDelayedCall``.
+    """A scheduled event; implements Twisted's ``IDelayedCall``.
 
-    :param timer: whether ``getDelayedCalls`` shows it; deliveries and the like are not for programs to see.
+    :param timer: true if ``getDelayedCalls`` returns it; network deliveries are hidden from programs.
     """
 
     __slots__ = ("_scheduler", "args", "function", "kwargs", "process", "queued_for_s", "state", "time_s", "timer")
@@ -85,7 +84,7 @@ class Call:
     def cancel(self) -> None:
         self._check_pending()
         self.state = CANCELLED
-        self.args, self.kwargs = (), {}  # as Twisted does, let go of what the call would have kept alive
+        self.args, self.kwargs = (), {}  # as Twisted does, release the references that the call kept alive
         self._scheduler.cancelled()
 
     def reset(self, secondsFromNow: float) -> None:
@@ -103,7 +102,7 @@ class Call:
             raise AlreadyCalled
 
     def _move(self, time_s: float) -> None:
-        # A later time is looked at only when the earlier one has come: timeouts that are put off for ever stay cheap.
+        # A later time takes effect only when the earlier one is due, so that resetting a timeout often stays cheap.
         self.time_s = max(time_s, self._scheduler.now_s)
         if self.time_s < self.queued_for_s:
             self._scheduler.requeue(self)
@@ -113,64 +112,62 @@ class Call:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """A function's name without any address, so that traces of two runs can be compared."""
+    """Return a function's name without its memory address, so that traces of two runs can be compared."""
     return getattr(function, "__qualname__", None) or type(function).__qualname__
 
 
 class Scheduler:
-    """The queue of events, the virtual clock, and the loop over them.
+    """Event queue, virtual clock and event loop.
 
-    :param trace: called with one line per event, before it happens.
+    :param trace: called with one line per event, before it runs.
     """
 
     def __init__(self, trace: Callable[[str], None] | None = None) -> None:
         self.now_s = 0.0
         self.trace = trace
         self.after_event: Callable[[Process], None] | None = None
-        """Called when an event is over, with the process that it happened to: for checks of what must always hold."""
+        """Called after each event with its process; used to check invariants."""
         self.events_count = 0
-        self._instant_began_at = 0
-        # What the event under way has asked to follow it at once.
-        self._is_under_way = False
-        self._following: tuple[Process, Callable[..., Any], tuple[Any, ...]] | None = None
+        self._first_event_of_instant = 0
+        self._in_event = False
+        self._follow_up: tuple[Process, Callable[..., Any], tuple[Any, ...]] | None = None
         self._queue: list[tuple[float, int, Call]] = []
         self._sequence = 0
         self._cancelled_count = 0
 
     def post(self, process: Process, delay_s: float, function: Callable[..., Any], *args: Any) -> Call:
-        """Let something happen that programs do not see as a timer."""
+        """Schedule a call that ``getDelayedCalls`` does not show."""
         return self.add(Call(self, process, self.now_s + delay_s, False, function, args, {}))
 
     def post_at(self, process: Process, time_s: float, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        """``post`` for what is never taken back, at a time that is not over."""
+        """Schedule a call that is never cancelled, at an absolute time that has not passed."""
         self._sequence = sequence = self._sequence + 1
         heappush(self._queue, (time_s, sequence, Call(self, process, time_s, False, function, args, {})))
 
     def follow(self, process: Process, function: Callable[..., Any], *args: Any) -> None:
-        """Let something happen right behind the event under way, as its second half.
+        """Run a call directly after the current event, without the queue.
 
-        For kernels: bytes that arrive and the program that they wake are two events, with nothing between them that
-        matters.  This spares the queue, and ``after_event``, to which no kernel matters, is told of the program alone.
-        Outside of an event, or where one follows already, it is a ``post``.
+        A simulated kernel uses it to wake a program when bytes arrive.  ``after_event`` is called once, after the
+        second call.  Outside of an event, or if the event already has a follow-up, this is the same as ``post``.
         """
-        if self._is_under_way and self._following is None and process.state is ProcessState.RUNNING:
-            self._following = process, function, args
+        if self._in_event and self._follow_up is None and process.state is ProcessState.RUNNING:
+            self._follow_up = process, function, args
         else:
             self.post(process, 0.0, function, *args)
 
     def add(self, call: Call) -> Call:
-        """Queue a new event, behind those of the same time."""
+        """Queue a new event, after those of the same time."""
         self._sequence = sequence = self._sequence + 1
         heappush(self._queue, (call.time_s, sequence, call))
         return call
 
     def requeue(self, call: Call) -> None:
-        """Queue it for its new, earlier time; the old entry no longer matches and is passed over."""
+        """Queue a call for its new, earlier time; the old queue entry no longer matches and is skipped."""
         call.queued_for_s = call.time_s
         self.add(call)
 
     def cancelled(self) -> None:
-        """Sweep out cancelled events before they outnumber the live ones."""
+        """Count a cancelled event; remove them from the queue before they outnumber the live ones."""
         self._cancelled_count += 1
         if self._cancelled_count > CANCELLED_BEFORE_SWEEP and self._cancelled_count * 2 > len(self._queue):
             self._queue = [entry for entry in self._queue if entry[2].state == PENDING]
@@ -178,11 +175,11 @@ class Scheduler:
             self._cancelled_count = 0
 
     def step(self, until_s: float = float("inf")) -> bool:
-        """Let the next event happen, however far ahead it is.
+        """Run the next event and advance the clock to its time.
 
-        :param until_s: events later than this stay where they are.
-        :return: whether there was one.
-        :raise Exception: whatever a timer raises; a real reactor would only log it.
+        :param until_s: events later than this stay in the queue.
+        :return: false if no event was due.
+        :raise Exception: raised by a timer; a real reactor would only log it.
         """
         queue = self._queue
         while queue:
@@ -205,34 +202,33 @@ class Scheduler:
                 continue
             if entry_s > self.now_s:
                 self.now_s = entry_s
-                self._instant_began_at = self.events_count
-            elif self.events_count - self._instant_began_at > EVENTS_AT_ONE_TIME_MAX:
-                raise RuntimeError(f"time stands still at {entry_s}: {name_of(call.function)} goes round for ever")
+                self._first_event_of_instant = self.events_count
+            elif self.events_count - self._first_event_of_instant > EVENTS_AT_ONE_TIME_MAX:
+                raise RuntimeError(f"endless loop at virtual time {entry_s}: {name_of(call.function)} repeats")
             call.state = CALLED
-            self._happen(process, call.function, call.args, call.kwargs)
+            self._run_event(process, call.function, call.args, call.kwargs)
             return True
         return False
 
-    def _happen(
+    def _run_event(
         self, process: Process, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """Let an event happen, and what follows it."""
         self.events_count += 1
         if self.trace is not None:
             self.trace(f"{self.now_s:.9f} {process.name} {name_of(function)}")
-        self._is_under_way = True
+        self._in_event = True
         try:
             function(*args, **kwargs)
         finally:
-            self._is_under_way = False
-            following, self._following = self._following, None
-        if following is not None:
-            self._happen(*following, {})
+            self._in_event = False
+            follow_up, self._follow_up = self._follow_up, None
+        if follow_up is not None:
+            self._run_event(*follow_up, {})
         elif self.after_event is not None:
             self.after_event(process)
 
     def run(self, seconds: float) -> None:
-        """Let all happen that happens within so many seconds; then the clock stands at their end."""
+        """Run the events of the next ``seconds`` and advance the clock by exactly that time."""
         until_s = self.now_s + seconds
         while self.step(until_s):
             pass
@@ -241,10 +237,10 @@ class Scheduler:
     def run_until(
         self, goal: Callable[[], bool] | Deferred[T] | Coroutine[Deferred[Any], Any, T], timeout_s: float = 60.0
     ) -> T | None:
-        """Let events happen until the goal is reached.
+        """Run events until the goal is reached.
 
-        :param goal: a condition, looked at after each event; or a Deferred or coroutine, whose result is returned.
-        :raise TimeoutError: where it is not reached in so much virtual time, or nothing is left that could happen.
+        :param goal: a condition, evaluated after each event; or a Deferred or coroutine, whose result is returned.
+        :raise TimeoutError: the goal was not reached within ``timeout_s`` of virtual time, or no event is left.
         """
         if isinstance(goal, Coroutine):
             goal = Deferred.fromCoroutine(goal)
@@ -263,14 +259,11 @@ class Scheduler:
         until_s = self.now_s + timeout_s
         while not reached():
             if not self.step(until_s):
-                left = "\n".join(map(repr, self.pending()[:20])) or "nothing is left to happen"
+                left = "\n".join(map(repr, self.pending()[:20])) or "no event is left"
                 raise TimeoutError(f"not reached within {timeout_s} s of virtual time, at {self.now_s:.6f}:\n{left}")
 
     def pending(self, process: Process | None = None) -> list[Call]:
-        """The events to come, in order.
-
-        :param process: only those of this one.
-        """
+        """Return the scheduled events in order of time; only those of one process if it is given."""
         queued = (call for at, _, call in sorted(self._queue) if call.queued_for_s == at)
         held = process.held if process is not None else []
         calls = [call for call in dict.fromkeys([*queued, *held]) if call.state == PENDING]
@@ -279,11 +272,10 @@ class Scheduler:
         )
 
     def pause(self, process: Process) -> None:
-        """Let nothing of it happen until ``resume``."""
         process.state = ProcessState.PAUSED
 
     def resume(self, process: Process) -> None:
-        """Go on: what was due meanwhile happens now, in its old order."""
+        """Continue a paused process; events that were due meanwhile are queued for now, in their old order."""
         process.state = ProcessState.RUNNING
         held, process.held = process.held, []
         for call in held:
@@ -292,6 +284,5 @@ class Scheduler:
                 self.requeue(call)
 
     def kill(self, process: Process) -> None:
-        """Let nothing of it happen ever again."""
         process.state = ProcessState.DEAD
         process.held.clear()

@@ -1,10 +1,10 @@
-"""A world from one seed: hosts with their disks, clocks and reactors, one network, one virtual time.
+"""Simulated hosts with disks, clocks and reactors, joined by one network and one virtual clock, from one seed.
 
 simulation = Simulation(seed=1)
 broker, client = simulation.host("broker-1"), simulation.host("client")
 ... build things from broker.runtime and client.runtime ...
 simulation.run_until(deferred)
-broker.kill()          # broker.runtime is now that of the next process on the same disk
+broker.kill()          # broker.runtime now belongs to the next process on the same disk
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ DATA_DIRECTORY = "/data"
 
 @dataclass(slots=True)
 class WallClock:
-    """A host's clock, wrong by an offset and a rate; both may be changed, and then it jumps.
+    """Wall clock of one host; assigning to offset or drift makes it jump.
 
-    :param drift: 1e-4 gains 0.1 ms per second.
+    :param drift: rate error; 1e-4 gains 0.1 ms per second.
     """
 
     scheduler: Scheduler
@@ -42,14 +42,14 @@ class WallClock:
     drift: float = 0.0
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970, as this host has it."""
+        """Return this host's time in milliseconds since 1970."""
         return START_MS + self.offset_ms + int(self.scheduler.now_s * 1000 * (1 + self.drift))
 
 
 class Host:
-    """A machine that runs one process at a time; its disk and its name outlive them.
+    """Machine that runs one process at a time; its disk and its name outlive its processes.
 
-    :ivar runtime: that of the process that runs; after ``kill`` and the like, that of the next one.
+    :ivar runtime: runtime of the current process; ``kill`` and ``power_loss`` replace it.
     """
 
     def __init__(self, simulation: Simulation, name: str, disk: MemoryDisk, clock: WallClock) -> None:
@@ -60,9 +60,9 @@ class Host:
         self._processes_count = 0
         self._boots_count = 1
         self._random = Random(f"{simulation.seed}/{name}/host")
-        self._begin()
+        self._start_process()
 
-    def _begin(self) -> None:
+    def _start_process(self) -> None:
         simulation = self._simulation
         self._processes_count += 1
         label = f"{self.name}#{self._processes_count}"
@@ -85,39 +85,38 @@ class Host:
 
     @property
     def is_paused(self) -> bool:
-        """Whether the process stands still."""
         return self._process.state is ProcessState.PAUSED
 
     def kill(self) -> None:
-        """``kill -9``: what was written stays, peers see lost connections; a new process may begin at once."""
+        """Kill the process as ``kill -9`` does: written data stays, and peers see lost connections."""
         self.reactor.kill()
         self.disk.kill()
-        self._begin()
+        self._start_process()
 
     def power_loss(self, random: Random | None = None) -> None:
-        """The machine goes out and on again: what was not synced is lost at random, peers are not told.
+        """Restart the machine without a shutdown: unsynced data is lost at random, and peers receive nothing.
 
-        :param random: what draws how much is lost; the host's own unless given.
+        :param random: decides how much is lost; the host's own by default.
         """
-        self.reactor.vanish()
+        self.reactor.power_off()
         self.disk.power_loss(random or self._random)
         self._boots_count += 1
-        self._begin()
+        self._start_process()
 
     def pause(self) -> None:
-        """Stop the process where it is (``SIGSTOP``, a long collection); its kernel goes on accepting and receiving."""
+        """Stop the process (``SIGSTOP``, a long garbage collection); its kernel still accepts and receives."""
         self._simulation.scheduler.pause(self._process)
 
     def resume(self) -> None:
-        """Let it go on: all that was due happens now."""
+        """Continue a paused process; events that were due meanwhile happen now."""
         self._simulation.scheduler.resume(self._process)
 
 
 class Simulation:
-    """Hosts, network and time; one seed and one program give one run, event by event.
+    """Hosts, network and time; the same seed and program always give the same sequence of events.
 
     :param trace: called with one line per event.
-    :ivar failures: exceptions from protocols, which (as on a real reactor) cost only their connection.
+    :ivar failures: exceptions from protocols, which (as on a real reactor) close only their connection.
     """
 
     def __init__(self, seed: int, trace: Callable[[str], None] | None = None) -> None:
@@ -131,10 +130,10 @@ class Simulation:
     def host(
         self, name: str, *, clock_offset_ms: int = 0, clock_drift: float = 0.0, disk: MemoryDisk | None = None
     ) -> Host:
-        """The host of that name, made when it is first asked for.
+        """Return the host of that name; the first call creates it.
 
-        :param name: how others connect to it; itself it may call ``127.0.0.1`` too.
-        :param disk: an empty one with a durable directory ``/data`` unless given.
+        :param name: the address under which others connect to it.
+        :param disk: by default an empty disk with a durable directory ``/data``.
         """
         host = self._hosts.get(name)
         if host is None:
@@ -147,19 +146,19 @@ class Simulation:
 
     @property
     def now_s(self) -> float:
-        """Virtual time, from 0."""
+        """Virtual time in seconds, from 0."""
         return self.scheduler.now_s
 
     def step(self) -> bool:
-        """Let the next event happen; false where there is none."""
+        """Run the next event; return false if no event is left."""
         return self.scheduler.step()
 
     def run(self, seconds: float) -> None:
-        """Let so much virtual time pass."""
+        """Run the events of the next ``seconds`` of virtual time."""
         self.scheduler.run(seconds)
 
     def run_until(
         self, goal: Callable[[], bool] | Deferred[T] | Coroutine[Deferred[Any], Any, T], timeout_s: float = 60.0
     ) -> Any:
-        """Let events happen until a condition holds or a Deferred or coroutine ends; see ``Scheduler.run_until``."""
+        """Run events until a condition holds or a Deferred or coroutine ends; see ``Scheduler.run_until``."""
         return self.scheduler.run_until(goal, timeout_s)

@@ -1,7 +1,7 @@
-"""TCP sockets of simulated hosts: what a kernel keeps of a connection, under the interface of ``socket.socket``.
+"""TCP sockets of simulated hosts, with the interface of ``socket.socket``.
 
-Twisted's own transports run on these unchanged.  Bytes sent travel over ``kreplica.testing.simulator.network``; at most
-``WINDOW_BYTES`` of one direction are on the way or unread, so a reader that does not read stops its sender.
+Twisted's own transports run on these unchanged.  Bytes travel over ``kreplica.testing.simulator.network``; at most
+``WINDOW_BYTES`` per direction are in flight or unread, so a receiver that does not read blocks its sender.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kreplica.testing.simulator.links import Link, Segment
 
 WINDOW_BYTES = 256 * 1024
 SEGMENT_BYTES_MAX = 64 * 1024
-# What is longer than a packet often comes in pieces, what is not hardly ever; both are read in pieces as often.
+# Data longer than a packet is often split, shorter data rarely; sends and reads are split with the same probability.
 PACKET_BYTES = 1448
 SPLIT_CHANCE = 0.25
 PACKET_SPLIT_CHANCE = 0.03
@@ -54,8 +54,8 @@ class SocketNetwork(Protocol):
 class SimulatedSocket:
     """One end of a connection, or a listening socket.
 
-    :param number: what ``fileno`` says; no descriptor of the operating system.
-    :param host: the name of the host it is on.
+    :param number: the result of ``fileno``; not a descriptor of the operating system.
+    :param host: name of its host.
     """
 
     def __init__(self, network: SocketNetwork, number: int, host: str) -> None:
@@ -71,12 +71,12 @@ class SimulatedSocket:
         self.backlog_max = 0
         self.backlog: deque[SimulatedSocket] = deque()
         self.on_ready: Callable[[], None] | None = None
-        # The last moment for which something was put on the way to the peer: nothing overtakes within a connection.
+        # Latest arrival time of all segments sent so far: segments of one connection never overtake each other.
         self.last_arrival_s = 0.0
         self.held: deque[Segment] = deque()
         self.number = number
         self.closed = False
-        # Closed is what the program did to it; gone is a connection that this kernel knows nothing of any more.
+        # ``closed``: the program closed the socket.  ``_gone``: the kernel has no connection for it any longer.
         self._gone = False
         self._error = 0
         self._inbox = bytearray()
@@ -88,18 +88,17 @@ class SimulatedSocket:
         self._abort_on_close = False
         self._options: dict[tuple[int, int], int] = {}
 
-    def go_to(self, host: str) -> None:
-        """The other end is, or will be, on that host."""
+    def set_destination(self, host: str) -> None:
         self.destination = host
         self.link = self.network.link(self.host, host)
 
-    # --- what socket.socket has ---
+    # --- interface of socket.socket ---
 
     def fileno(self) -> int:
         return -1 if self.closed else self.number
 
     def setblocking(self, flag: bool) -> None:
-        """Nothing here ever blocks."""
+        """Do nothing: simulated sockets never block."""
 
     def setsockopt(self, level: int, option: int, value: int | bytes) -> None:
         if (level, option) == (socket.SOL_SOCKET, socket.SO_LINGER):
@@ -204,7 +203,7 @@ class SimulatedSocket:
         if how != socket.SHUT_RD and self.connected and not self._end_sent and not self._gone:
             self._uncork()
             self._end_sent = True
-            self.network.transmit(self, 0, self._other().arrive_end)
+            self.network.transmit(self, 0, self._connected_peer().arrive_end)
 
     def close(self) -> None:
         if self.closed:
@@ -218,17 +217,17 @@ class SimulatedSocket:
         if self.connected and not self._gone:
             self._uncork()
             if self._abort_on_close or self._inbox:
-                self.network.transmit(self, 0, self._other().arrive_reset)
+                self.network.transmit(self, 0, self._connected_peer().arrive_reset)
             elif not self._end_sent:
                 self._end_sent = True
-                self.network.transmit(self, 0, self._other().arrive_end)
+                self.network.transmit(self, 0, self._connected_peer().arrive_end)
 
     def abort(self) -> None:
-        """Close it with a reset instead of an orderly end."""
+        """Close the connection with a reset instead of a FIN."""
         self._abort_on_close = True
         self.close()
 
-    # --- readiness, as epoll would tell it ---
+    # --- readiness, as epoll reports it ---
 
     @property
     def readable(self) -> bool:
@@ -240,88 +239,88 @@ class SimulatedSocket:
 
     @property
     def failed(self) -> bool:
-        """A reset or a failed connect is waiting to be noticed."""
+        """True if a reset or a failed connect was not yet reported to the program."""
         return bool(self._error)
 
-    # --- what arrives from the network ---
+    # --- arrivals from the network ---
 
     def arrive(self, data: bytes) -> None:
-        """Bytes from the peer; who knows nothing of the connection answers with a reset."""
+        """Accept bytes from the peer, or answer with a reset if the connection no longer exists."""
         if self.closed or self._gone:
-            self.network.transmit(self, 0, self._other().arrive_reset)
+            self.network.transmit(self, 0, self._connected_peer().arrive_reset)
             return
         self._inbox += data
         if self.on_ready is not None:
             self.on_ready()
 
     def arrive_end(self) -> None:
-        """The peer sends no more."""
+        """Accept the peer's FIN."""
         self._end_received = True
-        self._ready()
+        self._notify_ready()
 
     def arrive_reset(self) -> None:
-        """The peer knows of no such connection, or does not want it."""
+        """Accept a reset: the peer has no such connection or refuses it."""
         self.reset(errno.ECONNRESET)
 
     def arrive_credit(self, size: int) -> None:
-        """The peer has read so many bytes."""
+        """Accept an acknowledgement of ``size`` bytes that the peer has read."""
         self._outstanding_bytes -= size
         self._blocked = False
-        self._ready()
+        self._notify_ready()
 
     def establish(self, peer: SimulatedSocket) -> None:
-        """The handshake is done, as far as this end can tell."""
+        """Complete the handshake at this end."""
         self.peer = peer
         self.connecting = False
         self.connected = True
-        self._ready()
+        self._notify_ready()
 
     def enqueue(self, connection: SimulatedSocket) -> None:
-        """A connection for this listening socket to accept."""
+        """Add a connection to the backlog of this listening socket."""
         self.backlog.append(connection)
-        self._ready()
+        self._notify_ready()
 
     def reset(self, number: int) -> None:
-        """The connection is gone at this end: the next use says ``number``."""
+        """Drop the connection at this end; its next use raises the errno ``number``."""
         self._gone = True
         self.held.clear()
         if not self._error and not self.closed:
             self._error = number
             self.connecting = False
-            self._ready()
+            self._notify_ready()
 
-    def vanish(self) -> None:
-        """The host is gone without a word; only an answer to what is sent here later can tell."""
+    def power_off(self) -> None:
+        """Drop the connection without notifying the peer, which sees a reset only if it sends to this end later."""
         self.closed = self._gone = True
         self.on_ready = None
         self.held.clear()
         if self.backlog_max:
             self.network.stop_listening(self)
             for waiting in self.backlog:
-                waiting.vanish()
+                waiting.power_off()
 
-    # --- inside ---
+    # --- internals ---
 
     def _uncork(self) -> None:
-        """Put on its way what the program held back to share its packets with what comes behind (``MSG_MORE``)."""
+        """Send the data that was held back by ``MSG_MORE``."""
         corked, self._corked = self._corked, []
         if corked:
             self._transmit(b"".join(corked))
 
     def _transmit(self, data: bytes) -> None:
-        """Put bytes on their way to the peer, at times in several segments."""
-        network, arrive = self.network, self._other().arrive
+        """Send bytes to the peer, sometimes in several segments."""
+        network, arrive = self.network, self._connected_peer().arrive
         while data:
             size = len(data)
-            together = _taken_together(size if size < SEGMENT_BYTES_MAX else SEGMENT_BYTES_MAX, network.random)
-            network.transmit(self, together, arrive, data[:together])
-            data = data[together:]
+            part_size = _split_size(size if size < SEGMENT_BYTES_MAX else SEGMENT_BYTES_MAX, network.random)
+            network.transmit(self, part_size, arrive, data[:part_size])
+            data = data[part_size:]
 
     def _readable_bytes(self, size: int) -> int:
-        """How much of what is there a read may take."""
+        """Return the number of bytes that a read of at most ``size`` bytes returns; 0 at the end of the stream."""
         available = len(self._inbox)
         if available and not self.closed:
-            return _taken_together(size if size < available else available, self.network.random)
+            return _split_size(size if size < available else available, self.network.random)
         self._check_open()
         if self._error:
             raise self._take_error()
@@ -335,17 +334,17 @@ class SimulatedSocket:
             self.peer._read_by_peer(self, size)
 
     def _read_by_peer(self, reader: SimulatedSocket, size: int) -> None:
-        # Only a sender that waits for room, or cannot be told now, is worth an event.
+        # An event is needed only if the sender is blocked or the acknowledgement is delayed by a cut link.
         if self._blocked or reader.held or reader.link.cut:
             self.network.transmit(reader, 0, self.arrive_credit, size, acknowledges=True)
         else:
             self._outstanding_bytes -= size
 
-    def _other(self) -> SimulatedSocket:
+    def _connected_peer(self) -> SimulatedSocket:
         assert self.peer is not None
         return self.peer
 
-    def _ready(self) -> None:
+    def _notify_ready(self) -> None:
         if self.on_ready is not None:
             self.on_ready()
 
@@ -358,8 +357,8 @@ class SimulatedSocket:
         return OSError(number, os.strerror(number))
 
 
-def _taken_together(size: int, random: Random) -> int:
-    """How much of what could be sent or read at once is: at times less, as TCP has it."""
+def _split_size(size: int, random: Random) -> int:
+    """Return the size of the next part of ``size`` bytes: sometimes fewer, as TCP may split a stream anywhere."""
     if random.random() < (PACKET_SPLIT_CHANCE if size <= PACKET_BYTES else SPLIT_CHANCE):
         return random.randint(1, size)
     return size

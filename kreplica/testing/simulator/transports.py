@@ -1,4 +1,4 @@
-"""Twisted's own ports, connectors and client connections, with sockets and names of the simulation."""
+"""Twisted's ports, connectors and client connections on simulated sockets and host names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SocketOwner(Protocol):
 
 
 class SimulatedPort(tcp.Port):
-    """A stock port that listens on a simulated host."""
+    """Twisted's port, listening on a simulated host."""
 
     simulated: SocketOwner
 
@@ -36,7 +36,7 @@ class SimulatedPort(tcp.Port):
         return self.simulated.new_socket()
 
     def doRead(self) -> None:
-        # The stock one asks the operating system about descriptors, which these are not.
+        # Twisted's own doRead calls the operating system with file descriptors, which simulated sockets do not have.
         connection: Any
         connection, address = self.socket.accept()
         self.simulated.adopt(connection)
@@ -49,11 +49,11 @@ class SimulatedPort(tcp.Port):
             self.sessionno += 1
             protocol.makeConnection(self.transport(connection, protocol, address, self, number, self.reactor))
         except Exception:
-            self.simulated.log_failure()  # as on the real reactor, the port goes on listening
+            self.simulated.log_failure()  # as on the real reactor, the port keeps listening
 
 
 class SimulatedClient(tcp.Client):
-    """A stock client connection from a simulated host."""
+    """Twisted's client connection, from a simulated host."""
 
     connector: SimulatedConnector
 
@@ -62,7 +62,7 @@ class SimulatedClient(tcp.Client):
 
 
 class SimulatedConnector(tcp.Connector):
-    """A stock connector on a simulated host."""
+    """Twisted's connector on a simulated host."""
 
     def __init__(
         self, host: str, port: int, factory: Any, timeout: float, bindAddress: Any, reactor: SocketOwner
@@ -78,18 +78,18 @@ class SimulatedConnector(tcp.Connector):
 
 @implementer(IHostResolution)
 class Resolution:
-    """A host name that is looked up: it is its own address."""
+    """Lookup of a host name that is its own address."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def cancel(self) -> None:
-        """Too late, always."""
+        """Do nothing: the lookup has already ended."""
 
 
 @implementer(IHostnameResolver)
 class NameResolver:
-    """Names of hosts are their addresses; other names have none."""
+    """Resolver that maps each simulated host's name to itself; other names have no address."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -104,7 +104,7 @@ class NameResolver:
     ) -> Any:
         resolution = Resolution(hostName)
         resolutionReceiver.resolutionBegan(resolution)
-        if self._network.knows(hostName):
+        if self._network.has_host(hostName):
             resolutionReceiver.addressResolved(IPv4Address("TCP", hostName, portNumber))
         resolutionReceiver.resolutionComplete()
         return resolution
