@@ -221,7 +221,7 @@ def test_a_full_disk_leaves_a_gap():
     assert scene.state("latest", 0).leader == 2
     files = read_journals(disk, DIRECTORY)
     assert [file.note for file in files] == ["", ""]
-    assert not files[1].goes_on_with(files[0])
+    assert not files[1].continues(files[0])
     first, second = replay_all(files)
     assert (first.difference, second.difference) == (None, None)
     assert first.events == 3
@@ -289,7 +289,7 @@ def test_a_torn_last_line_is_ignored():
         torn = read_journal(path, data[:size])
         assert torn.lines == whole.lines[:-1]
         count = len(whole.lines) + 1
-        assert torn.note.startswith(f"{path}: line {count} of {count} cannot be read, the end is left out: ")
+        assert torn.note.startswith(f"{path}: line {count} of {count} cannot be read, the end is skipped: ")
 
 
 @pytest.mark.parametrize("damage", [b"", b'{"n":3}\n', b"{\n", b'{"n":2,"packed":"AAAA"}\n', b"[]\n"])
@@ -304,9 +304,9 @@ def test_damage_before_the_last_line(damage):
 
 def test_another_format():
     """A journal in a later format is rejected with its version."""
-    with pytest.raises(JournalUnreadable, match="j: has format 2, and this version reads 1"):
+    with pytest.raises(JournalUnreadable, match="j: format 2, but this version reads 1"):
         read_journal("j", encode_line(0, {"journal": 2}))
-    with pytest.raises(JournalUnreadable, match="j: is no journal"):
+    with pytest.raises(JournalUnreadable, match="j: not a controller"):
         read_journal("j", encode_line(0, {}))
     with pytest.raises(JournalUnreadable, match="j: is empty"):
         read_journal("j", b"")

@@ -306,7 +306,7 @@ def test_kreplica_replay_prints_the_events(exported):
     died = next(number for number, line in enumerate(story) if "/brokers/ids/1 deleted" in line)
     moved = story.index("    orders-0: leader 1 -> 2, epoch 0 -> 1, in sync [1, 2, 3] -> [2, 3]")
     assert died < story.index("event 4: BrokersChanged") < moved
-    assert moved < story.index("  tells broker 2: LeaderAndIsr orders:0", moved)
+    assert moved < story.index("  sends to broker 2: LeaderAndIsr orders:0", moved)
     code, text = run(exported, "--verbose", "--until", 3)
     assert "event 3: TopicsChanged" in text
     assert "event 4" not in text
@@ -327,7 +327,7 @@ def test_kreplica_replay_of_something_else(tmp_path):
     """A directory without a journal, or a file of another kind, ends with one line and exit code 2."""
     code, text = run(tmp_path)
     assert code == 2
-    assert "holds no controller-journal-*.jsonl" in text
+    assert "no controller-journal-*.jsonl found" in text
     (tmp_path / "notes.txt").write_text("hello\n")
     code, text = run(tmp_path / "notes.txt")
     assert code == 2

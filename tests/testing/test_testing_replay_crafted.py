@@ -198,7 +198,7 @@ def is_result(entry: dict[str, Any]) -> bool:
 def test_an_impossible_entry_is_named(tmp_path, find, changes):
     """Numbers that imply billions of values, and methods that brokers do not call."""
     entries, line = changed(find, **changes)
-    assert f"line {line} is nothing that can reach a controller" in refused(tmp_path, written(entries))
+    assert f"line {line} is not a valid input of a controller" in refused(tmp_path, written(entries))
 
 
 def test_the_number_of_partitions_is_bounded(tmp_path):
@@ -243,7 +243,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "FILE_BYTES_MAX", 50_000)
     assert "at most 50,000 are read" in refused(tmp_path, b"x" * 60_000)
     entries = [first(), *({"n": n, "packed": packed(b'{"n":%d,"a":"%b"}' % (n, b"x" * 20_000))} for n in range(1, 9))]
-    assert "when unpacked" in replayed(tmp_path, written(entries)).output
+    assert "uncompressed lines are larger" in replayed(tmp_path, written(entries)).output
 
 
 def test_an_unreadable_file_is_named(tmp_path):

@@ -10,9 +10,9 @@ import click
 from kreplica.cli.terminal.screen import plain
 from kreplica.runtime.disk import ReadOnlyDisk
 from kreplica.testing.replay.difference import explain
+from kreplica.testing.replay.entry_text import EntryText
 from kreplica.testing.replay.reading import JournalFile, JournalUnreadable, read_journals
 from kreplica.testing.replay.replay import Outcome, Replay
-from kreplica.testing.replay.story import Story
 from kreplica.testing.storms.cleanup import deferred_collection
 from kreplica.testing.storms.sweep import disable_logging
 
@@ -63,9 +63,9 @@ def _replay_all(path: Path, verbose: bool, until: int | None) -> tuple[int, int]
 def _replay(file: JournalFile, following: JournalFile | None, verbose: bool, until: int | None) -> Outcome:
     """:raise SystemExit: where it differs."""
     telling: list[str] = []
-    replay = Replay(file, lambda _, line: telling.extend(story.tell(line)), until)
-    with replay.understood(file.head):
-        story = Story(file.head, lambda: replay.controller.context)
+    replay = Replay(file, lambda _, line: telling.extend(entry_text.lines(line)), until)
+    with replay.errors_as_unreadable(file.head):
+        entry_text = EntryText(file.head, lambda: replay.controller.context)
     if verbose:
         _echo([f"{file.path}: broker {file.head['broker']}, kreplica {file.head['kreplica']}"])
     for _ in replay.steps():
@@ -76,8 +76,8 @@ def _replay(file: JournalFile, following: JournalFile | None, verbose: bool, unt
         replay.compare_end(following)
     difference = replay.outcome.difference
     if difference is not None:
-        with replay.understood(difference.expected or file.head):
-            explained = list(explain(difference, file, story))
+        with replay.errors_as_unreadable(difference.expected or file.head):
+            explained = list(explain(difference, file, entry_text))
         _echo(explained)
         raise SystemExit(1)
     return replay.outcome

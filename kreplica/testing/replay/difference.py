@@ -1,4 +1,4 @@
-"""The first difference between a run and its repetition, for people."""
+"""Text description of the first difference between a run and its replay."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from difflib import unified_diff
 from typing import Any
 
 from kreplica.controller.journal.lines import Line
+from kreplica.testing.replay.entry_text import EntryText
 from kreplica.testing.replay.reading import JournalFile
 from kreplica.testing.replay.script import Difference
-from kreplica.testing.replay.story import Story
 
 DIFFERING_LINES_MAX = 40
 
 
-def explain(difference: Difference, file: JournalFile, story: Story) -> list[str]:
-    """Which event, when, what the journal has, what was done now, and where these two differ."""
+def explain(difference: Difference, file: JournalFile, entry_text: EntryText) -> list[str]:
+    """Describe a difference: event, time, entry of the journal, output of the replay, and their fields that differ."""
     return [
         f"{file.path}: event {difference.event}{_named(difference, file)} is the first that differs"
-        f"{_when(difference, file, story)}",
+        f"{_when(difference, file, entry_text)}",
         "the journal has:",
-        *_told(story, difference.expected),
-        "and now there is:",
-        *_told(story, difference.actual),
+        *_entry_lines(entry_text, difference.expected),
+        "the replay has:",
+        *_entry_lines(entry_text, difference.actual),
         *_differing(difference),
     ]
 
@@ -35,19 +35,19 @@ def _named(difference: Difference, file: JournalFile) -> str:
     return ""
 
 
-def _when(difference: Difference, file: JournalFile, story: Story) -> str:
+def _when(difference: Difference, file: JournalFile, entry_text: EntryText) -> str:
     expected = difference.expected
     if expected is None or "n" not in expected:
         return ", at the end of the file"
-    heard = next((line for line in reversed(file.lines[: expected["n"]]) if "in" in line), None)
-    return f", at entry {expected['n']}" + (f", {story.time(heard)}" if heard is not None else "")
+    last_input = next((line for line in reversed(file.lines[: expected["n"]]) if "in" in line), None)
+    return f", at entry {expected['n']}" + (f", {entry_text.time(last_input)}" if last_input is not None else "")
 
 
-def _told(story: Story, line: Line | None) -> list[str]:
+def _entry_lines(entry_text: EntryText, line: Line | None) -> list[str]:
     if line is None:
         return ["  nothing"]
-    told = story.tell(line) if "office" not in line else ["  the controller stands elsewhere"]
-    return [f"  {each.strip()}" for each in told] or [f"  {json.dumps(line)[:200]}"]
+    lines = entry_text.lines(line) if "office" not in line else ["  the controller's state differs"]
+    return [f"  {each.strip()}" for each in lines] or [f"  {json.dumps(line)[:200]}"]
 
 
 def _differing(difference: Difference) -> Iterator[str]:
@@ -62,7 +62,7 @@ def _differing(difference: Difference) -> Iterator[str]:
 
 
 def _rows(value: Any, name: str = "") -> Iterator[str]:
-    """One line for each thing that can differ alone."""
+    """Split a value into text lines that are compared one by one."""
     if isinstance(value, dict):
         for key, each in value.items():
             if key not in ("n", "s"):

@@ -1,4 +1,4 @@
-"""Journals of controllers, read from disk."""
+"""Reads journals of controllers from disk."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ HEAD_FIELDS: Mapping[str, tuple[type, ...]] = {
 }
 
 FILE_BYTES_MAX = 256 * 2**20
-"""Size of one file, and of its lines when they are unpacked; a whole journal has 64 MiB by default."""
+"""Maximum size of one file, and of its uncompressed lines; a whole journal has 64 MiB by default."""
 
 
 class JournalUnreadable(KreplicaError):
-    """Not a journal, or one of another format: says which file, which line, and why."""
+    """The file is not a journal or has another format; the message names the file, the line and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournalFile:
-    """:param note: what is missing at its end; empty where nothing is."""
+    """:param note: description of an unreadable end that was skipped; empty if the file is complete."""
 
     path: str
     head: Line
@@ -40,12 +40,12 @@ class JournalFile:
 
     @property
     def state(self) -> dict[str, Any] | None:
-        """Where the controller stood; None where the file begins with it."""
+        """Snapshot of the controller's state; None if the controller starts with this file."""
         state: dict[str, Any] | None = self.head["state"]
         return state
 
-    def goes_on_with(self, other: JournalFile) -> bool:
-        """Whether it was begun at the end of that one, by the same controller."""
+    def continues(self, other: JournalFile) -> bool:
+        """Return true if the same controller started this file directly after the other one."""
         number, broker_id = _number(self.path), self.head["broker"]
         return self.state is not None and other.head["broker"] == broker_id and _number(other.path) == number - 1
 
@@ -55,26 +55,26 @@ def _number(path: str) -> int:
     return int(digits) if digits.isdecimal() else 0
 
 
-def read_journals(disk: Disk, path: str, left_out: Callable[[str], None] = lambda _: None) -> list[JournalFile]:
-    """A journal's file, or all of a directory, in the order in which they were written.
+def read_journals(disk: Disk, path: str, on_skipped: Callable[[str], None] = lambda _: None) -> list[JournalFile]:
+    """Read one file of a journal, or all files of a directory in the order of writing.
 
-    :param left_out: told of each file of a directory that cannot be read, and why: a process may have been killed, or
-        the power lost, as it began.
-    :raise JournalUnreadable: where nothing can be read.
+    :param on_skipped: called with the reason for each unreadable file of a directory; a process may have been killed
+        when it started the file.
+    :raise JournalUnreadable: no file can be read.
     """
     if not disk.is_directory(path):
         if not disk.exists(path):
-            raise JournalUnreadable(f"{path}: there is no such file")
+            raise JournalUnreadable(f"{path}: file not found")
         return [read_journal(path, _data_of(disk, path))]
     names = [name for name in disk.list_directory(path) if PurePath(name).match("controller-journal-*.jsonl")]
     found: list[JournalFile] = []
-    why = f"{path}: holds no controller-journal-*.jsonl"
+    why = f"{path}: no controller-journal-*.jsonl found"
     for name in names:
         try:
             found.append(read_journal(f"{path}/{name}", _data_of(disk, f"{path}/{name}")))
         except JournalUnreadable as error:
             why = str(error)
-            left_out(why)
+            on_skipped(why)
     if not found:
         raise JournalUnreadable(why)
     return found
@@ -86,7 +86,7 @@ def _data_of(disk: Disk, path: str) -> bytes:
         try:
             size = file.size()
             if size > FILE_BYTES_MAX:
-                raise JournalUnreadable(f"{path}: has {size:,} bytes, and at most {FILE_BYTES_MAX:,} are read")
+                raise JournalUnreadable(f"{path}: {size:,} bytes is larger than the limit of {FILE_BYTES_MAX:,}")
             return file.read_at(0, size)
         finally:
             file.close()
@@ -95,10 +95,11 @@ def _data_of(disk: Disk, path: str) -> bytes:
 
 
 def read_journal(path: str, data: bytes) -> JournalFile:
-    """What is in one file.  From the first line on that cannot be read (it was being written when the process was
-    killed or the power lost) all is left out, and ``note`` says so.
+    """Parse one file.
 
-    :raise JournalUnreadable: where that is the first line.
+    Everything from the first unreadable line on, which was incomplete when the process ended, is skipped with a note.
+
+    :raise JournalUnreadable: the first line is unreadable.
     """
     found: list[Line] = []
     note = ""
@@ -109,19 +110,19 @@ def read_journal(path: str, data: bytes) -> JournalFile:
             entry, size = decode_sized(line)
             unpacked_bytes += size
             if unpacked_bytes > FILE_BYTES_MAX:
-                raise ValueError(f"the lines so far have more than {FILE_BYTES_MAX:,} bytes when unpacked")
+                raise ValueError(f"the uncompressed lines are larger than {FILE_BYTES_MAX:,} bytes")
             if entry["n"] != number:
-                raise ValueError(f"entry {entry['n']} stands where {number} should")
+                raise ValueError(f"entry number {entry['n']} instead of {number}")
         except ValueError as error:
-            note = f"{path}: line {number + 1} of {len(raw)} cannot be read, the end is left out: {error}"
+            note = f"{path}: line {number + 1} of {len(raw)} cannot be read, the end is skipped: {error}"
             break
         found.append(entry)
     if not found:
         raise JournalUnreadable(note or f"{path}: is empty")
     head = found[0]
     if "journal" in head and head["journal"] != FORMAT:
-        raise JournalUnreadable(f"{path}: has format {str(head['journal'])[:40]}, and this version reads {FORMAT}")
+        raise JournalUnreadable(f"{path}: format {str(head['journal'])[:40]}, but this version reads {FORMAT}")
     for name, types in HEAD_FIELDS.items():
         if name not in head or type(head[name]) not in types:
-            raise JournalUnreadable(f"{path}: is no journal of a controller: line 1 has no {name} as journals have it")
+            raise JournalUnreadable(f"{path}: not a controller's journal: field {name} of line 1 is missing or invalid")
     return JournalFile(path, head, found[1:], note)

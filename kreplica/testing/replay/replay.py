@@ -1,4 +1,4 @@
-"""A controller's run, repeated from its journal by the controller of this program: does it decide the same?
+"""Repeats a controller's run from its journal and compares its outputs.
 
 for outcome in replay_all(read_journals(OsDisk(), "data/broker-1")):
     print(outcome.events, outcome.decisions, outcome.difference)
@@ -17,27 +17,28 @@ from kreplica.controller.journal.lines import Line
 from kreplica.controller.journal.recorder import Journal
 from kreplica.controller.journal.recording_proxies import recorded
 from kreplica.controller.journal.value_json import plain
+from kreplica.testing.replay.environment import ReplayEnvironment
+from kreplica.testing.replay.initial_state import InitialState
 from kreplica.testing.replay.reading import JournalFile, JournalUnreadable
 from kreplica.testing.replay.script import Difference, Script
-from kreplica.testing.replay.start import Start
-from kreplica.testing.replay.world import ReplayWorld
 
 REASON_MAX = 200
 
 WRITES = ("multi", "create", "delete")
 
-Told = Callable[[Controller, Line], None]
-"""Called with each entry that is the same, and the controller as it was then."""
+EntryCallback = Callable[[Controller, Line], None]
+"""Called with the controller and each equal entry, when the controller has just reached that entry."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """Of one file.
+    """Result for one file.
 
-    :ivar events: that were handled.
-    :ivar writes: requests that change ZooKeeper; ``commands`` requests to brokers.
-    :ivar entries: of the journal that were the same.
-    :ivar difference: the first; None where all is the same.
+    :ivar events: number of handled events.
+    :ivar writes: number of requests that change ZooKeeper.
+    :ivar commands: number of requests to brokers.
+    :ivar entries: number of equal entries.
+    :ivar difference: the first difference, or None.
     """
 
     file: JournalFile
@@ -60,50 +61,50 @@ class Outcome:
 
 
 class Replay:
-    """Of one file.
+    """Replay of one file.
 
-    :param told: None where nobody is.
-    :raise JournalUnreadable: (``run`` and ``steps`` too) where an entry is nothing that this version understands.
-    :param until: the number of the last event that is repeated; None for all.
+    :param until: number of the last event to repeat; None for all.
+    :raise JournalUnreadable: (``run`` and ``steps`` too) this version does not support an entry.
     """
 
-    def __init__(self, file: JournalFile, told: Told | None = None, until: int | None = None) -> None:
+    def __init__(self, file: JournalFile, on_entry: EntryCallback | None = None, until: int | None = None) -> None:
         self.outcome = Outcome(file)
-        self._told = told
+        self._on_entry = on_entry
         self._until = until
         self._script = Script(file.lines, self._same)
-        with self.understood(file.head):
-            self._world = world = ReplayWorld(self._script, file.head["config"])
-            world.now_s = file.head["s"]
-            self._journal = Journal(self._script, lambda: world.now_s)
-            self.controller = world.controller = Controller(recorded(world.dependencies, self._journal), self._journal)
+        with self.errors_as_unreadable(file.head):
+            self._environment = environment = ReplayEnvironment(self._script, file.head["config"])
+            environment.now_s = file.head["s"]
+            self._journal = Journal(self._script, lambda: environment.now_s)
+            dependencies = recorded(environment.dependencies, self._journal)
+            self.controller = environment.controller = Controller(dependencies, self._journal)
             if file.state is not None:
-                Start(world, self._journal, file.state).stand()
+                InitialState(environment, self._journal, file.state).restore()
 
     def run(self) -> Outcome:
-        """Repeat it to its end, or to the first difference."""
+        """Repeat the run to its end or to the first difference."""
         for _ in self.steps():
             pass
         return self.outcome
 
     def steps(self) -> Iterator[None]:
-        """The same, with a pause after all that follows at once from one thing that reached the controller."""
+        """Repeat the run; yield after each input and the outputs that directly follow from it."""
         script = self._script
         script.muted = False
         while (line := script.next) is not None and not self._is_over:
             if "in" in line:
-                with self.understood(line):
-                    self._world.perform(line)
+                with self.errors_as_unreadable(line):
+                    self._environment.perform(line)
             else:
-                script.did_nothing()
+                script.no_output()
             self.outcome.difference = script.difference
             yield
 
     @contextmanager
-    def understood(self, line: Line) -> Iterator[None]:
-        """Blame a line of the journal for whatever its handling raises, a controller's errors included.
+    def errors_as_unreadable(self, line: Line) -> Iterator[None]:
+        """Convert every exception in the block, also of the controller, to an error that names a line of the journal.
 
-        :raise JournalUnreadable: if the line, or what follows from it, is not what this version writes.
+        :raise JournalUnreadable: any exception.
         """
         try:
             yield
@@ -112,8 +113,8 @@ class Replay:
         except Exception as error:
             file = self.outcome.file
             reason = f"{type(error).__name__}: {error}"[:REASON_MAX]
-            text = f"line {line['n'] + 1} is nothing that can reach a controller: {reason}"
-            raise JournalUnreadable(f"{file.path}: {text} (it is of kreplica {file.head.get('kreplica')})") from error
+            text = f"line {line['n'] + 1} is not a valid input of a controller: {reason}"
+            raise JournalUnreadable(f"{file.path}: {text} (written by kreplica {file.head.get('kreplica')})") from error
 
     @property
     def _is_over(self) -> bool:
@@ -122,24 +123,25 @@ class Replay:
     def _same(self, line: Line) -> None:
         if not self._is_over:
             self.outcome.count(line)
-            if self._told is not None:
-                self._told(self.controller, line)
+            if self._on_entry is not None:
+                self._on_entry(self.controller, line)
 
-    def compare_end(self, following: JournalFile) -> None:
-        """Where the next file goes on with this one, it says where the controller stands now."""
-        goes_on = following.goes_on_with(self.outcome.file)
-        if not goes_on or self.outcome.difference is not None or self._is_over:
+    def compare_end(self, next_file: JournalFile) -> None:
+        """Compare the controller's state with the snapshot in the next file, if that continues this one."""
+        if not next_file.continues(self.outcome.file) or self.outcome.difference is not None or self._is_over:
             return
         state = json.loads(json.dumps(at_once(state_of(self.controller, self._journal)), default=plain))
-        if state != following.state:
-            self.outcome.difference = Difference(self._script.event, following.state, state)
+        if state != next_file.state:
+            self.outcome.difference = Difference(self._script.event, next_file.state, state)
 
 
-def replay_all(files: Sequence[JournalFile], told: Told | None = None, until: int | None = None) -> Iterator[Outcome]:
-    """Repeat the files of one broker, in their order; where one goes on with another, they have to meet."""
-    for file, following in zip(files, [*files[1:], None], strict=True):
-        replay = Replay(file, told, until)
+def replay_all(
+    files: Sequence[JournalFile], on_entry: EntryCallback | None = None, until: int | None = None
+) -> Iterator[Outcome]:
+    """Replay the files of one broker in order; compare the end of each with the start of the file that continues it."""
+    for file, next_file in zip(files, [*files[1:], None], strict=True):
+        replay = Replay(file, on_entry, until)
         replay.run()
-        if following is not None:
-            replay.compare_end(following)
+        if next_file is not None:
+            replay.compare_end(next_file)
         yield replay.outcome

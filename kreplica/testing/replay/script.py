@@ -1,4 +1,4 @@
-"""What a controller did, as its journal has it, beside what another does now, to the first difference."""
+"""Compares a controller's entries with those of a journal, up to the first difference."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from kreplica.controller.journal.lines import Line
 from kreplica.controller.journal.recorder import Entry
 from kreplica.controller.journal.value_json import plain
 
-PERFORMED_BY_THE_WORLD = ("op", "command", "timer", "channel")
-"""Entries that something is made of, which has to be there before what follows from it at once."""
+CREATING_ENTRIES = ("op", "command", "timer", "channel")
+"""Entries that create an object; it must exist before the nested inputs are performed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """:param event: the number of the event that was being handled, or the last; 0 for none.
-    :param expected: the entry of the journal; None where it has none more.
-    :param actual: what happened in its place; None for nothing.
+    """:param event: number of the current or last event; 0 before the first.
+    :param expected: entry of the journal; None at its end.
+    :param actual: entry of the replay; None if the controller did nothing.
     """
 
     event: int
@@ -28,47 +28,47 @@ class Difference:
 
 
 class Script:
-    """Sink for the journal of the controller that repeats a run.
+    """Journal sink of the controller that repeats a run.
 
-    :param lines: the journal of that run.
-    :param told: called with each entry that is the same.
-    :ivar last: the entry that was noted last.
-    :ivar difference: the first; nothing is looked at after it.
-    :ivar unformed: commands whose bodies nobody knows: they were sent by what came before.
-    :ivar muted: whether entries are passed over.
+    :param lines: journal of the recorded run.
+    :param on_match: called with each equal entry.
+    :ivar last: the last entry of the repeated run.
+    :ivar difference: the first difference; later entries are not compared.
+    :ivar unknown_bodies: commands from before the journal's start, whose bodies are unknown.
+    :ivar muted: true to ignore entries.
     """
 
-    def __init__(self, lines: Sequence[Line], told: Callable[[Line], None]) -> None:
+    def __init__(self, lines: Sequence[Line], on_match: Callable[[Line], None]) -> None:
         self._lines = lines
-        self._told = told
+        self._on_match = on_match
         self._position = 0
         self.perform_nested: Callable[[], None] = lambda: None
         self.last: Entry = {}
         self.difference: Difference | None = None
-        self.unformed: Collection[int] = ()
+        self.unknown_bodies: Collection[int] = ()
         self.muted = True
         self.event = 0
 
     @property
     def position(self) -> int:
-        """How many entries were the same."""
+        """Number of equal entries."""
         return self._position
 
     @property
     def next(self) -> Line | None:
-        """The entry that is expected; None after the last, or after a difference."""
+        """The next expected entry; None after the last, or after a difference."""
         if self.difference is not None or self._position >= len(self._lines):
             return None
         return self._lines[self._position]
 
     @property
     def nested(self) -> Line | None:
-        """What is to reach the controller before it goes on; None where nothing is."""
+        """The next entry, if it is an input that arrives while the controller is still running; otherwise None."""
         line = self.next
         return line if line is not None and line.get("nested") else None
 
     def note(self, entry: Entry, weight: int = 1) -> None:
-        """The controller did or was told this."""
+        """Compare an input or output of the controller with the next entry."""
         expected = self.next
         self.last = entry
         if self.muted or expected is None:
@@ -80,25 +80,25 @@ class Script:
         if expected.get("out") == "event":
             self.event = expected["number"]
         self._position += 1
-        self._told(expected)
-        if not any(name in entry for name in PERFORMED_BY_THE_WORLD):
+        self._on_match(expected)
+        if not any(name in entry for name in CREATING_ENTRIES):
             self.perform_nested()
         self.last = entry
 
-    def did_nothing(self) -> None:
-        """The controller does not go on by itself, and what is next does not reach it."""
+    def no_output(self) -> None:
+        """Record a difference: the controller is idle, but the journal has another entry."""
         if self.next is not None:
             self.difference = Difference(self.event, self.next, None)
 
-    def value(self, what: str, of: str | None, default: Any) -> Any:
-        """What the controller reads at this point, or ``default``."""
+    def value(self, name: str, of: str | None, default: Any) -> Any:
+        """Return the recorded value if the next entry is the controller's read of it, otherwise ``default``."""
         line = self.next
-        if line is not None and line.get("read") == what and line.get("of") == of:
+        if line is not None and line.get("read") == name and line.get("of") == of:
             return line["value"]
         return default
 
     def _compared(self, line: Line) -> Line:
-        left_out = ["n", "s"]
-        if line.get("in") == "sent" and line["command"] in self.unformed:
-            left_out += ["bytes", "crc"]
-        return {name: value for name, value in line.items() if name not in left_out}
+        ignored = ["n", "s"]
+        if line.get("in") == "sent" and line["command"] in self.unknown_bodies:
+            ignored += ["bytes", "crc"]
+        return {name: value for name, value in line.items() if name not in ignored}

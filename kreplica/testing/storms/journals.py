@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from kreplica.testing.cluster.cluster import LOG_DIRECTORY, SimulatedCluster
 from kreplica.testing.replay.difference import explain
+from kreplica.testing.replay.entry_text import EntryText
 from kreplica.testing.replay.reading import JournalUnreadable, read_journals
 from kreplica.testing.replay.replay import replay_all
-from kreplica.testing.replay.story import Story
 
 
 def check_journals(cluster: SimulatedCluster) -> int:
@@ -24,6 +24,6 @@ def check_journals(cluster: SimulatedCluster) -> int:
         for outcome in replay_all(files):
             compared += outcome.entries
             if outcome.difference is not None:
-                story = Story(outcome.file.head, lambda: None)
-                raise AssertionError("\n".join(explain(outcome.difference, outcome.file, story)))
+                entry_text = EntryText(outcome.file.head, lambda: None)
+                raise AssertionError("\n".join(explain(outcome.difference, outcome.file, entry_text)))
     return compared

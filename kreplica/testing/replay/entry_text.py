@@ -1,4 +1,4 @@
-"""A journal's entries in words: what a controller saw, decided and did, a line each."""
+"""Formats the entries of a controller's journal as text lines."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from kreplica.controller.state.context import ControllerContext
 from kreplica.model import LeaderAndIsr, TopicPartition
 
 TEXT_MAX = 160
-"""Characters of a znode's data that are shown."""
+"""Maximum number of characters shown of a znode's data."""
 
-TOLD = frozenset((
+SHOWN_KINDS = frozenset((
     "call", "asked", "watch", "session", "answer", "answered", "late", "overflowed", "event", "failed",
     "took_office", "resigned", "settled", "timer", "exists", "get_data", "get_children", "multi_read", "create",
     "delete", "multi", "open", "close", "command", "unclean_allowed", "min_insync_replicas",
 ))  # fmt: skip
-"""Kinds of entries that have a method of ``Story``."""
+"""Kinds of entries that have a method of ``EntryText``."""
 
 SHOWN_MAX = 20
-"""Of many operations, so many are shown."""
+"""Maximum number of operations shown."""
 
 
-class Story:
-    """Of one file: made with its head, then told each entry in turn.
+class EntryText:
+    """Formats one file; call ``lines`` with every entry in order, because later entries refer to earlier ones.
 
-    :param context: what the controller knows at that moment, where it is in office.
+    :param context: returns the replayed controller's current context; None if it is not the active controller.
     """
 
     def __init__(self, head: Line, context: Callable[[], ControllerContext | None]) -> None:
@@ -45,31 +45,31 @@ class Story:
             self._commands |= {each["command"]: f"broker {broker}: {each['api']}" for each in channel["commands"]}
 
     def time(self, line: Line) -> str:
-        """When something reached the controller, by its broker's clock, UTC."""
-        when = self._began + timedelta(seconds=line["s"] - self._began_s)
-        return when.isoformat(timespec="milliseconds").removesuffix("+00:00")
+        """Return the time of an input in UTC, by the broker's clock."""
+        time = self._began + timedelta(seconds=line["s"] - self._began_s)
+        return time.isoformat(timespec="milliseconds").removesuffix("+00:00")
 
-    def tell(self, line: Line) -> list[str]:
-        """The lines of an entry; none where it tells nothing that the others do not."""
+    def lines(self, line: Line) -> list[str]:
+        """Return the lines of an entry; none for kinds of entries that are not shown."""
         kind = line.get("in") or line.get("out") or line.get("read")
-        if kind not in TOLD:
+        if kind not in SHOWN_KINDS:
             return []
-        told: str | list[str] = getattr(self, f"_{kind}")(line)
-        return told if isinstance(told, list) else [told]
+        parts: str | list[str] = getattr(self, f"_{kind}")(line)
+        return parts if isinstance(parts, list) else [parts]
 
-    # --- what reached the controller ---------------------------------------------------------------------------------
+    # --- inputs ------------------------------------------------------------------------------------------------------
 
     def _call(self, line: Line) -> str:
-        said = {
-            "start": "the broker begins to stand for election",
-            "stand_for_election": "the broker has a new session, and stands for election",
-            "topic_settings_changed": "settings of topics changed",
+        texts = {
+            "start": "the broker starts and runs for election",
+            "stand_for_election": "the broker has a new session and runs for election",
+            "topic_settings_changed": "topic configurations changed",
             "stop": "the broker stops",
         }
-        return f"{self.time(line)} {said.get(line['method'], line['method'])}"
+        return f"{self.time(line)} {texts.get(line['method'], line['method'])}"
 
     def _asked(self, line: Line) -> str:
-        return f"{self.time(line)} question {line['question']}: {_event(line['event'])}"
+        return f"{self.time(line)} request {line['question']}: {_event(line['event'])}"
 
     def _watch(self, line: Line) -> str:
         kind, _, path = line["event"]
@@ -85,26 +85,26 @@ class Story:
         value = line["value"]
         if operation == "get_data":
             text = decode_bytes(value[0]).decode(errors="replace")
-            return f"    {path} in version {value[1][4]}: {_short(text) or 'nothing'}"
+            return f"    {path} in version {value[1][4]}: {_short(text) or 'empty'}"
         if operation == "get_children":
-            return f"    below {path}: {_short(', '.join(sorted(value))) or 'nothing'}"
+            return f"    children of {path}: {_short(', '.join(sorted(value))) or 'none'}"
         if operation == "exists":
-            return f"    {path} is {'not ' if value is None else ''}there"
+            return f"    {path} {'does not exist' if value is None else 'exists'}"
         return f"    {self.time(line)} done" if operation in ("multi", "create", "delete") else []
 
     def _answered(self, line: Line) -> str:
-        refused = [f"{topic}-{partition}: {error}" for topic, partition, error in line["refusals"]]
-        whole = "" if line["error"] == "NONE" else f" {line['error']}"
-        what = self._commands.pop(line["command"], "a broker")
-        return f"{self.time(line)} {what} answered{whole}{' refusing ' + _some(refused) if refused else ''}"
+        errors = [f"{topic}-{partition}: {error}" for topic, partition, error in line["refusals"]]
+        error = "" if line["error"] == "NONE" else f" with error {line['error']}"
+        command = self._commands.pop(line["command"], "a broker")
+        return f"{self.time(line)} {command} responded{error}{' with errors for ' + _some(errors) if errors else ''}"
 
     def _late(self, line: Line) -> str:
-        return f"{self.time(line)} {self._commands.get(line['command'], 'a command')} is not answered in time"
+        return f"{self.time(line)} {self._commands.get(line['command'], 'a command')}: no response before the timeout"
 
     def _overflowed(self, line: Line) -> str:
-        return f"{self.time(line)} broker {self._brokers.get(line['channel'])} left too many commands unanswered"
+        return f"{self.time(line)} broker {self._brokers.get(line['channel'])}: too many commands without a response"
 
-    # --- what it did -------------------------------------------------------------------------------------------------
+    # --- outputs -----------------------------------------------------------------------------------------------------
 
     def _event(self, line: Line) -> str:
         return f"event {line['number']}: {_event(line['event'])}"
@@ -113,22 +113,22 @@ class Story:
         return f"  the event failed: {_error(line['error'])}"
 
     def _took_office(self, line: Line) -> str:
-        return f"  takes office in epoch {line['controller_epoch']}"
+        return f"  becomes the active controller in epoch {line['controller_epoch']}"
 
     def _resigned(self, _: Line) -> str:
         return "  resigns"
 
     def _settled(self, line: Line) -> str:
-        return f"  answers question {line['question']}: {_short(str(line['answer']))}"
+        return f"  answers request {line['question']}: {_short(str(line['answer']))}"
 
     def _timer(self, line: Line) -> str | list[str]:
         if "out" not in line or not line["after_s"]:
             return []
-        return f"  will look again in {line['after_s']:g} s"
+        return f"  sets a timer of {line['after_s']:g} s"
 
     def _reads(self, line: Line) -> list[str]:
         self._paths[line["op"]] = line["path"]
-        return []  # its answer tells
+        return []  # the line of its answer contains the path
 
     _exists = _get_data = _get_children = _reads
 
@@ -163,16 +163,16 @@ class Story:
 
     def _open(self, line: Line) -> str:
         self._brokers[line["channel"]] = line["broker"]
-        return f"  speaks to broker {line['broker']} (epoch {line['epoch']}) at {line['endpoint']}"
+        return f"  connects to broker {line['broker']} (epoch {line['epoch']}) at {line['endpoint']}"
 
     def _close(self, line: Line) -> str:
-        return f"  speaks no more to broker {self._brokers.get(line['channel'])}"
+        return f"  disconnects from broker {self._brokers.get(line['channel'])}"
 
     def _command(self, line: Line) -> str:
         broker = self._brokers.get(line["channel"])
         self._commands[line["command"]] = f"broker {broker}: {line['api']}"
         deletes = " and delete" if line["delete"] else ""
-        return f"  tells broker {broker}: {line['api']}{deletes} {_some(line['partitions']) or 'of no partition'}"
+        return f"  sends to broker {broker}: {line['api']}{deletes} {_some(line['partitions']) or 'without partitions'}"
 
     def _unclean_allowed(self, line: Line) -> str:
         return f"  {line['of']}: unclean.leader.election.enable={str(line['value']).lower()}"
@@ -182,24 +182,24 @@ class Story:
 
 
 def change(old: LeaderAndIsr | None, new: LeaderAndIsr) -> str:
-    """What a write makes another, of a partition's state."""
+    """Describe the change of a partition's state."""
 
     def part(name: str, before: object, after: object) -> str:
         return f"{name} {after}" if before is None or before == after else f"{name} {before} -> {after}"
 
     eligible = new.eligible_leader_replicas
-    told = [
+    parts = [
         part("leader", old and old.leader, new.leader),
         part("epoch", old and old.leader_epoch, new.leader_epoch),
         part("in sync", old and list(old.isr), list(new.isr)),
     ]
     if eligible or (old is not None and old.eligible_leader_replicas):
-        told.append(part("eligible", old and list(old.eligible_leader_replicas), list(eligible)))
-    return ", ".join(told)
+        parts.append(part("eligible", old and list(old.eligible_leader_replicas), list(eligible)))
+    return ", ".join(parts)
 
 
 def partition_of(path: str) -> TopicPartition | None:
-    """Whose znode this is; None for any other."""
+    """Return the partition of a znode below /brokers/topics/TOPIC/partitions; None for other znodes."""
     parts = path.removeprefix(f"{znodes.TOPICS}/").split("/")
     if not path.startswith(f"{znodes.TOPICS}/") or len(parts) < 3 or not parts[2].isdecimal():
         return None

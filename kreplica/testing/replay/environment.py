@@ -1,4 +1,4 @@
-"""The surroundings of a controller that repeats a run: whatever reaches it is what a journal says, in that order."""
+"""Dependencies of a controller that repeats a run; all its inputs come from a journal, in the recorded order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from kreplica.zookeeper import SessionState
 
 log = Logger()
 
-HEARD = (
+INPUTS = (
     "answer",
     "answered",
     "asked",
@@ -45,17 +45,17 @@ HEARD = (
     "watch",
     "withdrawn",
 )
-"""Kinds of entries that reach a controller, each with a method of the world."""
+"""Kinds of input entries; each has a method of ``ReplayEnvironment``."""
 
-CALLED = ("start", "stand_for_election", "topic_settings_changed", "stop")
+BROKER_CALLS = ("start", "stand_for_election", "topic_settings_changed", "stop")
 """Methods of a controller that its broker calls."""
 
 
-class ReplayWorld:
-    """Made for one journal's file.
+class ReplayEnvironment:
+    """Environment for one file of a journal.
 
-    :ivar controller: to be set before anything is performed.
-    :ivar commands: by number, those that were not answered, and the channel of each.
+    :ivar controller: must be set before ``perform`` is called.
+    :ivar commands: commands without a response and their channels, by number.
     """
 
     controller: Controller
@@ -92,8 +92,8 @@ class ReplayWorld:
             cast(Client, ReplayClient(self)),
             ControllerConfig(
                 **{name: value for name, value in config.items() if name in known},
-                unclean_allowed=lambda topic: bool(self.known_value("unclean_allowed", topic, False)),
-                min_insync_replicas=lambda topic: int(self.known_value("min_insync_replicas", topic, 1)),
+                unclean_allowed=lambda topic: bool(self.cached_value("unclean_allowed", topic, False)),
+                min_insync_replicas=lambda topic: int(self.cached_value("min_insync_replicas", topic, 1)),
                 learn=learn,
             ),
             now_s=lambda: float(self.script.value("now_s", None, 0.0)),
@@ -101,16 +101,16 @@ class ReplayWorld:
             connect=self.connect,
         )
 
-    # --- what the controller asks for --------------------------------------------------------------------------------
+    # --- calls of the controller -------------------------------------------------------------------------------------
 
-    def known_value(self, what: str, of: str | None, default: Any) -> Any:
-        """A value that the journal has only where it is another than before."""
-        value = self.script.value(what, of, self._known.get((what, of), default))
-        self._known[what, of] = value
+    def cached_value(self, name: str, of: str | None, default: Any) -> Any:
+        """Return a value that the journal contains only when it changes."""
+        value = self.script.value(name, of, self._known.get((name, of), default))
+        self._known[name, of] = value
         return value
 
     def operation(self, watch: Watcher | None = None) -> Deferred[Any]:
-        """One that was just noted; it is answered at once where it was."""
+        """Register the operation of the last entry; it completes at once if the recorded one did."""
         number = self.script.last.get("op", 0)
         answer: Deferred[Any] = Deferred()
         self.answers[number] = answer
@@ -129,24 +129,24 @@ class ReplayWorld:
         self.channels[self.script.last["channel"]] = channel
         return channel
 
-    # --- what reaches it ---------------------------------------------------------------------------------------------
+    # --- inputs ------------------------------------------------------------------------------------------------------
 
     def perform_nested(self) -> None:
-        """All that reached the controller in the middle of what it just did."""
+        """Perform the inputs that arrived while the controller was running."""
         while (line := self.script.nested) is not None and line["in"] != "answer":
             self.perform(line)
 
     def perform(self, line: Line) -> None:
-        """Let this reach the controller."""
+        """Pass an input to the controller."""
         before = self.script.position
         self.now_s = line.get("s", self.now_s)
-        if line["in"] in HEARD:
+        if line["in"] in INPUTS:
             getattr(self, f"_{line['in']}")(line)
         if self.script.position == before:
-            self.script.did_nothing()
+            self.script.no_output()
 
     def _call(self, line: Line) -> None:
-        if line["method"] not in CALLED:
+        if line["method"] not in BROKER_CALLS:
             raise LookupError(f"brokers do not call {line['method']}")
         result = getattr(self.controller, line["method"])()
         if isinstance(result, Coroutine):
@@ -187,30 +187,30 @@ class ReplayWorld:
         channel, command = self.commands.get(line["command"], (None, None))
         if channel is not None and command is not None:
             body = _result(Deferred.fromCoroutine(command.form(self.dependencies.runtime.reactor)))
-            channel.told("sent", command, body)
+            channel.call("sent", command, body)
 
     def _answered(self, line: Line) -> None:
         channel, command = self.commands.pop(line["command"], (None, None))
         if channel is not None and command is not None:
             answer = decode_command_answer(line["error"], line["refusals"])
             try:
-                channel.told("answered", channel.broker_id, command, answer)
+                channel.call("answered", channel.broker_id, command, answer)
             except Exception:
-                log.failure("what a broker answered cannot be understood")  # as in a channel
+                log.failure("cannot handle a broker's response")  # as in a channel
 
     def _late(self, line: Line) -> None:
         channel, command = self.commands.get(line["command"], (None, None))
         if channel is not None and command is not None:
-            channel.told("late", channel.broker_id, command)
+            channel.call("late", channel.broker_id, command)
 
     def _overflowed(self, line: Line) -> None:
         channel = self.channels.get(line["channel"])
         if channel is not None:
-            channel.told("overflowed", channel.broker_id)
+            channel.call("overflowed", channel.broker_id)
 
 
 def _result(deferred: Deferred[Any]) -> Any:
-    """Of one that has fired: where time stands still nothing has to wait."""
+    """Return the result of a Deferred that has fired."""
     found: list[Any] = []
     deferred.addBoth(found.append)
     if isinstance(found[0], Failure):
@@ -219,20 +219,20 @@ def _result(deferred: Deferred[Any]) -> Any:
 
 
 class ReplayReactor:
-    """Timers that run out when the journal says so."""
+    """Reactor whose timers fire at the recorded entries."""
 
-    def __init__(self, world: ReplayWorld) -> None:
-        self._world = world
+    def __init__(self, environment: ReplayEnvironment) -> None:
+        self._environment = environment
 
     def seconds(self) -> float:
-        return self._world.now_s
+        return self._environment.now_s
 
     def callLater(
         self, delay: float, callable: Callable[..., Any], *args: object, **kwargs: object
     ) -> IDelayedCall:
-        world = self._world
-        timer = DelayedCall(world.now_s + delay, callable, args, kwargs, _nothing, _nothing, self.seconds)
-        world.timers[world.script.last.get("timer", 0)] = timer
+        environment = self._environment
+        timer = DelayedCall(environment.now_s + delay, callable, args, kwargs, _nothing, _nothing, self.seconds)
+        environment.timers[environment.script.last.get("timer", 0)] = timer
         return cast(IDelayedCall, timer)
 
 
@@ -241,80 +241,81 @@ def _nothing(_: object) -> None:
 
 
 class ReplayRandom(Random):
-    """Draws what was drawn."""
+    """Returns the recorded random numbers."""
 
-    def __init__(self, world: ReplayWorld) -> None:
+    def __init__(self, environment: ReplayEnvironment) -> None:
         super().__init__(0)
-        self._world = world
+        self._environment = environment
 
     def getrandbits(self, k: int, /) -> int:
-        return int(self._world.script.value("random_bits", None, 0))
+        return int(self._environment.script.value("random_bits", None, 0))
 
     def random(self) -> float:
         return self.getrandbits(53) / 2**53
 
 
 class ReplayLoop:
-    """Gives up its turn where the loop did."""
+    """Loop that yields to the reactor at the recorded iterations."""
 
-    def __init__(self, world: ReplayWorld) -> None:
-        self._world = world
+    def __init__(self, environment: ReplayEnvironment) -> None:
+        self._environment = environment
 
     @property
     def is_over(self) -> bool:
-        line = self._world.script.next
+        line = self._environment.script.next
         return line is not None and line.get("out") == "turn"
 
     def next(self) -> Deferred[None]:
-        return self._world.operation()
+        return self._environment.operation()
 
 
 class ReplayClient:
-    """Answers as ZooKeeper did."""
+    """ZooKeeper client that returns the recorded responses."""
 
-    def __init__(self, world: ReplayWorld) -> None:
-        self._world = world
+    def __init__(self, environment: ReplayEnvironment) -> None:
+        self._environment = environment
 
     @property
     def session_id(self) -> int:
-        return int(self._world.known_value("session_id", None, 0))
+        return int(self._environment.cached_value("session_id", None, 0))
 
     def on_session_event(self, listener: Callable[[SessionState], None]) -> Callable[[], None]:
-        self._world.session_listeners.append(listener)
-        return lambda: self._world.session_listeners.remove(listener)
+        self._environment.session_listeners.append(listener)
+        return lambda: self._environment.session_listeners.remove(listener)
 
     def exists(self, path: str, watch: Watcher | None = None) -> Deferred[Any]:
-        return self._world.operation(watch)
+        return self._environment.operation(watch)
 
     get_data = get_children = exists
 
     def create(self, path: str, data: bytes) -> Deferred[Any]:
-        return self._world.operation()
+        return self._environment.operation()
 
     def delete(self, path: str, version: int) -> Deferred[Any]:
-        return self._world.operation()
+        return self._environment.operation()
 
     def multi(self, operations: Sequence[object]) -> Deferred[Any]:
-        return self._world.operation()
+        return self._environment.operation()
 
     multi_read = multi
 
 
 class ReplayChannel:
-    """Takes commands, and says of them what a broker's channel said."""
+    """Channel to a broker that calls its callbacks as recorded."""
 
-    def __init__(self, world: ReplayWorld, broker_id: int, callbacks: Mapping[str, Callable[..., None]]) -> None:
-        self._world = world
+    def __init__(
+        self, environment: ReplayEnvironment, broker_id: int, callbacks: Mapping[str, Callable[..., None]]
+    ) -> None:
+        self._environment = environment
         self._callbacks = callbacks
         self.broker_id = broker_id
 
     def send(self, command: Command) -> None:
-        self._world.commands[self._world.script.last.get("command", 0)] = (self, command)
-        self._world.perform_nested()
+        self._environment.commands[self._environment.script.last.get("command", 0)] = (self, command)
+        self._environment.perform_nested()
 
     async def close(self) -> None:
         return
 
-    def told(self, name: str, *what: object) -> None:
-        """Call what the channel was given."""
-        self._callbacks[name](*what)
+    def call(self, name: str, *arguments: object) -> None:
+        self._callbacks[name](*arguments)

@@ -1,4 +1,4 @@
-"""A controller made to stand where the head of a journal's file says."""
+"""Restores a controller's state from the snapshot at the start of a journal's file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kreplica.controller.journal.recording_proxies import RecordedChannel, Recor
 from kreplica.controller.journal.value_json import decode_event, decode_runs
 from kreplica.controller.term import ControllerTerm, Watcher
 from kreplica.runtime import Reactor
-from kreplica.testing.replay.world import ReplayWorld
+from kreplica.testing.replay.environment import ReplayEnvironment
 from kreplica.wire.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from kreplica.wire.primitives import Built
 from kreplica.zookeeper import EventType
@@ -20,19 +20,19 @@ from kreplica.zookeeper import EventType
 COMMANDS = {api.name: api for api in (LEADER_AND_ISR, UPDATE_METADATA, STOP_REPLICA)}
 
 
-class Start:
-    """Gives a controller that was just made what it knew, and lets its surroundings know what it waits for.
+class InitialState:
+    """Sets the state of a new controller, and registers its pending operations with the environment.
 
-    What is noted meanwhile is none of the run.
+    The script is muted meanwhile: these entries do not belong to the run.
     """
 
-    def __init__(self, world: ReplayWorld, journal: Journal, state: dict[str, Any]) -> None:
-        self._world = world
-        self._controller: Controller = world.controller
+    def __init__(self, environment: ReplayEnvironment, journal: Journal, state: dict[str, Any]) -> None:
+        self._environment = environment
+        self._controller: Controller = environment.controller
         self._journal = journal
         self._state = state
 
-    def stand(self) -> None:
+    def restore(self) -> None:
         controller, state = self._controller, self._state
         controller._forget_listener = controller._client.on_session_event(controller._session_changed)
         controller.controller_id = state["controller_id"]
@@ -50,7 +50,7 @@ class Start:
         self._journal.numbers = dict(state["numbers"])
 
     def _numbered(self, kind: str, number: int) -> None:
-        """The next of that kind has this number."""
+        """Set the number that the journal assigns next to an object of this kind."""
         self._journal.numbers[kind] = number - 1
 
     def _term(self, known: dict[str, Any]) -> ControllerTerm:
@@ -75,15 +75,15 @@ class Start:
         return term
 
     def _command(self, channel: RecordedChannel, known: dict[str, Any]) -> None:
-        """One that was not answered; what it said is not known."""
+        """Restore a command without a response; its body is unknown."""
         number = known["command"]
-        what = tuple(decode_runs(known["partitions"]))
-        command = Command(COMMANDS[known["api"]], what, _unknown, known["epoch"], known["delete"])
+        partitions = tuple(decode_runs(known["partitions"]))
+        command = Command(COMMANDS[known["api"]], partitions, _unknown, known["epoch"], known["delete"])
         channel.commands[command] = number
         if not known["is_sent"]:
             channel.unsent[command] = number
-        self._world.commands[number] = (self._world.channels[channel.number], command)
-        self._world.script.unformed = [*self._world.script.unformed, number]
+        self._environment.commands[number] = (self._environment.channels[channel.number], command)
+        self._environment.script.unknown_bodies = [*self._environment.script.unknown_bodies, number]
 
     def _watch(self, known: dict[str, Any]) -> None:
         controller, client = self._controller, self._controller._client
@@ -94,7 +94,7 @@ class Start:
             watched = term._watched if term is not None and known["is_present"] else set()
             ignored = None if known["ignored"] is None else EventType[known["ignored"]]
             listener = Watcher(known["path"], decode_event(known["event"]), ignored, watched, controller.queue.put)
-        self._world.watches[known["op"]] = client.watcher(known["op"], listener)
+        self._environment.watches[known["op"]] = client.watcher(known["op"], listener)
 
 
 async def _unknown(_: Reactor) -> dict[str, Any]:
