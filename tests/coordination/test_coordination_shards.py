@@ -6,7 +6,7 @@ import pytest
 from coordination_scene import KEY, POISON, TOPIC, scene, told
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.testing.cluster.state import acting
+from kreplica.testing.cluster.state import active_replicas
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.control_records import EndMarker, build_end_marker
 from kreplica.wire.records import Record
@@ -26,7 +26,7 @@ def test_an_answer_follows_what_is_committed() -> None:
         run.cluster.run_until(lambda: answers)
         assert answers == [(b"a", NONE)]
         assert notes.values == {b"a": b"1"}
-        assert all(partition.log.log_end_offset == 1 for _, partition in acting(run.cluster, KEY))
+        assert all(partition.log.log_end_offset == 1 for _, partition in active_replicas(run.cluster, KEY))
 
 
 def test_the_appends_of_a_turn_leave_in_one_batch() -> None:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
-from kreplica.testing.clients.coordinator_client import CoordinatorClient, Refused
+from kreplica.testing.clients.coordinator_client import CoordinatorClient, RequestRejected
 from kreplica.testing.clients.group_member import BY_NAME_MAX, by_topic, offset_rows
 from kreplica.wire import messages
 
@@ -70,11 +70,11 @@ class ConsumerMember:
     async def heartbeat(self) -> None:
         """Send a full heartbeat and apply the assignment in the response.
 
-        :raise Refused: an error that the member cannot handle.
+        :raise RequestRejected: an error that the member cannot handle.
         """
         try:
             answer = (await self._client.ask(messages.CONSUMER_GROUP_HEARTBEAT, self._body(self.epoch))).body
-        except Refused as error:
+        except RequestRejected as error:
             if error.code not in JOINING_AGAIN:
                 raise
             self.fenced_count += 1
@@ -117,7 +117,7 @@ class ConsumerMember:
         }
         try:
             await self._client.ask(messages.OFFSET_COMMIT, body, at_most=BY_NAME_MAX)
-        except Refused as error:
+        except RequestRejected as error:
             if error.code not in (ErrorCode.STALE_MEMBER_EPOCH, *JOINING_AGAIN):
                 raise
             return False

@@ -197,7 +197,7 @@ class CrashRun:
         :param everything_sent: True to require all records that were sent.
         """
         assert self.history.contradictions == []
-        report(self.history.told, Expectations(kept=everything_sent, caught_up=False)).check()
+        report(self.history.observations, Expectations(kept=everything_sent, caught_up=False)).check()
         client = self.cluster.client()
         for partition in range(self.partitions):
             records = self.cluster.run_until(client.read_all(TOPIC, partition), timeout_s=120.0)

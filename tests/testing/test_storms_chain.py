@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 from kreplica.errors import KafkaError
 from kreplica.model import TopicPartition
 from kreplica.testing.anomalies import Kind, report
-from kreplica.testing.clients.isolation import shown
+from kreplica.testing.clients.isolation import visible_records
 from kreplica.testing.histories.group_history import GroupHistory
 from kreplica.testing.histories.transaction_history import TransactionHistory
 from kreplica.testing.simulator.simulation import Host
@@ -77,7 +77,7 @@ class TestGroupHistory:
         history.fetched(history.expected([KEY]), {KEY: 5})
         assert not history.contradictions
         history.fetched(history.expected([KEY]), {KEY: 4})
-        assert "committed up to 5, and is now up to 4" in history.contradictions[0]
+        assert "committed up to 5, and is now at 4" in history.contradictions[0]
 
     def test_an_unanswered_commit_may_apply_in_its_generation(self) -> None:
         """Even after later commits; but no longer after offsets were fetched in the next generation."""
@@ -123,7 +123,7 @@ class TestGroupHistory:
         history.committed(number, is_doubtful=False)  # the request was in flight
         assert not history.contradictions
         history.committed(history.committing(1, {KEY: 2}), is_doubtful=False)
-        assert "generation 1 has committed in 2" in history.contradictions[0]
+        assert "generation 1 committed during 2" in history.contradictions[0]
 
     def test_a_response_may_arrive_after_the_generation(self) -> None:
         """The others continued from their fetched offsets: neither a rejection nor a late success changes that."""
@@ -151,9 +151,9 @@ class TestTransactionHistory:
         history.fenced("id")
         history.ending(name, commit=True)
         history.given(0, self.records(b"a"), "all", read_committed=False)
-        assert not report(history.told).errors
+        assert not report(history.observations).errors
         history.given(0, self.records(b"a"), "committed", read_committed=True)
-        assert report(history.told).errors == {Kind.ABORTED_READ: 1}
+        assert report(history.observations).errors == {Kind.ABORTED_READ: 1}
         history.ended(name, committed=True)
         assert "was fenced" in history.contradictions[0]
 
@@ -165,14 +165,14 @@ class TestTransactionHistory:
         history.ending(name, commit=True)
         history.fenced("id")
         history.given(0, self.records(b"a"), "committed", read_committed=True)
-        assert not report(history.told).errors
+        assert not report(history.observations).errors
 
     def test_nothing_is_read_before_its_commit_is_requested(self) -> None:
         """For readers of committed records."""
         history = TransactionHistory()
         history.sending_in(history.began("id"), 0, [b"a"])
         history.given(0, self.records(b"a"), "committed", read_committed=True)
-        assert report(history.told).errors == {Kind.PRECOMMITTED_READ: 1}
+        assert report(history.observations).errors == {Kind.PRECOMMITTED_READ: 1}
 
 
 class TestVisibleRecords:
@@ -201,23 +201,23 @@ class TestVisibleRecords:
         """The same producer's next transaction is visible, and the position is after all of them."""
         aborted = [{"producer_id": 1, "first_offset": 0}]
         row = {"error_code": 0, "high_watermark": 5, "records": self.log(), "aborted_transactions": aborted}
-        records, position = shown(row, 0)
+        records, position = visible_records(row, 0)
         assert [(record.offset, record.value) for record in records] == [(1, b"two"), (3, b"three")]
         assert position == 5
 
     def test_read_uncommitted_returns_all_records(self) -> None:
         """Except markers."""
         row = {"error_code": 0, "high_watermark": 5, "records": self.log(), "aborted_transactions": None}
-        assert [record.offset for record in shown(row, 0).records] == [0, 1, 3]
+        assert [record.offset for record in visible_records(row, 0).records] == [0, 1, 3]
 
     def test_errors_are_raised(self) -> None:
         """Errors of the broker, and damaged records."""
         with pytest.raises(KafkaError, match="NOT_LEADER"):
-            shown({"error_code": 6, "records": None}, 0)
+            visible_records({"error_code": 6, "records": None}, 0)
         damaged = bytearray(self.log())
         damaged[-1] ^= 1
         with pytest.raises(KafkaError, match="CORRUPT_MESSAGE"):
-            shown({"error_code": 0, "high_watermark": 5, "records": bytes(damaged)}, 0)
+            visible_records({"error_code": 0, "high_watermark": 5, "records": bytes(damaged)}, 0)
 
 
 class SlowToStop:

@@ -104,7 +104,7 @@ def test_records_with_acks_1_may_be_lost() -> None:
         run.cluster.run_until(lambda: run.cluster.leader_of(*key) not in (leader, -1))
         run.start(leader)
         run.converge()
-        found = report(history.told, EXPECTATIONS[TWICE])
+        found = report(history.observations, EXPECTATIONS[TWICE])
         assert Kind.LOST_WRITE in found.errors or Kind.INCONSISTENT_ACKNOWLEDGEMENT in found.errors
 
 
@@ -142,4 +142,4 @@ def test_without_idempotence_a_batch_may_be_duplicated() -> None:
             run.network.drop_connections("loose", leader)
             run.network.heal()
         run.converge()
-        assert Kind.DUPLICATE in report(history.told, EXPECTATIONS[TWICE]).counts
+        assert Kind.DUPLICATE in report(history.observations, EXPECTATIONS[TWICE]).counts

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from kreplica.replication.leader import in_sync
-from kreplica.testing.cluster.invariants import BrokenRule
+from kreplica.testing.cluster.invariants import InvariantViolation
 from kreplica.testing.storms.cleanup import deferred_collection
 from kreplica.testing.storms.cluster_run import ProgramFailed
 from kreplica.testing.storms.log_watch import UnexpectedLog
@@ -95,7 +95,7 @@ def test_an_error_of_another_kind_does_not_count_as_caught(monkeypatch: pytest.M
 
 def test_causes_of_failed_storms_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     """Broken rules count as caught; timeouts are counted separately; exceptions of a program do not count."""
-    errors = [BrokenRule("first"), TimeoutError("stuck"), TypeError(), UnexpectedLog(), ProgramFailed()]
+    errors = [InvariantViolation("first"), TimeoutError("stuck"), TypeError(), UnexpectedLog(), ProgramFailed()]
     storms = dict(enumerate(errors, 1))
 
     def run_storm(seed: int, options: StormOptions) -> Outcome:
@@ -106,7 +106,7 @@ def test_causes_of_failed_storms_are_distinguished(monkeypatch: pytest.MonkeyPat
     found = score_guard(0, list(storms), 3, {"seconds": "2"})
     assert (found.storms, found.caught, found.stuck) == (5, (1,), (2,))
     assert found.is_caught
-    assert found.what_broke == "BrokenRule: first"
+    assert found.what_broke == "InvariantViolation: first"
     found = score_guard(0, [2, 3], 3, {"seconds": "2"})
     assert not found.is_caught
     assert found.what_broke == "TimeoutError: stuck"

@@ -117,7 +117,7 @@ def test_losses_of_a_trimmed_topic_are_found() -> None:
         create(run)
         run.cluster.run(5.0)
         (partition,) = run.side_topics.current()
-        reads = partition.history.told.reads
+        reads = partition.history.observations.reads
         first = next(read for read in reads if isinstance(read, Poll) and read.records)
         reads.remove(first)
         partition.trimmed = True
@@ -190,7 +190,7 @@ def test_a_record_of_a_previous_topic_is_found() -> None:
     own = history.next_value(0, 1)
     history.sending("producer", 0, [own])
     history.read(0, [record(0, own), record(1, b"0:0/5 ")])
-    assert Kind.UNSENT_READ in report(history.told).errors
+    assert Kind.UNSENT_READ in report(history.observations).errors
 
 
 def test_a_late_attempt_may_be_read() -> None:
@@ -199,8 +199,8 @@ def test_a_late_attempt_may_be_read() -> None:
     own = history.next_value(0, 1)
     history.sending("producer", 0, [own])
     history.read(0, [record(0, own), record(1, b"0:0/5 ")])
-    assert not report(history.told).errors
-    assert [send.producer for send in history.told.sends] == ["producer", LATE]
+    assert not report(history.observations).errors
+    assert [send.producer for send in history.observations.sends] == ["producer", LATE]
 
 
 def test_acknowledgements_after_the_end_are_not_counted() -> None:

@@ -89,9 +89,9 @@ def test_lost_write(story):
     """A record was acknowledged, and readers continued after its offset without it."""
     story.write("a", 0).write("b", 1).write("c", 2).read((0, "a"), (2, "c"))
     anomaly = story.only
-    assert (anomaly.kind, anomaly.offsets, anomaly.values, anomaly.who) == (Kind.LOST_WRITE, (1,), ("b",), ("p",))
+    assert (anomaly.kind, anomaly.offsets, anomaly.values, anomaly.clients) == (Kind.LOST_WRITE, (1,), ("b",), ("p",))
     assert str(anomaly) == (
-        "     4.000 s  lost write: 0 at 1: 'b' was acknowledged to p and read by nobody; others were read up to 2"
+        "     4.000 s  lost write: 0 at 1: 'b' was acknowledged to p and never read; others were read up to 2"
     )
 
 
@@ -162,13 +162,13 @@ def test_inconsistent_offsets(story):
     """Two readers receive different records at one offset."""
     story.write("a", 0).unanswered("b").read((0, "a")).read((0, "b"), consumer="d")
     assert (story.only.kind, story.only.offsets, story.only.values) == (Kind.INCONSISTENT_OFFSETS, (0,), ("a", "b"))
-    assert story.only.who == ("c", "d")
+    assert story.only.clients == ("c", "d")
 
 
 def test_inconsistent_acknowledgement(story):
     """A producer received the offset of another record."""
     story.write("a", 0).write("b", 0, producer="q").read((0, "a"), (1, "b"))
-    assert (story.only.kind, story.only.who) == (Kind.INCONSISTENT_ACKNOWLEDGEMENT, ("c", "q"))
+    assert (story.only.kind, story.only.clients) == (Kind.INCONSISTENT_ACKNOWLEDGEMENT, ("c", "q"))
 
 
 def test_inconsistent_acknowledgements_alone(story):
@@ -211,7 +211,7 @@ def test_readers_alone(story):
 def test_poll_skip_between(story):
     """A reader's next poll starts after a record that another reader received."""
     story.write("abc", 0).read((0, "a")).read((2, "c")).read(*log("abc"), consumer="d")
-    assert (story.only.kind, story.only.offsets, story.only.who) == (Kind.POLL_SKIP_BETWEEN, (1,), ("c", "d"))
+    assert (story.only.kind, story.only.offsets, story.only.clients) == (Kind.POLL_SKIP_BETWEEN, (1,), ("c", "d"))
 
 
 def test_poll_skip_after_a_seek(story):
@@ -240,7 +240,7 @@ def test_skip_after_truncation_beyond_the_position(story):
     story.write("abc", 0).read((0, "a")).read(*log("abc"), consumer="e")
     story.history.forget_from(0, 1)
     story.write("xyz", 1).read((3, "z")).read(*log("axyz"), consumer="d")
-    assert (story.only.kind, story.only.who) == (Kind.POLL_SKIP_BETWEEN, ("c", "d"))
+    assert (story.only.kind, story.only.clients) == (Kind.POLL_SKIP_BETWEEN, ("c", "d"))
 
 
 def test_no_skip_after_an_assignment(story):
@@ -279,7 +279,7 @@ def test_empty_polls(story):
 def test_aborted_read_of_a_refused_write(story):
     """The producer received an error for a record that is in the log."""
     story.refused("a").read((0, "a"))
-    assert (story.only.kind, story.only.values, story.only.who) == (Kind.ABORTED_READ, ("a",), ("p", "c"))
+    assert (story.only.kind, story.only.values, story.only.clients) == (Kind.ABORTED_READ, ("a",), ("p", "c"))
 
 
 def test_no_aborted_read_of_a_retry(story):

@@ -16,8 +16,8 @@ from kreplica.storage.log.log import Log
 from kreplica.storage.log_config import LogConfig
 from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.testing.cluster.committed_log import CommittedLog
-from kreplica.testing.cluster.invariants import BrokenRule, Invariants
-from kreplica.testing.cluster.state import acting, is_in_sync, state_of, znode
+from kreplica.testing.cluster.invariants import Invariants, InvariantViolation
+from kreplica.testing.cluster.state import active_replicas, is_in_sync, state_of, znode
 from kreplica.testing.histories.record_history import History
 from kreplica.testing.simulator.disk import MemoryDisk
 from kreplica.testing.storms.cleanup import deferred_collection
@@ -108,7 +108,7 @@ def leader_not_in_sync(scene: Scene) -> None:
         (high_watermark_beyond, "committed beyond its log"),
         (log_cut, "leads in epoch 5 without all commits"),
         (epoch_back, "the leader epoch went back"),
-        (older_controller, "a broker obeys an older controller"),
+        (older_controller, "a broker accepts an older controller"),
         (acknowledged_too_early, "acknowledged, but not committed"),
         (state_epoch_back, "the leader epoch went back"),
         (unassigned_replica_in_sync, "in sync, but not assigned"),
@@ -120,7 +120,7 @@ def test_a_broken_rule_is_reported(fault: Callable[[Scene], None], text: str) ->
     scene = Scene()
     scene.produce()
     fault(scene)
-    with pytest.raises(BrokenRule, match=text):
+    with pytest.raises(InvariantViolation, match=text):
         scene.check()
 
 
@@ -142,14 +142,14 @@ def test_a_dead_in_sync_replica_without_committed_records_is_found(dead_before: 
             run.kill(follower)
         run.cluster.run_until(lambda: is_in_sync(run.cluster, run.keys[0]))
         run.acknowledge(20)
-        replicas = dict(acting(run.cluster, run.keys[0]))
+        replicas = dict(active_replicas(run.cluster, run.keys[0]))
         had = replicas[followers[-1]].log.log_end_offset
         run.kill(followers[-1])
         others = [replicas[broker] for broker in (leader, *followers[dead_before:-1])]
         run.cluster.run_until(lambda: all(other.log.log_end_offset > had for other in others))
         assert run.machine(leader).program.partitions.get(run.keys[0]) is replicas[leader]
         replicas[leader].high_watermark = min(other.log.log_end_offset for other in others)
-        with pytest.raises(BrokenRule, match="is in sync without all that is committed"):
+        with pytest.raises(InvariantViolation, match="is in sync without all committed records"):
             run.cluster.run(0.1)
 
 
@@ -160,7 +160,7 @@ def test_dead_in_sync_replicas_count_without_a_coordinator() -> None:
     for follower in followers:
         run.network.link(f"broker-{follower}", f"broker-{leader}").latency_s = (0.2, 0.2)
     run.acknowledge(20)
-    replicas = dict(acting(run.cluster, run.keys[0]))
+    replicas = dict(active_replicas(run.cluster, run.keys[0]))
     partition = replicas[leader]
     run.cluster.run_until(lambda: all(r.log.log_end_offset > partition.high_watermark for r in replicas.values()))
     run.steps(3)
@@ -182,7 +182,7 @@ def test_a_topic_with_a_reused_name_is_a_new_topic() -> None:
     scene.check()
     scene.invariants.forget(KEY)
     scene.invariants.add(KEY, History(), scene.partition.topic_id)
-    with pytest.raises(BrokenRule, match="committed beyond its log"):
+    with pytest.raises(InvariantViolation, match="committed beyond its log"):
         scene.check()
 
 

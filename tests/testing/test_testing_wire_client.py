@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.testing.clients.isolation import shown
+from kreplica.testing.clients.isolation import visible_records
 from kreplica.testing.clients.wire_client import records_of
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.records import Record
@@ -21,7 +21,7 @@ def answer(flipped_bit: int | None = None) -> dict[str, object]:
 
 def test_a_valid_response_is_accepted() -> None:
     assert [record.value for record in records_of(answer(), 0)] == [b"value"]
-    assert [record.value for record in shown(answer(), 0).records] == [b"value"]
+    assert [record.value for record in visible_records(answer(), 0).records] == [b"value"]
 
 
 @pytest.mark.parametrize("bit", [0, 7, 56, 300])
@@ -31,4 +31,4 @@ def test_a_flipped_offset_is_rejected(bit: int) -> None:
         records_of(answer(bit), 0)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
     with pytest.raises(KafkaError):
-        shown(answer(bit), 0)
+        visible_records(answer(bit), 0)

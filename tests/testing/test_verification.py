@@ -241,7 +241,7 @@ def test_a_reader_misses_a_record(monkeypatch):
     assert verdict.report.errors.keys() == {Kind.POLL_SKIP_BETWEEN}
     first = verdict.report.examples[Kind.POLL_SKIP_BETWEEN][0]
     assert first.offsets == (0,)
-    assert first.who[0] == "late-reader-0"
+    assert first.clients[0] == "late-reader-0"
 
 
 # --- failed starts ----------------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from kreplica.coordination import partition_of
 from kreplica.errors import KafkaError
 from kreplica.model import TopicPartition
 from kreplica.replication import READ_COMMITTED
-from kreplica.testing.clients.coordinator_client import TRANSACTION, CoordinatorClient, Refused
-from kreplica.testing.clients.isolation import shown
+from kreplica.testing.clients.coordinator_client import TRANSACTION, CoordinatorClient, RequestRejected
+from kreplica.testing.clients.isolation import visible_records
 from kreplica.testing.clients.transactional_producer import TransactionalProducer, TransactionSettings
 from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
 from kreplica.testing.histories.transaction_history import TransactionHistory
@@ -89,7 +89,7 @@ class Scene:
             for number in range(PARTITIONS):
                 await self.producer.send(TopicPartition(TOPIC, number), [text])
             await self.producer.commit()
-        except Refused:
+        except RequestRejected:
             return False
         return True
 
@@ -108,7 +108,7 @@ class Scene:
         assert await client.list_offset(TOPIC, partition, -1, isolation=READ_COMMITTED) == end, "a transaction is open"
         while position < end:
             row = await client.fetch_row(TOPIC, partition, position, isolation=READ_COMMITTED)
-            given = shown(row, position)
+            given = visible_records(row, position)
             values += [record.value or b"" for record in given.records]
             position = given.position
         await client.close()
@@ -211,7 +211,7 @@ def test_a_prepared_transaction_outlives_its_producer_and_its_coordinator(commit
     cluster.run_until(cluster.brokers[coordinator].start(), 120.0)
     taken = cluster.run_until(begin(keeps=True))
     assert (taken["ongoing_txn_producer_id"], taken["ongoing_txn_producer_epoch"]) == prepared
-    with pytest.raises(Refused, match="PRODUCER_FENCED"):
+    with pytest.raises(RequestRejected, match="PRODUCER_FENCED"):
         cluster.run_until(end(*prepared))
     ended = cluster.run_until(end(taken["producer_id"], taken["producer_epoch"]))
     assert ended["producer_epoch"] == taken["producer_epoch"] + 1

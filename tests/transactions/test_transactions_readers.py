@@ -11,7 +11,7 @@ from kreplica.errors import KafkaError
 from kreplica.model import TopicPartition
 from kreplica.replication import READ_COMMITTED
 from kreplica.testing.clients.coordinator_client import TRANSACTION, CoordinatorClient
-from kreplica.testing.clients.isolation import shown
+from kreplica.testing.clients.isolation import visible_records
 from kreplica.testing.clients.transactional_producer import TransactionalProducer, TransactionSettings
 from kreplica.testing.clients.wire_client import WireClient
 from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
@@ -105,7 +105,7 @@ class Scene:
         position = 0
         while True:
             row = await client.fetch_row(KEY.topic, KEY.partition, position, isolation=READ_COMMITTED, size_max=200)
-            given = shown(row, position)
+            given = visible_records(row, position)
             values += [record.value or b"" for record in given.records]
             if given.position == position:
                 await client.close()

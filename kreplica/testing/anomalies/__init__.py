@@ -1,12 +1,12 @@
-"""What is wrong with what the clients of a cluster were told, seen from outside: pure checks over their history.
+"""Anomaly checks: pure functions over the requests and responses of a cluster's clients.
 
-* ``history`` what clients did and were told: start here
-* ``kinds`` what can be wrong
-* ``tellings`` who was told what of each partition
-* ``writes`` records that are lost, there twice, or elsewhere than was told
-* ``polls`` readers that went back, or over what others read
-* ``isolation`` records that were to be kept from readers
-* ``report`` what was found, counted, and which of it is an error
+* ``history`` the clients' requests and responses: start here
+* ``kinds`` the kinds of anomalies
+* ``observed_log`` each partition's records as the clients observed them
+* ``writes`` lost, duplicated and misplaced records
+* ``polls`` consumers that went back or skipped records
+* ``isolation`` reads of aborted and uncommitted records
+* ``report`` anomalies counted by kind, and which of them are errors
 """
 
 from kreplica.testing.anomalies.history import ClientHistory

@@ -1,7 +1,7 @@
-"""What clients did and were told, as values.
+"""Requests and responses of clients.
 
-Every record that is sent in a run has a value of its own: by it a record is known again wherever it is read.  Times are
-seconds on one clock that all clients share.
+Every record sent in a run has a unique value, which identifies it when it is read.  Times are in seconds, on one clock
+for all clients.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from math import inf
 from typing import NamedTuple, TypeAlias
 
 Partition: TypeAlias = Hashable
-"""Whatever names a partition, such as a ``TopicPartition``; one that is deleted and made again needs another name."""
+"""Name of a partition, such as a ``TopicPartition``; a partition that is deleted and created again needs a new name."""
 
 Value: TypeAlias = Hashable
-"""What a record is known by: its value, or a part of that (a number, a digest)."""
+"""Identity of a record: its value, or a part of that (a number, a digest)."""
 
 NO_OFFSET = -1
-"""As an offset: the client was not told where."""
+"""The client did not receive the offset."""
 
 
 class Outcome(Enum):
-    """How a send ended; ``FAILED`` only where the records are surely in no log."""
+    """Result of a send; ``FAILED`` only if the records are certainly not in the log."""
 
     OK = "acknowledged"
     FAILED = "refused"
@@ -30,7 +30,7 @@ class Outcome(Enum):
 
 
 class TransactionState(Enum):
-    """How far a transaction came; ``UNKNOWN``: its commit was asked for, and nothing certain was answered."""
+    """State of a transaction; ``UNKNOWN``: its commit was requested and received no definite response."""
 
     OPEN = "open"
     COMMITTED = "committed"
@@ -41,10 +41,10 @@ class TransactionState(Enum):
 class Send(NamedTuple):
     """Records that one producer sent to one partition as one batch.
 
-    :param values: in their order; acknowledged, they stand at consecutive offsets.
-    :param outcome: of all attempts together: a retry that goes on is no end.
-    :param base_offset: of the first value; ``NO_OFFSET`` where the producer was not told.
-    :param transaction: the ``name`` of the one that they belong to.
+    :param values: values in order; acknowledged ones have consecutive offsets.
+    :param outcome: result of all attempts together; unknown while retries continue.
+    :param base_offset: offset of the first value, or ``NO_OFFSET``.
+    :param transaction: ``name`` of the transaction; None for a batch outside of transactions.
     """
 
     producer: str
@@ -58,10 +58,10 @@ class Send(NamedTuple):
 
 
 class Poll(NamedTuple):
-    """What one poll gave a consumer of one partition.
+    """Records of one partition that one poll returned to a consumer.
 
-    :param records: (offset, value) of each, in the order in which they were given.
-    :param read_committed: the isolation level; without it, records of open and aborted transactions may be among them.
+    :param records: (offset, value) pairs in the order of delivery.
+    :param read_committed: false for read_uncommitted, which also returns records of open and aborted transactions.
     """
 
     consumer: str
@@ -72,9 +72,9 @@ class Poll(NamedTuple):
 
 
 class Seek(NamedTuple):
-    """A consumer's position was set: the next record that it is given is the first one from there on.
+    """A consumer set its position.
 
-    :param offset: -1 where nobody can tell.
+    :param offset: -1 if it is unknown.
     """
 
     consumer: str
@@ -84,7 +84,7 @@ class Seek(NamedTuple):
 
 
 class Assign(NamedTuple):
-    """From now on a consumer reads these partitions; of those that it did not have before its position is not known."""
+    """A consumer's new assignment; the positions of added partitions are unknown."""
 
     consumer: str
     partitions: Sequence[Partition]
@@ -92,9 +92,9 @@ class Assign(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """One transaction, under a name that no other has.
+    """One transaction with a unique name.
 
-    :param ending_s: when its commit or its abort was asked for; infinite while neither was.
+    :param ending_s: time of the commit or abort request; infinite before that.
     """
 
     name: Hashable
@@ -105,10 +105,10 @@ class Transaction(NamedTuple):
 
 
 class ClientHistory:
-    """Grows while clients run; what is in it stays, but for sends and transactions, which end once.
+    """Requests and responses of all clients; entries are only added, except that sends and transactions end.
 
-    :ivar sends: of each producer in the order in which it sent.
-    :ivar reads: of each consumer in the order in which it happened to it.
+    :ivar sends: batches; those of one producer are in the order of sending.
+    :ivar reads: polls, seeks and assignments; those of one consumer are in order.
     :ivar transactions: by name.
     """
 
@@ -122,35 +122,34 @@ class ClientHistory:
     def sending(
         self, producer: str, partition: Partition, values: Sequence[Value], at_s: float, transaction: Hashable = None
     ) -> int:
-        """A producer sends a batch; until more is known its outcome is not.
+        """Record a batch that a producer sends.
 
-        :return: by which ``acknowledged`` and ``refused`` know it.
+        :return: the batch's number, for ``acknowledged`` and ``refused``.
         """
         self.sends.append(Send(producer, partition, values, at_s, transaction=transaction))
         return len(self.sends) - 1
 
     def acknowledged(self, number: int, base_offset: int, at_s: float) -> None:
-        """The producer was told that the batch is in the log."""
+        """Record that a batch was acknowledged."""
         send = self.sends[number]
         self.sends[number] = send._replace(outcome=Outcome.OK, base_offset=base_offset, answered_s=at_s)
 
     def refused(self, number: int, at_s: float) -> None:
-        """The producer was told that the batch is not in the log and will never be, and gave up."""
+        """Record that a batch was rejected, will not be retried, and is certainly not in the log."""
         self.sends[number] = self.sends[number]._replace(outcome=Outcome.FAILED, answered_s=at_s)
 
     # --- transactions ---
 
     def began(self, name: Hashable, producer: str, at_s: float) -> None:
-        """A producer began a transaction."""
         self.transactions[name] = Transaction(name, producer, at_s)
 
     def ending(self, name: Hashable, at_s: float, *, commit: bool) -> None:
-        """The end of a transaction is asked for.  Asked to abort, it cannot become committed."""
+        """Record a request to commit or abort a transaction; after an abort request it cannot become committed."""
         state = TransactionState.UNKNOWN if commit else TransactionState.ABORTED
         self.transactions[name] = self.transactions[name]._replace(state=state, ending_s=at_s)
 
     def ended(self, name: Hashable, *, committed: bool) -> None:
-        """A transaction whose end was asked for is surely committed, or surely not."""
+        """Record the definite end of a transaction."""
         state = TransactionState.COMMITTED if committed else TransactionState.ABORTED
         self.transactions[name] = self.transactions[name]._replace(state=state)
 
@@ -165,23 +164,21 @@ class ClientHistory:
         *,
         read_committed: bool = True,
     ) -> None:
-        """A consumer was given records."""
         self.reads.append(Poll(consumer, partition, records, at_s, read_committed))
 
     def sought(self, consumer: str, partition: Partition, offset: int, at_s: float) -> None:
-        """A consumer's position was set."""
         self.reads.append(Seek(consumer, partition, offset, at_s))
 
     def assigned(self, consumer: str, partitions: Sequence[Partition], at_s: float) -> None:
-        """A consumer was assigned partitions, in place of those it had."""
+        """Record an assignment, which replaces the consumer's previous one."""
         self.reads.append(Assign(consumer, partitions, at_s))
 
-    # --- where a log was cut by right ---
+    # --- truncation ---
 
     def forget_from(self, partition: Partition, offset: int) -> None:
-        """The partition's log was cut there, as its settings allow: what was told of later offsets holds no more.
+        """Forget all records from an offset at which the log was truncated, as its settings allow.
 
-        A consumer that was beyond may go on where it was, once the log is as long again.
+        A consumer beyond that offset may keep its position until the log is as long again.
         """
         self.sends = [_cut_send(send, offset) if send.partition == partition else send for send in self.sends]
         reads, self.reads = self.reads, []

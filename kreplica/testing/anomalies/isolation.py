@@ -1,4 +1,4 @@
-"""Records that readers were given although they were to be kept from them."""
+"""Records that consumers must not read: rejected, aborted or not yet committed ones."""
 
 from __future__ import annotations
 
@@ -6,46 +6,46 @@ from collections.abc import Iterator
 
 from kreplica.testing.anomalies.history import Outcome, Partition, Poll, Send, Value
 from kreplica.testing.anomalies.kinds import Anomaly, Kind
-from kreplica.testing.anomalies.observed_log import Tellings, shown
+from kreplica.testing.anomalies.observed_log import ObservedLogs, shorten
 
 
-def hidden_reads(tellings: Tellings) -> Iterator[Anomaly]:
-    """Records of refused writes and aborted transactions that were read, and of others before their commit."""
-    conditional = tellings.conditional
+def hidden_record_reads(observed: ObservedLogs) -> Iterator[Anomaly]:
+    """Find reads of rejected and aborted records, and read_committed reads before the commit was requested."""
+    conditional = observed.conditional
     if not conditional:
         return
-    told: set[tuple[Partition, Value]] = set()
-    for poll in tellings.history.reads:
+    reported: set[tuple[Partition, Value]] = set()
+    for poll in observed.history.reads:
         if not isinstance(poll, Poll):
             continue
         for offset, value in poll.records:
             key = poll.partition, value
             send = conditional.get(key)
-            kind = None if send is None or key in told else _wrong_read(tellings, send, poll)
+            kind = None if send is None or key in reported else _hidden_read_kind(observed, send, poll)
             if send is not None and kind is not None:
-                told.add(key)
+                reported.add(key)
                 yield _anomaly(kind, send, poll, offset, value)
 
 
-def _wrong_read(tellings: Tellings, send: Send, poll: Poll) -> Kind | None:
-    """What is wrong with this reader's being given a record of that send."""
+def _hidden_read_kind(observed: ObservedLogs, send: Send, poll: Poll) -> Kind | None:
+    """Return the anomaly if this poll returned a record of that send, or None if that is allowed."""
     if send.outcome is Outcome.FAILED:
         return Kind.ABORTED_READ
     if not poll.read_committed:
         return None
-    if tellings.is_refused(send):
+    if observed.is_rejected(send):
         return Kind.ABORTED_READ
-    early = poll.at_s < tellings.history.transactions[send.transaction].ending_s
+    early = poll.at_s < observed.history.transactions[send.transaction].ending_s
     return Kind.PRECOMMITTED_READ if early else None
 
 
 def _anomaly(kind: Kind, send: Send, poll: Poll, offset: int, value: Value) -> Anomaly:
     if send.outcome is Outcome.FAILED:
-        why = f"was refused to {send.producer}"
+        why = f"was rejected to {send.producer}"
     elif kind is Kind.ABORTED_READ:
-        why = f"is of the aborted transaction {send.transaction} of {send.producer}"
+        why = f"belongs to the aborted transaction {send.transaction} of {send.producer}"
     else:
-        why = f"is of the transaction {send.transaction} of {send.producer}, whose commit was not asked for yet"
+        why = f"belongs to transaction {send.transaction} of {send.producer}, whose commit was not requested yet"
     return Anomaly(
         kind,
         poll.partition,
@@ -53,5 +53,5 @@ def _anomaly(kind: Kind, send: Send, poll: Poll, offset: int, value: Value) -> A
         (value,),
         (send.producer, poll.consumer),
         poll.at_s,
-        f"{shown(value)} was read by {poll.consumer}, but {why}",
+        f"{shorten(value)} was read by {poll.consumer}, but {why}",
     )

@@ -49,7 +49,7 @@ class Anomaly:
     """One anomaly.
 
     :param offsets: affected offsets in order; empty if they are unknown.
-    :param who: names of the clients that observed it.
+    :param clients: names of the clients that observed it.
     :param at_s: time in seconds at which the last of them observed it.
     :param text: description, used at the end of a report line.
     """
@@ -58,7 +58,7 @@ class Anomaly:
     partition: Partition
     offsets: tuple[int, ...]
     values: tuple[Value, ...]
-    who: tuple[str, ...]
+    clients: tuple[str, ...]
     at_s: float
     text: str
 

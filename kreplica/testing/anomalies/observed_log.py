@@ -1,4 +1,4 @@
-"""Who was told what of each partition: a history, made ready for checks that look things up."""
+"""Index of a history: each partition's records as clients observed them."""
 
 from __future__ import annotations
 
@@ -18,68 +18,65 @@ from kreplica.testing.anomalies.history import (
 )
 from kreplica.testing.anomalies.kinds import Kind
 
-VALUE_SIZE_TOLD = 20
+VALUE_SIZE_MAX = 20
 
-Telling: TypeAlias = Poll | Send
-"""By what a client was told that a record stands at an offset."""
+Observation: TypeAlias = Poll | Send
+"""The poll or acknowledgement from which a client learned a record's offset."""
 
 
 class Log:
-    """What was told of one partition.
+    """Observations of one partition.
 
-    :ivar sent: what anybody sent there, whatever came of it.
-    :ivar read: offset -> the value that any reader was given there first, and by which poll.
-    :ivar acknowledged: offset -> the same by acknowledgements, of offsets that nobody read.
-    :ivar disputes: kind, offset and value -> which other was told of there before, by what, and by what this one was.
+    :ivar sent: values sent to it, whether acknowledged or not.
+    :ivar read: by offset, the value that was read first, and the poll.
+    :ivar acknowledged: by offset, the value acknowledged first, and the send; only offsets that were never read.
+    :ivar conflicts: for a kind, offset and value: the first value at this offset, its observation and the later one.
     """
 
     def __init__(self) -> None:
         self.sent: set[Value] = set()
         self.read: dict[int, tuple[Value, Poll]] = {}
         self.acknowledged: dict[int, tuple[Value, Send]] = {}
-        self.disputes: dict[tuple[Kind, int, Value], tuple[Value, Telling, Telling]] = {}
+        self.conflicts: dict[tuple[Kind, int, Value], tuple[Value, Observation, Observation]] = {}
 
     @cached_property
     def read_values(self) -> set[Value]:
-        """Whatever anybody was given, at any offset."""
-        return {value for _, value, _ in self.placed_by_reads()}
+        return {value for _, value, _ in self.all_reads()}
 
     @cached_property
     def read_offsets(self) -> list[int]:
-        """Where anybody was given anything, in order."""
         return sorted(self.read)
 
-    def placed_by_reads(self) -> Iterator[tuple[int, Value, Poll]]:
-        """Every offset with every value that was read there, once, and by which poll first."""
+    def all_reads(self) -> Iterator[tuple[int, Value, Poll]]:
+        """Return each distinct pair of offset and value that was read, with its first poll."""
         for offset, (value, poll) in self.read.items():
             yield offset, value, poll
-        for (_, offset, value), (_, _, telling) in self.disputes.items():
-            if isinstance(telling, Poll):
-                yield offset, value, telling
+        for (_, offset, value), (_, _, observation) in self.conflicts.items():
+            if isinstance(observation, Poll):
+                yield offset, value, observation
 
     def add_poll(self, poll: Poll) -> None:
-        """Take in what a reader was given."""
         read = self.read
         for offset, value in poll.records:
             first = read.get(offset)
             if first is None:
                 read[offset] = value, poll
             elif first[0] != value:
-                self.disputes.setdefault((Kind.INCONSISTENT_OFFSETS, offset, value), (*first, poll))
+                self.conflicts.setdefault((Kind.INCONSISTENT_OFFSETS, offset, value), (*first, poll))
 
     def add_acknowledgement(self, send: Send) -> None:
-        """Take in what a producer was told, once all polls are in."""
+        """Add an acknowledgement; all polls must have been added before."""
         read, acknowledged = self.read, self.acknowledged
         for offset, value in enumerate(send.values, send.base_offset):
-            first: tuple[Value, Telling] | None = read.get(offset)
+            first: tuple[Value, Observation] | None = read.get(offset)
             if first is None:
                 first = acknowledged.setdefault(offset, (value, send))
             if first[0] != value:
-                self.disputes.setdefault((Kind.INCONSISTENT_ACKNOWLEDGEMENT, offset, value), (*first, send))
+                self.conflicts.setdefault((Kind.INCONSISTENT_ACKNOWLEDGEMENT, offset, value), (*first, send))
 
 
-class Tellings:
-    """A history, with what was told of each of its partitions."""
+class ObservedLogs:
+    """A history with an index of each of its partitions."""
 
     def __init__(self, history: ClientHistory) -> None:
         self.history = history
@@ -99,32 +96,29 @@ class Tellings:
             log = self.logs[partition] = Log()
         return log
 
-    # --- what came of sends ---
+    # --- results of sends ---
 
-    def is_promised(self, send: Send) -> bool:
-        """Whether its producer was told that readers will be given the records."""
-        return send.outcome is Outcome.OK and not self.is_held_back(send)
+    def is_readable(self, send: Send) -> bool:
+        """Return true if the records were acknowledged and, in a transaction, its commit was confirmed."""
+        return send.outcome is Outcome.OK and not self.is_hidden(send)
 
-    def is_refused(self, send: Send) -> bool:
-        """Whether its producer was told that no reader will ever be given the records."""
+    def is_rejected(self, send: Send) -> bool:
+        """Return true if the records were rejected or their transaction is aborted."""
         return send.outcome is Outcome.FAILED or self._state(send) is TransactionState.ABORTED
 
-    def is_held_back(self, send: Send) -> bool:
-        """Whether readers may be without records that are in the log: those of a transaction that is not committed."""
+    def is_hidden(self, send: Send) -> bool:
+        """Return true if the records were rejected or their transaction is not known to be committed."""
         return send.outcome is Outcome.FAILED or self._state(send) is not TransactionState.COMMITTED
 
     def _state(self, send: Send) -> TransactionState:
-        """How far its transaction came; what belongs to none counts as committed."""
+        """Return the state of the send's transaction; committed for a send outside of transactions."""
         if send.transaction is None:
             return TransactionState.COMMITTED
         return self.history.transactions[send.transaction].state
 
     @cached_property
     def conditional(self) -> dict[tuple[Partition, Value], Send]:
-        """Records that not every reader may be given at any time: refused ones, and those of transactions.
-
-        A value that was refused and then sent again is only what it was sent as last.
-        """
+        """Rejected records and records of transactions; for a value that was sent again, only the last send."""
         conditional: dict[tuple[Partition, Value], Send] = {}
         for send in self.history.sends:
             if send.outcome is Outcome.FAILED or send.transaction is not None:
@@ -134,30 +128,29 @@ class Tellings:
                     conditional.pop((send.partition, value), None)
         return conditional
 
-    def may_be_passed_over(self, partition: Partition, value: Value) -> bool:
-        """Whether a reader may be without a record that another was given."""
+    def may_be_skipped(self, partition: Partition, value: Value) -> bool:
+        """Return true if a consumer may skip a record that another consumer read."""
         send = self.conditional.get((partition, value))
-        return send is not None and self.is_held_back(send)
+        return send is not None and self.is_hidden(send)
 
 
-# --- in words ---------------------------------------------------------------------------------------------------------
+# --- descriptions -----------------------------------------------------------------------------------------------------
 
 
-def names(*tellings: Telling) -> tuple[str, ...]:
-    """Of the clients, each once."""
-    return tuple(dict.fromkeys(each.consumer if isinstance(each, Poll) else each.producer for each in tellings))
+def names(*observations: Observation) -> tuple[str, ...]:
+    """Return the distinct names of the clients."""
+    return tuple(dict.fromkeys(each.consumer if isinstance(each, Poll) else each.producer for each in observations))
 
 
-def last_s(*tellings: Telling) -> float:
-    """When the last of these was told."""
-    return max(each.at_s if isinstance(each, Poll) else each.answered_s for each in tellings)
+def latest_time_s(*observations: Observation) -> float:
+    return max(each.at_s if isinstance(each, Poll) else each.answered_s for each in observations)
 
 
-def how(telling: Telling) -> str:
-    """What was done to a record, and by or to whom."""
-    return f"read by {telling.consumer}" if isinstance(telling, Poll) else f"acknowledged to {telling.producer}"
+def describe(observation: Observation) -> str:
+    if isinstance(observation, Poll):
+        return f"read by {observation.consumer}"
+    return f"acknowledged to {observation.producer}"
 
 
-def shown(value: Value) -> str:
-    """A value, cut short where it is long."""
-    return repr(value[:VALUE_SIZE_TOLD]) if isinstance(value, bytes | str) else repr(value)
+def shorten(value: Value) -> str:
+    return repr(value[:VALUE_SIZE_MAX]) if isinstance(value, bytes | str) else repr(value)

@@ -1,4 +1,4 @@
-"""How many anomalies of each kind a history has, which of them are errors, and a few of each in words."""
+"""Anomalies of a history, counted by kind and classified as errors or not, with examples."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kreplica.testing.anomalies.history import ClientHistory
-from kreplica.testing.anomalies.isolation import hidden_reads
+from kreplica.testing.anomalies.isolation import hidden_record_reads
 from kreplica.testing.anomalies.kinds import Anomaly, Kind
-from kreplica.testing.anomalies.observed_log import Tellings
-from kreplica.testing.anomalies.polls import wrong_polls
+from kreplica.testing.anomalies.observed_log import ObservedLogs
+from kreplica.testing.anomalies.polls import misplaced_polls
 from kreplica.testing.anomalies.writes import (
     duplicates,
     inconsistent_offsets,
@@ -19,29 +19,29 @@ from kreplica.testing.anomalies.writes import (
 )
 
 EXAMPLES_MAX = 20
-"""Of each kind, so many anomalies are kept; the others are only counted."""
+"""Number of anomalies of each kind that are kept; others are only counted."""
 
 CHECKS = (
     lost_writes,
     duplicates,
     inconsistent_offsets,
-    hidden_reads,
+    hidden_record_reads,
     unsent_reads,
-    wrong_polls,
+    misplaced_polls,
     non_monotonic_sends,
 )
-"""Each is linear in the records that were sent and read, but for a binary search where a reader jumps."""
+"""Each takes linear time in the number of records, plus a binary search for each jump of a consumer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """What the settings of clients and cluster promise; what breaks none of it is noteworthy, and no error.
+    """Guarantees of the clients' and the cluster's settings; an anomaly that violates none of them is not an error.
 
-    :param kept: acknowledged records stay: ``acks=all``, and no unclean elections.
-    :param written_once: no retry is written twice or out of order: the producers are idempotent.
-    :param caught_up: readers were given the time to read all that is there.
-    :param kept_from: records below this offset may be deleted for their age, or for want of space, before anybody reads
-        them; with any but 0, so may those whose offset nobody was told.
+    :param kept: acknowledged records stay (``acks=all``, no unclean elections).
+    :param written_once: retries are neither duplicated nor reordered (idempotent producers).
+    :param caught_up: consumers had the time to read all records.
+    :param kept_from: records below this offset may be deleted by retention before any consumer reads them; unless it
+        is 0, so may acknowledged records of unknown offset.
     """
 
     kept: bool = True
@@ -50,20 +50,19 @@ class Expectations:
     kept_from: int = 0
 
     def is_error(self, kind: Kind) -> bool:
-        """Whether it breaks a promise."""
         match kind:
             case Kind.LOST_WRITE | Kind.INCONSISTENT_ACKNOWLEDGEMENT:
                 return self.kept
             case Kind.UNSEEN:
                 return self.kept and self.caught_up
             case Kind.DUPLICATE | Kind.NON_MONOTONIC_SEND:
-                # A producer whose earlier records are gone starts anew, and sends again what it is not sure of.
+                # A producer whose earlier records are lost gets a new producer ID and repeats sends without a response.
                 return self.kept and self.written_once
             case _:
                 return True
 
     def is_deleted(self, anomaly: Anomaly) -> bool:
-        """Whether records are missing that may be."""
+        """Return true if the missing records may have been deleted by retention."""
         return (
             self.kept_from > 0
             and anomaly.kind in (Kind.LOST_WRITE, Kind.UNSEEN)
@@ -73,17 +72,15 @@ class Expectations:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table of a report."""
-
     kind: Kind
     count: int
     is_error: bool
 
 
 class AnomalyReport:
-    """What was found.
+    """Counts and examples of anomalies.
 
-    :ivar examples: of each kind the first ``EXAMPLES_MAX``.
+    :ivar examples: the first ``EXAMPLES_MAX`` anomalies of each kind.
     """
 
     def __init__(self, anomalies: Iterable[Anomaly], expectations: Expectations) -> None:
@@ -97,21 +94,21 @@ class AnomalyReport:
 
     @property
     def rows(self) -> list[Row]:
-        """One for each kind, found or not."""
+        """One row for each kind, found or not."""
         return [Row(kind, count, self._expectations.is_error(kind)) for kind, count in self._counts.items()]
 
     @property
     def counts(self) -> dict[Kind, int]:
-        """Of the kinds that were found, how many."""
+        """Number of anomalies by kind, without kinds that were not found."""
         return {kind: count for kind, count in self._counts.items() if count}
 
     @property
     def errors(self) -> dict[Kind, int]:
-        """Of the kinds that were found and are errors, how many."""
+        """Number of anomalies by kind, for kinds that are errors."""
         return {row.kind: row.count for row in self.rows if row.count and row.is_error}
 
     def lines(self) -> list[str]:
-        """What was found, errors first, each kind with its examples."""
+        """Return the report as text lines: errors first, each kind with its examples."""
         lines = []
         for row in sorted(self.rows, key=lambda row: not row.is_error):
             if row.count:
@@ -120,21 +117,17 @@ class AnomalyReport:
         return lines
 
     def check(self) -> None:
-        """Whether nothing is wrong.
-
-        :raise AssertionError: something is, and what.
-        """
+        """:raise AssertionError: the history has errors; the message contains the report."""
         assert not self.errors, "\n".join(self.lines())
 
 
 def find_anomalies(history: ClientHistory) -> Iterator[Anomaly]:
-    """All that is wrong, whatever was promised; told once a value or a place, not once for everybody who saw it."""
-    tellings = Tellings(history)
+    """Return all anomalies, errors or not; each value or offset once, not once for each client that observed it."""
+    observed = ObservedLogs(history)
     for check in CHECKS:
-        yield from check(tellings)
+        yield from check(observed)
 
 
 def report(history: ClientHistory, expectations: Expectations = Expectations()) -> AnomalyReport:
-    """Check a history."""
     found = (anomaly for anomaly in find_anomalies(history) if not expectations.is_deleted(anomaly))
     return AnomalyReport(found, expectations)

@@ -1,4 +1,4 @@
-"""What became of what was sent: records that are lost, there twice, or elsewhere than was told."""
+"""Sent records that are lost, duplicated, or at another offset than acknowledged."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ from collections.abc import Iterator
 
 from kreplica.testing.anomalies.history import NO_OFFSET, Outcome, Partition, Poll, Send, Value
 from kreplica.testing.anomalies.kinds import Anomaly, Kind
-from kreplica.testing.anomalies.observed_log import Log, Telling, Tellings, how, last_s, names, shown
+from kreplica.testing.anomalies.observed_log import (
+    Log,
+    Observation,
+    ObservedLogs,
+    describe,
+    latest_time_s,
+    names,
+    shorten,
+)
 
 
-def lost_writes(tellings: Tellings) -> Iterator[Anomaly]:
-    """Acknowledged records that nobody was given: lost where anybody read as far or further, else not seen (yet)."""
-    for send in tellings.history.sends:
-        log = tellings.logs[send.partition]
-        if not tellings.is_promised(send) or log.read_values.issuperset(send.values):
+def lost_writes(observed: ObservedLogs) -> Iterator[Anomaly]:
+    """Find acknowledged records that were never read: lost if any consumer read their offset or a later one."""
+    for send in observed.history.sends:
+        log = observed.logs[send.partition]
+        if not observed.is_readable(send) or log.read_values.issuperset(send.values):
             continue
         last = log.read_offsets[-1] if log.read_offsets else NO_OFFSET
         for index, value in enumerate(send.values):
@@ -23,7 +31,7 @@ def lost_writes(tellings: Tellings) -> Iterator[Anomaly]:
 
 
 def _not_read(send: Send, offset: int, value: Value, last: int) -> Anomaly:
-    others = "nobody read anything" if last == NO_OFFSET else f"others were read up to {last}"
+    others = "no record was read" if last == NO_OFFSET else f"others were read up to {last}"
     return Anomaly(
         Kind.LOST_WRITE if NO_OFFSET < offset <= last else Kind.UNSEEN,
         send.partition,
@@ -31,56 +39,56 @@ def _not_read(send: Send, offset: int, value: Value, last: int) -> Anomaly:
         (value,),
         (send.producer,),
         send.answered_s,
-        f"{shown(value)} was acknowledged to {send.producer} and read by nobody; {others}",
+        f"{shorten(value)} was acknowledged to {send.producer} and never read; {others}",
     )
 
 
-def duplicates(tellings: Tellings) -> Iterator[Anomaly]:
-    """Values that stand at two offsets, by what was read and, where nobody read, by what was acknowledged."""
-    for partition, log in tellings.logs.items():
-        if len(log.read) == len(log.read_values) and not (log.acknowledged or log.disputes):
-            continue  # as it should be, and quickly seen
-        first: dict[Value, tuple[int, Telling]] = {}
-        for offset, value, telling in _placed(tellings, log):
-            before, by = first.setdefault(value, (offset, telling))
+def duplicates(observed: ObservedLogs) -> Iterator[Anomaly]:
+    """Find values at two offsets, as read or, at offsets that were not read, as acknowledged."""
+    for partition, log in observed.logs.items():
+        if len(log.read) == len(log.read_values) and not (log.acknowledged or log.conflicts):
+            continue  # fast path: no value is at two offsets
+        first: dict[Value, tuple[int, Observation]] = {}
+        for offset, value, observation in _all_offsets(observed, log):
+            before, by = first.setdefault(value, (offset, observation))
             if before != offset:
                 yield Anomaly(
                     Kind.DUPLICATE,
                     partition,
                     (min(before, offset), max(before, offset)),
                     (value,),
-                    names(by, telling),
-                    last_s(by, telling),
-                    f"{shown(value)} was {how(by)} at {before}, and {how(telling)} at {offset}",
+                    names(by, observation),
+                    latest_time_s(by, observation),
+                    f"{shorten(value)} was {describe(by)} at {before}, and {describe(observation)} at {offset}",
                 )
 
 
-def _placed(tellings: Tellings, log: Log) -> Iterator[tuple[int, Value, Telling]]:
-    yield from log.placed_by_reads()
+def _all_offsets(observed: ObservedLogs, log: Log) -> Iterator[tuple[int, Value, Observation]]:
+    yield from log.all_reads()
     for offset, (value, send) in log.acknowledged.items():
-        if not tellings.is_held_back(send):
+        if not observed.is_hidden(send):
             yield offset, value, send
 
 
-def inconsistent_offsets(tellings: Tellings) -> Iterator[Anomaly]:
-    """Offsets at which several values were read, or acknowledged others than were read."""
-    for partition, log in tellings.logs.items():
-        for (kind, offset, value), (first, by, telling) in log.disputes.items():
+def inconsistent_offsets(observed: ObservedLogs) -> Iterator[Anomaly]:
+    """Find offsets at which different values were read or acknowledged."""
+    for partition, log in observed.logs.items():
+        for (kind, offset, value), (first, by, observation) in log.conflicts.items():
             yield Anomaly(
                 kind,
                 partition,
                 (offset,),
                 (first, value),
-                names(by, telling),
-                last_s(by, telling),
-                f"{shown(first)} was {how(by)}, and {shown(value)} was {how(telling)}",
+                names(by, observation),
+                latest_time_s(by, observation),
+                f"{shorten(first)} was {describe(by)}, and {shorten(value)} was {describe(observation)}",
             )
 
 
-def non_monotonic_sends(tellings: Tellings) -> Iterator[Anomaly]:
-    """Acknowledged sends that stand before an earlier one of the same producer."""
+def non_monotonic_sends(observed: ObservedLogs) -> Iterator[Anomaly]:
+    """Find acknowledged sends at a lower offset than an earlier send of the same producer."""
     ends: dict[tuple[str, Partition], tuple[int, Value]] = {}
-    for send in tellings.history.sends:
+    for send in observed.history.sends:
         if send.outcome is not Outcome.OK or send.base_offset == NO_OFFSET or not send.values:
             continue
         key = send.producer, send.partition
@@ -93,22 +101,22 @@ def non_monotonic_sends(tellings: Tellings) -> Iterator[Anomaly]:
                 (send.values[0], last),
                 (send.producer,),
                 send.answered_s,
-                f"{send.producer} was told {end - 1} for {shown(last)}, and {send.base_offset} for "
-                f"{shown(send.values[0])}, which it sent later",
+                f"{shorten(last)} of {send.producer} was acknowledged at {end - 1}, and "
+                f"{shorten(send.values[0])}, which it sent later, at {send.base_offset}",
             )
         ends[key] = send.base_offset + len(send.values), send.values[-1]
 
 
-def unsent_reads(tellings: Tellings) -> Iterator[Anomaly]:
-    """Values that were read but that nobody sent, in partitions to which anybody sent anything."""
-    for partition, log in tellings.logs.items():
+def unsent_reads(observed: ObservedLogs) -> Iterator[Anomaly]:
+    """Find values that were read but never sent, in partitions with at least one send."""
+    for partition, log in observed.logs.items():
         if not log.sent or log.read_values <= log.sent:
             continue
-        for offset, value, poll in log.placed_by_reads():
+        for offset, value, poll in log.all_reads():
             if value not in log.sent:
                 yield _unsent(partition, offset, value, poll)
 
 
 def _unsent(partition: Partition, offset: int, value: Value, poll: Poll) -> Anomaly:
-    text = f"{shown(value)} was {how(poll)}, and sent by nobody"
+    text = f"{shorten(value)} was {describe(poll)} and never sent"
     return Anomaly(Kind.UNSENT_READ, partition, (offset,), (value,), names(poll), poll.at_s, text)

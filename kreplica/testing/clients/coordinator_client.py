@@ -1,4 +1,4 @@
-"""A client that speaks to whoever coordinates one group or transactional id, and looks for it anew after every loss."""
+"""Client of the coordinator of one group or transactional ID, which it looks up again after each lost connection."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from kreplica.wire import messages
 from kreplica.wire.messages import Api
 
 GROUP, TRANSACTION = 0, 1
-"""Of what a key is."""
+"""Kinds of keys."""
 
 FIND_ONE_MAX = 3
 """Later versions of FindCoordinator take several keys."""
 
 CONNECT_TIMEOUT_S = 2.0
 ANSWER_TIMEOUT_S = 10.0
-TRY_AGAIN_S_MIN, TRY_AGAIN_S_MAX = 0.1, 0.8
+RETRY_S_MIN, RETRY_S_MAX = 0.1, 0.8
 
-ELSEWHERE = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-UNSURE = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.REQUEST_TIMED_OUT)
-"""Errors with which a coordinator does not say that nothing was done, nor that nothing will be."""
+WRONG_COORDINATOR = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+UNKNOWN_RESULT = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.REQUEST_TIMED_OUT)
+"""Errors after which the request may still have been executed, or may be executed later."""
 
 
-class Answered(NamedTuple):
-    """:param is_doubtful: whether an earlier attempt got no answer: it may have been carried out, or will be."""
+class Answer(NamedTuple):
+    """:param is_doubtful: true if an earlier attempt received no response and may be executed at any time."""
 
     body: dict[str, Any]
     is_doubtful: bool
 
 
-class Refused(KafkaError):
-    """A coordinator, or a leader, says no, and would again.
+class RequestRejected(KafkaError):
+    """A coordinator or leader rejected a request with an error that is not retriable.
 
-    :ivar answer: the whole of it.
-    :ivar is_doubtful: as that of ``Answered``.
+    :ivar answer: the response.
+    :ivar is_doubtful: as in ``Answer``.
     """
 
     def __init__(self, code: ErrorCode, answer: dict[str, Any], *, is_doubtful: bool) -> None:
@@ -50,11 +50,11 @@ class Refused(KafkaError):
 
 
 class CoordinatorClient(WireClient):
-    """A ``WireClient`` whose connection leads to a coordinator, as one broker after the other has it.
+    """A ``WireClient`` of a coordinator, which it looks up at one broker after the other.
 
-    :param brokers: host and port of those that are asked, each time the next one.
-    :param key: a group's id or a transactional id; ``kind`` says which.
-    :ivar errors: what went wrong, by name, and how often.
+    :param brokers: hosts and ports of the brokers for look-ups.
+    :param key: group ID or transactional ID, according to ``kind``.
+    :ivar errors: number of errors by name.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class CoordinatorClient(WireClient):
         super().__init__(reactor, *brokers[0], client_id=client_id, answer_timeout_s=answer_timeout_s)
         self.errors: Counter[str] = Counter()
         self._brokers = brokers
-        self._asked_count = 0
+        self._lookups_count = 0
         self._key = key
         self._kind = kind
 
@@ -80,24 +80,23 @@ class CoordinatorClient(WireClient):
             self._connection = await self._connect(coordinator, CONNECT_TIMEOUT_S)
         return self._connection
 
-    async def found(self) -> None:
-        """Wait until somebody coordinates."""
+    async def wait_for_coordinator(self) -> None:
         while True:
             try:
                 await self.connection()
                 return
             except (ClientError, KafkaError):
-                await sleep(self.reactor, TRY_AGAIN_S_MAX)
+                await sleep(self.reactor, RETRY_S_MAX)
 
     async def ask(
         self, api: Api, body: dict[str, Any], *, at_most: int | None = None, timeout_s: float | None = None
-    ) -> Answered:
-        """Ask until there is an answer that does not say to ask again, as clients do that have all the time.
+    ) -> Answer:
+        """Send a request, and retry it until a response is not a retriable error.
 
-        :raise Refused: it is an error, anywhere in it.
+        :raise RequestRejected: the response contains an error that is not retriable.
         """
         is_doubtful = False
-        wait_s = TRY_AGAIN_S_MIN
+        wait_s = RETRY_S_MIN
         while True:
             try:
                 answer = await self.request(api, body, at_most=at_most, timeout_s=timeout_s)
@@ -108,20 +107,20 @@ class CoordinatorClient(WireClient):
             else:
                 code = first_error(answer)
                 if code is ErrorCode.NONE:
-                    return Answered(answer, is_doubtful)
+                    return Answer(answer, is_doubtful)
                 self.errors[code.name] += 1
                 if not code.retriable:
-                    raise Refused(code, answer, is_doubtful=is_doubtful)
-                is_doubtful |= code in UNSURE
-                if code in ELSEWHERE:
+                    raise RequestRejected(code, answer, is_doubtful=is_doubtful)
+                is_doubtful |= code in UNKNOWN_RESULT
+                if code in WRONG_COORDINATOR:
                     await self.close()
             await sleep(self.reactor, wait_s)
-            wait_s = min(wait_s * 2, TRY_AGAIN_S_MAX)
+            wait_s = min(wait_s * 2, RETRY_S_MAX)
 
     async def _find(self) -> tuple[str, int]:
-        asked = self._brokers[self._asked_count % len(self._brokers)]
-        self._asked_count += 1
-        connection = await self._connect(asked, CONNECT_TIMEOUT_S)
+        broker = self._brokers[self._lookups_count % len(self._brokers)]
+        self._lookups_count += 1
+        connection = await self._connect(broker, CONNECT_TIMEOUT_S)
         try:
             body = {"key": self._key, "key_type": self._kind}
             version = connection.version(messages.FIND_COORDINATOR, FIND_ONE_MAX)
@@ -135,7 +134,7 @@ class CoordinatorClient(WireClient):
 
 
 def first_error(answer: Any) -> ErrorCode:
-    """The first error code in an answer, however deep; NONE where there is none."""
+    """Return the first error code in a response, at any depth, or NONE."""
     return next((code for code in _codes(answer) if code is not ErrorCode.NONE), ErrorCode.NONE)
 
 

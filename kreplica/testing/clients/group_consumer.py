@@ -1,4 +1,4 @@
-"""A consumer that reads what its group assigns to it; and one that commits how far it came, without transactions."""
+"""Consumer of the partitions that its group assigns to it, and an application that commits its offsets."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Polled = Mapping[TopicPartition, list[Record]]
 
 
 class GroupConsumer:
-    """Reads the partitions of its member, from where the group has committed.
+    """Reads the partitions assigned to its member, starting at the committed offsets.
 
-    :param name: by which the history knows it.
-    :param leader_client: makes a client of whoever leads a partition.
-    :param history: that of the topic that it reads.
+    :param name: the consumer's name in the history.
+    :param leader_client: creates a client of a partition's leader.
+    :param history: history of the topic that it reads.
     """
 
     def __init__(
@@ -46,9 +46,9 @@ class GroupConsumer:
         self._positions: dict[TopicPartition, int] | None = None
 
     async def poll(self) -> Polled:
-        """The next records, the same again until ``advance``; after a while none, where there are none.
+        """Return the next records, possibly none; the same records again until ``advance`` is called.
 
-        :raise Refused: what no member can help.
+        :raise RequestRejected: the group's coordinator returned an error that joining again does not solve.
         """
         member = self.member
         if member.needs_join:
@@ -63,15 +63,15 @@ class GroupConsumer:
         return polled
 
     def advance(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Go on behind what was polled.
+        """Set the positions after polled records.
 
-        :param offsets: as ``ends_of`` has them.
+        :param offsets: result of ``ends_of``.
         """
         if self._positions is not None:
             self._positions.update(offsets)
 
-    def go_back(self) -> None:
-        """Go on from where the group has committed."""
+    def reset_positions(self) -> None:
+        """Continue from the committed offsets."""
         self._positions = None
 
     async def leave(self) -> None:
@@ -99,23 +99,22 @@ class GroupConsumer:
 
 
 def ends_of(polled: Polled) -> dict[TopicPartition, int]:
-    """The offsets to commit for what was polled."""
+    """Return the offsets to commit for polled records."""
     return {key: records[-1].offset + 1 for key, records in polled.items()}
 
 
 class OffsetCommitter:
-    """Reads on, and commits after every poll: whatever fails, each record is given to somebody at least once."""
+    """Application that commits after every poll, so that each record is processed at least once."""
 
     def __init__(self, consumer: GroupConsumer) -> None:
         self._consumer = consumer
         self._finishing = False
 
     def finish(self) -> None:
-        """Leave the group soon, and end."""
+        """Make ``run`` leave the group and return."""
         self._finishing = True
 
     async def run(self) -> None:
-        """Go on until ``finish``."""
         consumer = self._consumer
         while not self._finishing:
             polled = await consumer.poll()

@@ -1,4 +1,4 @@
-"""A plain idempotent producer: sequence numbers, several batches in flight, and retries until all is acknowledged."""
+"""Idempotent producer with several batches in flight and unlimited retries."""
 
 from __future__ import annotations
 
@@ -15,31 +15,30 @@ from kreplica.client.errors import ClientError
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime import Runtime
 from kreplica.testing.anomalies.history import NO_OFFSET
-from kreplica.testing.clients.wire_client import WireClient, cancel, name_of, sleep, then_close
+from kreplica.testing.clients.wire_client import WireClient, cancel, name_of, run_and_close, sleep
 from kreplica.testing.histories.record_history import Listener
 from kreplica.wire import messages
 from kreplica.wire.batch_building import BatchBuilder
 
 IN_FLIGHT_MAX = 5
-"""Batches of one partition without an acknowledgement: a broker remembers so many of a producer (KIP-98)."""
+"""Unacknowledged batches of one partition; a broker remembers this many batches of a producer (KIP-98)."""
 
 RETRY_S_MIN, RETRY_S_MAX = 0.05, 1.0
 
-FORGOTTEN = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
-"""What a broker says of the first batch without acknowledgement where it does not know of those before it."""
+STATE_LOST = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
+"""Errors for the oldest unacknowledged batch that mean that the broker has lost earlier batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a producer writes.
+    """Workload of a producer.
 
-    :param partitions: to which ones.
     :param acks: -1 or 1.
-    :param interval_s: the mean time between two batches of one partition.
-    :param records_max: of one batch; it holds at least one.
-    :param value_size_max: bytes of a record's value.
-    :param idempotent: whether batches have sequence numbers; without, one that is sent again may be there twice.
-    :param answer_timeout_s: how long a broker may take to acknowledge; half of it, to have the replicas do so.
+    :param interval_s: mean time between two batches of one partition.
+    :param records_max: maximum number of records per batch.
+    :param value_size_max: maximum size of a record's value in bytes.
+    :param idempotent: false to send without sequence numbers, so that a retry may duplicate a batch.
+    :param answer_timeout_s: response timeout; half of it is the timeout in the request.
     """
 
     topic: str
@@ -53,9 +52,9 @@ class Load:
 
 
 class Batch(NamedTuple):
-    """Values that were given their sequence numbers; sent as they are until they are acknowledged.
+    """Values with their sequence numbers, sent unchanged until they are acknowledged.
 
-    :param number: by which the history knows them.
+    :param number: the batch's number in the history.
     """
 
     base_sequence: int
@@ -64,10 +63,10 @@ class Batch(NamedTuple):
 
 
 async def new_producer_id(client: WireClient, timeout_s: float) -> int:
-    """Have a broker assign a producer id.
+    """Request a producer ID.
 
     :raise ClientError: no response.
-    :raise KafkaError: the broker refused.
+    :raise KafkaError: the broker rejected the request.
     """
     body = {"transactional_id": None, "transaction_timeout_ms": 0, "producer_id": -1, "producer_epoch": -1}
     answer = await client.request(messages.INIT_PRODUCER_ID, body, timeout_s=timeout_s)
@@ -77,12 +76,12 @@ async def new_producer_id(client: WireClient, timeout_s: float) -> int:
 
 
 class IdempotentProducer:
-    """Writes numbered values until ``finish``; whatever goes wrong, it connects anew and sends again in order.
+    """Writes numbered values until ``finish``; after any error it connects again and resends in order.
 
-    :param history: told what was sent and what was acknowledged.
-    :ivar resets: how often the broker had lost earlier records, so that a new producer id was needed.
-    :ivar errors: what went wrong, by name, and how often.
-    :ivar resent: the numbers of batches that were sent more than once: an earlier attempt may still arrive.
+    :param history: records sent and acknowledged batches.
+    :ivar resets: number of new producer IDs because the broker had lost earlier records.
+    :ivar errors: number of errors by name.
+    :ivar resent: numbers of batches that were sent more than once; an earlier attempt may still arrive.
     """
 
     def __init__(self, runtime: Runtime, client: WireClient, load: Load, history: Listener) -> None:
@@ -103,70 +102,68 @@ class IdempotentProducer:
         self._running: Deferred[None] | None = None
 
     def start(self) -> None:
-        """Begin to write."""
         self._running = Deferred.fromCoroutine(self._run())
 
     def wind_up(self) -> None:
-        """Make no more, and go on until all that was sent is acknowledged."""
+        """Stop writing new batches, and continue until everything sent is acknowledged."""
         self._finishing = True
 
     @property
     def is_done(self) -> bool:
-        """Whether it is to make no more, and all that was sent is acknowledged."""
         return self._finishing and not any(self._unacknowledged.values())
 
     async def finish(self) -> None:
-        """Make no more, and wait until all that was sent is acknowledged."""
+        """Stop writing new batches, and wait until everything sent is acknowledged."""
         assert self._running is not None, "the producer was not started"
         self.wind_up()
         await self._running
 
     async def abandon(self) -> None:
-        """Stop at once, whatever is not acknowledged."""
+        """Stop at once, without waiting for acknowledgements."""
         assert self._running is not None, "the producer was not started"
         self.wind_up()
         await cancel(self._running)
 
     async def _run(self) -> None:
-        await then_close(self._client, self._write_on())
+        await run_and_close(self._client, self._write_until_done())
 
-    async def _write_on(self) -> None:
+    async def _write_until_done(self) -> None:
         while not self.is_done:
             try:
                 await self._write(await self._client.connection())
             except (ClientError, KafkaError) as error:
                 self.errors[name_of(error)] += 1
-                # What was sent may or may not be in the log: the broker recognises what it has.
+                # Sent batches may be in the log; the broker recognizes duplicates.
                 await self._client.close()
                 await sleep(self._reactor, self._random.uniform(0, self._retry_s))
                 self._retry_s = min(self._retry_s * 2, RETRY_S_MAX)
 
     async def _write(self, connection: Connection) -> None:
-        """Use one connection until something fails or all is done."""
+        """Use one connection until an error occurs or everything is done."""
         if self._producer_id < 0 and self._load.idempotent:
             self._producer_id = await new_producer_id(self._client, self._load.answer_timeout_s)
-        over: Deferred[None] = Deferred()
+        done: Deferred[None] = Deferred()
         for partition, batches in self._unacknowledged.items():
             for batch in batches:
                 self.resent.add(batch.number)
-                self._send(connection, partition, batch, over)
+                self._send(connection, partition, batch, done)
         for partition, batches in self._unacknowledged.items():
             if len(batches) < IN_FLIGHT_MAX:
-                self._go_on(connection, partition, over)
+                self._schedule_next(connection, partition, done)
         if not self.is_done:
-            await over
+            await done
 
-    def _go_on(self, connection: Connection, partition: int, over: Deferred[None]) -> None:
-        """Send the next batch of a partition after a while."""
+    def _schedule_next(self, connection: Connection, partition: int, done: Deferred[None]) -> None:
+        """Schedule the next batch of a partition."""
         wait_s = self._random.expovariate(1 / self._load.interval_s)
-        self._reactor.callLater(wait_s, self._next, connection, partition, over)
+        self._reactor.callLater(wait_s, self._next, connection, partition, done)
 
-    def _next(self, connection: Connection, partition: int, over: Deferred[None]) -> None:
-        if over.called:
+    def _next(self, connection: Connection, partition: int, done: Deferred[None]) -> None:
+        if done.called:
             return
         if self._finishing:
             if self.is_done:
-                over.callback(None)
+                done.callback(None)
             return
         count = self._random.randint(1, self._load.records_max)
         values = [self._history.next_value(partition, self._size()) for _ in range(count)]
@@ -174,14 +171,14 @@ class IdempotentProducer:
         batch = Batch(self._sequences[partition], values, number)
         self._sequences[partition] += count
         self._unacknowledged[partition].append(batch)
-        self._send(connection, partition, batch, over)
+        self._send(connection, partition, batch, done)
         if len(self._unacknowledged[partition]) < IN_FLIGHT_MAX:
-            self._go_on(connection, partition, over)
+            self._schedule_next(connection, partition, done)
 
     def _size(self) -> int:
         return int(self._random.random() * (self._load.value_size_max + 1))
 
-    def _send(self, connection: Connection, partition: int, batch: Batch, over: Deferred[None]) -> None:
+    def _send(self, connection: Connection, partition: int, batch: Batch, done: Deferred[None]) -> None:
         builder = self._builder(batch)
         now_ms = self._wall_clock_ms()
         for value in batch.values:
@@ -195,8 +192,8 @@ class IdempotentProducer:
         }
         version = connection.version(messages.PRODUCE)
         answer = connection.request(messages.PRODUCE, version, body, timeout_s=self._load.answer_timeout_s)
-        answer.addCallback(self._answered, connection, partition, batch, over)
-        answer.addErrback(lambda failure: None if over.called else over.errback(failure))
+        answer.addCallback(self._answered, connection, partition, batch, done)
+        answer.addErrback(lambda failure: None if done.called else done.errback(failure))
 
     def _builder(self, batch: Batch) -> BatchBuilder:
         if not self._load.idempotent:
@@ -204,31 +201,31 @@ class IdempotentProducer:
         return BatchBuilder(producer_id=self._producer_id, producer_epoch=0, base_sequence=batch.base_sequence)
 
     def _answered(
-        self, answer: dict[str, Any], connection: Connection, partition: int, batch: Batch, over: Deferred[None]
+        self, answer: dict[str, Any], connection: Connection, partition: int, batch: Batch, done: Deferred[None]
     ) -> None:
-        if over.called:
-            return  # a batch before it failed: all are sent again
+        if done.called:
+            return  # an earlier batch failed, so this one is sent again too
         row = answer["responses"][0]["partition_responses"][0]
         code = ErrorCode.of(row["error_code"])
-        if code in FORGOTTEN and batch is self._unacknowledged[partition][0]:
-            self._start_anew()
+        if code in STATE_LOST and batch is self._unacknowledged[partition][0]:
+            self._reset_producer_id()
         if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            row["base_offset"] = NO_OFFSET  # it is in the log, so long ago that the broker does not know where
+            row["base_offset"] = NO_OFFSET  # it is in the log, but too old for the broker to know its offset
         elif code:
-            over.errback(KafkaError(code))
+            done.errback(KafkaError(code))
             return
         waiting = self._unacknowledged[partition]
         if len(waiting) == IN_FLIGHT_MAX:
-            self._go_on(connection, partition, over)
+            self._schedule_next(connection, partition, done)
         acknowledged = waiting.popleft()
-        assert acknowledged is batch, "answers come in the order of the requests"
+        assert acknowledged is batch, "responses arrive in the order of the requests"
         self._history.acknowledged(partition, row["base_offset"], batch.values, batch.number)
         self._retry_s = RETRY_S_MIN
         if self.is_done:
-            over.callback(None)
+            done.callback(None)
 
-    def _start_anew(self) -> None:
-        """What this producer wrote before is gone from the log: a new id, and sequences from 0 (as in KIP-360)."""
+    def _reset_producer_id(self) -> None:
+        """Request a new producer ID and restart sequences at 0, because earlier records are lost (KIP-360)."""
         self.resets += 1
         self._producer_id = -1
         for partition, batches in self._unacknowledged.items():

@@ -1,4 +1,4 @@
-"""Reading topics that are written to in transactions: what a reader is shown, and where it goes on."""
+"""Consumer with an isolation level, for topics that are written to in transactions."""
 
 from __future__ import annotations
 
@@ -9,61 +9,58 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.replication import READ_COMMITTED, READ_UNCOMMITTED
 from kreplica.runtime import Reactor
 from kreplica.testing.clients.tailing_consumer import WAIT_MS, TailingConsumer
-from kreplica.testing.clients.wire_client import WireClient, check_sound
+from kreplica.testing.clients.wire_client import WireClient, check_batch
 from kreplica.testing.histories.transaction_history import TransactionHistory
 from kreplica.wire.batches import iter_headers
 from kreplica.wire.control_records import parse_end_marker
 from kreplica.wire.records import Record, iter_records
 
 
-class Shown(NamedTuple):
-    """What one answer to Fetch shows of a partition.
+class VisibleRecords(NamedTuple):
+    """Visible records of one partition in a Fetch response.
 
-    :param position: where the next one is to begin, behind records that are not shown too.
+    :param position: the next fetch offset, after hidden records too.
     """
 
     records: list[Record]
     position: int
 
 
-def shown(row: dict[str, Any], position: int) -> Shown:
-    """The records that an answer to Fetch has for a reader; markers and what was aborted are for nobody to see.
+def visible_records(row: dict[str, Any], position: int) -> VisibleRecords:
+    """Return a Fetch response's records without control batches and aborted records.
 
-    :param row: what is aborted it names only for a reader of committed records.
-    :raise KafkaError: the answer is an error, or the records are damaged.
+    :param row: response for one partition; only read_committed responses list aborted transactions.
+    :raise KafkaError: the response contains an error, or the records are damaged.
     """
     if row["error_code"]:
         raise KafkaError(ErrorCode.of(row["error_code"]))
     data = memoryview(bytes(row["records"] or b""))
-    asked = position
-    to_come = sorted(row.get("aborted_transactions") or (), key=lambda each: -each["first_offset"])
+    start = position
+    remaining = sorted(row.get("aborted_transactions") or (), key=lambda each: -each["first_offset"])
     aborted: set[int] = set()
     records: list[Record] = []
     for at, header in iter_headers(data, incomplete_last=True):
-        check_sound(row, data, header, at, asked)
-        while to_come and to_come[-1]["first_offset"] <= header.last_offset:
-            aborted.add(to_come.pop()["producer_id"])
+        check_batch(row, data, header, at, start)
+        while remaining and remaining[-1]["first_offset"] <= header.last_offset:
+            aborted.add(remaining.pop()["producer_id"])
         batch = list(iter_records(data[at : at + header.size]))
         if header.is_control:
             _end(batch, header.producer_id, aborted)
         elif not (header.is_transactional and header.producer_id in aborted):
             records += [record for record in batch if record.offset >= position]
         position = max(position, header.next_offset)
-    return Shown(records, position)
+    return VisibleRecords(records, position)
 
 
 def _end(markers: Sequence[Record], producer_id: int, aborted: set[int]) -> None:
-    """An aborted transaction ends with its marker; what its producer writes next is of another."""
+    """Remove a producer from the aborted ones at its abort marker; later batches belong to another transaction."""
     marker = parse_end_marker(markers[0])
     if marker is not None and not marker.committed:
         aborted.discard(producer_id)
 
 
 class IsolatedConsumer(TailingConsumer):
-    """Follows a partition that is written to in transactions.
-
-    :param read_committed: whether it reads nothing else than what is committed.
-    """
+    """Follows a partition that is written to in transactions."""
 
     def __init__(
         self,
@@ -76,7 +73,7 @@ class IsolatedConsumer(TailingConsumer):
         read_committed: bool,
     ) -> None:
         super().__init__(reactor, client, topic, partition, history)
-        self._told = history
+        self._transaction_history = history
         self._read_committed = read_committed
 
     async def _read(self) -> None:
@@ -84,6 +81,8 @@ class IsolatedConsumer(TailingConsumer):
         row = await self._client.fetch_row(
             self._topic, self._partition, self.position, wait_ms=WAIT_MS, isolation=isolation
         )
-        records, self.position = shown(row, self.position)
+        records, self.position = visible_records(row, self.position)
         if records:
-            self._told.given(self._partition, records, self._client.client_id, read_committed=self._read_committed)
+            self._transaction_history.given(
+                self._partition, records, self._client.client_id, read_committed=self._read_committed
+            )

@@ -1,4 +1,4 @@
-"""A client that speaks to whoever leads one partition, and looks for the leader anew after every loss."""
+"""Client of the leader of one partition, which it looks up again after each lost connection."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from kreplica.wire.records import Record
 CONNECT_TIMEOUT_S = 2.0
 METADATA_TIMEOUT_S = 2.0
 TRIES_MAX = 20
-TRY_AGAIN_S = 0.5
+RETRY_S = 0.5
 
 T = TypeVar("T")
 
 
 class LeaderClient(WireClient):
-    """A ``WireClient`` whose connection leads to a partition's leader, as one broker after the other has it.
+    """A ``WireClient`` of a partition's leader, which it looks up at one broker after the other.
 
-    It never goes back to the leader of an earlier epoch, whoever still takes that one for the leader (KIP-320).
+    It never connects to the leader of an earlier epoch, even if a broker's metadata is stale (KIP-320).
 
-    :param brokers: host and port of those that are asked who leads, each time the next one.
-    :ivar leader_epoch: of the leader that was found last; -1 before.
+    :param brokers: hosts and ports of the brokers for look-ups.
+    :ivar leader_epoch: epoch of the leader that was found last; -1 before the first.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class LeaderClient(WireClient):
         self.leader_epoch = NO_EPOCH
         self._topic_id = ZERO_UUID
         self._brokers = brokers
-        self._asked_count = partition
+        self._lookups_count = partition
         self._topic = topic
         self._partition = partition
 
@@ -57,21 +57,21 @@ class LeaderClient(WireClient):
         return self._connection
 
     async def read_all(self, topic: str, partition: int) -> list[Record]:
-        """As any client does; where the leader changes meanwhile, from the beginning again.
+        """Read all records; if the leader changes meanwhile, start again.
 
-        :raise KafkaError: not even the last of many tries came to an end.
+        :raise KafkaError: the last of ``TRIES_MAX`` attempts failed.
         """
         read = super().read_all
-        return await self._again(lambda: read(topic, partition))
+        return await self._retry(lambda: read(topic, partition))
 
     async def find_offset(self, topic: str, partition: int, timestamp_ms: int) -> int:
-        """``list_offset``, asked again where the leader changes meanwhile.
+        """Call ``list_offset``; retry if the leader changes meanwhile.
 
-        :raise KafkaError: not even the last of many tries was answered.
+        :raise KafkaError: the last of ``TRIES_MAX`` attempts failed.
         """
-        return await self._again(lambda: self.list_offset(topic, partition, timestamp_ms))
+        return await self._retry(lambda: self.list_offset(topic, partition, timestamp_ms))
 
-    async def _again(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _retry(self, ask: Callable[[], Awaitable[T]]) -> T:
         for _ in range(TRIES_MAX - 1):
             try:
                 return await ask()
@@ -79,13 +79,13 @@ class LeaderClient(WireClient):
                 if isinstance(error, KafkaError) and not error.code.retriable:
                     raise
                 await self.close()
-                await sleep(self.reactor, TRY_AGAIN_S)
+                await sleep(self.reactor, RETRY_S)
         return await ask()
 
     async def _find_leader(self) -> tuple[str, int]:
-        asked = self._brokers[self._asked_count % len(self._brokers)]
-        self._asked_count += 1
-        connection = await self._connect(asked, CONNECT_TIMEOUT_S)
+        broker = self._brokers[self._lookups_count % len(self._brokers)]
+        self._lookups_count += 1
+        connection = await self._connect(broker, CONNECT_TIMEOUT_S)
         try:
             body = {"topics": [{"name": self._topic}], "allow_auto_topic_creation": False}
             version = connection.version(messages.METADATA, 12)
@@ -94,13 +94,13 @@ class LeaderClient(WireClient):
             await connection.close()
         host, port, topic_id, epoch = _leader(answer, self._partition)
         if topic_id == self._topic_id and epoch < self.leader_epoch:
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "who was asked has yet to hear of the leader known here")
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "the broker's metadata is older than the known leader")
         self._topic_id, self.leader_epoch = topic_id, epoch
         return host, port
 
 
 def _leader(metadata: dict[str, Any], partition: int) -> tuple[str, int, UUID, int]:
-    """The leader's host and port, the topic's id, and the leader epoch, which counts from 0 in every topic."""
+    """Return the leader's host and port, the topic ID and the leader epoch, which starts at 0 for each topic ID."""
     addresses = {row["node_id"]: (row["host"], row["port"]) for row in metadata["brokers"]}
     for topic in metadata["topics"]:
         for row in topic["partitions"]:

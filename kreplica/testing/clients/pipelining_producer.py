@@ -1,13 +1,13 @@
-"""An idempotent producer of several partitions that treats errors as librdkafka or the Java client does.
+"""Idempotent producer of several partitions that handles errors like librdkafka or the Java client.
 
-Up to five batches of a partition are in flight.  After an error the partition waits until no request of it is in
+Up to five batches of a partition are in flight.  After an error the partition waits until none of its requests is in
 flight, and sends everything unacknowledged again, in order.  OUT_OF_ORDER_SEQUENCE_NUMBER for a batch that is not the
 oldest one means that the broker skipped a batch:
 
 * librdkafka waits until no request of any partition is in flight, raises the producer epoch and numbers everything
-  unacknowledged from 0; a batch that is in a log but was not acknowledged is written again then.
+  unacknowledged from 0; this duplicates a batch that is in the log but was not acknowledged.
 * The Java client only sends the batch again.  It raises the epoch of one partition if its oldest batch is out of order
-  (KIP-360); librdkafka stops for good then.
+  (KIP-360); librdkafka fails permanently then.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime import Runtime
 from kreplica.testing.anomalies.history import NO_OFFSET
 from kreplica.testing.clients.idempotent_producer import (
-    FORGOTTEN,
     IN_FLIGHT_MAX,
     RETRY_S_MAX,
     RETRY_S_MIN,
+    STATE_LOST,
     Batch,
     Load,
     new_producer_id,
@@ -41,31 +41,31 @@ from kreplica.wire import messages
 from kreplica.wire.batch_building import BatchBuilder
 
 SAME_LEADER = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT)
-"""Errors after which clients do not look for another leader."""
+"""Errors after which clients do not look up the leader."""
 
 
 class Style(Enum):
-    """Which client's reaction to OUT_OF_ORDER_SEQUENCE_NUMBER is simulated."""
+    """Client whose reaction to OUT_OF_ORDER_SEQUENCE_NUMBER is simulated."""
 
     LIBRDKAFKA = "librdkafka"
     JAVA = "java"
 
 
-class BatchRefused(KafkaError):
-    """A broker refused a batch; counted when its answer came."""
+class BatchRejected(KafkaError):
+    """A broker rejected a batch; the error was counted with the response."""
 
 
-class EpochWanted(KafkaError):
+class EpochBumpPending(KafkaError):
     """The pipeline ends so that the producer epoch can be raised."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "the producer epoch is about to be raised")
 
 
-class Lane:
-    """One partition of a producer.
+class PartitionQueue:
+    """Batches of one partition.
 
-    :ivar unacknowledged: batches in the order of their sequences, sent or to be sent again.
+    :ivar unacknowledged: batches in the order of their sequences, sent or waiting to be sent again.
     :ivar in_flight: number of requests without a response.
     :ivar must_restart: the next pipeline starts with a higher epoch and sequence 0.
     """
@@ -81,7 +81,7 @@ class Lane:
         self.pipeline: Pipeline | None = None
 
     def restart(self, epoch: int) -> None:
-        """Number everything unacknowledged from 0 in that epoch."""
+        """Number everything unacknowledged from 0 in a new epoch."""
         self.epoch, self.must_restart = epoch, False
         sequence = 0
         for index, batch in enumerate(self.unacknowledged):
@@ -93,11 +93,11 @@ class Lane:
 class PipeliningProducer:
     """Writes numbered values to all partitions of its load until ``finish``.
 
-    :param client: makes the client of a partition's leader.
-    :param history: records what was sent and what was acknowledged.
-    :ivar resets: number of times a broker refused the oldest unacknowledged batch of a partition as out of order.
+    :param client: creates the client of a partition's leader.
+    :param history: records sent and acknowledged batches.
+    :ivar resets: number of times a broker rejected the oldest unacknowledged batch of a partition as out of order.
     :ivar raised: number of times the producer epoch was raised.
-    :ivar errors: number of errors by name; of refusals by their code.
+    :ivar errors: number of errors by name.
     """
 
     def __init__(
@@ -122,31 +122,28 @@ class PipeliningProducer:
         self._epoch = 0
         self._is_raising = False
         self._waiting: list[Deferred[None]] = []
-        self._lanes = [Lane(partition, client(partition)) for partition in load.partitions]
+        self._queues = [PartitionQueue(partition, client(partition)) for partition in load.partitions]
         self._running: Deferred[Any] | None = None
 
     def start(self) -> None:
-        """Begin to write."""
         self._running = Deferred.fromCoroutine(self._run())
 
     def wind_up(self) -> None:
-        """Stop writing new values; continue until everything sent is acknowledged."""
+        """Stop writing new batches, and continue until everything sent is acknowledged."""
         self.is_finishing = True
-        for lane in self._lanes:
-            if lane.pipeline is not None:
-                lane.pipeline.check_done()
+        for queue in self._queues:
+            if queue.pipeline is not None:
+                queue.pipeline.check_done()
 
     @property
     def is_done(self) -> bool:
-        """Whether everything is acknowledged and nothing more will be written."""
-        return all(self.is_lane_done(lane) for lane in self._lanes)
+        return all(self.is_partition_done(queue) for queue in self._queues)
 
-    def is_lane_done(self, lane: Lane) -> bool:
-        """Whether everything of a partition is acknowledged and nothing more will be written to it."""
-        return self.is_finishing and not lane.unacknowledged
+    def is_partition_done(self, queue: PartitionQueue) -> bool:
+        return self.is_finishing and not queue.unacknowledged
 
     async def finish(self) -> None:
-        """Stop writing new values, and wait until everything sent is acknowledged."""
+        """Stop writing new batches, and wait until everything sent is acknowledged."""
         assert self._running is not None, "the producer was not started"
         self.wind_up()
         await self._running
@@ -157,18 +154,18 @@ class PipeliningProducer:
         self.wind_up()
         await cancel(self._running)
 
-    # --- lanes -------------------------------------------------------------------------------------------------------
+    # --- partitions --------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         try:
             await self._identify()
-            await gatherResults([Deferred.fromCoroutine(self._write_on(lane)) for lane in self._lanes])
+            await gatherResults([Deferred.fromCoroutine(self._write_until_done(queue)) for queue in self._queues])
         finally:
-            for lane in self._lanes:
-                await lane.client.close()
+            for queue in self._queues:
+                await queue.client.close()
 
     async def _identify(self) -> None:
-        client = self._lanes[0].client
+        client = self._queues[0].client
         while self.producer_id < 0:
             try:
                 self.producer_id = await new_producer_id(client, self.load.answer_timeout_s)
@@ -177,55 +174,55 @@ class PipeliningProducer:
                 await client.close()
                 await sleep(self.reactor, RETRY_S_MAX)
 
-    async def _write_on(self, lane: Lane) -> None:
+    async def _write_until_done(self, queue: PartitionQueue) -> None:
         retry_s = RETRY_S_MIN
-        while not self.is_lane_done(lane):
+        while not self.is_partition_done(queue):
             if self._is_raising:
                 await self._epoch_raised()
-            if lane.must_restart:
+            if queue.must_restart:
                 self._epoch += 1
                 self.raised += 1
-                lane.restart(self._epoch)
-            before = len(lane.unacknowledged) and lane.unacknowledged[0].number
+                queue.restart(self._epoch)
+            before = len(queue.unacknowledged) and queue.unacknowledged[0].number
             try:
-                connection = await lane.client.connection()
+                connection = await queue.client.connection()
                 if not self._is_raising:
-                    await Pipeline(self, lane, connection).run()
-            except EpochWanted:
+                    await Pipeline(self, queue, connection).run()
+            except EpochBumpPending:
                 continue
             except (ClientError, KafkaError) as error:
-                self.errors[name_of(error)] += not isinstance(error, BatchRefused)
+                self.errors[name_of(error)] += not isinstance(error, BatchRejected)
                 if not (isinstance(error, KafkaError) and error.code in SAME_LEADER):
-                    await lane.client.close()
-                if lane.unacknowledged and lane.unacknowledged[0].number != before:
+                    await queue.client.close()
+                if queue.unacknowledged and queue.unacknowledged[0].number != before:
                     retry_s = RETRY_S_MIN
                 await sleep(self.reactor, self.random.uniform(0, retry_s))
                 retry_s = min(retry_s * 2, RETRY_S_MAX)
 
     # --- epochs ------------------------------------------------------------------------------------------------------
 
-    def out_of_order(self, lane: Lane, *, oldest: bool) -> None:
-        """A broker answered that a batch is out of order.
+    def out_of_order(self, queue: PartitionQueue, *, oldest: bool) -> None:
+        """Handle an out-of-order error of a broker.
 
-        :param oldest: it is the oldest unacknowledged batch of its partition.
+        :param oldest: true for the oldest unacknowledged batch of its partition.
         """
         self.resets += oldest
         if self._style is Style.JAVA:
-            lane.must_restart = oldest
+            queue.must_restart = oldest
         elif not self._is_raising:
             self._is_raising = True
-            for each in self._lanes:
+            for each in self._queues:
                 if each.pipeline is not None:
-                    each.pipeline.stop(EpochWanted())
+                    each.pipeline.stop(EpochBumpPending())
 
     def drained(self) -> None:
-        """A request ended: raise the epoch if that is due and no request of any partition is in flight."""
-        if self._is_raising and not any(lane.in_flight for lane in self._lanes):
+        """Raise the epoch, if that is pending and no request of any partition is in flight."""
+        if self._is_raising and not any(queue.in_flight for queue in self._queues):
             self._is_raising = False
             self._epoch += 1
             self.raised += 1
-            for lane in self._lanes:
-                lane.restart(self._epoch)
+            for queue in self._queues:
+                queue.restart(self._epoch)
             waiting, self._waiting = self._waiting, []
             for each in waiting:
                 each.callback(None)
@@ -237,100 +234,100 @@ class PipeliningProducer:
 
 
 class Pipeline:
-    """The requests of one partition on one connection, until the first error and the end of all that are in flight."""
+    """Requests of one partition on one connection; it ends after an error, when no request is in flight."""
 
-    def __init__(self, producer: PipeliningProducer, lane: Lane, connection: Connection) -> None:
+    def __init__(self, producer: PipeliningProducer, queue: PartitionQueue, connection: Connection) -> None:
         self._producer = producer
-        self._lane = lane
+        self._queue = queue
         self._connection = connection
         self._error: Exception | None = None
-        self._over: Deferred[None] = Deferred()
+        self._done: Deferred[None] = Deferred()
 
     async def run(self) -> None:
         """Send everything unacknowledged, then new batches.
 
         :raise ClientError: the connection failed.
-        :raise KafkaError: a batch was refused.
+        :raise KafkaError: a batch was rejected.
         """
-        lane = self._lane
-        lane.pipeline = self
+        queue = self._queue
+        queue.pipeline = self
         try:
-            for batch in list(lane.unacknowledged):
+            for batch in list(queue.unacknowledged):
                 self._send(batch)
-            self._go_on()
+            self._schedule_next()
             self.check_done()
-            await self._over
+            await self._done
         finally:
-            lane.pipeline = None
+            queue.pipeline = None
 
     def stop(self, error: Exception) -> None:
-        """Stop sending; ``run`` raises this once nothing is in flight, unless it has another error already."""
+        """Stop sending; when nothing is in flight, ``run`` raises the first error."""
         if self._error is None:
             self._error = error
-        if not self._lane.in_flight and not self._over.called:
-            self._over.errback(Failure(self._error))
+        if not self._queue.in_flight and not self._done.called:
+            self._done.errback(Failure(self._error))
 
     def check_done(self) -> None:
         """End if everything is acknowledged and nothing more will be written."""
-        if not self._over.called and self._error is None and self._producer.is_lane_done(self._lane):
-            self._over.callback(None)
+        if not self._done.called and self._error is None and self._producer.is_partition_done(self._queue):
+            self._done.callback(None)
 
-    def _go_on(self) -> None:
-        """Send a new batch after a while, if there may be one more in flight."""
-        if len(self._lane.unacknowledged) < IN_FLIGHT_MAX:
+    def _schedule_next(self) -> None:
+        """Schedule a new batch if fewer than the maximum are in flight."""
+        if len(self._queue.unacknowledged) < IN_FLIGHT_MAX:
             wait_s = self._producer.random.expovariate(1 / self._producer.load.interval_s)
             self._producer.reactor.callLater(wait_s, self._next)
 
     def _next(self) -> None:
-        if self._over.called or self._error is not None or self._producer.is_finishing:
+        if self._done.called or self._error is not None or self._producer.is_finishing:
             return
-        lane, load, random, history = self._lane, self._producer.load, self._producer.random, self._producer.history
+        queue, load, random, history = self._queue, self._producer.load, self._producer.random, self._producer.history
         sizes = [int(random.random() * (load.value_size_max + 1)) for _ in range(random.randint(1, load.records_max))]
-        values = [history.next_value(lane.partition, size) for size in sizes]
-        number = history.sending(lane.client.client_id, lane.partition, values)
-        batch = Batch(lane.next_sequence, values, number)
-        lane.next_sequence += len(values)
-        lane.unacknowledged.append(batch)
+        values = [history.next_value(queue.partition, size) for size in sizes]
+        number = history.sending(queue.client.client_id, queue.partition, values)
+        batch = Batch(queue.next_sequence, values, number)
+        queue.next_sequence += len(values)
+        queue.unacknowledged.append(batch)
         self._send(batch)
-        self._go_on()
+        self._schedule_next()
 
     def _send(self, batch: Batch) -> None:
-        lane, load, now_ms = self._lane, self._producer.load, self._producer.wall_clock_ms()
+        queue, load, now_ms = self._queue, self._producer.load, self._producer.wall_clock_ms()
         builder = BatchBuilder(
-            producer_id=self._producer.producer_id, producer_epoch=lane.epoch, base_sequence=batch.base_sequence
+            producer_id=self._producer.producer_id, producer_epoch=queue.epoch, base_sequence=batch.base_sequence
         )
         for value in batch.values:
             builder.append(now_ms, None, value)
-        row = {"index": lane.partition, "records": builder.build()}
+        row = {"index": queue.partition, "records": builder.build()}
         body = {
             "transactional_id": None,
             "acks": load.acks,
             "timeout_ms": int(load.answer_timeout_s * 500),
             "topic_data": [{"name": load.topic, "partition_data": [row]}],
         }
-        lane.in_flight += 1
+        queue.in_flight += 1
         version = self._connection.version(messages.PRODUCE)
         answer = self._connection.request(messages.PRODUCE, version, body, timeout_s=load.answer_timeout_s)
         answer.addCallbacks(self._answered, self._lost, callbackArgs=(batch,))
         answer.addBoth(self._ended)
 
     def _answered(self, answer: dict[str, Any], batch: Batch) -> None:
-        lane = self._lane
+        queue = self._queue
         row = answer["responses"][0]["partition_responses"][0]
         code = ErrorCode.of(row["error_code"])
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-            was_full = len(lane.unacknowledged) >= IN_FLIGHT_MAX
-            lane.unacknowledged.remove(batch)
+            was_full = len(queue.unacknowledged) >= IN_FLIGHT_MAX
+            queue.unacknowledged.remove(batch)
             base_offset = NO_OFFSET if code else row["base_offset"]
-            self._producer.history.acknowledged(lane.partition, base_offset, batch.values, batch.number)
+            self._producer.history.acknowledged(queue.partition, base_offset, batch.values, batch.number)
             if was_full and self._error is None:
-                self._go_on()
+                self._schedule_next()
             return
         self._producer.errors[code.name] += 1
         if self._error is None:
-            self._error = BatchRefused(code)
-        if code in FORGOTTEN:
-            self._producer.out_of_order(lane, oldest=batch is lane.unacknowledged[0])
+            self._error = BatchRejected(code)
+        if code in STATE_LOST:
+            self._producer.out_of_order(queue, oldest=batch is queue.unacknowledged[0])
 
     def _lost(self, failure: Failure) -> None:
         failure.trap(ClientError)
@@ -339,7 +336,7 @@ class Pipeline:
             self._error = failure.value
 
     def _ended(self, result: Failure | None) -> Failure | None:
-        self._lane.in_flight -= 1
+        self._queue.in_flight -= 1
         if self._error is not None:
             self.stop(self._error)
         self.check_done()

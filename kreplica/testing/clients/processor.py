@@ -1,4 +1,4 @@
-"""Consume, transform, produce: each record of a topic becomes one of another, once, whatever fails (KIP-447)."""
+"""Consume-transform-produce application with exactly-once semantics (KIP-447)."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from random import Random
 
 from kreplica.errors import KreplicaError
 from kreplica.model import TopicPartition
-from kreplica.testing.clients.coordinator_client import CoordinatorClient, Refused
+from kreplica.testing.clients.coordinator_client import CoordinatorClient, RequestRejected
 from kreplica.testing.clients.group_consumer import GroupConsumer, Polled, ends_of
-from kreplica.testing.clients.group_member import REJOINING
+from kreplica.testing.clients.group_member import REJOIN_ERRORS
 from kreplica.testing.clients.transactional_producer import FENCED, TransactionalProducer
 from kreplica.testing.clients.wire_client import sleep
 from kreplica.testing.histories.group_history import GroupHistory
 
 ABORT_CHANCE = 0.15
 PAUSE_S_MAX = 0.5
-MARK = b"#"
+SEPARATOR = b"#"
 
 
 class Superseded(KreplicaError):
-    """Somebody else has this one's transactional id."""
+    """A newer process uses this one's transactional ID."""
 
 
 class Processor:
-    """One process: a member of a group that reads, and a producer that writes, in one transaction after the other.
+    """Process with a group member that reads and a producer that writes, in one transaction after the other.
 
-    :param group_client: that of the group's coordinator, for the producer.
-    :param target: where it writes, to the partition of the same number.
-    :param random: what draws how long it works, and what it aborts for no other reason.
-    :ivar is_superseded: whether a newer process has its transactional id: where it is fenced, it ends.
+    :param group_client: client of the group's coordinator, for the producer.
+    :param target: target topic; records keep their partition number.
+    :param random: determines processing times and random aborts.
+    :ivar is_superseded: set when a newer process uses the transactional ID, so that this one ends when fenced.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class Processor:
         self._finishing = False
 
     def finish(self) -> None:
-        """Leave the group soon, and end."""
+        """Make ``run`` leave the group and return."""
         self._finishing = True
 
     async def run(self) -> None:
-        """Go on until ``finish``.
+        """Process records until ``finish``.
 
-        :raise Superseded: somebody else goes on in its place.
+        :raise Superseded: a newer process has replaced this one.
         """
         await self._start()
         while not self._finishing:
@@ -64,7 +64,7 @@ class Processor:
                 polled = await self._consumer.poll()
                 if polled:
                     await self._process(polled)
-            except Refused as error:
+            except RequestRejected as error:
                 await self._recover(error)
         await self._consumer.leave()
         await self._group_client.close()
@@ -72,7 +72,7 @@ class Processor:
 
     async def _start(self) -> None:
         if self.is_superseded:
-            raise Superseded(f"another producer is {self._producer.transactional_id}")
+            raise Superseded(f"another producer uses {self._producer.transactional_id}")
         await self._producer.start()
 
     async def _process(self, polled: Polled) -> None:
@@ -92,23 +92,23 @@ class Processor:
         self._consumer.advance(offsets)
 
     def _transformed(self, value: bytes) -> bytes:
-        """It differs from one transaction to the next, so that every record of every attempt is told apart."""
+        """Append the transaction's name to a value, so that the records of all attempts differ."""
         assert self._producer.transaction is not None
-        return value.rstrip(b". ") + MARK + self._producer.transaction.encode()
+        return value.rstrip(b". ") + SEPARATOR + self._producer.transaction.encode()
 
-    async def _recover(self, error: Refused) -> None:
-        """Whatever was begun is aborted, and begun again from what is committed."""
-        self._consumer.go_back()
-        if error.code in REJOINING:
+    async def _recover(self, error: RequestRejected) -> None:
+        """Abort the transaction, and continue from the committed offsets."""
+        self._consumer.reset_positions()
+        if error.code in REJOIN_ERRORS:
             self._consumer.member.refused(error)
         try:
             if error.code in FENCED:
                 raise error
             await self._producer.abort()
-        except Refused:
+        except RequestRejected:
             await self._start()
 
 
 def original(value: bytes) -> bytes:
-    """What a record was before it was transformed."""
-    return value.partition(MARK)[0]
+    """Return the source value of a transformed value."""
+    return value.partition(SEPARATOR)[0]

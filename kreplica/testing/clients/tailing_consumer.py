@@ -1,4 +1,4 @@
-"""A consumer that follows one partition by long polls, across restarts of its broker."""
+"""Consumer that follows one partition with long polls, across broker restarts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 from kreplica.client.errors import ClientError
 from kreplica.errors import ErrorCode, KafkaError, ProtocolError
 from kreplica.runtime import Reactor
-from kreplica.testing.clients.wire_client import WireClient, cancel, name_of, sleep, then_close
+from kreplica.testing.clients.wire_client import WireClient, cancel, name_of, run_and_close, sleep
 from kreplica.testing.histories.record_history import Listener
 
 WAIT_MS = 500
@@ -19,9 +19,9 @@ RETRY_S_MIN, RETRY_S_MAX = 0.05, 1.0
 class TailingConsumer:
     """Reads from offset 0 until ``finish``.
 
-    :ivar position: the next offset that it asks for.
-    :ivar resets: how often the log ended before its position, and it had to go back there.
-    :ivar errors: what went wrong, by name, and how often.
+    :ivar position: the next fetch offset.
+    :ivar resets: number of times that the position was out of range and reset to 0.
+    :ivar errors: number of errors by name.
     """
 
     def __init__(self, reactor: Reactor, client: WireClient, topic: str, partition: int, history: Listener) -> None:
@@ -37,12 +37,11 @@ class TailingConsumer:
         self._running: Deferred[None] | None = None
 
     def start(self) -> None:
-        """Begin to read."""
         self._history.sought(self._partition, self.position, self._client.client_id)
         self._running = Deferred.fromCoroutine(self._run())
 
     async def finish(self) -> None:
-        """Stop reading, when the answer that is under way has come."""
+        """Stop after the pending response."""
         assert self._running is not None, "the consumer was not started"
         self._finishing = True
         await self._running
@@ -53,9 +52,9 @@ class TailingConsumer:
         await cancel(self._running)
 
     async def _run(self) -> None:
-        await then_close(self._client, self._read_on())
+        await run_and_close(self._client, self._read_until_finished())
 
-    async def _read_on(self) -> None:
+    async def _read_until_finished(self) -> None:
         retry_s = RETRY_S_MIN
         while not self._finishing:
             try:

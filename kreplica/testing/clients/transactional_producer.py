@@ -1,7 +1,7 @@
-"""A plain transactional producer, of Kafka 3's protocol of transactions or of Kafka 4's (KIP-890, part 2).
+"""Transactional producer, with the transaction protocol of Kafka 3 or of Kafka 4 (KIP-890, part 2).
 
-It asks again whatever may be asked again.  Where an earlier attempt of a request may still be on its way, and could do
-harm to its next transaction, it asks for a new epoch before that.
+It retries all retriable errors.  If an earlier attempt of a request may still arrive and affect the next transaction,
+it requests a new epoch first.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.testing.anomalies.history import NO_OFFSET
 from kreplica.testing.clients.coordinator_client import (
-    TRY_AGAIN_S_MAX,
-    TRY_AGAIN_S_MIN,
-    UNSURE,
-    Answered,
+    RETRY_S_MAX,
+    RETRY_S_MIN,
+    UNKNOWN_RESULT,
+    Answer,
     CoordinatorClient,
-    Refused,
+    RequestRejected,
 )
 from kreplica.testing.clients.group_member import GroupMetadata, offset_rows
 from kreplica.testing.clients.leader_client import LeaderClient
@@ -32,7 +32,7 @@ from kreplica.wire.batch_building import BatchBuilder
 from kreplica.wire.messages import Api
 
 FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-"""What a producer is told in whose place, or against whose transaction, somebody has acted."""
+"""Errors after another producer took over the transactional ID or the coordinator aborted the transaction."""
 
 ANSWER_TIMEOUT_S = 10.0
 
@@ -44,20 +44,18 @@ CLASSIC_VERSIONS: Mapping[int, int] = {
     messages.TXN_OFFSET_COMMIT.key: 4,
     messages.END_TXN.key: 4,
 }
-"""What a producer speaks at most whose epoch stays from one transaction to the next."""
+"""Highest versions for a producer that keeps its epoch between transactions."""
 
-GROWING_VERSIONS: Mapping[int, int] = {
+GROWING_EPOCH_VERSIONS: Mapping[int, int] = {
     messages.PRODUCE.key: 12,
     messages.INIT_PRODUCER_ID.key: 5,
     messages.TXN_OFFSET_COMMIT.key: 5,
     messages.END_TXN.key: 5,
 }
-"""The same of one whose epoch grows with each."""
+"""Highest versions for a producer whose epoch is raised with every transaction."""
 
 
 class Identity(NamedTuple):
-    """What a coordinator has given to a producer."""
-
     producer_id: int
     epoch: int
 
@@ -67,8 +65,9 @@ NO_IDENTITY = Identity(-1, -1)
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """:param timeout_ms: after so long the coordinator aborts a transaction.
-    :param epoch_grows: with every transaction; then partitions are added by what is sent to them (KIP-890, part 2).
+    """:param timeout_ms: transaction timeout.
+    :param epoch_grows: true to raise the epoch with every transaction and to add partitions implicitly with
+        Produce (KIP-890, part 2).
     """
 
     transactional_id: str
@@ -77,16 +76,15 @@ class TransactionSettings:
 
 
 class TransactionalProducer:
-    """One incarnation of a transactional id: ``start``, then transactions, one after the other.
+    """Producer of one transactional ID: call ``start``, then run transactions one after the other.
 
-    A ``Refused`` leaves its transaction open: whoever has the producer aborts it, or, where that is refused too, starts
-    anew.
+    After ``RequestRejected`` the transaction is still open: the caller aborts it, or calls ``start`` if that fails too.
 
-    :param client: that of the transactional id's coordinator, and of nobody else.
-    :param leader_client: makes a client of whoever leads a partition.
-    :param history: that of the topic to which it writes.
-    :ivar identity: what it was given last.
-    :ivar transaction: the name of the one that is open; None while none is.
+    :param client: client of the transactional ID's coordinator, used by this producer alone.
+    :param leader_client: creates a client of a partition's leader.
+    :param history: history of the target topic.
+    :ivar identity: current producer ID and epoch.
+    :ivar transaction: name of the open transaction, or None.
     """
 
     def __init__(
@@ -100,7 +98,7 @@ class TransactionalProducer:
         self._reactor = runtime.reactor
         self._wall_clock_ms = runtime.wall_clock_ms
         self._settings = settings
-        self._versions = GROWING_VERSIONS if settings.epoch_grows else CLASSIC_VERSIONS
+        self._versions = GROWING_EPOCH_VERSIONS if settings.epoch_grows else CLASSIC_VERSIONS
         self._client = client
         self._leader_client = leader_client
         self._leaders: dict[TopicPartition, LeaderClient] = {}
@@ -116,18 +114,18 @@ class TransactionalProducer:
         return self._settings.transactional_id
 
     async def start(self) -> None:
-        """Be given an identity; whatever an earlier incarnation has not ended is aborted.
+        """Request a producer ID and epoch, which aborts the open transaction of an earlier producer.
 
-        :raise Refused: what no producer can help.
+        :raise RequestRejected: the coordinator rejected the request.
         """
         await self._initialize(NO_IDENTITY)
         self._history.fenced(self.transactional_id)
         self.transaction = None
 
     async def begin(self) -> None:
-        """Begin a transaction.
+        """Start a transaction.
 
-        :raise Refused: it is fenced.
+        :raise RequestRejected: the producer is fenced.
         """
         if self._is_doubtful and not self._settings.epoch_grows:
             await self._initialize(self.identity)
@@ -136,11 +134,11 @@ class TransactionalProducer:
         self.transaction = self._history.began(self.transactional_id)
 
     async def add(self, key: TopicPartition) -> None:
-        """Add a partition to the transaction, before anything is sent there; not to be done where the epoch grows.
+        """Add a partition to the transaction before the first send to it; not used with ``epoch_grows``.
 
-        :raise Refused: it is fenced.
+        :raise RequestRejected: the producer is fenced.
         """
-        producer = {f"v3_and_below_{name}": value for name, value in self._as_producer().items()}
+        producer = {f"v3_and_below_{name}": value for name, value in self._producer_fields().items()}
         topics = [{"name": key.topic, "partitions": [key.partition]}]
         self._added[key] = None
         await self._ask(messages.ADD_PARTITIONS_TO_TXN, {**producer, "v3_and_below_topics": topics})
@@ -148,9 +146,9 @@ class TransactionalProducer:
     async def send(self, key: TopicPartition, values: Sequence[bytes]) -> None:
         """Send a batch, and wait until it is acknowledged.
 
-        :raise Refused: it is not, and will not be.
+        :raise RequestRejected: the batch was rejected.
         """
-        assert self.transaction is not None, "no transaction was begun"
+        assert self.transaction is not None, "no transaction is open"
         if not self._settings.epoch_grows and key not in self._added:
             await self.add(key)
         number = self._history.sending_in(self.transaction, key.partition, values)
@@ -160,42 +158,42 @@ class TransactionalProducer:
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, int], group: GroupMetadata, coordinator: CoordinatorClient
     ) -> None:
-        """Have offsets of a group committed with the transaction.
+        """Commit offsets of a group with the transaction.
 
-        :param group: in whose name: an old generation is refused (KIP-447).
-        :param coordinator: the client of the group's.
-        :raise Refused: ILLEGAL_GENERATION and the like, it is no member any more; it is fenced.
+        :param group: the member's metadata; an old generation is rejected (KIP-447).
+        :param coordinator: client of the group's coordinator.
+        :raise RequestRejected: the member has left its generation (ILLEGAL_GENERATION), or the producer is fenced.
         """
         if not self._settings.epoch_grows and group.group_id not in self._added:
             self._added[group.group_id] = None
-            await self._ask(messages.ADD_OFFSETS_TO_TXN, {**self._as_producer(), "group_id": group.group_id})
+            await self._ask(messages.ADD_OFFSETS_TO_TXN, {**self._producer_fields(), "group_id": group.group_id})
         body = {
-            **self._as_producer(),
+            **self._producer_fields(),
             "group_id": group.group_id,
             "generation_id": group.generation,
             "member_id": group.member_id,
             "group_instance_id": group.instance_id,
             "topics": offset_rows(offsets),
         }
-        await self._ask(messages.TXN_OFFSET_COMMIT, body, of=coordinator)
+        await self._ask(messages.TXN_OFFSET_COMMIT, body, coordinator=coordinator)
 
     async def commit(self) -> None:
         """Commit the transaction.
 
-        :raise Refused: it could not, or nobody can tell (``is_doubtful``).
+        :raise RequestRejected: the commit failed, or its result is unknown (``is_doubtful``).
         """
         await self._end(committed=True)
 
     async def abort(self) -> None:
-        """Abort the transaction, if one was begun.
+        """Abort the transaction, if one is open.
 
-        :raise Refused: it is fenced, and what it wrote aborted.
+        :raise RequestRejected: the producer is fenced, which aborts the transaction too.
         """
         if self.transaction is not None:
             await self._end(committed=False)
 
     async def close(self) -> None:
-        """Close all connections, whatever becomes of the transaction."""
+        """Close all connections without ending the transaction."""
         for client in (self._client, *self._leaders.values()):
             await client.close()
 
@@ -209,44 +207,44 @@ class TransactionalProducer:
             "producer_epoch": known.epoch,
         }
         answer = (await self._ask(messages.INIT_PRODUCER_ID, body)).body
-        self._identified(answer)
+        self._set_identity(answer)
         self._is_doubtful = False
 
-    def _identified(self, answer: dict[str, Any]) -> None:
-        """Take in an identity; sequences begin anew with it."""
+    def _set_identity(self, answer: dict[str, Any]) -> None:
+        """Store the producer ID and epoch; if they are new, restart sequences at 0."""
         identity = Identity(answer["producer_id"], answer["producer_epoch"])
         if identity != self.identity:
             self.identity = identity
             self._sequences.clear()
 
     async def _end(self, *, committed: bool) -> None:
-        assert self.transaction is not None, "no transaction was begun"
+        assert self.transaction is not None, "no transaction is open"
         self._history.ending(self.transaction, commit=committed)
         if not (self._settings.epoch_grows or self._added):
-            self.transaction = None  # the coordinator has not heard of it
+            self.transaction = None  # the coordinator does not know it
             return
         try:
-            answer = (await self._ask(messages.END_TXN, {**self._as_producer(), "committed": committed})).body
-        except Refused as error:
+            answer = (await self._ask(messages.END_TXN, {**self._producer_fields(), "committed": committed})).body
+        except RequestRejected as error:
             if committed and not error.is_doubtful:
                 self._history.ended(self.transaction, committed=False)
             raise
         if self._settings.epoch_grows:
-            self._identified(answer)
+            self._set_identity(answer)
         if committed:
             self._history.ended(self.transaction, committed=True)
         self.transaction = None
 
-    async def _ask(self, api: Api, body: dict[str, Any], *, of: CoordinatorClient | None = None) -> Answered:
+    async def _ask(self, api: Api, body: dict[str, Any], *, coordinator: CoordinatorClient | None = None) -> Answer:
         try:
-            answered = await (of or self._client).ask(api, body, at_most=self._versions[api.key])
-        except Refused as error:
+            answered = await (coordinator or self._client).ask(api, body, at_most=self._versions[api.key])
+        except RequestRejected as error:
             self._is_doubtful |= error.is_doubtful
             raise
         self._is_doubtful |= answered.is_doubtful
         return answered
 
-    def _as_producer(self) -> dict[str, Any]:
+    def _producer_fields(self) -> dict[str, Any]:
         return {
             "transactional_id": self.transactional_id,
             "producer_id": self.identity.producer_id,
@@ -256,13 +254,13 @@ class TransactionalProducer:
     # --- leaders -----------------------------------------------------------------------------------------------------
 
     async def _produce(self, key: TopicPartition, values: Sequence[bytes]) -> int:
-        """:return: the first offset; -1 where the leader knows that the batch is there, but not where."""
+        """:return: the base offset; -1 for a duplicate whose offset the leader no longer knows."""
         client = self._leaders.get(key)
         if client is None:
             client = self._leaders[key] = self._leader_client(key)
         sequence = self._sequences.get(key, 0)
         body = self._batch(key, values, sequence)
-        wait_s = TRY_AGAIN_S_MIN
+        wait_s = RETRY_S_MIN
         while True:
             try:
                 answer = await client.request(messages.PRODUCE, body, at_most=self._versions[messages.PRODUCE.key])
@@ -276,13 +274,13 @@ class TransactionalProducer:
                     self._sequences[key] = sequence + len(values)
                     return NO_OFFSET if code else int(row["base_offset"])
                 if not code.retriable:
-                    self._is_doubtful = True  # with a new epoch, sequences begin anew
-                    raise Refused(code, answer, is_doubtful=True)
-                self._is_doubtful |= code in UNSURE
+                    self._is_doubtful = True  # request a new epoch, which restarts sequences at 0
+                    raise RequestRejected(code, answer, is_doubtful=True)
+                self._is_doubtful |= code in UNKNOWN_RESULT
                 if code is not ErrorCode.CONCURRENT_TRANSACTIONS:
                     await client.close()
             await sleep(self._reactor, wait_s)
-            wait_s = min(wait_s * 2, TRY_AGAIN_S_MAX)
+            wait_s = min(wait_s * 2, RETRY_S_MAX)
 
     def _batch(self, key: TopicPartition, values: Sequence[bytes], sequence: int) -> dict[str, Any]:
         builder = BatchBuilder(

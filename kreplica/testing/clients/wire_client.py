@@ -1,4 +1,4 @@
-"""A client that is as thin as can be: what a test asks of a broker, request by request, over one connection."""
+"""Minimal client that sends single requests to one broker over one connection."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kreplica.wire.messages import Api
 from kreplica.wire.records import Record, iter_records
 
 FETCH_BY_NAME_MAX = 12
-"""Later versions name topics by their ids."""
+"""Later versions of Fetch identify topics by ID."""
 
 DELETE_BY_NAME_MAX = 5
 FETCH_SIZE_MAX = 1 << 20
@@ -33,11 +33,11 @@ ANSWER_TIMEOUT_S = 30.0
 
 
 class WireClient:
-    """Connects when it is asked something, and again after a loss; tries nothing twice.
+    """Connects with the first request, and again after the connection was lost; never retries a request.
 
-    :param answer_timeout_s: how long a broker may take for an answer, beyond what it is asked to wait.
+    Every method raises ``ClientError`` without a response, and ``KafkaError`` if the response contains an error.
 
-    Every method raises ``ClientError`` where no answer comes, and ``KafkaError`` where the answer is an error.
+    :param answer_timeout_s: response timeout, in addition to the time that the request lets the broker wait.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class WireClient:
         self._connection: Connection | None = None
 
     async def connection(self) -> Connection:
-        """The connection, whose versions are negotiated; a new one where the last is gone."""
+        """Return an open connection with negotiated versions."""
         if self._connection is None or self._connection.closed:
             self._connection = await self._connect(self._address)
         return self._connection
@@ -69,17 +69,18 @@ class WireClient:
     async def request(
         self, api: Api, body: dict[str, Any], *, at_most: int | None = None, timeout_s: float | None = None
     ) -> dict[str, Any]:
-        """Ask, in the highest version that both sides have.
+        """Send a request in the highest version that both sides support.
 
-        :param at_most: the highest version that is wanted.
-        :param timeout_s: how long the broker may take; ``answer_timeout_s`` unless given.
+        :param at_most: upper limit of the version.
+        :param timeout_s: response timeout; ``answer_timeout_s`` by default.
         """
         connection = await self.connection()
-        patience_s = self.answer_timeout_s if timeout_s is None else timeout_s
-        return await connection.request(api, connection.version(api, at_most), body, timeout_s=patience_s)
+        if timeout_s is None:
+            timeout_s = self.answer_timeout_s
+        return await connection.request(api, connection.version(api, at_most), body, timeout_s=timeout_s)
 
     async def close(self) -> None:
-        """Close the connection; the next request opens another."""
+        """Close the connection; the next request opens a new one."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
@@ -95,9 +96,9 @@ class WireClient:
         replication_factor: int = 1,
         assignment: Sequence[Sequence[int]] = (),
     ) -> None:
-        """Make a topic, and wait until it can be used.
+        """Create a topic, and wait until it can be used.
 
-        :param assignment: each partition's replicas, where the broker is not to choose them; then it alone counts.
+        :param assignment: the replicas of each partition; overrides ``partitions`` and ``replication_factor``.
         """
         rows = [{"partition_index": index, "broker_ids": list(ids)} for index, ids in enumerate(assignment)]
         topic = {
@@ -118,7 +119,7 @@ class WireClient:
         _check(answer["responses"][0])
 
     async def create_partitions(self, topic: str, count: int) -> None:
-        """Let a topic grow to so many partitions (by the controller)."""
+        """Increase a topic's number of partitions; sent to the controller."""
         body = {
             "topics": [{"name": topic, "count": count, "assignments": None}],
             "timeout_ms": 10_000,
@@ -128,7 +129,7 @@ class WireClient:
         _check(answer["results"][0])
 
     async def change_settings(self, topic: str, changes: Mapping[str, str | None]) -> None:
-        """Set some settings of a topic; None: back to their defaults (KIP-339)."""
+        """Set some settings of a topic; None resets one to its default (KIP-339)."""
         configs = [
             {"name": name, "config_operation": DELETE_SETTING if value is None else SET_SETTING, "value": value}
             for name, value in changes.items()
@@ -136,7 +137,7 @@ class WireClient:
         await self._alter(messages.INCREMENTAL_ALTER_CONFIGS, topic, configs)
 
     async def replace_settings(self, topic: str, settings: Mapping[str, str]) -> None:
-        """Give a topic these settings and no others."""
+        """Replace all settings of a topic."""
         configs = [{"name": name, "value": value} for name, value in settings.items()]
         await self._alter(messages.ALTER_CONFIGS, topic, configs)
 
@@ -146,7 +147,7 @@ class WireClient:
         _check(answer["responses"][0])
 
     async def reassign(self, topic: str, partition: int, replicas: Sequence[int] | None) -> None:
-        """Have a partition's replicas moved (by the controller); None takes the request back."""
+        """Reassign a partition's replicas; None cancels the reassignment.  Sent to the controller."""
         rows = [{"partition_index": partition, "replicas": None if replicas is None else list(replicas)}]
         body = {"timeout_ms": 10_000, "topics": [{"name": topic, "partitions": rows}]}
         answer = await self.request(messages.ALTER_PARTITION_REASSIGNMENTS, body)
@@ -154,7 +155,7 @@ class WireClient:
         _check(answer["responses"][0]["partitions"][0])
 
     async def elect_preferred(self, topic: str, partition: int) -> None:
-        """Have a partition led by its preferred replica (by the controller)."""
+        """Elect a partition's preferred leader; sent to the controller."""
         rows = [{"topic": topic, "partitions": [partition]}]
         body = {"election_type": 0, "topic_partitions": rows, "timeout_ms": 10_000}
         answer = await self.request(messages.ELECT_LEADERS, body)
@@ -162,7 +163,7 @@ class WireClient:
         _check(answer["replica_election_results"][0]["partition_result"][0])
 
     async def metadata(self) -> dict[str, Any]:
-        """What the broker says of the cluster and of all topics."""
+        """Return the broker's metadata of the cluster and all topics."""
         return await self.request(messages.METADATA, {"topics": None, "allow_auto_topic_creation": False})
 
     # --- records ---
@@ -170,7 +171,7 @@ class WireClient:
     async def produce(self, topic: str, partition: int, batch: bytes, *, acks: int = -1) -> int:
         """Append one batch.
 
-        :return: its first offset; -1 with ``acks=0``, where nothing is answered.
+        :return: its base offset; -1 with ``acks=0``, which has no response.
         """
         body = {
             "transactional_id": None,
@@ -190,9 +191,9 @@ class WireClient:
     async def fetch(
         self, topic: str, partition: int, offset: int, *, wait_ms: int = 0, size_max: int = FETCH_SIZE_MAX
     ) -> list[Record]:
-        """The committed records from an offset on, as many as one answer holds.
+        """Return the committed records from an offset on that fit into one response.
 
-        :param wait_ms: how long the broker may wait for the first of them.
+        :param wait_ms: time for which the broker may wait for the first record.
         """
         return records_of(await self.fetch_row(topic, partition, offset, wait_ms=wait_ms, size_max=size_max), offset)
 
@@ -208,15 +209,15 @@ class WireClient:
         rack: str = "",
         isolation: int = READ_UNCOMMITTED,
     ) -> dict[str, Any]:
-        """What the broker answers for one partition, an error or not.
+        """Return the response for one partition, which may contain an error code.
 
-        :param topic: its name, or its id.
-        :param leader_epoch: of the leader that is meant; where the broker knows of another, it refuses (KIP-320).
-        :param isolation: with ``READ_COMMITTED``, only what is before the first open transaction, and which of the
-            transactions there are aborted.
-        :param rack: the client's, for a broker that names a nearer replica (KIP-392).
+        :param topic: name or ID.
+        :param leader_epoch: expected leader epoch; the broker rejects another one (KIP-320).
+        :param isolation: ``READ_COMMITTED`` limits the records to the last stable offset and adds the list of
+            aborted transactions.
+        :param rack: the client's rack, so that the broker can name a nearer replica (KIP-392).
         """
-        # All fields, also those that stay as they are: a body that is complete is built twice as fast.
+        # All fields are present, also those with defaults: a complete body is serialized twice as fast.
         row = {
             "partition": partition,
             "current_leader_epoch": leader_epoch,
@@ -256,9 +257,9 @@ class WireClient:
         leader_epoch: int = NO_EPOCH,
         isolation: int = READ_UNCOMMITTED,
     ) -> int:
-        """An offset by time: -1 for the end of what is committed, -2 for the start; -1 where there is none.
+        """Return an offset by timestamp (-1 for the end of the committed records, -2 for the log start), or -1.
 
-        :param leader_epoch: as for ``fetch_row``, and so is ``isolation``.
+        ``leader_epoch`` and ``isolation`` are as in ``fetch_row``.
         """
         rows = [{"partition_index": partition, "timestamp": timestamp_ms, "current_leader_epoch": leader_epoch}]
         body = {"replica_id": -1, "isolation_level": isolation, "topics": [{"name": topic, "partitions": rows}]}
@@ -268,19 +269,19 @@ class WireClient:
         return int(row["offset"])
 
     async def read_all(self, topic: str, partition: int) -> list[Record]:
-        """Every record from the log's start to the end of what is committed now."""
+        """Return all committed records from the log start offset on."""
         offset = await self.list_offset(topic, partition, -2)
         end = await self.list_offset(topic, partition, -1)
         found: list[Record] = []
         while offset < end:
             records = await self.fetch(topic, partition, offset)
-            assert records, f"{topic}-{partition} is committed up to {end}, but nothing is served from {offset}"
+            assert records, f"{topic}-{partition} is committed up to {end}, but the fetch from {offset} is empty"
             found += records
             offset = records[-1].offset + 1
         return found
 
     async def read_visible(self, topic: str, partition: int) -> list[Record]:
-        """What a reader of committed records sees now: none of open or aborted transactions, and no markers."""
+        """Return all records that a read_committed consumer sees now."""
         offset = await self.list_offset(topic, partition, -2)
         found: list[Record] = []
         while True:
@@ -290,25 +291,24 @@ class WireClient:
             key = TopicPartition(topic, partition)
             if not data:
                 return found
-            following = next_offset_behind(data, offset, key)
-            fetched = FetchedRecords(key, data, offset, following, aborted_of(row))
+            next_offset = next_offset_behind(data, offset, key)
+            fetched = FetchedRecords(key, data, offset, next_offset, aborted_of(row))
             found += [record for batch in open_batches(fetched) for record in batch.records]
-            offset = following
+            offset = next_offset
 
 
 def sleep(reactor: Reactor, seconds: float) -> Deferred[None]:
-    """Fires after so much of the reactor's time."""
-    over: Deferred[None] = Deferred()
-    reactor.callLater(seconds, over.callback, None)
-    return over
+    done: Deferred[None] = Deferred()
+    reactor.callLater(seconds, done.callback, None)
+    return done
 
 
-async def then_close(client: WireClient, work: Awaitable[None]) -> None:
-    """Do some work with a client and close it, however the work ends."""
+async def run_and_close(client: WireClient, work: Awaitable[None]) -> None:
+    """Await some work and close the client, even if the work fails."""
     try:
         await work
     except GeneratorExit:
-        raise  # thrown away with its process: there is nobody left to wait for an answer
+        raise  # the simulated process has ended: the client cannot wait for anything
     except BaseException:
         await client.close()
         raise
@@ -316,7 +316,7 @@ async def then_close(client: WireClient, work: Awaitable[None]) -> None:
 
 
 async def cancel(running: Deferred[None]) -> None:
-    """End a coroutine where it waits; what it ended with before, it ends with now."""
+    """Cancel a coroutine and await it; an exception that it raised before is raised again."""
     running.cancel()
     try:
         await running
@@ -325,7 +325,7 @@ async def cancel(running: Deferred[None]) -> None:
 
 
 def name_of(error: KreplicaError) -> str:
-    """What went wrong, in a word: the name of the broker's error, or that of the class."""
+    """Return the name of a Kafka error code, or of the exception's class."""
     return error.code.name if isinstance(error, KafkaError) else type(error).__name__
 
 
@@ -335,29 +335,28 @@ def _check(row: dict[str, Any]) -> None:
 
 
 def records_of(row: dict[str, Any], offset: int) -> list[Record]:
-    """The records that an answer to Fetch has for one partition, from an offset on.
+    """Return the records from an offset on of one partition in a Fetch response.
 
-    The first batch may begin before it, the last may be cut short.
+    The first batch may start before the offset, and the last one may be incomplete.
 
-    :raise KafkaError: the answer is an error, or the records are damaged.
+    :raise KafkaError: the response contains an error, or the records are damaged.
     """
     _check(row)
     data = memoryview(bytes(row["records"] or b""))
     found: list[Record] = []
     for position, header in iter_headers(data, incomplete_last=True):
-        check_sound(row, data, header, position, offset)
+        check_batch(row, data, header, position, offset)
         batch = data[position : position + header.size]
         found += [record for record in iter_records(batch) if record.offset >= offset]
     return found
 
 
-def check_sound(row: dict[str, Any], data: memoryview, header: BatchHeader, position: int, offset: int) -> None:
-    """Refuse a batch that is not what was written, as far as a client can know.
+def check_batch(row: dict[str, Any], data: memoryview, header: BatchHeader, position: int, offset: int) -> None:
+    """Check a batch's CRC and offsets.
 
-    No checksum covers offsets; but none that is answered lies below what was asked for, or beyond the high watermark
-    that comes with it.
+    The CRC does not cover offsets, but they cannot be below the fetch offset or above the response's high watermark.
 
-    :param offset: that was asked for.
+    :param offset: the fetch offset.
     :raise KafkaError: CORRUPT_MESSAGE.
     """
     if not offset <= header.last_offset < row["high_watermark"] or not verify_crc(data, header, position):

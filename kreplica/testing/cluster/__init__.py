@@ -2,5 +2,5 @@
 
 * ``cluster`` starts, stops and kills its processes: start here
 * ``state`` reads its files and znodes
-* ``invariants`` what must hold after every event; ``committed_log`` every record that was ever committed
+* ``invariants`` checks after every event; ``committed_log`` every record that was ever committed
 """

@@ -1,4 +1,4 @@
-"""A whole cluster on virtual time, from one seed: a coordinator, brokers by the very composition root, clients.
+"""Simulated cluster on virtual time, from one seed: a coordinator, brokers and clients.
 
 cluster = SimulatedCluster(seed=1, brokers=3)
 cluster.start()
@@ -7,8 +7,8 @@ cluster.run_until(client.create_topic("orders"))
 cluster.brokers[2].power_loss()
 cluster.run_until(cluster.brokers[2].start())
 
-Faults of network, clocks and disks are those of ``cluster.simulation`` and of each machine's ``host``; what the brokers
-hold, ``cluster_state`` and ``invariants`` look up.
+``cluster.simulation`` and each machine's ``host`` inject faults of network, clocks and disks; ``state`` and
+``invariants`` inspect the brokers' state.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kreplica.service.composition.broker import Broker
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.testing.clients.leader_client import LeaderClient
 from kreplica.testing.clients.wire_client import WireClient
-from kreplica.testing.cluster.state import acting, is_in_sync, state_of
+from kreplica.testing.cluster.state import active_replicas, is_in_sync, state_of
 from kreplica.testing.simulator.simulation import DATA_DIRECTORY, Host, Simulation
 from kreplica.zookeeper.embedded.disk_store import DiskStore
 from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
@@ -37,7 +37,7 @@ LOG_DIRECTORY = f"{DATA_DIRECTORY}/logs"
 
 
 class Program(Protocol):
-    """What a machine runs: a broker, a coordinator, both."""
+    """A program that a machine runs: a broker, a coordinator, or both."""
 
     def start(self) -> Awaitable[None]: ...
 
@@ -48,10 +48,7 @@ ProgramT = TypeVar("ProgramT", bound=Program)
 
 
 class Machine(Generic[ProgramT]):
-    """A host and the one program on it, which is built anew at each start; the disk stays.
-
-    :param build: makes the program from the host's runtime.
-    """
+    """A host and the program on it, which is built again at each start; the disk stays."""
 
     def __init__(self, host: Host, build: Callable[[Runtime], ProgramT]) -> None:
         self.host = host
@@ -60,23 +57,22 @@ class Machine(Generic[ProgramT]):
 
     @property
     def program(self) -> ProgramT:
-        """What was started last and has not ended."""
-        assert self._program is not None, f"nothing runs on {self.host.name}"
+        """The program that runs now."""
+        assert self._program is not None, f"no program runs on {self.host.name}"
         return self._program
 
     @property
     def running(self) -> bool:
-        """Whether the program was started, and neither stopped nor killed since."""
         return self._program is not None
 
     def start(self) -> Deferred[None]:
-        """Start the program; fires when it serves, and never where it is killed before that."""
-        assert self._program is None, f"{self.host.name} runs already"
+        """Start the program; the Deferred fires when it serves, and never if it is killed before that."""
+        assert self._program is None, f"a program runs on {self.host.name} already"
         program = self._program = self._build(self.host.runtime)
-        return Deferred.fromCoroutine(_finished(program.start()))
+        return Deferred.fromCoroutine(_wait(program.start()))
 
     def stop(self) -> Deferred[None]:
-        """Stop the program in order; then its process ends."""
+        """Stop the program in order, and then end its process."""
         return Deferred.fromCoroutine(self._stop())
 
     async def _stop(self) -> None:
@@ -84,28 +80,28 @@ class Machine(Generic[ProgramT]):
         self.kill()
 
     def kill(self) -> None:
-        """``kill -9``: what was written stays."""
+        """Kill the process as ``kill -9`` does: written data stays."""
         self._program = None
         self.host.kill()
 
     def power_loss(self, random: Random | None = None) -> None:
-        """The machine goes out: what was not synced is kept, lost or torn at random, and peers are not told.
+        """Cut the machine's power: unsynced data is kept, lost or torn at random, and peers receive nothing.
 
-        :param random: what draws it; the host's own unless given.
+        :param random: decides how much is lost; the host's own by default.
         """
         self._program = None
         self.host.power_loss(random)
 
 
-async def _finished(work: Awaitable[None]) -> None:
+async def _wait(work: Awaitable[None]) -> None:
     await work
 
 
 class SimulatedCluster:
-    """Hosts ``coordinator``, ``broker-1`` to ``broker-N`` and whatever clients are asked for.
+    """Hosts ``coordinator``, ``broker-1`` to ``broker-N``, and hosts of clients.
 
-    :param overrides: ``name=value`` each, settings of every broker.
-    :param racks: by broker; none for those that are not named.
+    :param overrides: settings of every broker, each as ``name=value``.
+    :param racks: rack of each broker; brokers that are not listed have none.
     :param trace: called with one line per event.
     """
 
@@ -118,73 +114,71 @@ class SimulatedCluster:
         racks: Mapping[int, str] | None = None,
         trace: Callable[[str], None] | None = None,
     ) -> None:
-        small = [f"{name}={value}" for name, value in coordinator_settings(brokers).items()]
+        defaults = [f"{name}={value}" for name, value in coordinator_settings(brokers).items()]
         in_rack = {number: [f"broker.rack={rack}"] for number, rack in (racks or {}).items()}
         self.simulation = Simulation(seed, trace)
         self.coordinator = Machine(self.simulation.host("coordinator"), _coordinator)
         self.brokers = {
             number: Machine(
                 self.simulation.host(f"broker-{number}"),
-                _broker(broker_settings(number, [*small, *overrides, *in_rack.get(number, [])])),
+                _broker(broker_settings(number, [*defaults, *overrides, *in_rack.get(number, [])])),
             )
             for number in range(1, brokers + 1)
         }
         self._clients_count = 0
 
     def start(self) -> None:
-        """Start the coordinator, then the brokers one after the other, and wait until they serve."""
+        """Start the coordinator, then the brokers one after the other; return when they serve."""
         machines: list[Machine[Any]] = [self.coordinator, *self.brokers.values()]
         for machine in machines:
             self.run_until(machine.start())
 
     def stop(self) -> None:
-        """Stop what runs in order: the brokers, then the coordinator."""
+        """Stop the running brokers in order, then the coordinator."""
         machines: list[Machine[Any]] = [*self.brokers.values(), self.coordinator]
         for machine in machines:
             if machine.running:
                 self.run_until(machine.stop())
 
     def host(self, name: str) -> Host:
-        """The host of that name, for a program of the test's own: its ``reactor``, its ``runtime``, its faults."""
+        """Return the host of that name, which the test may use for its own program."""
         return self.simulation.host(name)
 
     @property
     def bootstrap_servers(self) -> str:
-        """For any Kafka client that runs on a host of this cluster."""
+        """Bootstrap servers for a Kafka client that runs on a host of this cluster."""
         return ",".join(f"broker-{number}:{BROKER_PORT}" for number in self.brokers)
 
     def client(self, *, broker: int = 1) -> WireClient:
-        """A client of one broker, on a host of its own."""
+        """Create a client of one broker, on its own host."""
         self._clients_count += 1
         host = self.simulation.host(f"client-{self._clients_count}")
         return WireClient(host.reactor, f"broker-{broker}", BROKER_PORT, client_id=host.name)
 
     def leader_client(self, topic: str, partition: int, *, name: str) -> LeaderClient:
-        """A client of whoever leads a partition, on the host of that name."""
+        """Create a client of the leader of a partition, on the host ``name``."""
         host = self.simulation.host(name)
         brokers = [(f"broker-{number}", BROKER_PORT) for number in self.brokers]
         return LeaderClient(host.reactor, brokers, topic, partition, client_id=name)
 
     def leader_of(self, topic: str, partition: int) -> int:
-        """The broker that leads, as ZooKeeper has it; -1 for none."""
+        """Return the partition's leader according to its state znode; -1 for none."""
         state = state_of(self, TopicPartition(topic, partition))
         return -1 if state is None else state.leader
 
     def wait_in_sync(self, topic: str, partitions: Iterable[int], timeout_s: float = 120.0) -> None:
-        """Until every partition is led and all its live replicas are in sync."""
+        """Run until every partition has a leader and all its live replicas are in sync."""
         keys = [TopicPartition(topic, partition) for partition in partitions]
         self.run_until(lambda: all(is_in_sync(self, key) for key in keys), timeout_s)
 
     def wait_replicas_end(self, key: TopicPartition, end_offset: int, timeout_s: float = 120.0) -> None:
-        """Until the log of every replica ends there.
+        """Run until the log of every replica ends at ``end_offset``.
 
-        One may be in sync, for a moment, that waits for the answer to a fetch of which its leader knows nothing.
-
-        :raise AssertionError: with where they end instead.
+        :raise AssertionError: contains the log end offsets of the replicas.
         """
 
         def ends() -> dict[int, int]:
-            return {broker: partition.log.log_end_offset for broker, partition in acting(self, key)}
+            return {broker: partition.log.log_end_offset for broker, partition in active_replicas(self, key)}
 
         try:
             self.run_until(lambda: set(ends().values()) == {end_offset}, timeout_s)
@@ -192,34 +186,33 @@ class SimulatedCluster:
             raise AssertionError(f"{key}: replicas end at {ends()}, not at {end_offset}") from None
 
     def controller(self) -> int | None:
-        """The broker that holds the controller's office, by its own account; the latest where there are several."""
+        """Return the broker that considers itself the active controller; with several, that of the latest epoch."""
         running = [(number, machine.program.controller) for number, machine in self.brokers.items() if machine.running]
         active = [(each.context.controller_epoch, number) for number, each in running if each.active and each.context]
         return max(active)[1] if active else None
 
     def expire_session(self, broker: int) -> None:
-        """Let the coordinator end a live broker's session; the broker learns it when it is heard again."""
+        """Make the coordinator end a live broker's session; the broker notices it with its next request."""
         serving = self.coordinator.program.serving
-        assert serving is not None, "no coordinator serves"
+        assert serving is not None, "the coordinator does not serve"
         serving.expire(self.brokers[broker].program.client.session_id)
 
     def run(self, seconds: float) -> None:
-        """Let so much virtual time pass."""
+        """Run the events of the next ``seconds`` of virtual time."""
         self.simulation.run(seconds)
 
     def run_until(self, goal: Any, timeout_s: float = 60.0) -> Any:
-        """Let events happen until a condition holds, or give what a Deferred or coroutine ends with."""
+        """Run events until a condition holds or a Deferred or coroutine ends; return its result."""
         return self.simulation.run_until(goal, timeout_s)
 
 
 def broker_settings(number: int, overrides: Sequence[str] = ()) -> BrokerSettings:
-    """The settings of one broker of a simulated cluster."""
     return BrokerSettings.from_text(
         f"broker.id={number}\n"
         f"listeners=PLAINTEXT://broker-{number}:{BROKER_PORT}\n"
         f"log.dirs={LOG_DIRECTORY}\n"
         f"zookeeper.connect=coordinator:{COORDINATOR_PORT}\n"
-        "kreplica.controller.journal.max.bytes=0\n",  # runs can be repeated from their seeds
+        "kreplica.controller.journal.max.bytes=0\n",  # no journal: a run can be repeated from its seed
         overrides,
         origin="simulation",
     )

@@ -1,4 +1,4 @@
-"""All that was ever committed in one partition, batch by batch, to compare replicas with."""
+"""All batches that were ever committed in one partition, to compare its replicas with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kreplica.wire.batches import parse_header
 
 
 class CommittedBatch(NamedTuple):
-    """A batch as it lies in a log; ``digest`` is of all its bytes."""
+    """Offsets, leader epoch and CRC of all bytes (``digest``) of one batch in a log."""
 
     base_offset: int
     end_offset: int
@@ -21,12 +21,12 @@ class CommittedBatch(NamedTuple):
     digest: int
 
 
-class TwiceInLog(AssertionError):
-    """A batch begins before the end of the one that lies before it."""
+class OverlappingBatches(AssertionError):
+    """A batch starts before the end offset of the previous one."""
 
 
 class _Reader:
-    """Reads one replica's batches in order, from where it stopped; straight from its disk, whatever fails there."""
+    """Reads one replica's batches in order from its disk; injected disk faults do not affect it."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
@@ -35,16 +35,16 @@ class _Reader:
         self._position = 0
         self._end_offset = 0
 
-    def go_to(self, offset: int) -> None:
-        """Go on at an offset at which a batch begins."""
+    def seek(self, offset: int) -> None:
+        """Continue at the offset of the first record of a batch."""
         if offset != self.offset:
             self.offset = offset
             self._segment_base = -1
 
     def next(self, disk: MemoryDisk) -> CommittedBatch:
-        """The next whole batch.
+        """Return the next complete batch.
 
-        :raise TwiceInLog: what lies there is not what an append leaves.
+        :raise OverlappingBatches: the offsets in the log do not increase.
         """
         segments = self.log.segments
         segment = segments[segments.index_of(self.offset)]
@@ -57,7 +57,9 @@ class _Reader:
             header = parse_header(data, at)
             self._position = end = at + header.size
             if header.base_offset < self._end_offset:
-                raise TwiceInLog(f"{self.log.path}: a batch of {header.base_offset} stands behind {self._end_offset}")
+                raise OverlappingBatches(
+                    f"{self.log.path}: a batch at {header.base_offset} follows one that ends at {self._end_offset}"
+                )
             self._end_offset = header.next_offset
             if header.next_offset > self.offset:
                 self.offset = header.next_offset
@@ -65,10 +67,10 @@ class _Reader:
 
 
 class CommittedLog:
-    """Grows with the high watermarks of leaders, and never shrinks.
+    """Batches committed by all leaders so far.
 
     :ivar end_offset: the first offset that was never committed.
-    :ivar start_offset: the greatest offset that any replica's log ever began at: what is below may be deleted.
+    :ivar start_offset: the largest log start offset of any replica so far; records below it may be deleted.
     """
 
     def __init__(self) -> None:
@@ -79,17 +81,17 @@ class CommittedLog:
         self._readers: dict[int, _Reader] = {}
 
     def end_before(self, leader_epoch: int) -> int:
-        """Up to where leaders of earlier epochs have committed: what a leader of this one must have from the start.
+        """Return the offset up to which leaders of earlier epochs have committed; a new leader must hold all below it.
 
-        It may begin late, woken from a pause: then its successors have committed more, and it never will.
+        Commits of later epochs do not count: a leader that resumes after a pause may take over late.
         """
         return max((end for epoch, end in self._ends.items() if epoch < leader_epoch), default=0)
 
     def extend(self, leader: int, disk: MemoryDisk, log: Log, end_offset: int, leader_epoch: int) -> None:
-        """Take in what a leader's log has up to there."""
+        """Add the batches of a leader's log below ``end_offset``."""
         self._ends[leader_epoch] = end_offset
         reader = self._reader(leader, log)
-        reader.go_to(self.end_offset)
+        reader.seek(self.end_offset)
         while reader.offset < end_offset:
             batch = reader.next(disk)
             self._batches.append(batch)
@@ -97,17 +99,17 @@ class CommittedLog:
             self.end_offset = batch.end_offset
 
     def compare(self, replica: int, disk: MemoryDisk, log: Log, limit: int) -> str | None:
-        """What differs below an offset in a replica, of what was not compared yet; None where nothing does."""
+        """Compare a replica's new batches below ``limit``; return the first difference, or None."""
         reader = self._reader(replica, log)
         end_offset = log.log_end_offset
         if not log.log_start_offset <= reader.offset <= end_offset:
-            reader.go_to(log.log_start_offset)
+            reader.seek(log.log_start_offset)
         limit = min(limit, end_offset)
         while reader.offset < limit:
             batch = reader.next(disk)
             expected = self._batches[bisect_right(self._bases, batch.base_offset) - 1]
             if batch != expected:
-                return f"{batch} stands where {expected} was committed"
+                return f"found {batch} where {expected} was committed"
         return None
 
     def _reader(self, replica: int, log: Log) -> _Reader:

@@ -1,16 +1,15 @@
-"""What must hold after every event of a simulated cluster, whatever fails: looked up in the brokers' own objects.
+"""Invariants of a simulated cluster, checked in the brokers' objects after every event, whatever fault is active.
 
-The rules, as ``BrokenRule`` names them:
-
-* one leader an epoch; the leader is in sync; the in-sync set is within the assignment
-* only the last elected controller elects leaders
-* epochs never go back: of the znode, of each replica in one process, of each broker's controller
-* a leader's high watermark never goes back while it leads, and is no further than its log
-* what is committed is on as many replicas as the topic asks for, and on every member of the true in-sync set (the
-  znode's), whichever broker believes that it leads
-* what was committed once stays: every later leader has it, and every replica agrees byte for byte below its high
-  watermark, every in-sync one below all that was ever committed
-* no client was told of, or given, a record that is not committed
+* A partition has one leader per epoch; the leader is in the ISR; the ISR is a subset of the assignment.
+* Only the controller that was elected last elects leaders.
+* Epochs never decrease: the leader epoch in the znode and in each replica of one process, and the controller epoch
+  known to each broker.
+* A leader's high watermark never decreases while it leads, and is at most its log end offset.
+* A committed record is on ``min.insync.replicas`` replicas and on every member of the ISR in the znode, also if a
+  deposed leader committed it.
+* A committed record stays: every later leader holds it; the bytes of every replica are equal below its high watermark,
+  those of every in-sync replica below the highest offset ever committed.
+* Only committed records are acknowledged to producers (``acks=all``) or sent to consumers.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from kreplica.model import NO_LEADER, LeaderAndIsr, TopicPartition
 from kreplica.replication import Partition
 from kreplica.replication.fencing import ControlFence
 from kreplica.testing.cluster.committed_log import CommittedLog
-from kreplica.testing.cluster.state import ACTING, acting, replicas_of, state_of
+from kreplica.testing.cluster.state import ACTIVE_ROLES, active_replicas, replicas_of, state_of
 from kreplica.testing.histories.record_history import History
 from kreplica.testing.simulator.scheduler import Process
 from kreplica.zookeeper.embedded.znode import Znode
@@ -34,15 +33,15 @@ if TYPE_CHECKING:
     from kreplica.testing.cluster.cluster import SimulatedCluster
 
 
-class BrokenRule(AssertionError):
-    """A rule that did not hold, and where."""
+class InvariantViolation(AssertionError):
+    """An invariant did not hold; the message names the partition and the broker."""
 
 
 class _Replica:
-    """One replica in one process, as it was when last looked at.
+    """State of one replica of one process at its last check.
 
-    :ivar led_epoch: the leader epoch that it led in then; None where it did not lead.
-    :ivar led_high_watermark: its high watermark then.
+    :ivar led_epoch: epoch in which it was the leader; None for a follower.
+    :ivar led_high_watermark: its high watermark as the leader.
     """
 
     __slots__ = (
@@ -62,10 +61,10 @@ class _Replica:
         self.leader_epoch = partition.leadership.leader_epoch
         self.led_epoch: int | None = None
         self.led_high_watermark = 0
-        self._note()
+        self._remember()
 
     def has_changed(self) -> bool:
-        """Whether anything is different since the last time that this was asked."""
+        """Return true if the replica has changed since the last call."""
         partition = self.partition
         if (
             partition.high_watermark == self._high_watermark
@@ -75,10 +74,10 @@ class _Replica:
             and partition.log.log_start_offset == self._start_offset
         ):
             return False
-        self._note()
+        self._remember()
         return True
 
-    def _note(self) -> None:
+    def _remember(self) -> None:
         partition = self.partition
         self._high_watermark = partition.high_watermark
         self._start_offset = partition.log.log_start_offset
@@ -88,12 +87,12 @@ class _Replica:
 
 
 class Invariants:
-    """Checks partitions after each event; it costs little where nothing has changed.
+    """Checks the partitions that changed in an event.
 
-    :param topic: whose partitions are checked from the beginning to the end.
-    :param history: what its clients were told; None where nobody is.
-    :ivar committed: of each partition, what was ever below a leader's high watermark.
-    :ivar checks_count: how often something had changed and was checked.
+    :param topic: all its partitions are checked.
+    :param history: requests and responses of the topic's clients; None if it has no clients.
+    :ivar committed: batches that were ever below a leader's high watermark, by partition.
+    :ivar checks_count: number of changed replicas that were checked.
     """
 
     def __init__(self, cluster: SimulatedCluster, topic: str, partitions: int, history: History | None = None) -> None:
@@ -121,10 +120,10 @@ class Invariants:
         topic_id: UUID | None = None,
         committed: CommittedLog | None = None,
     ) -> None:
-        """Check one more partition, which is new.
+        """Check one more partition.
 
-        :param topic_id: only replicas of this topic are meant, and none that is left of another of its name.
-        :param committed: what was committed of it already, where it was thought to be gone and is not.
+        :param topic_id: ignores replicas of a deleted topic of the same name.
+        :param committed: batches committed so far, if the partition was forgotten although it still exists.
         """
         self._topic_ids[key] = topic_id
         self._paths[key] = znodes.partition_state_path(*key)
@@ -133,25 +132,25 @@ class Invariants:
             self._histories[key] = history
 
     def forget(self, key: TopicPartition) -> None:
-        """Check a partition no more: it is gone, and what bears its name from now on is another."""
-        by_key: tuple[dict[TopicPartition, Any], ...] = (
+        """Stop checking a deleted partition; a later partition of the same name is a new one."""
+        dictionaries: tuple[dict[TopicPartition, Any], ...] = (
             self._topic_ids,
             self._histories,
             self.committed,
             self._states,
             *self._replicas.values(),
         )
-        for known in by_key:
+        for known in dictionaries:
             known.pop(key, None)
         self._seen.pop(self._paths.pop(key), None)
         for led in [led for led in self._leaders if led[0] == key]:
             del self._leaders[led]
 
     def watch(self) -> None:
-        """Check after every event from now on: that whose process it happened to, for nothing else can have changed."""
-        self._cluster.simulation.scheduler.after_event = self._after
+        """Check after every event from now on; only the process of the event can have changed."""
+        self._cluster.simulation.scheduler.after_event = self._after_event
 
-    def _after(self, process: Process) -> None:
+    def _after_event(self, process: Process) -> None:
         host = process.host
         broker_id = self._broker_ids.get(host)
         if broker_id is not None:
@@ -162,16 +161,16 @@ class Invariants:
             self._check_clients()
 
     def check(self) -> None:
-        """Check whatever changed since the last time, anywhere.
+        """Check all processes that changed since their last check.
 
-        :raise BrokenRule: where a rule does not hold.
+        :raise InvariantViolation: an invariant does not hold.
         """
         self._check_coordinator()
         for broker_id in self._broker_ids.values():
             self._check_broker(broker_id)
         self._check_clients()
 
-    # --- who changed -------------------------------------------------------------------------------------------------
+    # --- changes -----------------------------------------------------------------------------------------------------
 
     def _check_coordinator(self) -> None:
         machine = self._cluster.coordinator
@@ -179,25 +178,25 @@ class Invariants:
         if serving is None:
             return
         if machine.program is not self._coordinator:
-            # What nobody was told of may be gone after a crash.
+            # Writes that were not acknowledged may be lost after a crash, so older states are not comparable.
             self._coordinator = machine.program
             self._states.clear()
             self._seen.clear()
             self._controller_epoch = self._controller_since = 0
         nodes = serving.tree.nodes
         node = nodes.get(znodes.CONTROLLER_EPOCH)
-        if node is not None and self._is_news(znodes.CONTROLLER_EPOCH, node):
+        if node is not None and self._is_changed(znodes.CONTROLLER_EPOCH, node):
             epoch = documents.decode_controller_epoch(node.data or b"")
             if epoch < self._controller_epoch:
-                raise _broken("the controller epoch went back", epoch, self._controller_epoch)
+                raise _violation("the controller epoch went back", epoch, self._controller_epoch)
             self._controller_epoch, self._controller_since = epoch, node.mzxid
         for key, path in self._paths.items():
             node = nodes.get(path)
-            if node is not None and self._is_news(path, node):
+            if node is not None and self._is_changed(path, node):
                 self._check_state(key, node.mzxid)
                 self._check_replicas(key)
 
-    def _is_news(self, path: str, node: Znode) -> bool:
+    def _is_changed(self, path: str, node: Znode) -> bool:
         seen = self._seen.get(path)
         if seen is not None and seen[0] is node and seen[1] == node.version:
             return False
@@ -220,7 +219,7 @@ class Invariants:
                 replica = known[key] = _Replica(partition)
             elif not replica.has_changed():
                 continue
-            if partition.role in ACTING:
+            if partition.role in ACTIVE_ROLES:
                 self._check_replica(key, broker_id, replica)
             elif replica.led_epoch is not None:
                 self._check_last_commit(key, broker_id, replica, replica.led_epoch)
@@ -229,46 +228,45 @@ class Invariants:
         before = self._fences.get(broker_id)
         if before is None or before[0] is not fence or before[1] != fence.controller_epoch:
             if before is not None and before[0] is fence and fence.controller_epoch < before[1]:
-                raise _broken("a broker obeys an older controller", broker_id)
+                raise _violation("a broker accepts an older controller", broker_id)
             self._fences[broker_id] = fence, fence.controller_epoch
 
     # --- partitions --------------------------------------------------------------------------------------------------
 
     def _check_replica(self, key: TopicPartition, broker_id: int, replica: _Replica) -> None:
-        """One replica has changed: of the others only what they must have can have."""
+        """Check a replica that changed; others need a check only if its commit raises their required offset."""
         self.checks_count += 1
         state, committed = state_of(self._cluster, key), self.committed[key]
         partition = replica.partition
         committed.start_offset = max(committed.start_offset, partition.log.log_start_offset)
-        self._check_tenure(key, broker_id, replica)
-        self._check_bytes(key, broker_id, partition, state)
+        self._check_leadership(key, broker_id, replica)
+        self._check_committed(key, broker_id, partition, state)
         if partition.is_leader and partition.high_watermark > committed.end_offset:
-            replicas = dict(self._acting(key))
+            replicas = dict(self._active_replicas(key))
             self._check_commit(key, broker_id, partition, replicas, state, partition.leadership.leader_epoch)
             for other_id, other in replicas.items():
-                self._check_bytes(key, other_id, other, state)
+                self._check_committed(key, other_id, other, state)
 
     def _check_last_commit(self, key: TopicPartition, broker_id: int, replica: _Replica, epoch: int) -> None:
-        """What a leader committed in the very event in which it ceased to lead: clients may have been told."""
+        """Check the commit of a leader in the same event in which it stopped leading: clients may rely on it."""
         replica.led_epoch = None
         partition = replica.partition
         if partition.high_watermark > self.committed[key].end_offset:
-            replicas = dict(self._acting(key)) | {broker_id: partition}
+            replicas = dict(self._active_replicas(key)) | {broker_id: partition}
             self._check_commit(key, broker_id, partition, replicas, state_of(self._cluster, key), epoch)
 
     def _check_replicas(self, key: TopicPartition) -> None:
-        """The state has changed, and with it what is expected of every replica."""
-        for broker_id, partition in self._acting(key):
+        """Check all replicas after a change of the state znode, which changes their required offsets."""
+        for broker_id, partition in self._active_replicas(key):
             replica = self._replicas[broker_id].get(key)
             if replica is None or replica.partition is not partition:
                 replica = self._replicas[broker_id][key] = _Replica(partition)
             replica.has_changed()
             self._check_replica(key, broker_id, replica)
 
-    def _acting(self, key: TopicPartition) -> Iterator[tuple[int, Partition]]:
-        """The brokers that lead or follow it, with their replicas."""
+    def _active_replicas(self, key: TopicPartition) -> Iterator[tuple[int, Partition]]:
         topic_id = self._topic_ids[key]
-        for broker_id, partition in acting(self._cluster, key):
+        for broker_id, partition in active_replicas(self._cluster, key):
             if topic_id is None or partition.topic_id == topic_id:
                 yield broker_id, partition
 
@@ -277,49 +275,49 @@ class Invariants:
         assert state is not None
         if before is not None:
             if state.leader_epoch < before.leader_epoch:
-                raise _broken(f"{key}: the leader epoch went back", before, state)
+                raise _violation(f"{key}: the leader epoch went back", before, state)
             is_led = NO_LEADER not in (state.leader, before.leader)
             if is_led and state.leader_epoch == before.leader_epoch and state.leader != before.leader:
-                raise _broken(f"{key}: two leaders in one epoch", before, state)
+                raise _violation(f"{key}: two leaders in one epoch", before, state)
             is_elected = state.leader_epoch > before.leader_epoch and zxid > self._controller_since
             if is_elected and state.controller_epoch != self._controller_epoch:
-                raise _broken(
+                raise _violation(
                     f"{key}: written by controller {state.controller_epoch} after {self._controller_epoch} was elected",
                     state,
                 )
         assigned = replicas_of(self._cluster, key)
         if assigned:
             if not set(state.isr) <= set(assigned):
-                raise _broken(f"{key}: in sync, but not assigned", state, assigned)
+                raise _violation(f"{key}: in sync, but not assigned", state, assigned)
             if not set(state.eligible_leader_replicas) <= set(assigned):
-                raise _broken(f"{key}: eligible, but not assigned", state)
+                raise _violation(f"{key}: eligible, but not assigned", state)
         if state.leader not in (NO_LEADER, *state.isr):
-            raise _broken(f"{key}: the leader is not in sync", state)
+            raise _violation(f"{key}: the leader is not in sync", state)
         self._states[key] = state
 
-    def _check_tenure(self, key: TopicPartition, broker_id: int, replica: _Replica) -> None:
-        """What holds for one replica by itself."""
+    def _check_leadership(self, key: TopicPartition, broker_id: int, replica: _Replica) -> None:
+        """Check the invariants of a single replica."""
         partition = replica.partition
         epoch = partition.leadership.leader_epoch
         if epoch < replica.leader_epoch:
-            raise _broken(f"{key} on {broker_id}: the leader epoch went back", epoch)
+            raise _violation(f"{key} on {broker_id}: the leader epoch went back", epoch)
         replica.leader_epoch = epoch
         high_watermark, end = partition.high_watermark, partition.log.log_end_offset
         if high_watermark > end:
-            raise _broken(f"{key} on {broker_id}: committed beyond its log", high_watermark, end)
+            raise _violation(f"{key} on {broker_id}: committed beyond its log", high_watermark, end)
         if not partition.is_leader:
             replica.led_epoch = None
             return
         leader = self._leaders.setdefault((key, epoch), broker_id)
         if leader != broker_id:
-            raise _broken(f"{key}: two leaders act in epoch {epoch}", leader, broker_id)
+            raise _violation(f"{key}: two leaders act in epoch {epoch}", leader, broker_id)
         if replica.led_epoch == epoch:
             if high_watermark < replica.led_high_watermark:
-                raise _broken(f"{key} on {broker_id}: the high watermark went back")
+                raise _violation(f"{key} on {broker_id}: the high watermark went back")
         else:
             committed = self.committed[key].end_before(epoch)
             if end < committed:
-                raise _broken(f"{key}: {broker_id} leads in epoch {epoch} without all commits", end, committed)
+                raise _violation(f"{key}: {broker_id} leads in epoch {epoch} without all commits", end, committed)
         replica.led_epoch, replica.led_high_watermark = epoch, high_watermark
 
     def _check_commit(
@@ -331,57 +329,57 @@ class Invariants:
         state: LeaderAndIsr | None,
         epoch: int,
     ) -> None:
-        """What holds of a high watermark when it moves."""
+        """Check that enough replicas hold the records below a new high watermark, and record the commit."""
         high_watermark = partition.high_watermark
         if state is None:
-            state = self._states.get(key)  # no coordinator serves: the last one holds
+            state = self._states.get(key)  # the coordinator does not serve: use the last known state
         holders = {broker for broker, other in replicas.items() if other.log.log_end_offset >= high_watermark}
         in_sync = () if state is None else state.isr
         may_lead = () if state is None else (*in_sync, *state.eligible_leader_replicas)
-        absent = {broker: self._had(key, broker) for broker in may_lead if broker not in replicas}
+        absent = {broker: self._last_end_offset(key, broker) for broker in may_lead if broker not in replicas}
         holders.update(broker for broker, end in absent.items() if end is None or end >= high_watermark)
         for broker in in_sync:
             if broker in absent and broker not in holders:
-                raise _broken(
-                    f"{key}: {broker} is in sync without all that is committed", absent[broker], high_watermark
+                raise _violation(
+                    f"{key}: {broker} is in sync without all committed records", absent[broker], high_watermark
                 )
         if len(holders) < required(partition.min_insync_replicas, len(partition.leadership.replicas)):
-            raise _broken(f"{key}: {leader} commits {high_watermark} with too few replicas", holders)
+            raise _violation(f"{key}: {leader} commits {high_watermark} with too few replicas", holders)
         disk = self._cluster.brokers[leader].host.disk
         self.committed[key].extend(leader, disk, partition.log, high_watermark, epoch)
 
-    def _had(self, key: TopicPartition, broker_id: int) -> int | None:
-        """Where the log of a replica that does not act now ended when it last did; None where it never did.
+    def _last_end_offset(self, key: TopicPartition, broker_id: int) -> int | None:
+        """Return the log end offset that an inactive replica had when it was last active; None if it never was.
 
-        Its last fetch may arrive after its death, and says no more than that, whatever became of its disk since.
+        The leader may count a fetch that arrives after the replica's process has ended.
         """
         replica = self._replicas.get(broker_id, {}).get(key)
         return None if replica is None else replica.partition.log.log_end_offset
 
-    def _check_bytes(
+    def _check_committed(
         self, key: TopicPartition, broker_id: int, partition: Partition, state: LeaderAndIsr | None
     ) -> None:
-        """Whether a replica has what was committed."""
+        """Check that a replica holds the committed records, byte for byte."""
         committed, end = self.committed[key], partition.log.log_end_offset
         limit = committed.end_offset
         if state is not None and broker_id in state.isr:
             if end < limit:
-                raise _broken(f"{key}: {broker_id} is in sync without all that is committed", end, limit)
+                raise _violation(f"{key}: {broker_id} is in sync without all committed records", end, limit)
         else:
             limit = min(partition.high_watermark, limit)
         difference = committed.compare(broker_id, self._cluster.brokers[broker_id].host.disk, partition.log, limit)
         if difference is not None:
-            raise _broken(f"{key} on {broker_id}: {difference}")
+            raise _violation(f"{key} on {broker_id}: {difference}")
 
     def _check_clients(self) -> None:
         for key, history in self._histories.items():
             end = self.committed[key].end_offset
-            told, given = history.ends(key.partition)
-            if told > end:
-                raise _broken(f"{key}: acknowledged, but not committed", told, end)
-            if given > end:
-                raise _broken(f"{key}: read, but not committed", given, end)
+            acknowledged_end, read_end = history.ends(key.partition)
+            if acknowledged_end > end:
+                raise _violation(f"{key}: acknowledged, but not committed", acknowledged_end, end)
+            if read_end > end:
+                raise _violation(f"{key}: read, but not committed", read_end, end)
 
 
-def _broken(text: str, *values: object) -> BrokenRule:
-    return BrokenRule(": ".join([text, ", ".join(map(str, values))]) if values else text)
+def _violation(text: str, *values: object) -> InvariantViolation:
+    return InvariantViolation(": ".join([text, ", ".join(map(str, values))]) if values else text)

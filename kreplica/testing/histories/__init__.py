@@ -1,4 +1,4 @@
-"""Histories: what the clients of one run sent and received, with checks of them.
+"""Histories: requests and responses of the clients of one run, with checks of them.
 
 * ``record_history`` records of one topic
 * ``group_history`` generations, assignments and commits of a group

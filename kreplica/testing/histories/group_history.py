@@ -1,7 +1,7 @@
-"""What the members of one group were told, and whether that can be.
+"""Responses that the members of one group received, checked for contradictions.
 
-Offsets that were acknowledged are what is fetched next, or later ones are.  An attempt to commit that got no answer may
-arrive at any time while its generation lasts, behind later commits even: only then may offsets go back, to its.
+A fetched offset is at least the offset acknowledged last.  A commit request without a response may arrive at any time
+during its generation, even after later commits, so it alone may lower the committed offset.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from kreplica.model import TopicPartition
 
 
 class Expected(NamedTuple):
-    """What may be fetched, as far as was known when it was asked for.
+    """Offsets that a fetch may return, as known when it is sent.
 
-    :param known: by partition, what was last known to be committed; what is not named never was.
-    :param lowest: the same, or what an attempt without answer may have made of it.
-    :param generation: the last that was known.
+    :param known: the offset last known to be committed, by partition.
+    :param lowest: the smallest possible offset, considering commits without a response.
+    :param generation: the latest known generation.
     """
 
     known: dict[TopicPartition, int]
@@ -28,7 +28,7 @@ class Expected(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Commit:
-    """:param known_generation: the last that any member had come into when it was asked for."""
+    """:param known_generation: the latest generation of any member when the commit was sent."""
 
     generation: int
     known_generation: int
@@ -36,11 +36,11 @@ class _Commit:
 
 
 class GroupHistory:
-    """Filled by members while they run; one group.
+    """History of one group, filled by its members while they run.
 
-    :param clock: seconds, for what is told of contradictions.
-    :ivar acknowledged: by partition, the offset that was last known to be committed.
-    :ivar contradictions: where members were told what cannot be, as sentences.
+    :param clock: time in seconds, shown with contradictions.
+    :ivar acknowledged: the offset last known to be committed, by partition.
+    :ivar contradictions: descriptions of responses that contradict each other.
     """
 
     def __init__(self, clock: Callable[[], float] = float) -> None:
@@ -53,19 +53,19 @@ class GroupHistory:
         self._generation = -1
         self._asked: dict[int, _Commit] = {}
         self._commits: dict[int, _Commit] = {}
-        """Those that may still come to count: of no generation that is over, and not refused."""
+        """Commits that may still take effect: not rejected, and of a generation that has not ended."""
         self._commits_count = 0
 
     # --- membership --------------------------------------------------------------------------------------------------
 
     def joined(self, member_id: str, generation: int, assigned: Collection[TopicPartition]) -> None:
-        """A member was told what it reads in a generation.
+        """Record a member's assignment in a generation.
 
-        :param member_id: or the instance id of a static one: who replaces it has the same share.
+        :param member_id: member ID, or instance ID of a static member, whose replacement has the same assignment.
         """
         before = self._generations.get(member_id, -1)
         if generation < before:
-            self._contradicted(f"{member_id} was in generation {before}, and came into {generation}")
+            self._contradicted(f"{member_id} was in generation {before} and joined {generation} after it")
         self._generations[member_id] = generation
         self._generation = max(self._generation, generation)
         share = sorted(assigned)
@@ -81,9 +81,9 @@ class GroupHistory:
     # --- offsets -----------------------------------------------------------------------------------------------------
 
     def committing(self, generation: int, offsets: Mapping[TopicPartition, int]) -> int:
-        """A member asks to commit offsets.
+        """Record a request to commit offsets.
 
-        :return: by which ``committed`` and ``refused`` know it.
+        :return: the commit's number, for ``committed`` and ``refused``.
         """
         self._commits_count += 1
         commit = _Commit(generation, self._generation, dict(offsets))
@@ -91,29 +91,29 @@ class GroupHistory:
         return self._commits_count
 
     def committed(self, number: int, *, is_doubtful: bool) -> None:
-        """It was told that they are committed.
+        """Record a successful commit.
 
-        :param is_doubtful: whether an earlier attempt got no answer.
+        :param is_doubtful: true if an earlier attempt received no response.
         """
         commit = self._asked.pop(number)
         if commit.generation < commit.known_generation:
-            self._contradicted(f"generation {commit.generation} has committed in {commit.known_generation}")
+            self._contradicted(f"generation {commit.generation} committed during {commit.known_generation}")
         if number in self._commits:
             self.acknowledged.update(commit.offsets)
         if not is_doubtful:
             self._commits.pop(number, None)
 
     def refused(self, number: int) -> None:
-        """It was told that they are not, and will not be."""
+        """Record that a commit was rejected and will never take effect."""
         del self._asked[number]
         self._commits.pop(number, None)
 
     def decided(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """A transaction that commits offsets is committed, as its producer was told."""
+        """Record the offsets of a transaction whose producer received its commit."""
         self.acknowledged.update(offsets)
 
     def expected(self, partitions: Collection[TopicPartition]) -> Expected:
-        """What is asked for now must be answered with these offsets or later ones."""
+        """Return the lower bounds for the result of a fetch that is sent now."""
         known = {key: self.acknowledged[key] for key in partitions if key in self.acknowledged}
         lowest = dict(known)
         for commit in self._commits.values():
@@ -123,11 +123,11 @@ class GroupHistory:
         return Expected(known, lowest, self._generation)
 
     def fetched(self, expected: Expected, offsets: Mapping[TopicPartition, int]) -> None:
-        """A member was told what is committed; what may come later is of the generations since."""
+        """Record the result of a fetch.  Commits of older generations can no longer take effect."""
         for key, offset in offsets.items():
             if offset < expected.lowest.get(key, 0):
-                self._contradicted(f"{key} was committed up to {expected.lowest[key]}, and is now up to {offset}")
-            if self.acknowledged.get(key) == expected.known.get(key):  # else somebody was told of more meanwhile
+                self._contradicted(f"{key} was committed up to {expected.lowest[key]}, and is now at {offset}")
+            if self.acknowledged.get(key) == expected.known.get(key):  # otherwise a later commit was acknowledged
                 self.acknowledged[key] = offset
         over = [number for number, commit in self._commits.items() if commit.generation < expected.generation]
         for number in over:

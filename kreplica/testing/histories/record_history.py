@@ -1,7 +1,7 @@
-"""What clients were told, and whether a log keeps to it.  What they were told is besides noted for ``anomalies``.
+"""Records that clients sent and received, and checks of a log against them.
 
-Values are ``PARTITION/NUMBER`` with some filling, numbers counting up in the order of sending: what is lost, there
-twice or out of order shows by itself.
+Values are ``PARTITION/NUMBER`` with padding; numbers increase in the order of sending, so losses, duplicates and
+reordering show in a log itself.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ from kreplica.wire.records import Record
 
 
 class Listener(Protocol):
-    """Whoever is to know what the clients of one topic do and are told; it also says what producers write."""
+    """Receives the events of one topic's clients, and generates the values that producers send."""
 
     def next_value(self, partition: int, size: int) -> bytes:
-        """The next value to send, of at least so many bytes, unlike any other."""
+        """Return a new unique value of at least ``size`` bytes."""
 
     def sending(self, producer: str, partition: int, values: Sequence[bytes]) -> int:
-        """A producer sends a batch for the first time.
+        """Record the first attempt to send a batch.
 
-        :return: by which ``acknowledged`` knows it.
+        :return: the batch's number, for ``acknowledged``.
         """
 
     def acknowledged(self, partition: int, base_offset: int, values: Sequence[bytes], number: int) -> None:
-        """A producer was told that these are in the log, from that offset on; -1 where it was not told where."""
+        """Record an acknowledgement; ``base_offset`` is -1 if the response did not contain the offset."""
 
     def read(self, partition: int, records: Sequence[Record], consumer: str) -> None:
-        """A consumer was given these."""
+        """Record a poll of a consumer."""
 
     def sought(self, partition: int, offset: int, consumer: str) -> None:
-        """A consumer set its position."""
+        """Record that a consumer set its position."""
 
 
 class History:
-    """Filled by clients while they run; one topic.
+    """History of one topic, filled by its clients while they run.
 
-    :param clock: seconds, for what is told of anomalies; one that stands still unless given.
-    :ivar told: what ``anomalies`` looks through.
-    :ivar acked: partition -> offset -> value, as the producer was told.
-    :ivar seen: the same, as any consumer read it.
-    :ivar contradictions: where something else was told of an offset than before, as sentences.
+    :param clock: time in seconds, shown with anomalies; by default always 0.
+    :ivar observations: history for the checks of ``anomalies``.
+    :ivar acked: acknowledged values by offset, for each partition.
+    :ivar seen: values that any consumer read, by offset, for each partition.
+    :ivar contradictions: descriptions of offsets for which clients received different values.
     """
 
     def __init__(self, partitions: int = 1, clock: Callable[[], float] = float) -> None:
-        self.told = ClientHistory()
+        self.observations = ClientHistory()
         self.sent = [0] * partitions
         self.acked: list[dict[int, bytes]] = [{} for _ in range(partitions)]
         self.seen: list[dict[int, bytes]] = [{} for _ in range(partitions)]
@@ -62,28 +62,24 @@ class History:
         return sum(map(len, self.acked))
 
     def next_value(self, partition: int, size: int) -> bytes:
-        """The next value to send, of at least so many bytes."""
         number = self.sent[partition]
         self.sent[partition] += 1
         return (b"%d/%d " % (partition, number)).ljust(size, b".")
 
     def sending(self, producer: str, partition: int, values: Sequence[bytes]) -> int:
-        """A producer sends a batch for the first time.
-
-        :return: by which ``acknowledged`` knows it.
-        """
-        return self.told.sending(producer, partition, values, self._clock())
+        return self.observations.sending(producer, partition, values, self._clock())
 
     def acknowledged(
         self, partition: int, base_offset: int, values: Sequence[bytes], number: int | None = None
     ) -> None:
-        """A producer was told that these are in the log, from that offset on; -1 where it was not told where.
+        """Record an acknowledgement.
 
-        :param number: of the sending, where it was told of.
+        :param base_offset: -1 if the response did not contain it.
+        :param number: result of ``sending``; None if that was not called.
         """
         if number is None:
             number = self.sending("producer", partition, values)
-        self.told.acknowledged(number, base_offset, self._clock())
+        self.observations.acknowledged(number, base_offset, self._clock())
         if base_offset == NO_OFFSET:
             return
         for offset, value in enumerate(values, base_offset):
@@ -91,64 +87,62 @@ class History:
         self._acked_ends[partition] = max(self._acked_ends[partition], base_offset + len(values))
 
     def read(self, partition: int, records: Sequence[Record], consumer: str = "consumer") -> None:
-        """A consumer was given these."""
-        given = [(record.offset, record.value or b"") for record in records]
-        self.told.polled(consumer, partition, given, self._clock())
-        for offset, value in given:
+        pairs = [(record.offset, record.value or b"") for record in records]
+        self.observations.polled(consumer, partition, pairs, self._clock())
+        for offset, value in pairs:
             self._note(self.seen[partition], offset, value, f"read from partition {partition}")
             self._seen_ends[partition] = max(self._seen_ends[partition], offset + 1)
 
     def sought(self, partition: int, offset: int, consumer: str) -> None:
-        """A consumer set its position."""
-        self.told.sought(consumer, partition, offset, self._clock())
+        self.observations.sought(consumer, partition, offset, self._clock())
 
     def ends(self, partition: int) -> tuple[int, int]:
-        """The first offset beyond all that was acknowledged, and beyond all that was read."""
+        """Return the end offset of the acknowledged records and that of the records read."""
         return self._acked_ends[partition], self._seen_ends[partition]
 
-    def _note(self, known: dict[int, bytes], offset: int, value: bytes, what: str) -> None:
+    def _note(self, known: dict[int, bytes], offset: int, value: bytes, event: str) -> None:
         before = known.setdefault(offset, value)
         if before != value:
-            self.contradictions.append(f"{value[:20]!r} was {what} at {offset}, where {before[:20]!r} was before")
+            self.contradictions.append(f"{value[:20]!r} was {event} at {offset}, where {before[:20]!r} was before")
 
     def forget_from(self, partition: int, offset: int) -> None:
-        """The log was cut there: what was told of later offsets holds no more."""
-        self.told.forget_from(partition, offset)
-        for told in (self.acked[partition], self.seen[partition]):
-            for later in [known for known in told if known >= offset]:
-                del told[later]
+        """Forget all records from an offset at which the log was truncated."""
+        self.observations.forget_from(partition, offset)
+        for values in (self.acked[partition], self.seen[partition]):
+            for later in [known for known in values if known >= offset]:
+                del values[later]
 
 
 def check_whole(records: Sequence[Record], partition: int) -> None:
-    """Whether a log has no hole, nothing twice, and all in the order of sending.
+    """Check that a log has no gap and no duplicate, and that its records are in the order of sending.
 
-    :raise AssertionError: it has not.
+    :raise AssertionError: a check failed.
     """
     offsets = [record.offset for record in records]
-    assert offsets == list(range(len(offsets))), f"partition {partition} has holes: {offsets[:10]} ..."
+    assert offsets == list(range(len(offsets))), f"partition {partition} has gaps: {offsets[:10]} ..."
     numbers = [number_of(record.value or b"", partition) for record in records]
     for before, after in pairwise(numbers):
-        assert before < after, f"partition {partition} has {after} behind {before}"
+        assert before < after, f"partition {partition} has {after} after {before}"
 
 
-def check_nothing_lost(records: Sequence[Record], told: dict[int, bytes], what: str) -> None:
-    """Whether all that somebody was told is in the log, each at its offset.
+def check_nothing_lost(records: Sequence[Record], expected: dict[int, bytes], event: str) -> None:
+    """Check that a log contains the expected values at their offsets.
 
-    :param what: who was told, for the text of the error.
-    :raise AssertionError: it is not.
+    :param event: ``acknowledged`` or ``read``, for the message.
+    :raise AssertionError: a value is missing.
     """
     values = {record.offset: record.value for record in records}
-    for offset, value in told.items():
+    for offset, value in expected.items():
         assert values.get(offset) == value, (
-            f"{value[:20]!r} was {what} at {offset}, where {(values.get(offset) or b'nothing')[:20]!r} is now"
+            f"{value[:20]!r} was {event} at {offset}, where {(values.get(offset) or b'nothing')[:20]!r} is now"
         )
 
 
 def number_of(value: bytes, partition: int) -> int:
-    """The number of a value.
+    """Return the number in a value.
 
-    :raise AssertionError: it is not one that was sent to that partition.
+    :raise AssertionError: the value was not sent to this partition.
     """
-    where, _, number = value.rstrip(b".").partition(b"/")
-    assert where == b"%d" % partition, f"{value[:20]!r} was not sent to partition {partition}"
+    sent_to, _, number = value.rstrip(b".").partition(b"/")
+    assert sent_to == b"%d" % partition, f"{value[:20]!r} was not sent to partition {partition}"
     return int(number)

@@ -1,8 +1,8 @@
-"""What clients of a topic were told that is written to in transactions, and what came of those.
+"""History of a topic that is written to in transactions.
 
-A transaction is committed when its producer was told so, aborted when it asked for that or was told that it could not
-commit; unknown when its commit was asked for and nothing certain was answered.  Once a newer incarnation has its
-identity, whatever an older one had not asked to commit by then is aborted, and remains so.
+A transaction is committed if its producer received a successful response, aborted if the producer requested that or
+the commit was rejected, and unknown if a requested commit received no definite response.  When a newer producer has
+its producer ID, transactions of older producers whose commit was not requested yet are aborted.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from kreplica.wire.records import Record
 
 
 class TransactionHistory(History):
-    """Filled by clients while they run; one topic.
+    """History of one topic, filled by its clients while they run.
 
-    :ivar committed_count: transactions whose producers were told that they are committed.
-    :ivar aborted_count: those that are surely aborted.
+    :ivar committed_count: transactions whose commit was confirmed.
+    :ivar aborted_count: transactions that are certainly aborted.
     """
 
     def __init__(self, partitions: int = 1, clock: Callable[[], float] = float) -> None:
@@ -30,58 +30,58 @@ class TransactionHistory(History):
     # --- producers ---
 
     def began(self, transactional_id: str) -> str:
-        """A producer begins a transaction.
+        """Record the start of a transaction.
 
-        :return: the name by which it is known here.
+        :return: the transaction's name in this history.
         """
         self._count += 1
         name = f"{transactional_id}/{self._count}"
-        self.told.began(name, transactional_id, self._clock())
+        self.observations.began(name, transactional_id, self._clock())
         self._open[name] = transactional_id
         return name
 
     def sending_in(self, transaction: str, partition: int, values: Sequence[bytes]) -> int:
-        """A producer sends a batch in a transaction.
+        """Record the first attempt to send a batch in a transaction.
 
-        :return: by which ``acknowledged`` knows it.
+        :return: the batch's number, for ``acknowledged``.
         """
-        producer = self.told.transactions[transaction].producer
-        return self.told.sending(producer, partition, values, self._clock(), transaction)
+        producer = self.observations.transactions[transaction].producer
+        return self.observations.sending(producer, partition, values, self._clock(), transaction)
 
     def ending(self, transaction: str, *, commit: bool) -> None:
-        """A producer asks for its transaction's end."""
+        """Record a producer's request to commit or abort a transaction."""
         if self._open.pop(transaction, None) is None:
-            return  # it was fenced, and cannot commit any more
-        self.told.ending(transaction, self._clock(), commit=commit)
+            return  # it was fenced and can no longer commit
+        self.observations.ending(transaction, self._clock(), commit=commit)
         self.aborted_count += not commit
 
     def ended(self, transaction: str, *, committed: bool) -> None:
-        """A producer was told that its transaction is committed, or that it could not commit."""
-        if committed and self.told.transactions[transaction].state is TransactionState.ABORTED:
-            self.contradictions.append(f"{transaction} was fenced, and its producer was told that it is committed")
+        """Record the response to a producer's commit or abort request."""
+        if committed and self.observations.transactions[transaction].state is TransactionState.ABORTED:
+            self.contradictions.append(f"{transaction} was fenced, and its commit was confirmed")
         self._open.pop(transaction, None)
-        self.told.ended(transaction, committed=committed)
+        self.observations.ended(transaction, committed=committed)
         if committed:
             self.committed_count += 1
         else:
             self.aborted_count += 1
 
     def fenced(self, transactional_id: str) -> None:
-        """A producer has an identity that is newer than those of all transactions so far."""
-        for name in [name for name, whose in self._open.items() if whose == transactional_id]:
+        """Record a new producer ID or epoch for a transactional ID, which aborts its open transactions."""
+        for name in [name for name, owner in self._open.items() if owner == transactional_id]:
             del self._open[name]
-            self.told.ended(name, committed=False)
+            self.observations.ended(name, committed=False)
             self.aborted_count += 1
 
     # --- readers ---
 
     def given(self, partition: int, records: Sequence[Record], consumer: str, *, read_committed: bool) -> None:
-        """A reader was given these."""
+        """Record a poll of a consumer."""
         if read_committed:
             self.read(partition, records, consumer)
             return
-        given = [(record.offset, record.value or b"") for record in records]
-        self.told.polled(consumer, partition, given, self._clock(), read_committed=False)
-        for offset, value in given:
+        pairs = [(record.offset, record.value or b"") for record in records]
+        self.observations.polled(consumer, partition, pairs, self._clock(), read_committed=False)
+        for offset, value in pairs:
             self._note(self.seen[partition], offset, value, f"read from partition {partition}")
             self._seen_ends[partition] = max(self._seen_ends[partition], offset + 1)

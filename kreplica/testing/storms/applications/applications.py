@@ -17,7 +17,7 @@ from kreplica.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kreplica.coordination import partition_of
 from kreplica.model import TopicPartition
 from kreplica.testing.clients.coordinator_client import GROUP, TRANSACTION, CoordinatorClient
-from kreplica.testing.cluster.state import acting, is_all_committed, is_decided, is_in_sync
+from kreplica.testing.cluster.state import active_replicas, has_no_open_transaction, is_all_committed, is_in_sync
 from kreplica.testing.simulator.simulation import Host
 from kreplica.testing.storms.applications.checks import check_copied, check_read, check_sent
 from kreplica.testing.storms.applications.copier import Copier
@@ -98,7 +98,7 @@ class Applications:
         for kind in (GROUP, TRANSACTION):
             reactor = self._cluster.host(OPERATOR).reactor
             client = CoordinatorClient(reactor, brokers, WORKERS, kind, client_id=OPERATOR)
-            run_until(client.found())
+            run_until(client.wait_for_coordinator())
             run_until(client.close())
         admin = self._cluster.client()
         safe = {name: value for name, value in configs.items() if name != "segment.bytes"}
@@ -192,7 +192,8 @@ class Applications:
         """Return True if two brokers act as leader of the same offsets partition."""
         offsets = [key for key in self._internal if key.topic == CONSUMER_OFFSETS]
         leaders = [
-            [broker for broker, partition in acting(self._cluster, key) if partition.is_leader] for key in offsets
+            [broker for broker, partition in active_replicas(self._cluster, key) if partition.is_leader]
+            for key in offsets
         ]
         return any(len(each) > 1 for each in leaders)
 
@@ -249,7 +250,7 @@ class Applications:
     def _wait_until_committed(self, partitions: Sequence[TopicPartition]) -> None:
         for key in partitions:
             self._cluster.run_until(lambda key=key: is_all_committed(self._cluster, key), timeout_s=120.0)
-            self._cluster.run_until(lambda key=key: is_decided(self._cluster, key), timeout_s=120.0)
+            self._cluster.run_until(lambda key=key: has_no_open_transaction(self._cluster, key), timeout_s=120.0)
 
     def _stop(self, slots: Sequence[ApplicationSlot]) -> None:
         """Stop applications in parallel, and wait until they have ended."""

@@ -8,7 +8,7 @@ from kreplica.model import TopicPartition
 from kreplica.replication import READ_COMMITTED, READ_UNCOMMITTED
 from kreplica.testing.clients.coordinator_client import GROUP, CoordinatorClient
 from kreplica.testing.clients.group_member import BY_NAME_MAX, by_topic
-from kreplica.testing.clients.isolation import shown
+from kreplica.testing.clients.isolation import visible_records
 from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
 from kreplica.wire import messages
 from kreplica.wire.records import Record
@@ -30,7 +30,7 @@ def _read(cluster: SimulatedCluster, host: str, partition: TopicPartition, read_
     position, records = 0, list[Record]()
     while position < end:
         row = cluster.run_until(client.fetch_row(*partition, position, isolation=isolation))
-        more, position = shown(row, position)
+        more, position = visible_records(row, position)
         records += more
     cluster.run_until(client.close())
     return records

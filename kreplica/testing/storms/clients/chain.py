@@ -17,7 +17,7 @@ from kreplica.testing.anomalies import report
 from kreplica.testing.clients.coordinator_client import GROUP, TRANSACTION
 from kreplica.testing.clients.processor import original
 from kreplica.testing.clients.transactional_producer import TransactionSettings
-from kreplica.testing.cluster.state import is_all_committed, is_decided, is_in_sync
+from kreplica.testing.cluster.state import has_no_open_transaction, is_all_committed, is_in_sync
 from kreplica.testing.storms.clients.chain_clients import (
     OPERATOR,
     PROCESSORS,
@@ -85,7 +85,7 @@ class Chain:
         run_until = self._cluster.run_until
         for kind in (GROUP, TRANSACTION):
             client = self.clients.coordinator_client(self._cluster.host(OPERATOR), PROCESSORS, kind)
-            run_until(client.found())
+            run_until(client.wait_for_coordinator())
             run_until(client.close())
         admin = self._cluster.client()
         safe = {name: value for name, value in configs.items() if name != "segment.bytes"}
@@ -132,7 +132,7 @@ class Chain:
         run_until(lambda: not any(slot.is_occupied for slot in self.slots), timeout_s=120.0)
         for key in self.keys:
             run_until(lambda key=key: is_all_committed(self._cluster, key), timeout_s=120.0)
-            run_until(lambda key=key: is_decided(self._cluster, key), timeout_s=120.0)
+            run_until(lambda key=key: has_no_open_transaction(self._cluster, key), timeout_s=120.0)
         for reader, key in self._readers.items():
             end = self.clients.end_of(key)
             run_until(lambda reader=reader, end=end: reader.position >= end, timeout_s=120.0)
@@ -166,8 +166,8 @@ class Chain:
     def _check(self) -> None:
         clients = self.clients
         assert not clients.contradictions, "; ".join(clients.contradictions)
-        report(clients.source.told).check()
-        report(clients.target.told).check()
+        report(clients.source.observations).check()
+        report(clients.target.observations).check()
         resets = [producer.resets for producer in self._producers]
         assert not any(resets), f"brokers had lost the state of producers: {resets}"
         for source, target in zip(clients.sources, clients.targets, strict=True):

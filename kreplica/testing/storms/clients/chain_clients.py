@@ -8,7 +8,7 @@ from kreplica.testing.clients.coordinator_client import GROUP, TRANSACTION, Coor
 from kreplica.testing.clients.group_consumer import GroupConsumer, OffsetCommitter
 from kreplica.testing.clients.group_member import GroupMember, Subscription
 from kreplica.testing.clients.idempotent_producer import IdempotentProducer, Load
-from kreplica.testing.clients.isolation import IsolatedConsumer, shown
+from kreplica.testing.clients.isolation import IsolatedConsumer, visible_records
 from kreplica.testing.clients.leader_client import LeaderClient
 from kreplica.testing.clients.processor import Processor
 from kreplica.testing.clients.transactional_producer import TransactionalProducer, TransactionSettings
@@ -120,7 +120,7 @@ class ChainClients:
         position, end, values = 0, self.end_of(key), list[bytes]()
         while position < end:
             row = self._cluster.run_until(client.fetch_row(*key, position, isolation=READ_COMMITTED))
-            records, position = shown(row, position)
+            records, position = visible_records(row, position)
             values += [record.value or b"" for record in records]
         self._cluster.run_until(client.close())
         return values

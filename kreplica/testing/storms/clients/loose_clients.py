@@ -79,7 +79,7 @@ class LooseClients:
 
     def _check(self, key: TopicPartition) -> None:
         cluster, history = self._run.cluster, self.histories[key.partition]
-        report(history.told, EXPECTATIONS[key.partition]).check()
+        report(history.observations, EXPECTATIONS[key.partition]).check()
         client = cluster.leader_client(*key, name=TOPIC)
         records = cluster.run_until(client.read_all(*key), timeout_s=120.0)
         cluster.run_until(client.close())

@@ -47,9 +47,9 @@ class RackAwareReader(TailingConsumer):
         self._nearest: WireClient | None = None
         self._fetches_left = 0
 
-    async def _read_on(self) -> None:
+    async def _read_until_finished(self) -> None:
         try:
-            await super()._read_on()
+            await super()._read_until_finished()
         finally:
             await self._leave_nearest()
 

@@ -146,7 +146,7 @@ class SidePartition:
         number = self.history.send_numbers.get(value)
         if number is None:
             return False
-        unanswered = self.history.told.sends[number].outcome is not Outcome.OK
+        unanswered = self.history.observations.sends[number].outcome is not Outcome.OK
         return unanswered or any(number in producer.resent for producer in self._producers)
 
     def start(self) -> None:
@@ -199,7 +199,7 @@ class SidePartition:
         """
         assert not self.history.contradictions, f"{self}: {'; '.join(self.history.contradictions)}"
         kept_from = self.committed.start_offset if self.trimmed else 0
-        found = report(self.history.told, Expectations(caught_up=caught_up, kept_from=kept_from))
+        found = report(self.history.observations, Expectations(caught_up=caught_up, kept_from=kept_from))
         assert not found.errors, "\n".join([f"{self}:", *found.lines()])
         resets = [producer.resets for producer in self._producers]
         assert not any(resets), f"{self}: brokers had lost the state of producers: {resets}"

@@ -19,7 +19,7 @@ from kreplica.model import TopicPartition
 from kreplica.storage.formats.names import parse_directory_name
 from kreplica.testing.clients.wire_client import WireClient
 from kreplica.testing.cluster.cluster import BROKER_PORT
-from kreplica.testing.cluster.state import acting, assignment_of, is_in_sync, is_moving, replicas_of, znode
+from kreplica.testing.cluster.state import active_replicas, assignment_of, is_in_sync, is_moving, replicas_of, znode
 from kreplica.testing.simulator.scheduler import Process
 from kreplica.testing.simulator.simulation import DATA_DIRECTORY
 from kreplica.testing.storms.clients.side_partition import Incarnation, SidePartition, incarnations_of
@@ -296,7 +296,7 @@ class SideTopics:
 
     def _check_effective_settings(self, topic: SideTopic, config: Mapping[str, str]) -> None:
         for incarnation in topic.current:
-            for broker, partition in acting(self._cluster, incarnation.key):
+            for broker, partition in active_replicas(self._cluster, incarnation.key):
                 used = partition.log.config.segment_bytes, partition.min_insync_replicas
                 expected = int(config["segment.bytes"]), int(config["min.insync.replicas"])
                 assert used == expected, f"{incarnation.key} on broker {broker} uses {used}, not {expected}"

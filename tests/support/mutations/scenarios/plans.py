@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from kreplica.cluster.plans.plan import PlanState
-from kreplica.testing.cluster.invariants import BrokenRule
+from kreplica.testing.cluster.invariants import InvariantViolation
 from kreplica.testing.cluster.state import assignment_of
 from kreplica.testing.storms.cluster_run import TOPIC
 from kreplica.testing.storms.replicated_run import ReplicatedRun
@@ -48,7 +48,7 @@ def _watched(run: ReplicatedRun, is_over: Callable[[], bool]) -> Callable[[], bo
         rows = assignment.adding.values() if assignment is not None else ()
         for broker, count in Counter(replica for row in rows for replica in row).items():
             if count > 1:
-                raise BrokenRule(f"broker {broker} copies {count} partitions at once, of a plan that allows one")
+                raise InvariantViolation(f"broker {broker} copies {count} partitions at once, not one")
         return is_over()
 
     return ask
@@ -83,7 +83,7 @@ def replicas_leave_after_replacements_join(seed: int) -> None:
         run.cluster.run(LAG_S)
         in_sync = isr(run)
         if not {LEADER, FOLLOWER, OTHER}.issubset(in_sync):
-            raise BrokenRule(f"replicas left before others were in sync: ISR {in_sync}")
+            raise InvariantViolation(f"replicas left before others were in sync: ISR {in_sync}")
         for added in added_replicas:
             heal(run, added, LEADER)
         assert planner.until_ended(plan_id) is PlanState.COMPLETED

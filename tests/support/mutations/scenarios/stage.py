@@ -15,13 +15,13 @@ from twisted.internet.defer import Deferred
 from kreplica.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kreplica.model import TopicPartition
 from kreplica.testing.anomalies import report
-from kreplica.testing.clients.coordinator_client import GROUP, TRANSACTION, CoordinatorClient, Refused
+from kreplica.testing.clients.coordinator_client import GROUP, TRANSACTION, CoordinatorClient, RequestRejected
 from kreplica.testing.clients.group_member import GroupMember, Subscription
 from kreplica.testing.clients.processor import original
 from kreplica.testing.clients.transactional_producer import TransactionalProducer, TransactionSettings
 from kreplica.testing.clients.wire_client import WireClient
 from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
-from kreplica.testing.cluster.state import acting, is_in_sync, state_of
+from kreplica.testing.cluster.state import active_replicas, is_in_sync, state_of
 from kreplica.testing.storms.clients.chain_clients import OPERATOR, READERS, SOURCE, TARGET, ChainClients
 from kreplica.testing.storms.cluster_run import SHORT_INTERVALS
 
@@ -71,7 +71,7 @@ class Stage:
     def _make_topics(self) -> None:
         for kind in (GROUP, TRANSACTION):
             client = self.clients.coordinator_client(self.cluster.host(OPERATOR), READERS, kind)
-            self.do(client.found())
+            self.do(client.wait_for_coordinator())
             self.do(client.close())
         admin = self.cluster.client()
         for topic in (SOURCE, TARGET):
@@ -138,7 +138,7 @@ class Stage:
         """Run the coroutine and return True if the broker rejected the request."""
         try:
             self.do(work)
-        except Refused:
+        except RequestRejected:
             return True
         return False
 
@@ -173,13 +173,12 @@ class Stage:
         self.cluster.stop()
 
     def _end(self) -> int:
-        return next(
-            partition.high_watermark for _, partition in acting(self.cluster, TARGET_KEY) if partition.is_leader
-        )
+        replicas = active_replicas(self.cluster, TARGET_KEY)
+        return next(partition.high_watermark for _, partition in replicas if partition.is_leader)
 
     def _check(self) -> None:
         assert not self.clients.contradictions, "; ".join(self.clients.contradictions)
-        report(self.clients.target.told).check()
+        report(self.clients.target.observations).check()
         made = [original(value) for value in self.committed()]
         assert len(made) == len(set(made)), f"records were processed twice: {made}"
 

@@ -7,7 +7,7 @@ from copy import copy
 from typing import Any
 
 from kreplica.errors import ErrorCode
-from kreplica.testing.clients.coordinator_client import Refused, first_error
+from kreplica.testing.clients.coordinator_client import RequestRejected, first_error
 from kreplica.testing.clients.transactional_producer import Identity, TransactionalProducer
 from kreplica.wire import messages
 from tests.support.mutations.scenarios.stage import (
@@ -86,7 +86,7 @@ def lost_epoch_response(seed: int) -> None:
 async def _unfenced(work: Coroutine[Any, Any, object]) -> None:
     try:
         await work
-    except Refused as error:
+    except RequestRejected as error:
         raise AssertionError(f"no other producer has started, and the producer receives {error}") from None
 
 
@@ -171,7 +171,7 @@ def late_verification(seed: int) -> None:
 async def _refusable(work: Coroutine[Any, Any, object]) -> None:
     try:
         await work
-    except Refused:
+    except RequestRejected:
         pass
 
 
