@@ -130,7 +130,6 @@ class ClientHistory:
         return len(self.sends) - 1
 
     def acknowledged(self, number: int, base_offset: int, at_s: float) -> None:
-        """Record that a batch was acknowledged."""
         send = self.sends[number]
         self.sends[number] = send._replace(outcome=Outcome.OK, base_offset=base_offset, answered_s=at_s)
 
@@ -149,7 +148,6 @@ class ClientHistory:
         self.transactions[name] = self.transactions[name]._replace(state=state, ending_s=at_s)
 
     def ended(self, name: Hashable, *, committed: bool) -> None:
-        """Record the definite end of a transaction."""
         state = TransactionState.COMMITTED if committed else TransactionState.ABORTED
         self.transactions[name] = self.transactions[name]._replace(state=state)
 

@@ -9,8 +9,6 @@ from kreplica.testing.anomalies.history import Partition, Value
 
 
 class Kind(Enum):
-    """Kind of an anomaly."""
-
     LOST_WRITE = "lost write"
     UNSEEN = "unseen"
     DUPLICATE = "duplicate"

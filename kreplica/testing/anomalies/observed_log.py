@@ -138,7 +138,6 @@ class ObservedLogs:
 
 
 def names(*observations: Observation) -> tuple[str, ...]:
-    """Return the distinct names of the clients."""
     return tuple(dict.fromkeys(each.consumer if isinstance(each, Poll) else each.producer for each in observations))
 
 

@@ -94,7 +94,6 @@ class AnomalyReport:
 
     @property
     def rows(self) -> list[Row]:
-        """One row for each kind, found or not."""
         return [Row(kind, count, self._expectations.is_error(kind)) for kind, count in self._counts.items()]
 
     @property

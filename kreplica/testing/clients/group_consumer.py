@@ -71,11 +71,9 @@ class GroupConsumer:
             self._positions.update(offsets)
 
     def reset_positions(self) -> None:
-        """Continue from the committed offsets."""
         self._positions = None
 
     async def leave(self) -> None:
-        """Leave the group, and close the connections to leaders."""
         await self.member.leave()
         for client in self._leaders.values():
             await client.close()

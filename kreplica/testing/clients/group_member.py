@@ -76,7 +76,6 @@ class GroupMember:
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Metadata for a transactional producer."""
         subscription = self._subscription
         return GroupMetadata(subscription.group_id, self._generation, self._member_id, subscription.instance_id)
 
@@ -232,7 +231,6 @@ class GroupMember:
 
 
 def offset_rows(offsets: Mapping[TopicPartition, int]) -> list[dict[str, Any]]:
-    """Return offsets in the format of OffsetCommit and TxnOffsetCommit."""
     return [
         {
             "name": name,
@@ -250,7 +248,6 @@ def offset_rows(offsets: Mapping[TopicPartition, int]) -> list[dict[str, Any]]:
 
 
 def by_topic(partitions: Any) -> dict[str, list[int]]:
-    """Group partition numbers by topic."""
     grouped: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         grouped.setdefault(topic, []).append(partition)

@@ -154,7 +154,6 @@ class IdempotentProducer:
             await done
 
     def _schedule_next(self, connection: Connection, partition: int, done: Deferred[None]) -> None:
-        """Schedule the next batch of a partition."""
         wait_s = self._random.expovariate(1 / self._load.interval_s)
         self._reactor.callLater(wait_s, self._next, connection, partition, done)
 

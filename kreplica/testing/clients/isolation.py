@@ -60,8 +60,6 @@ def _end(markers: Sequence[Record], producer_id: int, aborted: set[int]) -> None
 
 
 class IsolatedConsumer(TailingConsumer):
-    """Follows a partition that is written to in transactions."""
-
     def __init__(
         self,
         reactor: Reactor,

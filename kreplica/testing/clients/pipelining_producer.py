@@ -129,7 +129,6 @@ class PipeliningProducer:
         self._running = Deferred.fromCoroutine(self._run())
 
     def wind_up(self) -> None:
-        """Stop writing new batches, and continue until everything sent is acknowledged."""
         self.is_finishing = True
         for queue in self._queues:
             if queue.pipeline is not None:
@@ -143,13 +142,11 @@ class PipeliningProducer:
         return self.is_finishing and not queue.unacknowledged
 
     async def finish(self) -> None:
-        """Stop writing new batches, and wait until everything sent is acknowledged."""
         assert self._running is not None, "the producer was not started"
         self.wind_up()
         await self._running
 
     async def abandon(self) -> None:
-        """Stop at once, without waiting for acknowledgements."""
         assert self._running is not None, "the producer was not started"
         self.wind_up()
         await cancel(self._running)

@@ -47,7 +47,6 @@ class TailingConsumer:
         await self._running
 
     async def abandon(self) -> None:
-        """Stop reading at once."""
         assert self._running is not None, "the consumer was not started"
         await cancel(self._running)
 

@@ -193,7 +193,6 @@ class TransactionalProducer:
             await self._end(committed=False)
 
     async def close(self) -> None:
-        """Close all connections without ending the transaction."""
         for client in (self._client, *self._leaders.values()):
             await client.close()
 

@@ -56,7 +56,6 @@ class WireClient:
         self._connection: Connection | None = None
 
     async def connection(self) -> Connection:
-        """Return an open connection with negotiated versions."""
         if self._connection is None or self._connection.closed:
             self._connection = await self._connect(self._address)
         return self._connection
@@ -113,7 +112,6 @@ class WireClient:
         _check(answer["topics"][0])
 
     async def delete_topic(self, name: str) -> None:
-        """Delete a topic, and wait until it is gone."""
         body = {"topic_names": [name], "timeout_ms": 20_000}
         answer = await self.request(messages.DELETE_TOPICS, body, at_most=DELETE_BY_NAME_MAX)
         _check(answer["responses"][0])
@@ -137,7 +135,6 @@ class WireClient:
         await self._alter(messages.INCREMENTAL_ALTER_CONFIGS, topic, configs)
 
     async def replace_settings(self, topic: str, settings: Mapping[str, str]) -> None:
-        """Replace all settings of a topic."""
         configs = [{"name": name, "value": value} for name, value in settings.items()]
         await self._alter(messages.ALTER_CONFIGS, topic, configs)
 
@@ -163,7 +160,6 @@ class WireClient:
         _check(answer["replica_election_results"][0]["partition_result"][0])
 
     async def metadata(self) -> dict[str, Any]:
-        """Return the broker's metadata of the cluster and all topics."""
         return await self.request(messages.METADATA, {"topics": None, "allow_auto_topic_creation": False})
 
     # --- records ---

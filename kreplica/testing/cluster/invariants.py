@@ -296,7 +296,6 @@ class Invariants:
         self._states[key] = state
 
     def _check_leadership(self, key: TopicPartition, broker_id: int, replica: _Replica) -> None:
-        """Check the invariants of a single replica."""
         partition = replica.partition
         epoch = partition.leadership.leader_epoch
         if epoch < replica.leader_epoch:

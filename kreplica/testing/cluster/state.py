@@ -74,7 +74,6 @@ def replicas_of(cluster: ClusterView, key: TopicPartition) -> tuple[int, ...]:
 
 
 def is_moving(cluster: ClusterView, topic: str) -> bool:
-    """Return true while a reassignment of the topic is in progress."""
     assignment = assignment_of(cluster, topic)
     return assignment is not None and bool(assignment.adding or assignment.removing)
 

@@ -30,11 +30,9 @@ class Listener(Protocol):
     def acknowledged(self, partition: int, base_offset: int, values: Sequence[bytes], number: int) -> None:
         """Record an acknowledgement; ``base_offset`` is -1 if the response did not contain the offset."""
 
-    def read(self, partition: int, records: Sequence[Record], consumer: str) -> None:
-        """Record a poll of a consumer."""
+    def read(self, partition: int, records: Sequence[Record], consumer: str) -> None: ...
 
-    def sought(self, partition: int, offset: int, consumer: str) -> None:
-        """Record that a consumer set its position."""
+    def sought(self, partition: int, offset: int, consumer: str) -> None: ...
 
 
 class History:

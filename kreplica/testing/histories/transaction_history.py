@@ -76,7 +76,6 @@ class TransactionHistory(History):
     # --- readers ---
 
     def given(self, partition: int, records: Sequence[Record], consumer: str, *, read_committed: bool) -> None:
-        """Record a poll of a consumer."""
         if read_committed:
             self.read(partition, records, consumer)
             return

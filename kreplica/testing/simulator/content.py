@@ -81,7 +81,6 @@ class Content:
 
     @property
     def is_damaged(self) -> bool:
-        """True if a bit is inverted."""
         return any(self._flipped.values())
 
     @property

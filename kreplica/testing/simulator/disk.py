@@ -247,12 +247,10 @@ class MemoryDisk:
         return partial(self._faults.remove, self._faults.add(operation, pattern, number, times))
 
     def clear_faults(self) -> None:
-        """End all faults of ``fail``."""
         self._faults.clear()
 
     @property
     def is_failing(self) -> bool:
-        """True if a fault of ``fail`` has not ended."""
         return bool(self._faults)
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
@@ -277,7 +275,6 @@ class MemoryDisk:
         return self._names.content(path).synced_size
 
     def damaged_files(self) -> list[str]:
-        """Return the paths of files with inverted bits."""
         return [path for path, content in self._names.files() if content.is_damaged]
 
     def evict(self, path: str) -> None:
@@ -286,7 +283,6 @@ class MemoryDisk:
 
     @property
     def open_paths(self) -> list[str]:
-        """Paths of all open files, in the order of opening."""
         return [file.path for file in self._open_files()]
 
     def _open_files(self) -> list[MemoryFile]:

@@ -27,8 +27,6 @@ class FileStore(Protocol):
 
 
 class MemoryFile:
-    """A ``File`` in memory."""
-
     __slots__ = ("__weakref__", "_content", "_disk", "_number", "_open", "path")
 
     def __init__(self, disk: FileStore, path: str, content: Content, number: int) -> None:

@@ -42,7 +42,6 @@ class Directory:
         self.durable: dict[str, Node] = {}
 
     def contents(self) -> Iterator[Content]:
-        """Return all files in the tree, sorted by name."""
         for _, node in sorted(self.names.items()):
             if isinstance(node, Directory):
                 yield from node.contents()
@@ -125,7 +124,6 @@ class Namespace:
                 directory.durable[name] = node
 
     def files(self) -> Iterator[tuple[str, Content]]:
-        """Return all files with their paths, sorted by name."""
         yield from _files("", self.root)
 
     def parent(self, path: str) -> tuple[Directory, str]:

@@ -58,7 +58,6 @@ class Network:
         return link
 
     def slow(self, a: str, b: str, latency_s: tuple[float, float], bytes_per_s: float | None = None) -> None:
-        """Set delay and throughput of both directions."""
         for link in (self.link(a, b), self.link(b, a)):
             link.latency_s, link.bytes_per_s = latency_s, bytes_per_s
 
@@ -69,7 +68,6 @@ class Network:
             self.link(b, a).cut = True
 
     def isolate(self, host: str) -> None:
-        """Cut a host off from all others."""
         for other in self._hosts:
             if other != host:
                 self.cut(host, other)

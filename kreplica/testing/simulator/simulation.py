@@ -42,7 +42,6 @@ class WallClock:
     drift: float = 0.0
 
     def now_ms(self) -> int:
-        """Return this host's time in milliseconds since 1970."""
         return START_MS + self.offset_ms + int(self.scheduler.now_s * 1000 * (1 + self.drift))
 
 

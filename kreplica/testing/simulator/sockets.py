@@ -254,7 +254,6 @@ class SimulatedSocket:
             self.on_ready()
 
     def arrive_end(self) -> None:
-        """Accept the peer's FIN."""
         self._end_received = True
         self._notify_ready()
 
@@ -269,14 +268,12 @@ class SimulatedSocket:
         self._notify_ready()
 
     def establish(self, peer: SimulatedSocket) -> None:
-        """Complete the handshake at this end."""
         self.peer = peer
         self.connecting = False
         self.connected = True
         self._notify_ready()
 
     def enqueue(self, connection: SimulatedSocket) -> None:
-        """Add a connection to the backlog of this listening socket."""
         self.backlog.append(connection)
         self._notify_ready()
 

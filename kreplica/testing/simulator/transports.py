@@ -53,8 +53,6 @@ class SimulatedPort(tcp.Port):
 
 
 class SimulatedClient(tcp.Client):
-    """Twisted's client connection, from a simulated host."""
-
     connector: SimulatedConnector
 
     def createInternetSocket(self) -> Any:
@@ -62,8 +60,6 @@ class SimulatedClient(tcp.Client):
 
 
 class SimulatedConnector(tcp.Connector):
-    """Twisted's connector on a simulated host."""
-
     def __init__(
         self, host: str, port: int, factory: Any, timeout: float, bindAddress: Any, reactor: SocketOwner
     ) -> None:
