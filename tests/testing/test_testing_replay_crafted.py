@@ -209,7 +209,7 @@ def test_the_number_of_partitions_is_bounded(tmp_path):
     command_of = {"command": 1, "api": "StopReplica", "epoch": 1, "delete": False, "is_sent": True}
     channel = {"channel": 1, "commands": [command_of | {"partitions": [f"orders:0-{HUGE}"]}]}
     entries[0]["state"]["office"]["channels"] = [[2, channel]]
-    assert "line 1 is nothing" in refused(tmp_path, written(entries))
+    assert "line 1 is not a valid input" in refused(tmp_path, written(entries))
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_a_line_that_is_not_json_is_named(tmp_path, data):
 def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
     """The size of a file, and of all its decompressed lines together, is limited."""
     monkeypatch.setattr(reading, "FILE_BYTES_MAX", 50_000)
-    assert "at most 50,000 are read" in refused(tmp_path, b"x" * 60_000)
+    assert "more than the limit of 50,000" in refused(tmp_path, b"x" * 60_000)
     entries = [first(), *({"n": n, "packed": packed(b'{"n":%d,"a":"%b"}' % (n, b"x" * 20_000))} for n in range(1, 9))]
     assert "uncompressed lines are larger" in replayed(tmp_path, written(entries)).output
 

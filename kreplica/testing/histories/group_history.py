@@ -71,12 +71,12 @@ class GroupHistory:
         share = sorted(assigned)
         known = self._shares.setdefault((generation, member_id), share)
         if known != share:
-            self._contradicted(f"{member_id} was given {known} in generation {generation}, and then {share}")
+            self._contradicted(f"{member_id} was assigned {known} in generation {generation}, and then {share}")
         owners = self._owners.setdefault(generation, {})
         for key in share:
             owner = owners.setdefault(key, member_id)
             if owner != member_id:
-                self._contradicted(f"{key} was given to {owner} and to {member_id} in generation {generation}")
+                self._contradicted(f"{key} was assigned to {owner} and to {member_id} in generation {generation}")
 
     # --- offsets -----------------------------------------------------------------------------------------------------
 

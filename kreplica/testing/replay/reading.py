@@ -86,7 +86,7 @@ def _data_of(disk: Disk, path: str) -> bytes:
         try:
             size = file.size()
             if size > FILE_BYTES_MAX:
-                raise JournalUnreadable(f"{path}: {size:,} bytes is larger than the limit of {FILE_BYTES_MAX:,}")
+                raise JournalUnreadable(f"{path}: {size:,} bytes, more than the limit of {FILE_BYTES_MAX:,}")
             return file.read_at(0, size)
         finally:
             file.close()

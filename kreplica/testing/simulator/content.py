@@ -13,7 +13,7 @@ from kreplica.runtime.disk import Buffer
 
 SECTOR_BYTES = 512
 PAGE_BYTES = 4096
-# One rate is drawn per file: with the same rate for every file, a long unsynced tail would almost never survive.
+# One rate is drawn per file: with one rate for all files, a long unsynced tail would almost never survive whole.
 LOSS_RATES = (0.0, 0.02, 0.2, 0.5, 1.0)
 
 
