@@ -21,7 +21,7 @@ COORDINATOR_GUARDS: tuple[Guard, ...] = (
         "generation of a commit",
         (Place("kreplica.groups.classic.fencing:is_current_generation", always),),
         groups.commit_of_previous_generation,
-        "generation 1 has committed in 2",
+        "generation 1 committed during 2",
     ),
     Guard(
         "fencing of replaced static members",
@@ -76,7 +76,7 @@ COORDINATOR_GUARDS: tuple[Guard, ...] = (
         "fenced producers",
         (Place("kreplica.transactions.fencing:is_current", always),),
         transactions.fenced_producer_commits,
-        "was fenced, and its producer was told that it is committed",
+        "was fenced, and its commit was confirmed",
     ),
     Guard(
         "retried end of a transaction",
