@@ -121,7 +121,7 @@ def test_a_file_that_does_not_continue_the_previous_one(monkeypatch):
     for number in range(6):
         scene.make_topic(f"orders-{number}", {0: (1, 2, 3)})
     files = read_journals(scene.controllers[CONTROLLER].host.disk, DIRECTORY)
-    files[1].state["machine"]["context"]["known_epochs"] = []
+    files[1].state["office"]["context"]["known_epochs"] = []
     first = next(replay_all(files))
     assert first.difference is not None
     assert "known_epochs" in str(first.difference)
@@ -231,7 +231,7 @@ def test_replay_of_all_ends_of_a_term():
     entries = [line for outcome in outcomes for line in outcome.file.lines]
     assert any(line.get("state") == "EXPIRED" for line in entries)
     assert any(line.get("error", [""])[0] == "ConnectionLoss" for line in entries if line.get("in") == "answer")
-    assert sum(line.get("out") == "took_machine" for line in entries) > 3
+    assert sum(line.get("out") == "took_office" for line in entries) > 3
     assert any(line.get("method") == "stop" for line in entries)
 
 
