@@ -17,7 +17,9 @@ from twisted.logger import Logger
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime import Runtime
 from kreplica.storage.log_config import NO_LIMIT
+from kreplica.storage.segments.append_validation import ValidatedBatch
 from kreplica.wire.batch_building import BatchBuilder
+from kreplica.wire.batches import Bytes
 
 if TYPE_CHECKING:
     from kreplica.replication.partition import Partition
@@ -137,7 +139,7 @@ class StateLog:
         :param batch: with at least one record; built in advance, because that takes 5 us per record.
         """
         self._flush()
-        self._write([Appended((), committed, answer)], batch)
+        self._write([Appended((), committed, answer)], batch, is_large=True)
         self._schedule()
 
     def append_transactional(
@@ -184,7 +186,7 @@ class StateLog:
         if gathered:
             self._write(gathered, BatchBuilder(codec=self._config.codec))
 
-    def _write(self, appends: list[Appended], builder: BatchBuilder) -> bool:
+    def _write(self, appends: list[Appended], builder: BatchBuilder, *, is_large: bool = False) -> bool:
         if self.is_closed:
             self._refuse(appends, ErrorCode.NOT_COORDINATOR)
             return False
@@ -192,8 +194,11 @@ class StateLog:
         for append in appends:
             for key, value in append.records:
                 builder.append(now_ms, key, value)
+        batch: Bytes = builder.build()
+        if is_large and not self._config.codec:
+            batch = ValidatedBatch.built(batch, self._partition.log.config)
         try:
-            result = self._partition.append_own(builder.build(), now_ms, in_transaction=builder.transactional)
+            result = self._partition.append_own(batch, now_ms, in_transaction=builder.transactional)
         except KafkaError as error:
             if error.code in _TOO_LARGE and len(appends) > 1:
                 for append in appends:

@@ -9,8 +9,10 @@ import pytest
 from storage_world import SMALL, bases_of, batch, idempotent, open_log, read_bytes, records_of
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.storage import Log, LogConfig
+from kreplica.storage import Log, LogConfig, Origin
 from kreplica.storage.producers.producer_state import ProducerEntry
+from kreplica.storage.segments import append_validation
+from kreplica.storage.segments.append_validation import ValidatedBatch
 from kreplica.testing.simulator.disk import MemoryDisk
 
 PATH = "/data/orders-0"
@@ -138,3 +140,34 @@ def test_appends_after_a_failed_write_are_refused() -> None:
     outcomes = log.append_all_as_leader([batch("x" * 400) for _ in range(6)], 0, now_ms=1)
     assert codes_or_offsets(outcomes) == [ErrorCode.KAFKA_STORAGE_ERROR] * 6
     assert log.failure is not None
+
+
+@pytest.mark.parametrize(
+    ("settings", "reads"),
+    [
+        ({}, 0),
+        ({"compression_type": "uncompressed"}, 0),
+        ({"compression_type": "gzip"}, 1),
+        ({"message_timestamp_before_max_ms": 10_000}, 1),
+        ({"message_timestamp_type": "LogAppendTime"}, 0),
+    ],
+    ids=str,
+)
+def test_records_of_a_built_batch_are_read_only_if_settings_need_it(
+    tmp_path, monkeypatch: pytest.MonkeyPatch, settings: dict, reads: int
+) -> None:
+    """The broker has built them itself; the log is the same as with a batch that is read."""
+    config = replace(SMALL, cleanup_policy=frozenset({"compact"}), **settings)
+    walk, calls = append_validation.walk_records, []
+
+    def counted(*arguments):
+        calls.append(arguments)
+        return walk(*arguments)
+
+    built, plain = open_log(tmp_path / "t-0", config), open_log(tmp_path / "t-1", config)
+    records = bytes(batch(("k", "v"), ("l", "w")))
+    plain.append_as_leader(bytearray(records), 0, now_ms=2000, origin=Origin.COORDINATOR)
+    monkeypatch.setattr(append_validation, "walk_records", counted)
+    built.append_as_leader(ValidatedBatch.built(records, config), 0, now_ms=2000, origin=Origin.COORDINATOR)
+    assert len(calls) == reads
+    assert read_bytes(built) == read_bytes(plain)

@@ -18,7 +18,7 @@ from kreplica.server.protocol.responses import answer_from, in_slices
 
 Row = dict[str, Any]
 
-TOPICS_AT_ONCE = 200
+TOPICS_AT_ONCE = 20
 """Number of topics of one request that wait for ZooKeeper or for the metadata at the same time: responses from
 ZooKeeper come together, and each update of the metadata checks all topics that wait for it."""
 
