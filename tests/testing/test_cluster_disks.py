@@ -59,7 +59,7 @@ def set_aside(run: ReplicatedRun, broker: int, key: TopicPartition) -> list[str]
 
 
 def damage(run: ReplicatedRun, broker: int, segment: Segment, position: int = 100) -> None:
-    run.tell(f"a bit flips on broker {broker} in {segment.path()} at {position}")
+    run.note(f"a bit flips on broker {broker} in {segment.path()} at {position}")
     disk_of(run, broker).flip_bit(segment.path(LOG_SUFFIX), position, 3)
 
 

@@ -290,7 +290,7 @@ class TestSessions:
             broker = chosen[whose]
             assert broker is not None
             before = run.machine(broker).program.fence.broker_epoch
-            run.tell(f"the session of broker {broker} expires")
+            run.note(f"the session of broker {broker} expires")
             run.cluster.expire_session(broker)
             run.cluster.run_until(lambda: run.machine(broker).program.fence.broker_epoch > before, timeout_s=30)
             run.acknowledge(20, timeout_s=60)
@@ -303,7 +303,7 @@ class TestSessions:
             for _ in range(2):
                 run.acknowledge(20)
                 leader = run.leader()
-                run.tell(f"broker {leader} pauses")
+                run.note(f"broker {leader} pauses")
                 run.machine(leader).host.pause()
                 run.acknowledge(20, timeout_s=60)
                 run.machine(leader).host.resume()
@@ -380,7 +380,7 @@ class TestDisks:
         with replicated(seed, synced) as run:
             run.acknowledge(20)
             broker = run.leader() if whose == "leader" else run.followers()[0]
-            run.tell(f"the disk of broker {broker} cannot sync")
+            run.note(f"the disk of broker {broker} cannot sync")
             run.machine(broker).host.disk.fail("sync", "/data/logs/*", errno.EIO)
             run.acknowledge(60, timeout_s=60)
             assert run.leader() != broker
@@ -401,7 +401,7 @@ class TestDisks:
             broker = run.leader() if whose == "leader" else run.followers()[0]
             disk = run.machine(broker).host.disk
             total, free = disk.usage("/data")
-            run.tell(f"the disk of broker {broker} is full")
+            run.note(f"the disk of broker {broker} is full")
             disk.capacity_bytes = total - free
             run.cluster.run(20)
             disk.capacity_bytes = CAPACITY_BYTES

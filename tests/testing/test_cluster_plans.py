@@ -188,15 +188,15 @@ def disturb(run: ReplicatedRun, random: Random) -> None:
             run.cluster.run(random.uniform(0.1, 10))
             run.start(broker)
         case 1:
-            run.tell(f"the session of broker {broker} expires")
+            run.note(f"the session of broker {broker} expires")
             run.cluster.expire_session(broker)
         case 2:
-            run.tell(f"broker {broker} is disconnected from ZooKeeper")
+            run.note(f"broker {broker} is disconnected from ZooKeeper")
             run.network.cut(f"broker-{broker}", "coordinator")
             run.cluster.run(random.uniform(0.1, 10))
             run.network.heal()
         case 3:
-            run.tell(f"broker {broker} pauses")
+            run.note(f"broker {broker} pauses")
             run.machine(broker).host.pause()
             run.cluster.run(random.uniform(0.1, 10))
             run.machine(broker).host.resume()
@@ -212,14 +212,14 @@ def test_plans_end_despite_faults(seed: int) -> None:
             try:
                 plan_id = planner.make(body, topics=[TOPIC])
                 made.append(plan_id)
-                run.tell(f"{plan_id}: {body}")
+                run.note(f"{plan_id}: {body}")
             except KafkaError as error:
-                run.tell(f"{body} is rejected: {error}")
+                run.note(f"{body} is rejected: {error}")
             run.cluster.run(random.choice([0.01, 0.1, 1.0]))
             open_plans = [each for each in made if not planner.plan(each).state.is_ended]
             if open_plans and random.random() < 0.4:
                 chosen, rollback = random.choice(open_plans), random.random() < 0.5
-                run.tell(f"{chosen} is cancelled{', and rolled back' if rollback else ''}")
+                run.note(f"{chosen} is cancelled{', and rolled back' if rollback else ''}")
                 planner.cancel(chosen, rollback=rollback)
             disturb(run, random)
         run.settle()

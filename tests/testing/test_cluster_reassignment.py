@@ -38,7 +38,7 @@ class Mover:
 
     def ask(self, targets: Targets) -> dict[TopicPartition, int]:
         """Return an error code for each partition; retries while there is no controller or it has changed."""
-        self.run.tell(f"move {', '.join(f'{p.partition} to {target}' for p, target in targets.items())}")
+        self.run.note(f"move {', '.join(f'{p.partition} to {target}' for p, target in targets.items())}")
         for _ in range(60):
             controller = self.cluster.controller()
             if controller is not None:

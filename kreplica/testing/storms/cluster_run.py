@@ -79,8 +79,6 @@ class ClusterRun:
         if self._trace is not None:
             self._trace(f"{now_s:.9f} * {text}")
 
-    tell = note
-
     def failed(self, failure: Failure) -> None:
         """Record an error that is never allowed; the run fails at its end."""
         self.cluster.simulation.failures.append(failure)

@@ -124,7 +124,7 @@ class Storm:
             self.run.cluster.run(left_s)
 
     def _begin(self, fault: Fault) -> None:
-        self.run.tell(f"{fault.number}: {fault.name}")
+        self.run.note(f"{fault.number}: {fault.name}")
         begin, _ = {**FAULTS, **CHAIN_FAULTS, **APPLICATION_FAULTS}[fault.name]
         end = begin(self.run, Random(f"{self.seed}/fault/{fault.number}"))
         if end is not None:
@@ -133,5 +133,5 @@ class Storm:
     def _end(self, fault: Fault) -> None:
         end = self._ends.pop(fault.number, None)
         if end is not None:
-            self.run.tell(f"{fault.number}: end of {fault.name}")
+            self.run.note(f"{fault.number}: end of {fault.name}")
             end()

@@ -117,7 +117,7 @@ def fetch_of_previous_epoch(seed: int) -> None:
         run.cluster.run_until(lambda: not held(run, LEADER).is_leader)
         cut_off(run, FOLLOWER)
         cut(run, CONTROLLER, FOLLOWER)
-        run.tell("the new leader's session expires without its knowledge")
+        run.note("the new leader's session expires without its knowledge")
         run.cluster.expire_session(FOLLOWER)
         run.cluster.run_until(lambda: held(run, LEADER).is_leader)
         run.cluster.run(8.0)
@@ -135,7 +135,7 @@ def deposed_controller_elects_leader(seed: int) -> None:
         try:
             run.cluster.run_until(client.elect_preferred(TOPIC, 0))
         except (ClientError, KafkaError) as error:
-            run.tell(f"the controller rejects the request: {error}")
+            run.note(f"the controller rejects the request: {error}")
         recover(run, CONTROLLER)
         run.cluster.run(5.0)
         run.converge()
@@ -191,7 +191,7 @@ def command_after_session_expiry(seed: int) -> None:
         program = run.machine(LEADER).program
         heard: list[SessionState] = []
         program.client.on_session_event(heard.append)
-        run.tell("the session of the new leader, which has not received the command, expires")
+        run.note("the session of the new leader, which has not received the command, expires")
         run.cluster.expire_session(LEADER)
         run.cluster.run_until(lambda: SessionState.EXPIRED in heard)
         heal(run, CONTROLLER, LEADER)

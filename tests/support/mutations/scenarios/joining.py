@@ -74,7 +74,7 @@ def restart_during_isr_write(seed: int) -> None:
         lose_unsynced(run, OTHER)
         run.launch(OTHER)
         run.cluster.run(1.5)
-        run.tell("the leader reaches ZooKeeper again")
+        run.note("the leader reaches ZooKeeper again")
         run.network.heal(name(LEADER), COORDINATOR)
         run.cluster.run(1.5)
         resume_producer(run)

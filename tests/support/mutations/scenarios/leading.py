@@ -36,7 +36,7 @@ def leader_paused_past_session(seed: int) -> None:
         delay(run, CONTROLLER, LEADER, 3.0)
         program = run.machine(LEADER).program
         before = program.client.session_id
-        run.tell("the leader pauses")
+        run.note("the leader pauses")
         run.machine(LEADER).host.pause()
         _another_leads(run)
         run.machine(LEADER).host.resume()

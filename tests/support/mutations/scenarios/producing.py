@@ -38,7 +38,7 @@ def rejected_batch_with_others_in_flight(seed: int) -> None:
         for disk in disks:
             total, free = disk.usage(DATA_DIRECTORY)
             disk.capacity_bytes = total - free
-        run.tell("the disks of both followers are full, and one write of the leader fails because its disk is full")
+        run.note("the disks of both followers are full, and one write of the leader fails because its disk is full")
         segments = f"{DATA_DIRECTORY}/logs/{run.keys[0]}/*{LOG_SUFFIX}"
         run.machine(LEADER).host.disk.fail("write", segments, errno.ENOSPC, times=1)
         run.cluster.run_until(lambda: "KAFKA_STORAGE_ERROR" in producer.errors)

@@ -100,7 +100,7 @@ def order(run: ReplicatedRun, first: int, partition: int = 0) -> None:
 def prefer(run: ReplicatedRun, partition: int = 0) -> None:
     """Elect the preferred replica; returns when the state znode shows it, before the brokers receive the command."""
     client = run.cluster.client(broker=CONTROLLER)
-    run.tell("the preferred replica is elected")
+    run.note("the preferred replica is elected")
     run.cluster.run_until(client.elect_preferred(TOPIC, partition))
     run.cluster.run_until(client.close())
 
@@ -134,25 +134,25 @@ def high_watermark(run: ReplicatedRun, broker: int) -> int:
 
 def cut(run: ReplicatedRun, a: int, b: int) -> None:
     """Drop all packets between two brokers."""
-    run.tell(f"brokers {a} and {b} are disconnected from each other")
+    run.note(f"brokers {a} and {b} are disconnected from each other")
     run.network.cut(name(a), name(b))
 
 
 def cut_off(run: ReplicatedRun, broker: int) -> None:
     """Drop all packets between a broker and ZooKeeper."""
-    run.tell(f"broker {broker} is disconnected from ZooKeeper")
+    run.note(f"broker {broker} is disconnected from ZooKeeper")
     run.network.cut(name(broker), COORDINATOR)
 
 
 def heal(run: ReplicatedRun, *brokers: int) -> None:
     """Undo ``cut`` between two brokers, or between one and all others."""
-    run.tell(f"brokers {brokers} are connected again")
+    run.note(f"brokers {brokers} are connected again")
     run.network.heal(*map(name, brokers))
 
 
 def delay(run: ReplicatedRun, source: int, destination: int, seconds: float) -> None:
     """Delay all packets from one broker to another, but not in the other direction."""
-    run.tell(f"packets from broker {source} to {destination} take {seconds} s")
+    run.note(f"packets from broker {source} to {destination} take {seconds} s")
     run.network.link(name(source), name(destination)).latency_s = (seconds, seconds)
 
 
@@ -174,12 +174,12 @@ def write(run: ReplicatedRun, count: int) -> None:
 
 
 def pause_producer(run: ReplicatedRun) -> None:
-    run.tell("the producer pauses")
+    run.note("the producer pauses")
     run.cluster.simulation.host("producer-0").pause()
 
 
 def resume_producer(run: ReplicatedRun) -> None:
-    run.tell("the producer resumes")
+    run.note("the producer resumes")
     run.cluster.simulation.host("producer-0").resume()
 
 
@@ -203,7 +203,7 @@ def lose_unsynced(run: ReplicatedRun, broker: int) -> None:
 
 def delay_zookeeper(run: ReplicatedRun, broker: int, seconds: float) -> None:
     """Delay all packets from ZooKeeper to a broker, but not in the other direction."""
-    run.tell(f"packets from ZooKeeper to broker {broker} take {seconds} s")
+    run.note(f"packets from ZooKeeper to broker {broker} take {seconds} s")
     run.network.link(COORDINATOR, name(broker)).latency_s = (seconds, seconds)
 
 
@@ -215,13 +215,13 @@ def recover(run: ReplicatedRun, broker: int) -> None:
 def depose(run: ReplicatedRun, successor: int, late_s: float) -> None:
     """Have another controller elected, as an operator can; the old controller learns of it after ``late_s`` seconds."""
     delay_zookeeper(run, CONTROLLER, late_s)
-    run.tell(f"the controller's znode is removed; broker {successor} is the first to see it")
+    run.note(f"the controller's znode is removed; broker {successor} is the first to see it")
     _become_controller(run, successor, lambda: run.machine(successor).program.client.delete(znodes.CONTROLLER))
 
 
 def transfer_controller(run: ReplicatedRun, successor: int) -> None:
     """Let the controller's session expire, and one broker be the first to see it."""
-    run.tell(f"the controller's session expires, and broker {successor} becomes controller")
+    run.note(f"the controller's session expires, and broker {successor} becomes controller")
     _become_controller(run, successor, lambda: run.cluster.expire_session(CONTROLLER))
 
 
@@ -237,7 +237,7 @@ def _become_controller(run: ReplicatedRun, successor: int, vacate: Callable[[], 
 
 def alter_topic(run: ReplicatedRun, setting: str, value: str) -> None:
     """Change a configuration of the topic."""
-    run.tell(f"{setting}={value}")
+    run.note(f"{setting}={value}")
     change = {"name": setting, "config_operation": 0, "value": value}
     body = {
         "resources": [{"resource_type": 2, "resource_name": TOPIC, "configs": [change]}],
@@ -258,10 +258,10 @@ def write_to_deposed_leader(run: ReplicatedRun) -> None:
     acknowledged: dict[int, bytes] = {}
     try:
         offset = run.cluster.run_until(client.produce(TOPIC, 0, builder.build(), acks=1))
-        run.tell(f"broker {LEADER} has acknowledged {offset}")
+        run.note(f"broker {LEADER} has acknowledged {offset}")
         acknowledged[offset] = LATE_RECORD
     except (ClientError, KafkaError) as error:
-        run.tell(f"broker {LEADER} rejects the record: {error}")
+        run.note(f"broker {LEADER} rejects the record: {error}")
     run.cluster.run_until(client.close())
     undelay(run, CONTROLLER, LEADER)
     recover(run, LEADER)
