@@ -33,7 +33,7 @@ COORDINATOR_GUARDS: tuple[Guard, ...] = (
         "only members may commit",
         (Place("kreplica.groups.classic.group:ClassicGroup.check_commit", nothing),),
         groups.commit_after_session_timeout,
-        "made twice",
+        "processed twice",
     ),
     Guard(
         "offsets are pending until their transaction ends",
