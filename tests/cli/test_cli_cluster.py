@@ -76,15 +76,15 @@ def test_topic_life_cycle(kreplica: Kreplica, read: Read) -> None:
         "Created topic orders with 3 partitions of 2 replicas.\n"
     )
     assert "already exists" in kreplica("topic", "create", "orders", status=1)
-    assert kreplica("topic", "grow", "orders", 4) == "Topic orders has 4 partitions now.\n"
+    assert kreplica("topic", "grow", "orders", 4) == "Topic orders now has 4 partitions.\n"
     assert kreplica("topic", "list").splitlines()[1].split() == ["orders", "4", "2", "0", "0"]
     assert "retention.ms=5000" in kreplica("topic", "show", "orders")
     kreplica("topic", "config", "set", "orders", "retention.ms=6000")
     assert "6000" in kreplica("topic", "config", "get", "orders", "retention.ms")
     kreplica("topic", "config", "remove", "orders", "retention.ms")
-    assert kreplica("topic", "config", "get", "orders") == "All settings are at their defaults (--all).\n"
+    assert kreplica("topic", "config", "get", "orders") == "All settings have their default values (--all shows them).\n"
     assert len(read("partition", "list", "--topic", "orders")["partitions"]) == 4
-    assert kreplica("partition", "list", "--offline") == "No partition matches.\n"
+    assert kreplica("partition", "list", "--offline") == "No partitions match.\n"
     assert read("partition", "show", "orders:3")["replicas"] == read("partition", "list")["partitions"][3]["replicas"]
     assert kreplica("topic", "delete", "orders", answer="y\n").startswith("Topic orders ")
     assert read("topic", "list")["topics"] == []
@@ -161,7 +161,7 @@ def test_groups(kreplica: Kreplica, read: Read, brokers: StandaloneProcess) -> N
     consumer.close()
     assert "a/group" in kreplica("group", "list")
     assert read("group", "show", "a/group")["members"] == []
-    assert "behind  6 records\n" in kreplica("group", "lag", "a/group")
+    assert "lag     6 records\n" in kreplica("group", "lag", "a/group")
     assert "Nothing was changed" in kreplica("group", "reset", "a/group", "--earliest")
     assert read("group", "lag", "a/group")["lag"] == 6
     kreplica("group", "reset", "a/group", "--shift", 3, "-t", "read:0", "--execute")
@@ -187,5 +187,5 @@ def test_files_of_a_running_broker(kreplica: Kreplica, read: Read, brokers: Stan
     producer.produce("stored", "value", key="key")
     producer.flush(20)
     directory = brokers.data_directory / "broker-1"
-    assert "all as it was written" in kreplica("log", "verify", directory, "--records")
+    assert "no problems" in kreplica("log", "verify", directory, "--records")
     assert 'key "key"  value "value"' in kreplica("log", "dump", directory / "stored-0", "--records")

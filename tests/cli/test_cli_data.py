@@ -136,8 +136,8 @@ def test_json_lines_become_records(
 @pytest.mark.parametrize(
     ("line", "options", "why"),
     [
-        ("nokey", ("--key-separator", ":"), "lines, line 2: no key: ':' is expected"),
-        ("nonsense", ("--json",), "lines, line 2: no JSON"),
+        ("nokey", ("--key-separator", ":"), "lines, line 2: the key separator ':' is missing"),
+        ("nonsense", ("--json",), "lines, line 2: invalid JSON"),
     ],
 )
 def test_invalid_line(
@@ -163,7 +163,7 @@ def test_invalid_options(run: Callable[..., Result], topic: str) -> None:
     assert "exclude each other" in run("produce", topic, "--json", "--key-separator", ":", status=2).output
     assert "HOST:PORT is expected" in run("produce", topic, "--bootstrap", "nonsense", status=2).output
     assert "there is no topic 'nope'" in run("consume", "nope", status=1).output
-    assert "it has 3, counted from 0" in run("consume", topic, "--partitions", "3", status=2).output
+    assert "it has 3 partitions, numbered from 0" in run("consume", topic, "--partitions", "3", status=2).output
     assert "cannot be copied to itself" in run("topic", "copy", topic, topic, status=2).output
 
 
@@ -267,9 +267,9 @@ def test_topic_is_restored_from_a_file(
     write(shared.bootstrap_servers, topic, 1500, codec=Codec.LZ4)
     file = f"{topic}.{kind}"
     assert "1,500 records" in run("topic", "export", topic, file).output
-    assert "is there already" in run("topic", "export", topic, file, status=1).output
+    assert "already exists" in run("topic", "export", topic, file, status=1).output
     run("topic", "export", topic, file, "--force")
-    assert "--create makes it" in run("topic", "import", file, f"{topic}-2", status=1).output
+    assert "create it with --create" in run("topic", "import", file, f"{topic}-2", status=1).output
     run("topic", "import", file, f"{topic}-2", "--create", "--config", "retention.ms=-1", "--codec", "gzip")
     assert contents(read(shared.bootstrap_servers, f"{topic}-2")) == contents(read(shared.bootstrap_servers, topic))
 
@@ -305,11 +305,11 @@ def test_files_that_do_not_fit(topic: str, run: Callable[..., Result], tmp_path:
     """The error names the first record that cannot be written, and the remedy."""
     (tmp_path / "a.jsonl").write_text('{"value": "v", "partition": 0}\n{"value": "v", "partition": 7}\n')
     output = run("topic", "import", "a.jsonl", topic, status=1).output
-    assert f"a.jsonl, line 2: partition 7, and {topic} has 3 (1 record written)" in output
+    assert f"a.jsonl, line 2: the record has partition 7, and {topic} has 3 partitions (1 record written)" in output
     run("topic", "import", "a.jsonl", topic, "--by-key")
     (tmp_path / "b.jsonl").write_text('{"value": 1}\n')
-    assert "b.jsonl, line 1: value: text or null" in run("topic", "import", "b.jsonl", topic, status=1).output
-    assert "what kind of file" in run("topic", "export", topic, "c.csv", status=1).output
+    assert "b.jsonl, line 1: value: expected a string or null" in run("topic", "import", "b.jsonl", topic, status=1).output
+    assert "unknown file format" in run("topic", "export", topic, "c.csv", status=1).output
 
 
 def test_interrupted_export_leaves_nothing(
@@ -348,7 +348,7 @@ def test_copy_to_another_number_of_partitions(
     """Fewer partitions are refused unless keys may be partitioned again."""
     write(shared.bootstrap_servers, topic, 300)
     shared.create_topic(f"{topic}-small", 1)
-    assert f"has 3 partitions and {topic}-small 1" in run("topic", "copy", topic, f"{topic}-small", status=1).output
+    assert f"has 3 partitions and {topic}-small has 1" in run("topic", "copy", topic, f"{topic}-small", status=1).output
     assert "agree" in run("topic", "copy", topic, f"{topic}-small", "--by-key", "--verify").output
     assert len(read(shared.bootstrap_servers, f"{topic}-small")) == 300
 
@@ -484,7 +484,7 @@ def test_admin_api_without_brokers(admin: FakeAdmin, topic: str, line: tuple[str
     admin.answers["GET /v1/brokers"] = {"brokers": [], "next": None}
     result = typed({"KREPLICA_ADMIN": admin.url}, "produce", topic, *line)
     assert result.exit_code == 1
-    assert "names no live broker: give --bootstrap" in result.output
+    assert "reports no live broker: use --bootstrap" in result.output
     result = typed({"KREPLICA_ADMIN": "http://127.0.0.1:1"}, "produce", topic, *line)
     assert result.exit_code == 1
     assert "127.0.0.1:1" in result.output

@@ -24,7 +24,7 @@ def test_groups_are_listed(admin, kreplica):
     admin.answers["GET /v1/groups"] = {"groups": [row], "next": None, "is_complete": False, "problems": problems}
     lines = kreplica("group", "list").stdout.splitlines()
     assert lines[1].split() == ["kitchen", "consumer", "consumer", "Stable", "2", "3"]
-    assert lines[2:] == ["Not complete: some coordinators did not answer.", "  broker 3 does not answer"]
+    assert lines[2:] == ["Incomplete: some coordinators did not respond.", "  broker 3 does not answer"]
 
 
 def test_group_is_described(admin, kreplica):
@@ -47,7 +47,7 @@ def test_lag(admin, kreplica):
     admin.answers["GET /v1/groups/kitchen/lag"] = {"group": "kitchen", "state": "Empty", "status": "STOPPED", "lag": 6,
                                                    "partitions": [row]}  # fmt: skip
     shown = kreplica("group", "lag", "kitchen").stdout
-    assert "behind  6 records\n" in shown
+    assert "lag     6 records\n" in shown
     assert shown.splitlines()[-1].split()[:6] == ["orders", "0", "4", "10", "6", "STOPPED"]
 
 
@@ -69,7 +69,7 @@ def test_reset_without_execute_changes_nothing(admin, kreplica):
     lines = shown.splitlines()
     assert lines[1].split() == ["orders", "0", "10", "4", "-6"]
     assert lines[2].split() == ["orders", "1", "-", "7", "-"]
-    assert lines[3] == "Nothing was changed.  Commit these offsets with --execute."
+    assert lines[3] == "Nothing was changed.  Use --execute to commit these offsets."
     assert json.loads(kreplica("group", "reset", "kitchen", "--latest", "--json").stdout) == OFFSETS
 
 
@@ -107,12 +107,12 @@ def test_reset_of_some_partitions(admin, kreplica):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "give one of --earliest, --latest, --time, --duration, --shift, --offset"),
-        (["--earliest", "--latest"], "give one of"),
-        (["--time", "yesterday"], "'yesterday': a time is expected"),
-        (["--duration", "soon"], "'soon': a duration is expected"),
-        (["--earliest", "-t", "a:x"], "'a:x': TOPIC or TOPIC:PARTITIONS is expected"),
-        (["--earliest", "-t", "a:5-2"], "TOPIC or TOPIC:PARTITIONS is expected"),
+        ([], "give exactly one of --earliest, --latest, --time, --duration, --shift, --offset"),
+        (["--earliest", "--latest"], "give exactly one of"),
+        (["--time", "yesterday"], "'yesterday': expected a time"),
+        (["--duration", "soon"], "'soon': expected a duration"),
+        (["--earliest", "-t", "a:x"], "'a:x': expected TOPIC or TOPIC:PARTITIONS"),
+        (["--earliest", "-t", "a:5-2"], "expected TOPIC or TOPIC:PARTITIONS"),
     ],
 )
 def test_invalid_arguments(admin, kreplica, words, message):

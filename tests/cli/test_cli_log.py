@@ -116,14 +116,14 @@ class TestDump:
         assert done.exit_code == 1
         assert done.stdout.splitlines()[0].endswith("  WRONG CRC")
         assert "commit by" in done.stdout
-        assert done.stderr == f"kreplica: {file}: position 229: no whole batch stands there, 71 bytes are left\n"
+        assert done.stderr == f"kreplica: {file}: position 229: not a complete batch; 71 bytes remain\n"
 
     @pytest.mark.parametrize(
         ("name", "content", "why"),
         [
-            ("notes.txt", b"x", "no file of a log has such a name"),
+            ("notes.txt", b"x", "unknown type of log file"),
             ("0.snapshot", b"x", "not a version 1 snapshot"),
-            ("0.index", b"x" * 9, "position 8: 1 bytes after the last whole entry"),
+            ("0.index", b"x" * 9, "position 8: 1 bytes after the last complete entry"),
         ],
     )
     def test_other_files_are_refused(self, tmp_path: Path, name: str, content: bytes, why: str) -> None:
@@ -142,7 +142,7 @@ class TestVerify:
         """The output is a summary, with status 0."""
         done = run("verify", unpacked, "--records")
         assert (done.exit_code, done.stdout) == (
-            0, "4 partitions, 13 segments, 69 batches, 21.6 KiB: all as it was written\n",
+            0, "4 partitions, 13 segments, 69 batches, 21.6 KiB: no problems\n",
         )  # fmt: skip
         (tally,) = lines("verify", unpacked)
         assert (tally["partitions"], tally["problems"]) == (4, 0)

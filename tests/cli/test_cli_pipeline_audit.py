@@ -118,9 +118,9 @@ def test_options(run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "--log-dirs says where the replicas are"),
+        ([], "give --log-dirs, or --via-brokers"),
         (["--via-brokers"], "--via-brokers needs --bootstrap"),
-        (["--via-brokers", "--bootstrap", "h:1", "--log-dirs", "/a"], "reads no files"),
+        (["--via-brokers", "--bootstrap", "h:1", "--log-dirs", "/a"], "exclude each other"),
         (["--log-dirs", "1="], "BROKER=DIRECTORY"),
         (["--log-dirs", "/a,,/b"], "BROKER=DIRECTORY"),
         (["--log-dirs", "/"], "BROKER=DIRECTORY"),

@@ -183,7 +183,7 @@ def test_broker_dies_while_a_plan_is_followed(admin, kreplica):
     admin.answers[f"GET /v1/plans/{PLAN_ID}"] = [plan(), broken, broken, plan("completed", finished=4)]
     done = kreplica("plan", "watch", PLAN_ID)
     assert done.exit_code == 0
-    assert done.stderr.count("trying again") == 1
+    assert done.stderr.count("retrying") == 1
 
 
 CLEARS = "\x1b[2J\x9b2J\x07"
@@ -278,13 +278,13 @@ def test_plan_is_changed_cancelled_and_deleted(admin, kreplica):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["make", "reassign"], "name partitions and their brokers"),
-        (["make", "reassign", "orders:0"], "TOPIC:PARTITION=BROKERS is expected"),
-        (["make", "reassign", "--file", "bad.json"], 'bad.json does not say {"partitions"'),
+        (["make", "reassign"], "give partitions and their brokers"),
+        (["make", "reassign", "orders:0"], "expected TOPIC:PARTITION=BROKERS"),
+        (["make", "reassign", "--file", "bad.json"], 'bad.json: expected {"partitions"'),
         (["make", "drain"], "Missing argument 'BROKER...'"),
-        (["make", "rebalance", "--throttle", "fast"], "'fast': a number of bytes is expected"),
+        (["make", "rebalance", "--throttle", "fast"], "'fast': expected a number of bytes"),
         (["set", "p"], "give --throttle, --no-throttle or --moves-at-once"),
-        (["set", "p", "--throttle", "1", "--no-throttle"], "either --throttle or --no-throttle"),
+        (["set", "p", "--throttle", "1", "--no-throttle"], "--throttle and --no-throttle exclude each other"),
     ],
 )
 def test_invalid_arguments(admin, kreplica, words, message, tmp_path, monkeypatch):

@@ -71,7 +71,7 @@ def test_tables(kreplica, given):
     assert (given["subscribePattern"], given["sample"], given["top"]) == (".*", 0.5, 1)
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
     assert lines[1] == "orders 3 40 3.9 KiB 3.9 KiB 0.2 1 5.0 % 2.25"
-    assert "Of keys and values a sample was looked into: 50.0 % of the batches." in lines
+    assert "Keys and values were measured in a sample of 50.0 % of the batches." in lines
     assert "records 40 in 4 batches" in lines
     assert "values 90 90 90 90 90.0" in lines
     assert "a 4 10.0 % 12 B" in lines
@@ -91,13 +91,13 @@ def test_plan_from_the_profile(admin, kreplica, given):
     """It is shown, and created only on request."""
     admin.answers["POST /v1/plans"] = [PLAN, PLAN, {**PLAN, "dry_run": False}]
     done = kreplica("pipeline", "profile", "--bootstrap", "b:1", "--plan", "bytes")
-    assert done.stdout.endswith("Nothing was changed: --submit makes this plan.\n")
+    assert done.stdout.endswith("Nothing was changed: use --submit to create this plan.\n")
     assert "brokers hold 1 to 9 now" in done.stdout
     assert admin.last.query == {"dry_run": "true"}
     assert admin.last.body["weights"] == WEIGHTS
     assert (admin.last.body["kind"], admin.last.body["topics"]) == ("rebalance", ["orders"])
     done = kreplica("pipeline", "profile", "--bootstrap", "b:1", "--plan", "rate", "--submit", "--throttle", "50MB")
-    assert done.stdout.endswith("Plan plan-0000000007 was made: kreplica plan watch plan-0000000007\n")
+    assert done.stdout.endswith("Plan plan-0000000007 was created: kreplica plan watch plan-0000000007\n")
     assert admin.last.query == {}
     assert admin.last.body["throttle_bytes_per_second"] == 50_000_000
     assert [row["weight"] for row in admin.last.body["weights"]] == [17, 6]

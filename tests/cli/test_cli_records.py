@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from kreplica.blocking.reader import ReadRecord
 from kreplica.cli.http.session import Failed
-from kreplica.cli.records.line_input import lines_of_files
+from kreplica.cli.records.line_input import read_files
 from kreplica.cli.records.positions import NumbersType, Start, StartType
 from kreplica.cli.records.record_format import for_terminal, template
 from kreplica.cli.records.record_json import BadRecord, parse_line, record_line
 from kreplica.cli.transfer import archive_files
-from kreplica.cli.transfer.archive_files import LINES, appearing, kind_of, line_sink, read_lines
+from kreplica.cli.transfer.archive_files import LINES, file_format, line_sink, new_file, read_lines
 from kreplica.cli.transfer.archive_parquet import ParquetSink, read_parquet, row_count
 from kreplica.cli.transfer.copying import Checksums
 from kreplica.wire.batches import TimestampType
@@ -81,17 +81,17 @@ def test_short_json_forms() -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        (b"", "no JSON"),
-        (b"[1]", "a JSON object is expected.*not a list"),
-        (b'{"value": {"a": 1}}', "value: text or null is expected, not an object"),
+        (b"", "invalid JSON"),
+        (b"[1]", "expected a JSON object.*not a list"),
+        (b'{"value": {"a": 1}}', "value: expected a string or null, not an object"),
         (b'{"value": "?", "value_encoding": "base64"}', "value: "),
         (b'{"value": "v", "value_encoding": "rot13"}', "rot13"),
         (b'{"value": "\\udc80"}', "value: "),
-        (b'{"partition": -1}', "partition: a number from 0 on"),
+        (b'{"partition": -1}', "partition: expected an integer of at least 0"),
         (b'{"partition": true}', "partition: "),
         (b'{"timestamp_ms": 1.5}', "timestamp_ms: "),
-        (b'{"headers": [1]}', "headers: a list of objects"),
-        (b'{"headers": [{"value": "v"}]}', "headers: a key that is text"),
+        (b'{"headers": [1]}', "headers: expected a list of objects"),
+        (b'{"headers": [{"value": "v"}]}', "headers: expected a string as key"),
         (b'{"headers": [{"key": "\\ud800"}]}', "headers: "),
     ],
 )
@@ -110,7 +110,7 @@ def test_lines_round_trip_through_each_file_format(tmp_path: Path, kind: str, mo
     monkeypatch.setattr(archive_files, "FRAME_SIZE", 5000)
     lines = [b"%d " % number + bytes(97 + number % 26 for _ in range(number % 500)) for number in range(1000)]
     path = tmp_path / f"lines{kind}"
-    assert kind_of(path) == kind
+    assert file_format(path) == kind
     sink = line_sink(path, kind)
     for line in lines:
         sink.write(line + b"\n")
@@ -167,22 +167,22 @@ def test_damaged_files_are_refused(tmp_path: Path, kind: str, damage: str) -> No
 def test_file_appears_when_it_is_complete(tmp_path: Path) -> None:
     """After any earlier failure the name is unused, and no other file is left."""
     path = tmp_path / "x.jsonl"
-    with suppress(KeyboardInterrupt), appearing(path) as partial:
+    with suppress(KeyboardInterrupt), new_file(path) as partial:
         partial.write_bytes(b"half")
         raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
-    with appearing(path) as partial:
+    with new_file(path) as partial:
         partial.write_bytes(b"whole")
         assert not path.exists()
     assert [each.name for each in tmp_path.iterdir()] == ["x.jsonl"]
-    with pytest.raises(Failed, match="No such file"), appearing(tmp_path / "none" / "x.jsonl") as partial:
+    with pytest.raises(Failed, match="No such file"), new_file(tmp_path / "none" / "x.jsonl") as partial:
         partial.write_bytes(b"")
 
 
 def test_unknown_file_format(tmp_path: Path) -> None:
     """The error lists the known suffixes."""
     with pytest.raises(Failed, match=r"\.jsonl\.zst or \.parquet"):
-        kind_of(tmp_path / "x.csv")
+        file_format(tmp_path / "x.csv")
 
 
 # --- Parquet ---
@@ -246,7 +246,7 @@ def test_parquet_of_other_programs(tmp_path: Path) -> None:
         (None, None, (), None, -1),
     ]
     parquet.write_table(pyarrow.table({"a": [1]}), path)
-    with pytest.raises(Failed, match="no column value, only a"):
+    with pytest.raises(Failed, match="the column value is missing; the columns are a"):
         list(read_parquet(path, lambda _: None))
     path.write_bytes(b"nonsense")
     with pytest.raises(Failed, match=str(path)):
@@ -307,7 +307,7 @@ def test_start_positions(text: str, start: Start) -> None:
 
 def test_invalid_start_positions() -> None:
     """The error lists the valid forms."""
-    with pytest.raises(click.BadParameter, match="a time is expected"):
+    with pytest.raises(click.BadParameter, match="expected a time"):
         StartType().convert("yesterday", None, None)
     assert NumbersType().convert("3,0-2", None, None) == [0, 1, 2, 3]
     for wrong in ("", "a", "1-", "0-999999999"):
@@ -319,7 +319,7 @@ def test_lines_of_several_files(tmp_path: Path) -> None:
     """Errors name the file and the line number; the last line may lack its line feed."""
     (tmp_path / "a").write_bytes(b"1\n\n3")
     (tmp_path / "b").write_bytes(b"4\n")
-    found = list(lines_of_files((tmp_path / "a", tmp_path / "b"), 1.0))
+    found = list(read_files((tmp_path / "a", tmp_path / "b"), 1.0))
     assert [line for _, line in found] == [b"1", b"", b"3", b"4"]
     assert found[2][0] == f"{tmp_path / 'a'}, line 3"
 
@@ -331,8 +331,8 @@ def test_checksums_detect_differences() -> None:
     """A record may be missing, changed, moved, or split differently; timestamps count only on request."""
     rows = [(0, 1, b"k", b"v", ()), (0, 2, None, b"ab", (("h", b"x"),)), (1, 3, b"", None, ())]
 
-    def sums(changed: list[tuple[object, ...]], *, with_times: bool = True) -> Checksums:
-        made = Checksums(with_times=with_times)
+    def sums(changed: list[tuple[object, ...]], *, with_timestamps: bool = True) -> Checksums:
+        made = Checksums(with_timestamps=with_timestamps)
         for row in changed:
             made.add(*row)  # type: ignore[arg-type]
         return made
@@ -350,5 +350,5 @@ def test_checksums_detect_differences() -> None:
     for name, changed in changes.items():
         assert len(sums(rows).differences(sums(changed))) == 1, name  # type: ignore[arg-type]
     others = [(0, 9, b"k", b"v", ()), *rows[1:]]
-    assert sums(rows, with_times=False).differences(sums(others, with_times=False)) == []  # type: ignore[arg-type]
+    assert sums(rows, with_timestamps=False).differences(sums(others, with_timestamps=False)) == []  # type: ignore[arg-type]
     assert json.loads(record_line(record()))["timestamp_type"] == "create_time"

@@ -105,7 +105,7 @@ def test_silent_stream_times_out(admin, monkeypatch):
         return 200, "text/event-stream", b""
 
     admin.answer = hang
-    monkeypatch.setattr(rest, "ANSWER_TIME_S_MAX", 0.05)
+    monkeypatch.setattr(rest, "RESPONSE_TIME_S_MAX", 0.05)
     with pytest.raises(Unreachable, match="it took too long"):
         asked(admin, lambda client: anext(client.events("/v1/events")))
     with pytest.raises(Unreachable, match="it took too long"):
@@ -113,7 +113,7 @@ def test_silent_stream_times_out(admin, monkeypatch):
 
 
 def test_response_size_is_bounded(admin, monkeypatch):
-    monkeypatch.setattr(rest, "ANSWER_SIZE_MAX", 1000)
+    monkeypatch.setattr(rest, "RESPONSE_SIZE_MAX", 1000)
     admin.answers["GET /v1/cluster"] = {"a": "x" * 1000}
     with pytest.raises(Unreachable, match="an answer of more than 1,000 bytes"):
         asked(admin, lambda client: client.get("/v1/cluster"))

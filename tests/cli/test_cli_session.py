@@ -115,12 +115,12 @@ def test_missing_token(admin, kreplica):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--admin", "ftp://x"], "'ftp://x': http://HOST:PORT or https://HOST:PORT is expected"),
-        (["--admin", "http://x/path"], "http://HOST:PORT or https://HOST:PORT is expected"),
-        (["--admin", "http://x:99999"], "http://HOST:PORT or https://HOST:PORT is expected"),
+        (["--admin", "ftp://x"], "'ftp://x': expected http://HOST:PORT or https://HOST:PORT"),
+        (["--admin", "http://x/path"], "expected http://HOST:PORT or https://HOST:PORT"),
+        (["--admin", "http://x:99999"], "expected http://HOST:PORT or https://HOST:PORT"),
         (["--token-file", "/nowhere"], "'/nowhere' does not exist"),
-        (["--token-file", "EMPTY"], "holds no token"),
-        (["--ca-file", "EMPTY"], "holds no certificate (PEM)"),
+        (["--token-file", "EMPTY"], "does not contain a token"),
+        (["--ca-file", "EMPTY"], "does not contain a certificate (PEM)"),
     ],
 )
 def test_invalid_connection_options(words, message, tmp_path, monkeypatch):

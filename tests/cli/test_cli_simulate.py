@@ -36,7 +36,7 @@ def test_one_seed(simulate: Simulate) -> None:
     done = simulate("--seed", "1", *SHORT)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("seed 1: seconds=5 brokers=")
-    assert "what was done:" in done.stdout
+    assert "history:" in done.stdout
     assert "times real time" in done.stdout
     assert done.stdout.rstrip().endswith("clean: nothing lost, nothing twice, everything came back")
 
@@ -60,14 +60,14 @@ def test_many_seeds(simulate: Simulate) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "either --seed or --seeds is needed"),
-        (["--seed", "1", "--seeds", "1-2"], "either --seed or --seeds is needed"),
-        (["--seeds", "1-"], "seeds without an end need --minutes"),
-        (["--seeds", "9-3"], "'9-3': 3 comes before 9"),
-        (["--seeds", "all"], "'all': 7, 1-200 or 1- (with --minutes) is expected"),
-        (["--seeds", "1-3", "--trace", "-"], "--faults, --minimize and --trace go with --seed"),
-        (["--seed", "1", "--faults", "three"], "'three': numbers of faults are expected"),
-        (["--seed", "1", "--option", "brokers"], "'brokers': name=value is expected"),
+        ([], "give either --seed or --seeds"),
+        (["--seed", "1", "--seeds", "1-2"], "give either --seed or --seeds"),
+        (["--seeds", "1-"], "unlimited seeds require --minutes"),
+        (["--seeds", "9-3"], "'9-3': 3 is smaller than 9"),
+        (["--seeds", "all"], "'all': expected 7, 1-200 or 1- (with --minutes)"),
+        (["--seeds", "1-3", "--trace", "-"], "--faults, --minimize and --trace require --seed"),
+        (["--seed", "1", "--faults", "three"], "'three': expected numbers of faults"),
+        (["--seed", "1", "--option", "brokers"], "'brokers': expected NAME=VALUE"),
         (["--seed", "1", "--option", "brokers=1"], "brokers=1: at least 3 are needed"),
     ],
 )
@@ -82,7 +82,7 @@ def test_usage_errors_exit_with_2(simulate: Simulate) -> None:
     """No traceback is printed."""
     done = simulate("--seeds", "9-3")
     assert done.returncode == 2
-    assert "'9-3': 3 comes before 9" in done.stderr
+    assert "'9-3': 3 is smaller than 9" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -125,7 +125,7 @@ def test_failure_prints_the_command_to_repeat_it(monkeypatch: pytest.MonkeyPatch
     assert done.exit_code == 1
     assert "FAILED: RuntimeError: too much" in done.output
     *_, last = done.output.strip().splitlines()
-    assert last.startswith("again: kreplica simulate --seed 1 --option seconds=20 --faults ")
+    assert last.startswith("repeat: kreplica simulate --seed 1 --option seconds=20 --faults ")
     assert "," not in last
     several = CliRunner().invoke(main, ["simulate", "--seeds", "1-3", "--option", "seconds=20"])
     assert several.exit_code == 1

@@ -32,7 +32,7 @@ def test_topics_are_listed(admin, kreplica):
 def test_no_topics(admin, kreplica):
     """An empty list is printed as a sentence."""
     admin.answers["GET /v1/topics"] = {"topics": [], "next": None}
-    assert kreplica("topic", "list").stdout == "No topic matches.\n"
+    assert kreplica("topic", "list").stdout == "No topics match.\n"
 
 
 def test_topic_is_described(admin, kreplica):
@@ -68,7 +68,7 @@ def test_dry_run_shows_the_znodes(admin, kreplica):
     done = kreplica("topic", "create", "orders", "--dry-run")
     assert admin.last.query == {"dry_run": "true"}
     assert done.stdout.splitlines() == [
-        "Nothing was changed (--dry-run).  This would be written to ZooKeeper:",
+        "Nothing was changed (--dry-run).  Writes to ZooKeeper:",
         '  create /brokers/topics/orders  {"version": 3}',
     ]
 
@@ -90,7 +90,7 @@ def test_partitions_are_added(admin, kreplica):
     """The argument is the total number of partitions."""
     grown = {"name": "orders", "partitions": 8, "assignment": {}, "led": True, "dry_run": False, "znodes": []}
     admin.answers["PATCH /v1/topics/orders"] = grown
-    assert kreplica("topic", "grow", "orders", "8").stdout == "Topic orders has 8 partitions now.\n"
+    assert kreplica("topic", "grow", "orders", "8").stdout == "Topic orders now has 8 partitions.\n"
     assert admin.last.body == {"partitions": 8}
 
 
@@ -122,7 +122,7 @@ def test_broker_settings(admin, kreplica):
     done = kreplica("config", "set", "broker", "default", "log.retention.ms=5")
     assert done.stdout == "broker default: log.retention.ms=5\n"
     admin.answers["GET /v1/configs/brokers/2"] = {"configs": []}
-    assert kreplica("config", "get", "broker", "2").stdout == "All settings are at their defaults (--all).\n"
+    assert kreplica("config", "get", "broker", "2").stdout == "All settings have their default values (--all shows them).\n"
 
 
 def test_partitions_with_problems(admin, kreplica):

@@ -139,7 +139,7 @@ def test_clean_verdict() -> None:
     assert "5,000 of 5,000 records acknowledged in 10 s (500/s, 0.20 MB/s), 15,000 given to readers" in text
     assert "1.5 ms (p50), 20.0 ms (p99), 2,500.0 ms (max); longest time without any: 2.25 s" in text
     assert "clients met, and tried again: ConnectionLost 3" in text
-    assert text.rstrip().endswith("clean: all that was acknowledged was read, once, unchanged and in order")
+    assert text.rstrip().endswith("clean: every acknowledged record was read once, unchanged and in order")
 
 
 def test_failed_verdict() -> None:
@@ -148,7 +148,7 @@ def test_failed_verdict() -> None:
     assert "b'0' was acknowledged to producer-0.0 and never read; others were read up to 101" in text
     assert text.count("was acknowledged to producer-0.0") == 5
     assert "and 95 more of this kind" in text
-    assert text.rstrip().endswith("WRONG: 100 x lost write")
+    assert text.rstrip().endswith("VIOLATED: 100 x lost write")
 
 
 def test_permitted_anomalies() -> None:
@@ -156,14 +156,14 @@ def test_permitted_anomalies() -> None:
     found = verdict(lost=1, kept=False)
     assert found.clean
     assert "lost write                        1  noteworthy" in shown(found)
-    assert shown(found).rstrip().endswith("clean: no promise of acks=1 was broken")
+    assert shown(found).rstrip().endswith("clean: the guarantees of acks=1 held")
 
 
 @pytest.mark.parametrize(
     ("changes", "conclusion"),
     [
-        ({"settled": False, "acknowledged": 4990}, "WRONG: 10 records were never acknowledged"),
-        ({"settled": False}, "WRONG: not every reader came to the end"),
+        ({"settled": False, "acknowledged": 4990}, "VIOLATED: 10 records were never acknowledged"),
+        ({"settled": False}, "VIOLATED: not every reader reached the end"),
     ],
 )
 def test_cluster_does_not_recover(changes: dict[str, Any], conclusion: str) -> None:
@@ -174,8 +174,8 @@ def test_cluster_does_not_recover(changes: dict[str, Any], conclusion: str) -> N
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"producer_restarts": 2}, "producers whose earlier records a broker did not know: 2 times"),
-        ({"reader_restarts": 1}, "readers whose position was beyond the end of the log: 1 times"),
+        ({"producer_restarts": 2}, "producer IDs replaced (their records were unknown to a broker): 2"),
+        ({"reader_restarts": 1}, "reader positions reset because they were beyond the log end: 1"),
         ({"not_removed": "the topic t cannot be removed: NOT_CONTROLLER"}, "the topic t cannot be removed"),
     ],
 )
@@ -210,5 +210,5 @@ def test_progress_on_a_terminal() -> None:
     with ProgressLine(Console(file=out, force_terminal=True, width=140)) as line:
         line.show(progress(1.0))
         line.show(progress(2.0))
-    assert "1 s  writing: 1,000 of 1,200 acknowledged, 7 to be read, longest silence 0.5 s" in out.getvalue()
+    assert "1 s  writing: 1,000 of 1,200 acknowledged, 7 unread, longest pause 0.5 s" in out.getvalue()
     assert out.getvalue().count("\n") <= 1

@@ -116,7 +116,7 @@ def test_timeline(admin, kreplica):
     admin.answers["GET /v1/timeline"] = {"entries": [entry(2), entry(1)], "problems": ["broker 3 does not answer"]}
     lines = kreplica("timeline", "--limit", "5", "--kind", "election").stdout.splitlines()
     assert [line.split()[-1] for line in lines[1:3]] == ["1", "2"]
-    assert lines[3] == "Not complete: broker 3 does not answer"
+    assert lines[3] == "Incomplete: broker 3 does not answer"
     assert admin.last.query == {"limit": "5", "kind": "election"}
 
 
@@ -164,7 +164,7 @@ def test_follow_gives_up_without_a_server(admin, kreplica, monkeypatch):
     admin.answers["GET /v1/events"] = 500, "text/html", b"sorry"
     done = kreplica("timeline", "--follow")
     assert done.exit_code == 1
-    assert done.stderr.count("trying again") == 2
+    assert done.stderr.count("retrying") == 2
 
 
 def test_follow_starts_now(admin, kreplica):

@@ -52,7 +52,7 @@ def test_failed_start(tmp_path: Path) -> None:
         [sys.executable, "-m", "kreplica.cli", *words], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("kreplica: ZooKeeper ended with status ")
+    assert done.stderr.startswith("kreplica: ZooKeeper exited with status ")
     assert "version-2" in done.stderr
 
 

@@ -82,7 +82,7 @@ def test_archive_options_and_output(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     )
     assert "orders           2     1000    3" in result.output
-    assert "1000 records in 1 batch from 7 on, 4 files, 2.0 KiB, 2 s, 500 records/s, lag 3" in result.output
+    assert "1000 records in 1 batch, the first is 7; 4 files, 2.0 KiB, 2 s, 500 records/s, lag 3" in result.output
     result = run("--pattern", "o.*", "--json", "/a")
     assert json.loads(result.output)["topics"] == [{"topic": "orders", "partitions": 2, "records": 1000, "lag": 3}]
     assert (run.asked[1][1].pattern, run.asked[1][1].follow_every) == ("o.*", None)
@@ -130,5 +130,5 @@ def test_the_exit_status_of_compare(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Running(pipeline_compare, "compare", compared(lost=("topic=orders/x.parquet",)), monkeypatch)
     result = run("/a")
     assert result.exit_code == 1
-    assert "/a/topic=orders/x.parquet is not there" in result.output
+    assert "/a/topic=orders/x.parquet is missing" in result.output
     assert run("--as", "orders", "/a").exit_code == 2

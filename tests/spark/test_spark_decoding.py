@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kreplica.errors import ProtocolError
-from kreplica.spark.source.decoding import HEADERS_TYPE, Decoded, decode, open_section
+from kreplica.spark.source.decoding import Decoded, decode, open_section
+from kreplica.transfer.record_columns import HEADERS_TYPE
 from kreplica.wire.batch_building import BatchBuilder, seal
 from kreplica.wire.batches import HEADER_SIZE, TimestampType, parse_header
 from kreplica.wire.compression import Codec

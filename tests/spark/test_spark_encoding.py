@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kreplica.spark.sink.encoding import RECORD_OVERHEAD, Rows, encode, headers_column
 from kreplica.spark.sink.partitioning import murmur2, partitions_of_keys
-from kreplica.spark.source.decoding import HEADERS_TYPE
+from kreplica.transfer.record_columns import HEADERS_TYPE
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.batches import parse_header, verify_crc
 from kreplica.wire.compression import Codec

@@ -1,4 +1,4 @@
-"""What the commands that ask the admin API have in common: where it is, how its answers are shown, how problems are."""
+"""Shared parts of the commands that use the admin API: options, requests, output and errors."""
 
 from __future__ import annotations
 
@@ -25,9 +25,12 @@ T = TypeVar("T")
 DEFAULT_URL = "http://127.0.0.1:8080"
 TOKEN_SIZE_MAX = 16 * 1024
 
+INTERRUPTED = 130
+"""Exit status after Ctrl-C: 128 plus the signal number, as in shells."""
+
 
 class Failed(click.ClickException):
-    """What was asked for could not be done: exit status 1."""
+    """The command failed; its exit status is 1."""
 
     def show(self, file: IO[Any] | None = None) -> None:
         click.echo(f"kreplica: {plain(self.message)}", file=file, err=file is None)
@@ -35,9 +38,9 @@ class Failed(click.ClickException):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One command's dealings with the admin API.
+    """Access of one command to the admin API.
 
-    :param as_json: print documents, for programs, instead of what people read.
+    :param as_json: print documents as JSON instead of text.
     :param run: runs the reactor.
     """
 
@@ -48,9 +51,9 @@ class Session:
     run: Runner
 
     def ask(self, work: Callable[[RestClient], Awaitable[T]]) -> T:
-        """Run the whole work of a command.
+        """Run a coroutine with a client.
 
-        :raise click.ClickException: where it is refused, or nobody answers.
+        :raise Failed: a request was rejected, or the admin API did not respond.
         """
         from kreplica.cli.http.rest import Refused, RestClient, Server, Unreachable
 
@@ -65,36 +68,36 @@ class Session:
             self._refused(error)
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Document:
-        """The document of a path."""
+        """Return the document at a path."""
         document: Document = self.ask(lambda client: client.get(path, query))
         return document
 
     def get_all(self, path: str, member: str, query: Mapping[str, Any] | None = None) -> Document:
-        """A list to its end."""
+        """Return a whole list, page by page."""
         return self.ask(lambda client: client.pages(path, member, query))
 
     def send(self, method: str, path: str, body: Any = None, *, query: Mapping[str, Any] | None = None) -> Any:
-        """The document that a write is answered with."""
+        """Send a write request and return the document of the response."""
         return self.ask(lambda client: client.send(method, path, body, query=query)).document
 
     def show(self, document: Any, describe: Callable[[Screen, Any], None]) -> None:
-        """Print the document as it is, or described to people."""
+        """Print a document, as JSON or as the text that ``describe`` prints."""
         if self.as_json:
             click.echo(json.dumps(document, indent=2))
         else:
             describe(Screen(), document)
 
     def show_written(self, document: Any, describe: Callable[[Screen, Any], None]) -> None:
-        """As ``show``; of a dry run people see what would be written instead."""
+        """Print the response to a write request; the text output of a dry run is the list of ZooKeeper writes."""
 
-        def told(screen: Screen, answer: Any) -> None:
-            if answer and answer.get("dry_run"):
-                screen.line("Nothing was changed (--dry-run).  This would be written to ZooKeeper:")
-                describe_writes(screen, answer.get("znodes") or [])
+        def describe_result(screen: Screen, response: Any) -> None:
+            if response and response.get("dry_run"):
+                screen.line("Nothing was changed (--dry-run).  Writes to ZooKeeper:")
+                describe_writes(screen, response.get("znodes") or [])
             else:
-                describe(screen, answer)
+                describe(screen, response)
 
-        self.show(document, told)
+        self.show(document, describe_result)
 
     def _refused(self, error: Refused) -> NoReturn:
         if self.as_json:
@@ -102,25 +105,25 @@ class Session:
             raise SystemExit(1)
         what_to_do = error.problem.get("what_to_do")
         if what_to_do is None and error.status == 401 and self.token is None:
-            what_to_do = "Give the token with --token-file or KREPLICA_TOKEN_FILE."
+            what_to_do = "Use --token-file or KREPLICA_TOKEN_FILE to give the token."
         raise Failed("\n".join([plain(str(error)), *([_in_commands(str(what_to_do))] if what_to_do else [])]))
 
 
 def path_of(*segments: object) -> str:
-    """``/v1/...`` of names that may hold anything."""
+    """Return the path ``/v1/...`` of segments, which are quoted."""
     return "/".join(["/v1", *(quote(str(segment), safe="") for segment in segments)])
 
 
 PAGE = {"limit": 10_000}
-"""For lists that may be long: as much in one answer as the admin API gives."""
+"""Query for long lists: the largest page that the admin API allows."""
 
 
 def _in_commands(what_to_do: str) -> str:
-    """The same with commands in the place of requests, for whoever types commands."""
+    """Replace requests in advice of the admin API by equivalent commands."""
 
     def command(found: re.Match[str]) -> str:
-        told = command_of("GET", found[1])
-        return f"`{told}`" if told.startswith("kreplica ") else found[0]
+        words = command_of("GET", found[1])
+        return f"`{words}`" if words.startswith("kreplica ") else found[0]
 
     return _REQUEST.sub(command, plain(what_to_do))
 
@@ -129,13 +132,13 @@ _REQUEST = re.compile(r"GET (/v1/[\w/]+)")
 
 
 def describe_writes(screen: Screen, writes: list[Any]) -> None:
-    """What a write does to ZooKeeper: a line for each znode."""
+    """Print the ZooKeeper writes of a request, one line per znode."""
     for write in writes:
         data = write.get("data")
         text = "" if data is None else data if isinstance(data, str) else json.dumps(data)
         screen.line(f"  {write['operation']:<6} {write['path']}{'  ' if text else ''}{text}")
     if not writes:
-        screen.line("  nothing")
+        screen.line("  none")
 
 
 def _url(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
@@ -147,7 +150,7 @@ def _url(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
     except ValueError:
         valid = False
     if not valid or parts.query or parts.fragment:
-        raise click.BadParameter(f"{text!r}: http://HOST:PORT or https://HOST:PORT is expected")
+        raise click.BadParameter(f"{text!r}: expected http://HOST:PORT or https://HOST:PORT")
     return f"{parts.scheme}://{parts.netloc}"
 
 
@@ -160,13 +163,13 @@ def _token(_: click.Context, __: click.Parameter, path: Path | None) -> str | No
     except (OSError, UnicodeDecodeError) as error:
         raise click.BadParameter(f"{path} cannot be read: {error}") from None
     if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise click.BadParameter(f"{path} holds no token: one line of printable characters is expected")
+        raise click.BadParameter(f"{path} does not contain a token: expected one line of printable characters")
     return token
 
 
 def _ca_file(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
     if path is not None and "-----BEGIN CERTIFICATE-----" not in path.read_text(errors="replace"):
-        raise click.BadParameter(f"{path} holds no certificate (PEM)")
+        raise click.BadParameter(f"{path} does not contain a certificate (PEM)")
     return path
 
 
@@ -174,9 +177,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 _CREDENTIAL_OPTIONS = (
     click.option("--token-file", "token", type=_FILE, envvar="KREPLICA_TOKEN_FILE", show_envvar=True, callback=_token,
-                 help="Holds the token that the admin API wants."),
+                 help="File with the bearer token of the admin API."),
     click.option("--ca-file", type=_FILE, envvar="KREPLICA_CA_FILE", show_envvar=True, callback=_ca_file,
-                 help="Certificates (PEM) to trust instead of the system's."),
+                 help="File with the certificates (PEM) to trust instead of the system's."),
 )  # fmt: skip
 
 
@@ -186,18 +189,18 @@ def _admin_option(text: str, **more: Any) -> Callable[[Callable[..., None]], Cal
     )
 
 
-_JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print what the admin API answers, as JSON.")
+_JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print the response of the admin API as JSON.")
 
 
 def admin_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command ``--admin``, ``--token-file`` and ``--ca-file``, as ``url``, ``token`` and ``ca_file``."""
-    text = "A broker's admin API; any broker of the cluster will do."
+    """Add ``--admin``, ``--token-file`` and ``--ca-file``, as the arguments ``url``, ``token`` and ``ca_file``."""
+    text = "Admin API of any broker of the cluster."
     return _with_options(command, _admin_option(text, default=DEFAULT_URL, show_default=True))
 
 
 def optional_admin_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the same options; ``url`` is None if no admin API was named."""
-    return _with_options(command, _admin_option("A broker's admin API; it names the brokers if --bootstrap does not."))
+    """Add the same options without a default: ``url`` is None if it is not given."""
+    return _with_options(command, _admin_option("Admin API of any broker; used to find brokers without --bootstrap."))
 
 
 def _with_options(command: Callable[..., None], first: Callable[..., Any]) -> Callable[..., None]:
@@ -207,7 +210,7 @@ def _with_options(command: Callable[..., None], first: Callable[..., Any]) -> Ca
 
 
 def admin_session(url: str, token: str | None, ca_file: Path | None, *, as_json: bool) -> Session:
-    """What ``admin_options`` gave; tests pass a ``Runner`` of their own as click's ``obj``."""
+    """Return the session for the arguments of ``admin_options``; tests pass a ``Runner`` as click's ``obj``."""
     runner = click.get_current_context().obj
     if runner is None:
         from kreplica.cli.terminal.running import run as runner
@@ -215,27 +218,27 @@ def admin_session(url: str, token: str | None, ca_file: Path | None, *, as_json:
 
 
 def connected(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that all have that ask the admin API, and a ``Session`` as its first argument."""
+    """Add the options of all commands that use the admin API; the command receives a ``Session`` as first argument."""
 
     @wraps(command)
-    def begun(*, url: str, token: str | None, ca_file: Path | None, as_json: bool, **others: Any) -> None:
+    def with_session(*, url: str, token: str | None, ca_file: Path | None, as_json: bool, **others: Any) -> None:
         command(admin_session(url, token, ca_file, as_json=as_json), **others)
 
-    return admin_options(_JSON_OPTION(begun))
+    return admin_options(_JSON_OPTION(with_session))
 
 
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be written to ZooKeeper.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only show the writes to ZooKeeper.")
 
-yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask whether that is meant.")
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 
 
 def confirm(question: str, *, yes: bool, session: Session) -> None:
-    """Ask a person, unless ``--yes`` said it.
+    """Ask the user for confirmation, unless ``--yes`` is given.
 
-    :raise click.UsageError: there is nobody to ask: output is for programs.
+    :raise click.UsageError: with ``--json``, since the caller is probably a program.
     """
     if yes:
         return
     if session.as_json:
-        raise click.UsageError("with --json nobody is asked: give --yes (or --dry-run) too")
+        raise click.UsageError("--json requires --yes or --dry-run")
     click.confirm(question, abort=True, err=True)

@@ -1,4 +1,4 @@
-"""Charts of an audit as inline SVG: what they show stands in tables too, so each is a picture and a sentence."""
+"""Charts of an audit as inline SVG, each with a text description; the tables contain the same data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LANE = 7
 
 STRIPS_MAX = 40
 MARKS_MAX = 400
-"""Of one strip; nobody could tell more of them apart."""
+"""Maximum number of marks per strip; more could not be distinguished."""
 
 SHAPES = {
     Kind.DAMAGED: "M-5-5L5 5M5-5L-5 5",
@@ -25,18 +25,18 @@ SHAPES = {
     Kind.DIFFERENT: "M0-6L6 0L0 6L-6 0Z",
     Kind.EPOCHS: "M0-6L6 5H-6Z",
 }
-"""Differences are told apart by their shapes; all have one colour."""
+"""Marks of differences; the kinds have different shapes and the same colour."""
 
 WORDS = {
-    Kind.DAMAGED: "damaged: a checksum that is wrong, or no batch at all",
-    Kind.MISSING: "missing: others have a batch there",
-    Kind.DIFFERENT: "different: others have another batch there",
-    Kind.EPOCHS: "epochs: a list of leader epochs that contradicts the batches",
+    Kind.DAMAGED: "damaged: a checksum is wrong, or the bytes are not a batch",
+    Kind.MISSING: "missing: the batch exists in other replicas",
+    Kind.DIFFERENT: "different: other replicas have another batch",
+    Kind.EPOCHS: "epochs: the leader epoch checkpoint contradicts the batches",
 }
 
 
 def bytes_chart(brokers: Sequence[OfBroker]) -> str:
-    """How much of each broker was read."""
+    """Draw the number of bytes read from each broker."""
     most = max((each.size_bytes for each in brokers), default=0) or 1
     rows = []
     for at, each in enumerate(brokers):
@@ -48,12 +48,12 @@ def bytes_chart(brokers: Sequence[OfBroker]) -> str:
             + f'<rect class="read" x="{PLOT_START}" y="{y + 8}" width="{size:.1f}" height="14" rx="3"/>'
             + _note(y, f"{bytes_text(each.size_bytes)}, {each.batches:,} batches")
         )
-    said = "; ".join(f"broker {each.broker} {bytes_text(each.size_bytes)}" for each in brokers)
-    return _svg(len(brokers) * ROW, f"Bytes that were read of each broker: {said}", rows)
+    description = "; ".join(f"broker {each.broker} {bytes_text(each.size_bytes)}" for each in brokers)
+    return _svg(len(brokers) * ROW, f"Bytes read from each broker: {description}", rows)
 
 
 def differences_chart(partitions: Iterable[Comparison]) -> str:
-    """Where along the offsets differences are, a strip for each replica that has some."""
+    """Draw the offsets of differences, one strip per replica with differences."""
     strips = [
         (each, broker, own) for each in partitions for broker, own in sorted(_by_broker(each.differences).items())
     ]
@@ -72,12 +72,14 @@ def differences_chart(partitions: Iterable[Comparison]) -> str:
             + marks
             + _note(y, f"{len(own):,} in {each.start:,}–{each.high_watermark:,}")
         )
-    said = "; ".join(f"{each.topic}-{each.partition} on broker {broker} has {len(own)}" for each, broker, own in strips)
-    return _svg(len(rows) * ROW, f"Differences along the offsets: {said}", rows)
+    description = "; ".join(
+        f"{each.topic}-{each.partition} on broker {broker} has {len(own)}" for each, broker, own in strips
+    )
+    return _svg(len(rows) * ROW, f"Offsets of differences: {description}", rows)
 
 
 def coverage_chart(partitions: Sequence[Comparison]) -> str:
-    """Up to where each replica was compared: in each partition's strip a line for each broker."""
+    """Draw the compared offsets: one strip per partition, with one line per broker."""
     rows = []
     y = 0
     for each in partitions[:STRIPS_MAX]:
@@ -85,25 +87,29 @@ def coverage_chart(partitions: Sequence[Comparison]) -> str:
         middle = y + (height - ROW) // 2
         first = y + (height - len(each.coverages) * (LANE + 3) + 3) // 2
         lanes = "".join(_lane(each, own, first + at * (LANE + 3)) for at, own in enumerate(each.coverages))
-        told = f"{each.start:,}–{each.high_watermark:,}" if each.high_watermark > each.start else "empty"
-        rows.append(_label(middle, f"{each.topic}-{each.partition}") + lanes + _note(middle, told))
+        text = f"{each.start:,}–{each.high_watermark:,}" if each.high_watermark > each.start else "empty"
+        rows.append(_label(middle, f"{each.topic}-{each.partition}") + lanes + _note(middle, text))
         y += height
     short = [f"{each.topic}-{each.partition}" for each in partitions if any(own.is_short for own in each.coverages)]
-    said = f"replicas of {', '.join(short)} end before others" if short else "no replica ends before the others"
-    return _svg(y, f"What was compared of each replica: {said}", rows)
+    description = (
+        f"some replicas of {', '.join(short)} end earlier than others"
+        if short
+        else "all replicas of a partition end at the same offset"
+    )
+    return _svg(y, f"Compared offsets of each replica: {description}", rows)
 
 
 def shape(kind: Kind) -> str:
-    """A mark, for the legend."""
+    """Draw the mark of a kind of difference, for the legend."""
     return f'<svg class="shape" viewBox="-8 -8 16 16" aria-hidden="true"><path class="mark" d="{SHAPES[kind]}"/></svg>'
 
 
 def _lane(partition: Comparison, own: Coverage, y: int) -> str:
     start, end = _place(partition, own.start), _place(partition, own.end)
     style = "short" if own.is_short else "read"
-    told = f"broker {own.broker}: {own.start:,} to {own.end:,}"
+    title = f"broker {own.broker}: {own.start:,} to {own.end:,}"
     return (
-        f'<g><title>{told}</title><rect class="lane" x="{PLOT_START}" y="{y}" width="{PLOT}" height="{LANE}"/>'
+        f'<g><title>{title}</title><rect class="lane" x="{PLOT_START}" y="{y}" width="{PLOT}" height="{LANE}"/>'
         f'<rect class="{style}" x="{start:.1f}" y="{y}" width="{max(0.0, end - start):.1f}" height="{LANE}"/></g>'
     )
 
@@ -129,8 +135,8 @@ def _note(y: int, text: str) -> str:
     return f'<text class="note" x="{PLOT_END + 14}" y="{y + 19}">{escape(text)}</text>'
 
 
-def _svg(height: int, said: str, rows: Sequence[str]) -> str:
+def _svg(height: int, description: str, rows: Sequence[str]) -> str:
     return (
-        f'<svg class="plot" viewBox="0 0 {WIDTH} {max(height, 1)}" role="img" aria-label="{escape(said)}">'
+        f'<svg class="plot" viewBox="0 0 {WIDTH} {max(height, 1)}" role="img" aria-label="{escape(description)}">'
         f"{''.join(rows)}</svg>"
     )

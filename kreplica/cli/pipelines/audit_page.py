@@ -1,4 +1,4 @@
-"""An audit's report as one page for a browser: nothing from another host, no script, light and dark."""
+"""Report of an audit as a single HTML page without scripts or external resources, for light and dark displays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kreplica.spark.pipelines.audit.replica_findings import Comparison
 from kreplica.spark.pipelines.audit.report import AuditReport
 
 ROWS_MAX = 2000
-"""In a table; a page of more is none that a browser opens gladly."""
+"""Maximum rows per table; browsers are slow with more."""
 
 STYLE = """
 *, *::before, *::after { box-sizing: border-box; }
@@ -75,20 +75,20 @@ details > summary + * { margin-top: 0.6rem; }
 """
 
 Column = tuple[str, bool]
-"""A title, and whether numbers stand under it."""
+"""Title of a column, and True if its values are numbers."""
 
 
 def audit_page(report: AuditReport, now: datetime | None = None) -> str:
-    """The page.
+    """Return the page as HTML.
 
-    :param now: when it is made; by the clock unless given.
+    :param now: time of the report; None: the current time.
     """
-    made = (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
+    created = (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
     cluster = f" of cluster {report.cluster_id}" if report.cluster_id else ""
     tokens = files("kreplica.admin.dashboard").joinpath("tokens.css").read_text()
     parts = [
         f"<header><h1>Audit of replicas{escape(cluster)}</h1>",
-        f'<p class="muted">{made}; replicas were read from {_source(report)}.</p>',
+        f'<p class="muted">{created}; replicas were read from {_source(report)}.</p>',
         _verdict(report),
         "</header>",
         _numbers(report),
@@ -107,7 +107,7 @@ def audit_page(report: AuditReport, now: datetime | None = None) -> str:
 
 
 def _source(report: AuditReport) -> str:
-    return "brokers, as a debug consumer" if report.source == "brokers" else "brokers' files"
+    return "the brokers, as a debugging consumer" if report.source == "brokers" else "the brokers' files"
 
 
 def _verdict(report: AuditReport) -> str:
@@ -123,9 +123,9 @@ def _numbers(report: AuditReport) -> str:
         ("Replicas", f"{sum(len(each.coverages) for each in report.partitions):,}", False),
         ("Batches", f"{report.batches:,}", False),
         ("Read", bytes_text(report.size_bytes) or "", False),
-        ("Took", seconds_text(report.seconds) or "", False),
+        ("Duration", seconds_text(report.seconds) or "", False),
         ("Differences", f"{report.difference_count:,}", report.difference_count > 0),
-        ("Behind others", f"{short:,}", False),
+        ("Behind other replicas", f"{short:,}", False),
     ]
     rows = "".join(
         f'<div class="{"worry" if worry else "calm"}"><dt>{name}</dt><dd>{value}</dd></div>'
@@ -145,12 +145,12 @@ def _differences(report: AuditReport) -> str:
     )
     chart = (
         f'<figure class="card" tabindex="0">{differences_chart(strips)}<ul class="legend">{legend}</ul>'
-        "<figcaption>From where a partition's comparison begins to its high watermark.</figcaption></figure>"
+        "<figcaption>From the first compared offset of each partition to its high watermark.</figcaption></figure>"
     )
-    caption = "Each with the first offset of its batch, and the broker that does not agree with the others."
+    caption = "Offset: first offset of the batch. Broker: the one whose replica differs from the others."
     if report.difference_count > min(len(named), ROWS_MAX):
         caption += f" The first {min(len(named), ROWS_MAX):,} of {report.difference_count:,}."
-    columns = [("Topic", False), ("Partition", True), ("Offset", True), ("Broker", True), ("What", False)]
+    columns = [("Topic", False), ("Partition", True), ("Offset", True), ("Broker", True), ("Kind", False)]
     rows = [
         (each.topic, each.partition, each.base_offset, each.broker, _Wrong(each.kind.value), each.detail)
         for each in named[:ROWS_MAX]
@@ -160,7 +160,13 @@ def _differences(report: AuditReport) -> str:
 
 def _brokers(report: AuditReport) -> str:
     brokers = report.by_broker()
-    columns = [("Broker", False), ("Replicas", True), ("Batches", True), ("Read", True), ("Behind others", True)]
+    columns = [
+        ("Broker", False),
+        ("Replicas", True),
+        ("Batches", True),
+        ("Read", True),
+        ("Behind other replicas", True),
+    ]
     rows = [
         (
             f"broker {each.broker}",
@@ -174,13 +180,13 @@ def _brokers(report: AuditReport) -> str:
     ]
     return (
         f'<h2>Brokers</h2><figure class="card" tabindex="0">{bytes_chart(brokers)}'
-        "<figcaption>Bytes of batches that were read and whose checksums were taken.</figcaption></figure>"
-        + _table([*columns, ("Differences", True)], rows, "What was read of each broker.")
+        "<figcaption>Bytes of the batches that were read and included in checksums.</figcaption></figure>"
+        + _table([*columns, ("Differences", True)], rows, "Data read from each broker.")
     )
 
 
 def _coverage(report: AuditReport) -> str:
-    partitions = sorted(report.partitions, key=_trouble)
+    partitions = sorted(report.partitions, key=_severity)
     shown = partitions[:STRIPS_MAX]
     more = f" The other {len(partitions) - len(shown):,} are in the table." if len(partitions) > len(shown) else ""
     brokers = ", ".join(str(each.broker) for each in report.by_broker())
@@ -191,21 +197,21 @@ def _coverage(report: AuditReport) -> str:
     ]  # fmt: skip
     columns = [("Topic", False), ("Partition", True), ("Broker", True), ("From", True), ("To", True)]
     columns += [("High watermark", True), ("Batches", True), ("Bytes", True), ("", False)]
-    caption = "From the first offset that all replicas have to behind the last batch that was compared."
+    caption = "From: first offset that all replicas have. To: end of the last compared batch (exclusive)."
     if len(rows) > ROWS_MAX:
         caption += f" The first {ROWS_MAX:,} of {len(rows):,} replicas."
     return (
         f'<h2>Coverage</h2><figure class="card" tabindex="0">{coverage_chart(shown)}<ul class="legend">'
         '<li><span class="swatch"></span>compared</li>'
-        '<li><span class="swatch late"></span>compared, and ends before others</li></ul>'
-        f"<figcaption>A line for each broker that has a replica, of {brokers}, in this order.{more}</figcaption>"
+        '<li><span class="swatch late"></span>compared, and ends earlier than other replicas</li></ul>'
+        f"<figcaption>One line for each broker with a replica, in the order {brokers}.{more}</figcaption>"
         f"</figure><details><summary>All {counted(len(rows), 'replica')}</summary>"
         f"{_table(columns, rows[:ROWS_MAX], caption)}</details>"
     )
 
 
-def _trouble(partition: Comparison) -> tuple[bool, bool, bool, str, int]:
-    """Those that somebody should look at come first."""
+def _severity(partition: Comparison) -> tuple[bool, bool, bool, str, int]:
+    """Return a sort key that puts the partitions with differences first."""
     is_short = any(each.is_short for each in partition.coverages)
     is_empty = partition.high_watermark <= partition.start
     return not partition.difference_count, not is_short, is_empty, partition.topic, partition.partition
@@ -213,19 +219,19 @@ def _trouble(partition: Comparison) -> tuple[bool, bool, bool, str, int]:
 
 def _notes(report: AuditReport) -> str:
     compacted = sum(each.compacted_count for each in report.partitions)
-    told = list(report.notes)
+    notes = list(report.notes)
     if compacted:
-        told.append(f"{counted(compacted, 'batch', 'batches')} of compacted topics differ as cleaners leave them")
+        notes.append(f"{counted(compacted, 'batch', 'batches')} of compacted topics differ because of compaction")
     if report.taken_over:
-        told.append(f"{counted(report.taken_over, 'partition')} as a run before this one found them")
-    if not told:
+        notes.append(f"{counted(report.taken_over, 'partition')}: result of an earlier run")
+    if not notes:
         return ""
-    items = "".join(f"<li>{escape(each)}</li>" for each in told[:ROWS_MAX])
+    items = "".join(f"<li>{escape(each)}</li>" for each in notes[:ROWS_MAX])
     return f'<h2>Notes</h2><ul class="card" style="padding: 0.75rem 1rem">{items}</ul>'
 
 
 class _Wrong(str):
-    """A word that stands out."""
+    """A text that is highlighted as an error."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""``kreplica pipeline``: whole topics through Spark."""
+"""``kreplica pipeline``: Spark pipelines over whole topics."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import click
 from kreplica.cli.terminal.lazy_groups import LazyGroup, Subcommand
 
 SUBCOMMANDS = {
-    "archive": Subcommand("pipelines.pipeline_archive", "Topics to Parquet files, each record once."),
-    "replay": Subcommand("pipelines.pipeline_replay", "An archive's records to topics, each once, in order."),
+    "archive": Subcommand("pipelines.pipeline_archive", "Archive topics as Parquet files, each record once."),
+    "replay": Subcommand("pipelines.pipeline_replay", "Write an archive's records to topics, each once and in order."),
     "audit": Subcommand(
-        "pipelines.pipeline_audit", "Compare all replicas of a cluster, from their files or through their brokers."
+        "pipelines.pipeline_audit", "Compare all replicas of a cluster, from files or through brokers."
     ),
     "compare": Subcommand(
-        "pipelines.pipeline_compare", "An archive against its topics: what is missing, doubled or different."
+        "pipelines.pipeline_compare", "Compare an archive with topics: missing, duplicate or different records."
     ),
-    "profile": Subcommand("pipelines.pipeline_profile", "What topics hold: sizes, rates, keys, codecs, producers."),
+    "profile": Subcommand("pipelines.pipeline_profile", "Measure topics: sizes, rates, keys, codecs, producers."),
 }
 
 
 @click.group(cls=LazyGroup, subcommands=SUBCOMMANDS)
 def command() -> None:
-    """Whole topics through Spark, on this machine or on a cluster (--master).
+    """Spark pipelines over whole topics, on this machine or on a Spark cluster (--master).
 
-    Needs what pip install 'kreplica[spark]' brings, and nothing else: a Java comes with it.  Each command's module is
-    also one for spark-submit (docs/how-to/pipelines.md).
+    Requires pip install 'kreplica[spark]', which includes Java.  The module of each command can also be run by
+    spark-submit (docs/how-to/pipelines.md).
     """

@@ -1,10 +1,11 @@
-"""``kreplica pipeline archive``: topics to Parquet files; also a module for ``spark-submit``."""
+"""``kreplica pipeline archive``: archive topics as Parquet files; ``spark-submit`` can run the module."""
 
 from __future__ import annotations
 
 import click
 
 from kreplica.cli.pipelines.pipeline_session import (
+    comma_separated,
     kafka_options,
     print_json,
     progress_shown,
@@ -12,8 +13,9 @@ from kreplica.cli.pipelines.pipeline_session import (
     spark_for,
     spark_options,
 )
-from kreplica.cli.records.data_access import accounted, bootstrap_option
+from kreplica.cli.records.data_access import bootstrap_option, reported_on_failure
 from kreplica.cli.terminal.screen import Screen, bytes_text, counted, seconds_text
+from kreplica.cli.transfer.topic_options import read_uncommitted_option
 from kreplica.spark.pipelines.archive.archive import (
     BATCH_RECORDS_MAX,
     FOLLOW_EVERY,
@@ -35,17 +37,17 @@ CODECS = ("zstd", "snappy", "gzip", "lz4_raw", "uncompressed")
     metavar="REGEX",
     help="All topics whose whole name matches this Python regular expression, including later ones.",
 )
-@click.option("--follow", is_flag=True, help="Keep archiving new records; otherwise stop at the current log end.")
+@click.option("--follow", is_flag=True, help="Continue to archive new records; otherwise stop at the current log end.")
 @click.option("--every", metavar="TIME", default=FOLLOW_EVERY, show_default=True,
               help="With --follow: interval between writes, in Spark's notation.")  # fmt: skip
-@click.option("--read-uncommitted", is_flag=True, help="Include records of open and aborted transactions.")
+@read_uncommitted_option
 @click.option("--values", type=click.Choice(VALUES), default=VALUES[0], show_default=True,
               help="json: also parse values into a column json, whose fields may change over time.")  # fmt: skip
 @click.option(
     "--codec", type=click.Choice(CODECS), default=CODECS[0], show_default=True, help="Codec of the Parquet files."
 )
 @click.option("--batch-records", type=click.IntRange(min=1), default=BATCH_RECORDS_MAX, show_default=True,
-              help="Maximum size of one batch, which a killed run repeats.")  # fmt: skip
+              help="Maximum records per batch; after a crash at most one batch is repeated.")  # fmt: skip
 @click.option("--adopt", is_flag=True, help="Continue an archive of another cluster or of other topics.")
 @click.option("--allow-data-loss", is_flag=True, help="Skip records that the cluster deletes before they are archived.")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE",
@@ -69,18 +71,18 @@ def command(
     conf: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Archive topics in a folder of Parquet files, each record once.
+    """Archive topics in a directory of Parquet files, each record once.
 
-    PATH is a folder, on a cluster one that all its machines share, or what Spark reaches by a scheme: hdfs://...,
-    s3a://....  Started again with the same PATH it goes on where it ended, however that was; nothing is there twice.
+    PATH is a directory, which all machines of a Spark cluster must share, or a URI that Spark supports: hdfs://...,
+    s3a://....  The same command again resumes where the last run ended, even after a crash, without duplicates.
 
     \b
     kreplica pipeline archive --topics orders,payments /data/archive
     kreplica pipeline archive --pattern 'orders-.*' --follow --every '5 minutes' --values json /data/orders
     """
-    names = tuple(name.strip() for name in (topics or "").split(",") if name.strip())
+    names = comma_separated(topics)
     if bool(names) == bool(pattern):
-        raise click.UsageError("give --topics or --pattern, one of the two")
+        raise click.UsageError("give either --topics or --pattern")
     wanted = ArchiveOptions(
         bootstrap=bootstrap,
         topics=names,
@@ -95,9 +97,8 @@ def command(
         kafka=kafka_options(options),
     )
     choice = spark_choice(master, conf)
-    goes_on = "started again, it goes on behind the last whole batch"
     with (
-        accounted(lambda: goes_on),
+        reported_on_failure(lambda: "the same command resumes after the last complete batch"),
         spark_for("kreplica pipeline archive", choice) as spark,
         progress_shown() as report,
     ):
@@ -110,14 +111,14 @@ def command(
 
 def _show(screen: Screen, done: ArchiveReport) -> None:
     rows = [(each.topic, each.partitions, each.records, each.lag) for each in done.topics]
-    screen.table(("topic", "partitions", "records", "lag"), rows, nothing="No topic has a record.")
+    screen.table(("topic", "partitions", "records", "lag"), rows, nothing="The topics have no records.")
     if done.first_batch is None:
-        screen.line(f"{done.path}: nothing was new, lag {done.lag:,}")
+        screen.line(f"{done.path}: no new records, lag {done.lag:,}")
         return
     rate = done.records / max(done.seconds, 1e-3)
     screen.line(
-        f"{done.path}: {counted(done.records, 'record')} in {counted(done.batches, 'batch', 'batches')} from"
-        f" {done.first_batch} on, {counted(done.files, 'file')}, {bytes_text(done.size_bytes)},"
+        f"{done.path}: {counted(done.records, 'record')} in {counted(done.batches, 'batch', 'batches')},"
+        f" the first is {done.first_batch}; {counted(done.files, 'file')}, {bytes_text(done.size_bytes)},"
         f" {seconds_text(done.seconds)}, {rate:,.0f} records/s, lag {done.lag:,}"
     )
 

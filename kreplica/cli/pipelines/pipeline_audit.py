@@ -1,4 +1,4 @@
-"""``kreplica pipeline audit``: proof that the replicas of a cluster agree, or where they do not."""
+"""``kreplica pipeline audit``: verify that the replicas of a cluster agree; list the differences."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from kreplica.cli.http.session import Failed
-from kreplica.cli.pipelines.pipeline_session import print_json, progress_shown, spark_choice, spark_for, spark_options
-from kreplica.cli.records.data_access import accounted, brokers_option
+from kreplica.cli.pipelines.pipeline_session import (
+    comma_separated,
+    print_json,
+    progress_shown,
+    spark_choice,
+    spark_for,
+    spark_options,
+)
+from kreplica.cli.records.data_access import brokers_option, reported_on_failure
 from kreplica.cli.terminal.screen import Screen, bad, bytes_text, counted, seconds_text
 
 if TYPE_CHECKING:
@@ -22,7 +29,7 @@ NOTES_SHOWN = 20
 def _directories(
     _: click.Context, __: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[tuple[str, ...], dict[int, tuple[str, ...]]]:
-    """``/a,/b`` and ``1=/a,/b``."""
+    """Parse ``/a,/b`` and ``1=/a,/b``: directories of any broker, and directories by broker."""
     named: list[str] = []
     of_brokers: dict[int, tuple[str, ...]] = {}
     for text in texts:
@@ -30,7 +37,7 @@ def _directories(
         is_of_broker = bool(sign) and broker.strip().isdecimal()
         found = [each.strip().rstrip("/") or "/" for each in (paths if is_of_broker else text).split(",")]
         if "/" in found or not all(found):
-            raise click.BadParameter(f"{text!r}: DIRECTORY,... or BROKER=DIRECTORY,... is expected")
+            raise click.BadParameter(f"{text!r}: expected DIRECTORY,... or BROKER=DIRECTORY,...")
         if is_of_broker:
             of_brokers[int(broker)] = (*of_brokers.get(int(broker), ()), *found)
         else:
@@ -41,12 +48,12 @@ def _directories(
 @click.command
 @click.argument("topics", nargs=-1)
 @click.option("--log-dirs", multiple=True, metavar="[BROKER=]DIR,...", callback=_directories,
-              help="Log directories of all brokers; each names its broker, or BROKER= does.")  # fmt: skip
-@brokers_option(purpose="Brokers to ask who should have what, and what is committed.", envvar="KREPLICA_BOOTSTRAP",
+              help="Log directories of all brokers; BROKER= if a directory lacks the broker ID.")  # fmt: skip
+@brokers_option(purpose="Bootstrap brokers, for assignments and high watermarks.", envvar="KREPLICA_BOOTSTRAP",
                 show_envvar=True)  # fmt: skip
 @click.option("--via-brokers", is_flag=True, help="Read replicas from their brokers instead of from files.")
 @click.option("--compacted", metavar="TOPIC,...", default="",
-              help="Topics that are compacted although neither the cluster nor its directories say so.")  # fmt: skip
+              help="Compacted topics, if their cleanup policy cannot be looked up.")  # fmt: skip
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML report to this file.")
 @click.option("--resume", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Record progress in this file, so that an interrupted audit can be resumed.")  # fmt: skip
@@ -63,10 +70,10 @@ def command(
     conf: tuple[str, ...],
     master: str | None,
 ) -> None:
-    """Prove that all replicas agree below the high watermark: checksums, offsets, leader epochs.
+    """Verify that all replicas agree below the high watermark: checksums, offsets, leader epochs.
 
-    Of TOPICS, or of all topics, also the internal ones.  Brokers may run meanwhile.  Exit status 0: all agree; 1: some
-    do not, or nothing could be compared.
+    Reads TOPICS, or all topics including internal ones.  Brokers may keep running.  Exit status: 0 if all replicas
+    agree, 1 if there are differences or nothing could be compared.
 
     \b
     kreplica pipeline audit --log-dirs /data/1/a,/data/1/b --log-dirs /data/2
@@ -75,14 +82,14 @@ def command(
     """
     named, of_brokers = log_dirs
     if via_brokers and (named or of_brokers):
-        raise click.UsageError("--via-brokers reads no files: without --log-dirs")
+        raise click.UsageError("--via-brokers and --log-dirs exclude each other")
     if via_brokers and bootstrap is None:
         raise click.UsageError("--via-brokers needs --bootstrap")
     if not (via_brokers or named or of_brokers):
-        raise click.UsageError("--log-dirs says where the replicas are, or --via-brokers that brokers send them")
-    kept = f"what is done is in {resume}" if resume is not None else "nothing of it is kept (--resume)"
+        raise click.UsageError("give --log-dirs, or --via-brokers to read the replicas from their brokers")
+    state = f"progress is stored in {resume}" if resume is not None else "no progress is stored (see --resume)"
     with (
-        accounted(lambda: kept),
+        reported_on_failure(lambda: state),
         spark_for("kreplica pipeline audit", spark_choice(master, conf)) as spark,
         progress_shown() as progress,
     ):
@@ -94,7 +101,7 @@ def command(
             bootstrap=bootstrap,
             via_brokers=via_brokers,
             topics=frozenset(topics),
-            compacted=frozenset(filter(None, (each.strip() for each in compacted.split(",")))),
+            compacted=frozenset(comma_separated(compacted)),
             resume=resume,
         )
         report = audit(spark, options, progress)
@@ -105,7 +112,7 @@ def command(
     else:
         _describe(report, Screen())
         if html is not None:
-            click.echo(f"page: {html}")
+            click.echo(f"report: {html}")
     if not report.agrees:
         raise SystemExit(1)
 
@@ -138,14 +145,14 @@ def _describe(report: AuditReport, screen: Screen) -> None:
             (each.broker, each.replicas, each.batches, bytes_text(each.size_bytes), each.short, each.differences)
             for each in report.by_broker()
         ],
-        nothing="No broker's replica was read.",
+        nothing="No replica was read.",
     )
     for note in report.notes[:NOTES_SHOWN]:
         screen.line(f"note: {note}")
     if len(report.notes) > NOTES_SHOWN:
         screen.line(f"... and {len(report.notes) - NOTES_SHOWN:,} more notes")
     if report.taken_over:
-        screen.line(f"{counted(report.taken_over, 'partition')} as the run before found them")
+        screen.line(f"{counted(report.taken_over, 'partition')}: result of an earlier run")
     rate = report.read_bytes / max(report.seconds, 1e-3) / 1e9
     took = f"{bytes_text(report.read_bytes)} in {seconds_text(report.seconds)}, {rate:.2f} GB/s"
     screen.line(f"{counted(report.batches, 'batch', 'batches')}, {took}")

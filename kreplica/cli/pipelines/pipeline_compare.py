@@ -1,10 +1,11 @@
-"""``kreplica pipeline compare``: an archive against topics; also a module for ``spark-submit``."""
+"""``kreplica pipeline compare``: compare an archive with topics; ``spark-submit`` can run the module."""
 
 from __future__ import annotations
 
 import click
 
 from kreplica.cli.pipelines.pipeline_session import (
+    comma_separated,
     kafka_options,
     pairs,
     print_json,
@@ -13,7 +14,7 @@ from kreplica.cli.pipelines.pipeline_session import (
     spark_for,
     spark_options,
 )
-from kreplica.cli.records.data_access import accounted, bootstrap_option
+from kreplica.cli.records.data_access import bootstrap_option, reported_on_failure
 from kreplica.cli.terminal.screen import Screen, bad, counted, seconds_text
 from kreplica.spark.pipelines.compare.compare import SHOWN_MAX, CompareOptions, CompareReport, compare
 from kreplica.spark.pipelines.compare.findings import Kind
@@ -43,10 +44,10 @@ def command(
     conf: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Compare an archive with its topics: by offsets, or with --as by order and content.
+    """Compare an archive with its topics: by offset, or with --as by content and order.
 
-    Ends with 1 where something is missing, doubled, different, out of order or more.  What retention has deleted from
-    a topic is counted apart, and so is what was written since the archive's end.
+    Exit status 1 if records are missing, duplicate, different, out of order or additional.  Records that retention
+    deleted from a topic, and records that are newer than the archive, are not differences and are counted separately.
 
     \b
     kreplica pipeline compare /data/archive
@@ -54,14 +55,14 @@ def command(
     """
     wanted = CompareOptions(
         bootstrap=bootstrap,
-        topics=tuple(name.strip() for name in (topics or "").split(",") if name.strip()),
+        topics=comma_separated(topics),
         others=pairs(renamed, "--as"),
         shown_max=shown_max,
         kafka=kafka_options(options),
     )
     choice = spark_choice(master, conf)
     with (
-        accounted(lambda: "nothing is known yet"),
+        reported_on_failure(lambda: "the comparison is not complete"),
         spark_for("kreplica pipeline compare", choice) as spark,
         progress_shown() as report,
     ):
@@ -81,7 +82,7 @@ def _show(screen: Screen, done: CompareReport) -> None:
         for each in done.partitions
     ]  # fmt: skip
     columns = ("topic", "compared with", "partition", "records", "deleted", *(kind.value for kind in Kind))
-    screen.table(columns, rows, nothing="The archive has no record.")
+    screen.table(columns, rows, nothing="The archive has no records.")
     if done.differences:
         screen.line()
         named = [
@@ -90,8 +91,8 @@ def _show(screen: Screen, done: CompareReport) -> None:
         ]
         screen.table(("difference", "topic", "partition", "offset in archive", "in topic"), named, nothing="")
     for file in done.lost_files[:FILES_SHOWN_MAX]:
-        screen.line(f"{done.path}/{file} is not there")
-    lost = f", {counted(len(done.lost_files), 'file')} not there" if done.lost_files else ""
+        screen.line(f"{done.path}/{file} is missing")
+    lost = f", {counted(len(done.lost_files), 'file')} missing" if done.lost_files else ""
     screen.line(
         f"{done.path}: {counted(done.records, 'record')} compared, {counted(done.difference_count, 'difference')}{lost}"
         f"; {done.deleted:,} deleted from topics, lag {done.lag:,}; {seconds_text(done.seconds)}"

@@ -1,4 +1,4 @@
-"""``kreplica pipeline profile``: what topics hold; also a module for ``spark-submit``."""
+"""``kreplica pipeline profile``: measure the records of topics; ``spark-submit`` can run the module."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kreplica.cli.pipelines.pipeline_session import (
     spark_options,
 )
 from kreplica.cli.pipelines.profile_views import describe_profile
-from kreplica.cli.records.data_access import accounted, chosen_brokers, own_brokers_option
+from kreplica.cli.records.data_access import bootstrap_option_alone, chosen_brokers, reported_on_failure
 from kreplica.cli.terminal.parameter_types import Size
 from kreplica.cli.terminal.screen import Screen
 
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
 
 @click.command
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
-@own_brokers_option()
+@bootstrap_option_alone()
 @click.option(
     "--log-dirs", metavar="DIR,...", help="Read the log directories of one broker instead of fetching from brokers."
 )
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
-              help="Share of batches whose records are read; headers of all batches are read.")  # fmt: skip
+              help="Fraction of batches whose records are read; headers of all batches are read.")  # fmt: skip
 @click.option("--top", type=click.IntRange(min=0), default=10, show_default=True,
               help="Number of keys and producers listed per topic.")  # fmt: skip
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE",
               help="A source option, for example startingTimestamp=...; may be repeated.")  # fmt: skip
 @click.option("--plan", "weighed", type=click.Choice(("bytes", "rate")),
-              help="Show a rebalance plan that evens out bytes, or bytes per second, over brokers.")  # fmt: skip
+              help="Show a rebalance plan that balances bytes, or bytes per second, over brokers.")  # fmt: skip
 @click.option("--submit", is_flag=True, help="Create that plan.")
 @click.option(
     "--throttle",
     type=Size(),
     metavar="BYTES",
-    help="Replication throttle of the plan's moves, in bytes per second: 50MB.",
+    help="Replication throttle of the plan's moves in bytes/s, for example 50MB.",
 )
 @admin_options
 @spark_options
@@ -67,13 +67,13 @@ def command(
     conf: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Measure what topics hold: sizes, rates, keys, codecs, producers; all topics unless some are named.
+    """Measure the records of topics: sizes, rates, keys, codecs, producers; by default of all topics.
 
-    It only reads, up to the high watermarks of now.  Of a sample, records, bytes and codecs are still those of all
-    batches; keys and sizes of values are those of the sample.
+    The command only reads, up to the current high watermarks.  With --sample, records, bytes and codecs are still
+    counted in all batches; keys and sizes of values are measured in the sample.
 
-    With --plan the admin API is asked for a rebalance of these topics by what was measured; nothing is changed unless
-    --submit is given too.
+    With --plan, the admin API computes a rebalance plan for these topics from the measured bytes or rates.  The plan is
+    created only with --submit.
 
     \b
     kreplica pipeline profile orders payments
@@ -81,7 +81,7 @@ def command(
     kreplica pipeline profile --plan bytes --throttle 50MB --submit
     """
     if weighed is None and (submit or throttle is not None):
-        raise click.UsageError("--submit and --throttle are of a --plan")
+        raise click.UsageError("--submit and --throttle require --plan")
     if log_dirs is None:
         source = {"kafka.bootstrap.servers": chosen_brokers("bootstrap", bootstrap, url, token, ca_file)}
     else:
@@ -89,7 +89,7 @@ def command(
     given = {**kafka_options(options), **source, **_chosen(topics)}
     choice = spark_choice(master, conf)
     with (
-        accounted(lambda: "a profile only reads"),
+        reported_on_failure(lambda: "the profile is not complete"),
         spark_for("kreplica pipeline profile", choice) as spark,
         progress_shown() as report,
     ):
@@ -107,37 +107,34 @@ def command(
             request |= {} if throttle is None else {"throttle_bytes_per_second": throttle}
             session = admin_session(url, token, ca_file, as_json=as_json)
             plan = session.ask(lambda client: _planned(session, client, request, submit=submit))
-    finally:  # a plan that cannot be made takes nothing from what was measured
+    finally:  # print the measurements even if the plan fails
         if as_json:
             print_json(asdict(found) | {"plan": plan})
 
 
 def _chosen(topics: tuple[str, ...]) -> dict[str, str]:
-    """Options of the source that name its topics."""
+    """Return the source options that select the topics."""
     return {"subscribe": ",".join(topics)} if topics else {"subscribePattern": ".*"}
 
 
 async def _planned(session: Session, client: RestClient, request: dict[str, Any], *, submit: bool) -> dict[str, Any]:
-    """The plan of a request, made or tried.
-
-    :return: what the admin API answers.
-    """
-    answer: dict[str, Any] = (await client.send("POST", "/v1/plans", request, query={"dry_run": True})).document
+    """Create the requested plan, or preview it, and return the response of the admin API."""
+    document: dict[str, Any] = (await client.send("POST", "/v1/plans", request, query={"dry_run": True})).document
     screen = Screen()
     if not session.as_json:
         screen.line()
-        describe_preview(screen, answer)
-    if not answer["moves_count"]:
-        text = "Nothing to do."
+        describe_preview(screen, document)
+    if not document["moves_count"]:
+        text = "No moves are necessary."
     elif not submit:
-        text = "Nothing was changed: --submit makes this plan."
+        text = "Nothing was changed: use --submit to create this plan."
     else:
-        answer = (await client.send("POST", "/v1/plans", request)).document
-        plan = answer["plan"]["id"]
-        text = f"Plan {plan} was made: kreplica plan watch {plan}"
+        document = (await client.send("POST", "/v1/plans", request)).document
+        plan = document["plan"]["id"]
+        text = f"Plan {plan} was created: kreplica plan watch {plan}"
     if not session.as_json:
         screen.line(text)
-    return answer
+    return document
 
 
 if __name__ == "__main__":

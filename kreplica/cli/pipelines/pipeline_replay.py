@@ -1,4 +1,4 @@
-"""``kreplica pipeline replay``: Parquet files back to topics."""
+"""``kreplica pipeline replay``: write the records of Parquet files to topics; ``spark-submit`` can run the module."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kreplica.cli.pipelines.pipeline_session import (
+    comma_separated,
     kafka_options,
     print_json,
     progress_shown,
@@ -17,9 +18,11 @@ from kreplica.cli.pipelines.pipeline_session import (
 )
 from kreplica.cli.records.data_access import bootstrap_option, codec_option
 from kreplica.cli.records.data_progress import records_text
-from kreplica.cli.terminal.parameter_types import ParameterType, Setting, Size, Time
+from kreplica.cli.terminal.parameter_types import ParameterType, Size, Time
 from kreplica.cli.terminal.screen import Screen, bytes_text, seconds_text
+from kreplica.cli.transfer.topic_options import by_key_option, creation_options
 from kreplica.model import TopicPartition
+from kreplica.transfer.topics import TopicCreation
 from kreplica.wire.compression import Codec
 
 if TYPE_CHECKING:
@@ -27,8 +30,8 @@ if TYPE_CHECKING:
     from kreplica.spark.pipelines.replay.replay import ReplayReport
 
 
-class Where(ParameterType):
-    """A time, which becomes milliseconds since 1970, or offsets as JSON, which become a mapping."""
+class Position(ParameterType):
+    """A time, converted to milliseconds since 1970, or offsets as JSON, converted to a mapping."""
 
     name = "WHERE"
 
@@ -44,7 +47,7 @@ class Where(ParameterType):
 
 
 class Rename(ParameterType):
-    """``TOPIC=OTHER``, or ``OTHER`` for the only topic; becomes a pair."""
+    """``TOPIC=OTHER``, or ``OTHER`` for the only topic; converted to a pair."""
 
     name = "[TOPIC=]OTHER"
 
@@ -53,32 +56,30 @@ class Rename(ParameterType):
             return value
         topic, _, other = value.partition("=") if "=" in value else ("", "", value)
         if not other or ("=" in value and not topic):
-            self.fail(f"{value!r}: TOPIC=OTHER is expected", param, ctx)
+            self.fail(f"{value!r}: expected TOPIC=OTHER", param, ctx)
         return topic, other
 
 
 @click.command
 @click.argument("path")
-@bootstrap_option(purpose="Brokers of the target's cluster.")
+@bootstrap_option(purpose="Bootstrap brokers of the target cluster.")
 @click.option("--topics", metavar="TOPIC,...", help="Only these topics.  [default: all]")
 @click.option("--as", "renamed", multiple=True, type=Rename(), help="Rename a topic; may be repeated.")
-@click.option("--from", "begin", type=Where(), help='From a time on, or from offsets: {"orders": {"0": 23}}.')
-@click.option("--to", "end", type=Where(), help="End position: a time, or offsets (exclusive).")
-@click.option("--create", is_flag=True, help="Create missing topics with as many partitions as the records need.")
 @click.option(
-    "--replication-factor",
-    type=click.IntRange(min=1),
-    help="With --create: replication factor.  [default: the cluster's]",
+    "--from", "begin", type=Position(), help='Start position: a time, or offsets such as {"orders": {"0": 23}}.'
 )
-@click.option("--config", "configs", multiple=True, type=Setting(), help="With --create: a topic setting.")
-@click.option("--by-key", is_flag=True, help="Choose partitions by key instead of keeping them.")
+@click.option("--to", "end", type=Position(), help="End position: a time, or offsets (exclusive).")
+@creation_options(
+    help_text="Create missing topics with as many partitions as the records need.", with_partition_count=False
+)
+@by_key_option
 @click.option("--name", help="Name of this replay in the target cluster.  [default: derived from the options]")
 @click.option(
     "--step-records", type=click.IntRange(min=1), help="Approximate number of records per step.  [default: 1000000]"
 )
 @click.option("--step-size", type=Size(), help="Approximate size of the files per step.  [default: 256MiB]")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="A sink option: kafka.NAME=VALUE.")
-@click.option("--dry-run", is_flag=True, help="Only print what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only print the plan.")
 @codec_option
 @spark_options
 def command(
@@ -93,10 +94,10 @@ def command(
     as_json: bool,
     **chosen: Any,
 ) -> None:
-    """Write an archive's records, or other Parquet files, to topics: each once, in order, with their times.
+    """Write the records of an archive, or of other Parquet files, to topics: each once, in order, with its timestamp.
 
-    PATH is what kreplica pipeline archive made, or a directory of Parquet files with a column value, and key, topic,
-    partition, offset, timestamp and headers as far as there are any.  The same command again goes on where it stopped.
+    PATH is an archive of kreplica pipeline archive, or a directory of Parquet files with a column value and optionally
+    key, topic, partition, offset, timestamp and headers.  The same command again resumes where the last run stopped.
 
     \b
     kreplica pipeline replay /data/archive --create
@@ -127,14 +128,14 @@ def _wanted(
     end: int | Mapping[TopicPartition, int] | None,
     step_records: int | None,
     step_size: int | None,
-    configs: tuple[tuple[str, str], ...],
-    **same: Any,
+    creation: TopicCreation,
+    **others: Any,
 ) -> Any:
     from kreplica.spark.pipelines.replay.plan import STEP_BYTES, STEP_RECORDS, Wanted
 
     return Wanted(
         bootstrap=bootstrap,
-        topics=tuple(each.strip() for each in (topics or "").split(",") if each.strip()),
+        topics=comma_separated(topics),
         renamed=renamed,
         starts=begin if isinstance(begin, Mapping) else {},
         ends=end if isinstance(end, Mapping) else {},
@@ -143,14 +144,16 @@ def _wanted(
         step_records=step_records or STEP_RECORDS,
         step_bytes=step_size or STEP_BYTES,
         options=options,
-        configs=dict(configs),
-        **same,
+        create=creation.create,
+        replication_factor=creation.replication_factor,
+        configs=creation.configs,
+        **others,
     )
 
 
 def _show_targets(screen: Screen, targets: tuple[Target, ...]) -> None:
     rows = [
-        (each.topic or "(all rows)", each.target, each.partitions or "to be made", each.partitions_needed or None,
+        (each.topic or "(all rows)", each.target, each.partitions or "to be created", each.partitions_needed or None,
          each.records) for each in targets
     ]  # fmt: skip
     columns = ("topic", "target", "partitions", "needed", "offsets before")
@@ -177,7 +180,7 @@ def _show_plan(plan: Plan) -> None:
     for note in plan.notes:
         screen.line(note)
     left = plan.offsets - plan.offsets_done
-    done = f"; {plan.offsets_done:,} of {plan.offsets:,} are done" if plan.offsets_done else ""
+    done = f"; {plan.offsets_done:,} of {plan.offsets:,} are already replayed" if plan.offsets_done else ""
     screen.line(f"{plan.name}: {left:,} offsets in {len(plan.steps):,} steps{done}")
 
 
@@ -190,7 +193,7 @@ def _show(report: ReplayReport) -> None:
     rate = report.records / max(report.seconds, 1e-3)
     screen.line(
         f"{report.name}: {records_text(report.records)}, {size}, in {report.steps:,} steps and {took} "
-        f"({rate:,.0f} records/s); {report.offsets:,} offsets are replayed"
+        f"({rate:,.0f} records/s); {report.offsets:,} offsets replayed in all"
     )
 
 

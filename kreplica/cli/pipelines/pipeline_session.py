@@ -1,4 +1,4 @@
-"""What all pipelines have: options for Spark, a session that ends with the command, progress, a report as JSON."""
+"""Shared parts of the pipeline commands: Spark options and session, progress, report as JSON."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
 from kreplica.cli.http.session import Failed
-from kreplica.cli.records.data_progress import UPDATE_S_MIN, records_text
+from kreplica.cli.records.data_progress import records_text
+from kreplica.cli.terminal.progress_bar import ProgressBar
 from kreplica.cli.terminal.screen import bytes_text
 from kreplica.errors import KreplicaError
 from kreplica.spark.pipelines.progress import Progress, Report
@@ -27,15 +25,15 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 LINE_EVERY_S = 10.0
-"""So often, where nobody sees a bar, a line says how far it is."""
+"""Interval of progress lines if standard error is not a terminal."""
 
-NEEDED = ("pyspark", "pyarrow", "numpy")
+MODULES = ("pyspark", "pyarrow", "numpy")
 
 
 class SparkChoice(NamedTuple):
-    """What the user said of Spark.
+    """Spark options of a command.
 
-    :param master: None: ``spark-submit``'s, else this machine.
+    :param master: master URL; None: that of ``spark-submit``, otherwise local.
     """
 
     master: str | None
@@ -43,7 +41,7 @@ class SparkChoice(NamedTuple):
 
 
 def spark_options(function: F) -> F:
-    """``--master``, ``--conf`` and ``--json``; the function is given ``master``, ``conf`` and ``as_json``."""
+    """Add ``--master``, ``--conf`` and ``--json``, as the arguments ``master``, ``conf`` and ``as_json``."""
     for decorate in (
         click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object."),
         click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A Spark setting; may be repeated."),
@@ -54,15 +52,15 @@ def spark_options(function: F) -> F:
 
 
 def kafka_options(texts: tuple[str, ...]) -> dict[str, str]:
-    """``NAME=VALUE`` of ``--option``, as the source and the sink take them.
+    """Parse the values of ``--option`` to options of the data source.
 
-    :raise click.BadParameter: one is malformed.
+    :raise click.BadParameter: a value is malformed.
     """
     return pairs(texts, "--option")
 
 
 def spark_choice(master: str | None, conf: tuple[str, ...]) -> SparkChoice:
-    """What ``spark_options`` gave.
+    """Parse the arguments that ``spark_options`` adds.
 
     :raise click.BadParameter: a setting is malformed.
     """
@@ -70,9 +68,9 @@ def spark_choice(master: str | None, conf: tuple[str, ...]) -> SparkChoice:
 
 
 def pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
-    """``NAME=VALUE`` of an option that may be there more than once.
+    """Parse the ``NAME=VALUE`` pairs of a repeatable option.
 
-    :raise click.BadParameter: one is malformed.
+    :raise click.BadParameter: a pair is malformed.
     """
     found = {}
     for text in texts:
@@ -83,15 +81,20 @@ def pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
     return found
 
 
+def comma_separated(text: str | None) -> tuple[str, ...]:
+    """Split a list such as ``orders,payments``; empty for None."""
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+
+
 @contextmanager
 def spark_for(name: str, choice: SparkChoice) -> Iterator[SparkSession]:
-    """A session that ends with the block, and what goes wrong in it as one line for people.
+    """Provide a Spark session for the block, and convert expected errors of the block to one-line messages.
 
-    :raise Failed: Spark is not installed or has no Java, or what is done in the block fails as it may.
+    :raise Failed: Spark or Java is not installed, or the pipeline failed.
     """
-    missing = [each for each in NEEDED if find_spec(each) is None]
+    missing = [each for each in MODULES if find_spec(each) is None]
     if missing:
-        raise Failed(f"{', '.join(missing)} is not installed: pip install 'kreplica[spark]'")
+        raise Failed(f"{', '.join(missing)}: not installed; run pip install 'kreplica[spark]'")
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -105,7 +108,7 @@ def spark_for(name: str, choice: SparkChoice) -> Iterator[SparkSession]:
         raise Failed(str(error)) from error
     except Py4JError as error:
         where = f" at {choice.master}" if choice.master else ""
-        raise Failed(f"Spark{where} gave no session, as its log says above: {java_cause(error)}") from error
+        raise Failed(f"Spark{where} could not start (details in its log above): {java_cause(error)}") from error
     try:
         yield session
     except (KreplicaError, ValueError, OSError) as error:
@@ -117,13 +120,13 @@ def spark_for(name: str, choice: SparkChoice) -> Iterator[SparkSession]:
 
 
 def java_cause(error: Exception) -> str:
-    """The first exception of Java that an error tells of."""
+    """Return the first line of an error that names a Java exception, otherwise its first line."""
     lines = [line.strip(": ") for line in str(error).splitlines()]
     return next((line for line in lines if "Exception" in line or "Error:" in line), lines[0] if lines else "")
 
 
 def cause_of(error: Exception) -> str:
-    """What our own code said, out of what Spark wraps around it; all of it where that is not to be found."""
+    """Return the message of the Python exception that Spark wraps; if there is none, the first lines of the error."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     traced = [at for at, line in enumerate(lines) if "Traceback (most recent call last)" in line]
     if traced:
@@ -145,43 +148,32 @@ def cause_of(error: Exception) -> str:
 
 @contextmanager
 def progress_shown() -> Iterator[Report]:
-    """A bar on a terminal; elsewhere a line now and then on standard error."""
-    console = Console(stderr=True)
-    began_s = shown_s = monotonic()
+    """Show progress on standard error: as a bar on a terminal, otherwise as a line every ``LINE_EVERY_S``."""
+    started_s = printed_s = monotonic()
 
-    def told(progress: Progress) -> str:
-        seconds = max(monotonic() - began_s, 1e-3)
+    def rates(progress: Progress) -> str:
+        seconds = max(monotonic() - started_s, 1e-3)
         if progress.size_bytes and not progress.records:
             return f"{bytes_text(progress.size_bytes)}, {progress.size_bytes / seconds / 1e6:,.0f} MB/s"
         size = f", {bytes_text(progress.size_bytes)}" if progress.size_bytes else ""
         return f"{records_text(progress.records)}{size}, {progress.records / seconds:,.0f} records/s"
 
-    if not console.is_terminal:
+    def print_line(progress: Progress) -> None:
+        nonlocal printed_s
+        if monotonic() - printed_s >= LINE_EVERY_S:
+            printed_s = monotonic()
+            share = f" {100 * progress.done / progress.total:.0f} %" if progress.total else ""
+            click.echo(f"{progress.what}{share}: {rates(progress)}", err=True)
 
-        def line(progress: Progress) -> None:
-            nonlocal shown_s
-            if monotonic() - shown_s >= LINE_EVERY_S:
-                shown_s = monotonic()
-                share = f" {100 * progress.done / progress.total:.0f} %" if progress.total else ""
-                click.echo(f"{progress.what}{share}: {told(progress)}", err=True)
+    with ProgressBar() as bar:
 
-        yield line
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Bar(*columns, TextColumn("{task.fields[told]}"), console=console, transient=True) as bar:
-        task = bar.add_task("", total=None, told="")
+        def move_bar(progress: Progress) -> None:
+            bar.update(progress.done, lambda: rates(progress), description=progress.what, total=progress.total)
 
-        def move(progress: Progress) -> None:
-            nonlocal shown_s
-            if monotonic() - shown_s >= UPDATE_S_MIN:
-                shown_s = monotonic()
-                bar.update(task, description=progress.what, completed=progress.done, total=progress.total)
-                bar.update(task, told=told(progress))
-
-        yield move
+        yield move_bar if bar.is_drawn else print_line
 
 
 def print_json(report: Any) -> None:
-    """A report, which is a dataclass or a mapping, as one object."""
+    """Print a report, a dataclass or a mapping, as a JSON object."""
     value = asdict(report) if is_dataclass(report) and not isinstance(report, type) else report
     click.echo(json.dumps(value, indent=2, default=str))

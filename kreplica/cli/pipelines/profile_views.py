@@ -1,4 +1,4 @@
-"""How a profile reads."""
+"""Text output of a profile."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from kreplica.cli.terminal.screen import Screen, bad, bytes_text, counted, time_
 if TYPE_CHECKING:
     from kreplica.spark.pipelines.profile.report import ProfileReport, RateFigures, TopicFigures
 
-IMBALANCE_SEEN = 1.5
-"""A largest partition of so many times the mean is worth a look."""
+IMBALANCE_HIGH = 1.5
+"""Ratio of the largest partition to the mean from which it is highlighted."""
 
 KEY_LENGTH_MAX = 60
 
 
 def describe_profile(screen: Screen, report: ProfileReport) -> None:
-    """A row for each topic, then each topic by itself."""
-    columns = ("TOPIC", "PARTITIONS", "RECORDS", "DATA", "IN MEMORY", "A SECOND", "KEYS", "SUPERSEDED", "IMBALANCE")
+    """Print a table of all topics, then the details of each topic."""
+    columns = ("TOPIC", "PARTITIONS", "RECORDS", "DATA", "IN MEMORY", "RECORDS/S", "KEYS", "SUPERSEDED", "IMBALANCE")
     rows = [
         (
             each.topic,
@@ -28,13 +28,13 @@ def describe_profile(screen: Screen, report: ProfileReport) -> None:
             f"{each.rates.records_per_second:,.1f}",
             _about(each.keys.distinct, each.keys.is_exact),
             _percent(each.keys.superseded_share),
-            bad(f"{each.imbalance:.2f}", when=each.imbalance >= IMBALANCE_SEEN),
+            bad(f"{each.imbalance:.2f}", when=each.imbalance >= IMBALANCE_HIGH),
         )
         for each in report.topics
     ]
     screen.table(columns, rows, nothing="No topic has a partition.")
     if report.sample < 1:
-        screen.line(f"Of keys and values a sample was looked into: {_percent(report.sample)} of the batches.")
+        screen.line(f"Keys and values were measured in a sample of {_percent(report.sample)} of the batches.")
     for topic in report.topics:
         if topic.records:
             screen.line()
@@ -55,9 +55,9 @@ def _describe_topic(screen: Screen, topic: TopicFigures) -> None:
             ("rate", _rate(topic.rates)),
             ("peak", _peak(topic.rates)),
             ("timestamps", types + (f", {topic.rates.without_time:,} without" if topic.rates.without_time else "")),
-            ("keys", f"{_about(keys.distinct, keys.is_exact)} different, {keys.null:,} records have none"),
-            ("superseded", f"{keys.superseded:,} records have a later one with their key"
-             f" ({_percent(keys.superseded_share)}): compaction could drop them"),
+            ("keys", f"{_about(keys.distinct, keys.is_exact)} distinct, {keys.null:,} records without key"),
+            ("superseded", f"{keys.superseded:,} records are followed by a later record with the same key"
+             f" ({_percent(keys.superseded_share)}): compaction can remove them"),
             ("without value", f"{topic.without_value:,}" if topic.without_value else None),
             ("transactions", f"{found.committed:,} records committed, {found.aborted:,} aborted"
              f" ({_percent(found.aborted_share)}, {bytes_text(found.aborted_bytes)}), {found.open:,} open"
@@ -80,7 +80,7 @@ def _describe_parts(screen: Screen, topic: TopicFigures) -> None:
     screen.table(("CODEC", "BATCHES", "RECORDS", "DATA", "RATIO"), codecs, nothing="")
     producers = [
         (
-            {-1: "without an id", -2: "small ones"}.get(each.producer_id, str(each.producer_id)),
+            {-1: "without an ID", -2: "others"}.get(each.producer_id, str(each.producer_id)),
             each.records,
             bytes_text(each.size_bytes),
             _percent(each.size_bytes / max(1, topic.size_bytes)),
@@ -88,13 +88,13 @@ def _describe_parts(screen: Screen, topic: TopicFigures) -> None:
         )
         for each in topic.producers
     ]
-    screen.table(("PRODUCER", "RECORDS", "DATA", "SHARE", "TRANSACTIONS"), producers, nothing="No producer is shown.")
+    screen.table(("PRODUCER", "RECORDS", "DATA", "SHARE", "TRANSACTIONS"), producers, nothing="No producers.")
     keys = [(_short(each.key), each.records, _percent(each.share), bytes_text(each.size_bytes))
             for each in topic.keys.top]  # fmt: skip
     if keys:
         screen.table(("KEY", "RECORDS", "SHARE", "DATA"), keys, nothing="")
     if topic.keys.count_error and keys:
-        screen.line(f"There are many keys: up to {topic.keys.count_error:,} records are missing in each of these rows.")
+        screen.line(f"Counts are approximate: each may be too low by up to {topic.keys.count_error:,} records.")
     partitions = [
         (each.partition, each.start, each.end, each.records, bytes_text(each.size_bytes),
          f"{bytes_text(each.bytes_per_second)}/s", each.distinct_keys)
@@ -110,9 +110,9 @@ def _rate(rates: RateFigures) -> str:
 def _peak(rates: RateFigures) -> str | None:
     if not rates.buckets:
         return None
-    width = {60_000: "minute", 3_600_000: "hour", 86_400_000: "day"}.get(rates.width_ms, "span")
+    width = {60_000: "minute", 3_600_000: "hour", 86_400_000: "day"}.get(rates.width_ms, "interval")
     return (
-        f"{rates.peak_records_per_second:,.1f} records/s in the {width} from {time_text(rates.peak_ms)} on,"
+        f"{rates.peak_records_per_second:,.1f} records/s in the {width} that starts at {time_text(rates.peak_ms)},"
         f" {bytes_text(rates.peak_bytes_per_second)}/s"
     )
 

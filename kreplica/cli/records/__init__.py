@@ -1,1 +1,1 @@
-"""Commands that produce and consume records."""
+"""Commands that produce and consume records, and their shared parts."""

@@ -1,4 +1,4 @@
-"""``kreplica consume``: records as lines."""
+"""``kreplica consume``: print records as lines."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import click
 from kreplica.blocking import Isolation, Reader, ReaderOptions
 from kreplica.blocking.offsets import end_offsets
 from kreplica.blocking.reader import ReadRecord
-from kreplica.cli.records.data_access import accounted, bootstrap_option, existing_topic, open_cluster
+from kreplica.cli.records.data_access import bootstrap_option, open_cluster, reported_on_failure
 from kreplica.cli.records.data_progress import records_text
 from kreplica.cli.records.positions import NumbersType, Start, StartType, chosen_partitions, start_offsets
 from kreplica.cli.records.record_format import Print, for_terminal, template
 from kreplica.cli.records.record_json import record_line
+from kreplica.transfer.topics import existing_topic
 
 DEFAULT_TEMPLATE = "{value}\\n"
 
@@ -29,17 +30,17 @@ def _template(_: click.Context, __: click.Parameter, text: str) -> Print:
 @click.argument("topic")
 @bootstrap_option()
 @click.option("--from", "start", type=StartType(), default="earliest", show_default=True,
-              help="earliest, latest, an offset, -N for each partition's last N, or a time (2027-01-31T08:30, "
-              "timestamp:MS).")  # fmt: skip
+              help="Start position: earliest, latest, an offset, -N for each partition's last N, or a time "
+              "(2027-01-31T08:30, timestamp:MS).")  # fmt: skip
 @click.option("--partitions", type=NumbersType(), help="Only these partitions.")
 @click.option("--count", "count_max", type=click.IntRange(min=1), help="Stop after this many records.")
 @click.option("--follow/--until-end", default=None,
-              help="Wait for new records, or stop at the current log end.  [default: --until-end, but with "
+              help="Wait for new records, or stop at the current log end.  [default: --until-end; --follow with "
               "--from latest]")  # fmt: skip
 @click.option("--format", "print_record", default=DEFAULT_TEMPLATE, show_default=True, callback=_template,
               metavar="TEMPLATE", help="Template of a record: {topic} {partition} {offset} {time} {timestamp_ms} "
               "{timestamp_type} {key} {value} {headers} {key_size} {value_size}.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, as produce --json reads them.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, readable by produce --json.")
 @click.option("--read-committed", is_flag=True, help="Skip records of open and aborted transactions.")
 def command(
     topic: str,
@@ -54,8 +55,8 @@ def command(
 ) -> None:
     """Print the records of a topic.
 
-    Those of a partition come in order; partitions are read side by side.  No group is joined and no offset committed.
-    A null key or value is printed as null.  On a terminal, control characters in records are shown, not obeyed.
+    The records of each partition are printed in order; partitions are read in parallel.  The command joins no group and
+    commits no offsets.  A null key or value is printed as null.  On a terminal, control characters are escaped.
 
     \b
     kreplica consume orders
@@ -67,8 +68,8 @@ def command(
         print_record = _json_line
     elif sys.stdout.isatty():
         print_record = for_terminal(print_record)
-    printing = _Printing(print_record, count_max)
-    with open_cluster(bootstrap) as cluster, accounted(lambda: f"{records_text(printing.count)} read"):
+    printer = _Printer(print_record, count_max)
+    with open_cluster(bootstrap) as cluster, reported_on_failure(lambda: f"{records_text(printer.count)} read"):
         view = existing_topic(cluster, topic)
         chosen = chosen_partitions(topic, [each.partition for each in view.partitions], partitions)
         follows = start.kind == "latest" if follow is None else follow
@@ -76,42 +77,42 @@ def command(
         ends = None if follows else end_offsets(cluster, chosen, isolation)
         options = ReaderOptions(isolation=isolation)
         with Reader(cluster, starts, ends=ends, options=options) as reader:
-            _print_all(reader, printing)
+            _print_all(reader, printer)
 
 
 def _json_line(record: ReadRecord) -> bytes:
     return record_line(record) + b"\n"
 
 
-class _Printing:
-    """Prints records to standard output, up to a number."""
+class _Printer:
+    """Prints records to standard output, up to a maximum number."""
 
     def __init__(self, print_record: Print, count_max: int | None) -> None:
         self._print = print_record
-        self._left = count_max
+        self._count_max = count_max
         self.count = 0
 
     @property
-    def is_over(self) -> bool:
-        return self._left is not None and self.count >= self._left
+    def is_done(self) -> bool:
+        return self._count_max is not None and self.count >= self._count_max
 
     def add(self, records: list[ReadRecord]) -> None:
-        wanted = records if self._left is None else records[: self._left - self.count]
-        lines = b"".join([self._print(record) for record in wanted])
-        # Before they are out: whoever saw a record finds it counted, whenever they interrupt.
-        self.count += len(wanted)
+        printed = records if self._count_max is None else records[: self._count_max - self.count]
+        lines = b"".join([self._print(record) for record in printed])
+        # Counted before they are printed, so that after Ctrl-C the count includes every record on the screen.
+        self.count += len(printed)
         sys.stdout.buffer.write(lines)
         sys.stdout.buffer.flush()
 
 
-def _print_all(reader: Reader, printing: _Printing) -> None:
-    while not (reader.is_done or printing.is_over):
+def _print_all(reader: Reader, printer: _Printer) -> None:
+    while not (reader.is_done or printer.is_done):
         for (topic, partition), timestamp_type, records, _ in reader.read():
-            printing.add(
+            printer.add(
                 [
                     ReadRecord(topic, partition, offset, timestamp_ms, timestamp_type, key, value, headers)
                     for offset, timestamp_ms, key, value, headers in records
                 ]
             )
-            if printing.is_over:
+            if printer.is_done:
                 return

@@ -1,4 +1,4 @@
-"""Lines of a file, and moments when there are none yet: who types, or pipes slowly, is not kept waiting."""
+"""Lines of files or standard input, with notice of pauses, so that records of a slow writer are sent without delay."""
 
 from __future__ import annotations
 
@@ -14,45 +14,47 @@ STANDARD_INPUT = Path("-")
 
 
 class LineTooLong(Exception):
-    """No line ends within ``LINE_SIZE_MAX`` bytes."""
+    """A line is longer than ``LINE_SIZE_MAX`` bytes."""
 
 
-def lines_of(descriptor: int, idle_s: float) -> Iterator[bytes | None]:
-    """Lines without their ends; None whenever nothing came for a while (once, until something comes).
+def read_lines(descriptor: int, idle_s: float) -> Iterator[bytes | None]:
+    """Yield lines without line ends, and None once per pause of at least ``idle_s``.
 
-    :param idle_s: how long that while is.
-    :raise LineTooLong: one is.
+    :raise LineTooLong: a line exceeds the limit.
     """
-    held = b""
-    told = False
+    rest = b""
+    is_paused = False
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     while True:
-        if not poll.poll(None if told else idle_s * 1000):
-            told = True
+        if not poll.poll(None if is_paused else idle_s * 1000):
+            is_paused = True
             yield None
             continue
-        told = False
+        is_paused = False
         data = os.read(descriptor, READ_SIZE)
         if not data:
             break
-        *whole, held = (held + data).split(b"\n")
-        if len(held) > LINE_SIZE_MAX:
-            raise LineTooLong(f"a line of more than {LINE_SIZE_MAX:,} bytes")
-        yield from whole
-    if held:
-        yield held
+        *lines, rest = (rest + data).split(b"\n")
+        if len(rest) > LINE_SIZE_MAX:
+            raise LineTooLong(f"a line is longer than {LINE_SIZE_MAX:,} bytes")
+        yield from lines
+    if rest:
+        yield rest
 
 
-def lines_of_files(paths: tuple[Path, ...], idle_s: float) -> Iterator[tuple[str, bytes | None]]:
-    """(where, line) of each line of some files, or of standard input where none is named; ``where`` is for errors."""
+def read_files(paths: tuple[Path, ...], idle_s: float) -> Iterator[tuple[str, bytes | None]]:
+    """Yield (place, line) for each line of files, or of standard input if no file is given.
+
+    The place is for error messages; a line of None denotes a pause, see ``read_lines``.
+    """
     for path in paths or (STANDARD_INPUT,):
         is_file = path != STANDARD_INPUT
         name = str(path) if is_file else "standard input"
         descriptor = os.open(path, os.O_RDONLY) if is_file else sys.stdin.fileno()
         try:
             number = 0
-            for line in lines_of(descriptor, idle_s):
+            for line in read_lines(descriptor, idle_s):
                 number += line is not None
                 yield f"{name}, line {number}", line
         finally:

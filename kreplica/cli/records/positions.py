@@ -1,26 +1,24 @@
-"""From where on ``consume`` reads: what people type, and what offsets that is."""
+"""Start positions and partitions to read: parameter types, and conversion to offsets."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import click
 
 from kreplica.blocking import Cluster, Isolation, TopicPartition
 from kreplica.blocking.offsets import earliest_offsets, end_offsets, offsets_by_time
-from kreplica.cli.terminal.parameter_types import ParameterType, Time
+from kreplica.cli.terminal.parameter_types import ParameterType, Time, partition_numbers
 from kreplica.client_core.offsets import NO_OFFSET
-
-_NUMBERS = re.compile(r"\d{1,9}(-\d{1,9})?(,\d{1,9}(-\d{1,9})?)*", re.ASCII)
 
 
 class Start(NamedTuple):
-    """Where to begin.
+    """Start position of a read.
 
     :param kind: earliest, latest, offset, timestamp or last.
-    :param value: the offset, milliseconds since 1970, or how many of each partition's last records.
+    :param value: the offset, milliseconds since 1970, or the number of last offsets of each partition.
     """
 
     kind: str
@@ -28,7 +26,7 @@ class Start(NamedTuple):
 
 
 class StartType(ParameterType):
-    """``earliest``, ``latest``, an offset, ``-N`` for each partition's last N, or a time; becomes a ``Start``."""
+    """``earliest``, ``latest``, an offset, ``-N`` for each partition's last N, or a time; converted to a ``Start``."""
 
     name = "WHERE"
 
@@ -45,39 +43,36 @@ class StartType(ParameterType):
 
 
 class NumbersType(ParameterType):
-    """``0,2,4-7``; becomes a sorted list."""
+    """``0,2,4-7``; converted to a sorted list."""
 
     name = "0,2,4-7"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
         if isinstance(value, list):
             return value
-        if not _NUMBERS.fullmatch(value):
-            self.fail(f"{value!r}: partitions are expected, as in 0,2,4-7", param, ctx)
-        found: set[int] = set()
-        for part in value.split(","):
-            first, _, last = part.partition("-")
-            if int(last or first) - int(first) > 100_000:
-                self.fail(f"{part!r}: too many", param, ctx)
-            found.update(range(int(first), int(last or first) + 1))
-        return sorted(found)
+        found = partition_numbers(value)
+        if found is None:
+            self.fail(f"{value!r}: expected partitions such as 0,2,4-7", param, ctx)
+        return sorted(set(found))
 
 
 def chosen_partitions(topic: str, has: Sequence[int], wanted: Sequence[int] | None) -> list[TopicPartition]:
-    """Some of a topic's partitions, or all.
+    """Return the wanted partitions of a topic, or all of them.
 
-    :raise click.UsageError: it has not all that are wanted.
+    :param has: the topic's partitions.
+    :param wanted: None: all.
+    :raise click.UsageError: the topic lacks a wanted partition.
     """
     missing = [number for number in wanted or () if number not in has]
     if missing:
-        raise click.UsageError(f"{topic} has no partition {missing[0]}: it has {len(has)}, counted from 0")
+        raise click.UsageError(f"{topic} has no partition {missing[0]}: it has {len(has)} partitions, numbered from 0")
     return [TopicPartition(topic, number) for number in (has if wanted is None else wanted)]
 
 
 def start_offsets(
     cluster: Cluster, partitions: Sequence[TopicPartition], start: Start, isolation: Isolation
 ) -> dict[TopicPartition, int]:
-    """The offsets that a start is; never before a log's start, nor behind its end."""
+    """Convert a start position to offsets, limited to the range between log start and log end."""
     earliest = earliest_offsets(cluster, partitions)
     ends = end_offsets(cluster, partitions, isolation)
     if start.kind == "earliest":
@@ -92,8 +87,3 @@ def start_offsets(
     else:
         wanted = dict.fromkeys(partitions, start.value)
     return {each: min(max(offset, earliest[each]), max(ends[each], earliest[each])) for each, offset in wanted.items()}
-
-
-def span(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
-    """How many offsets lie between."""
-    return sum(max(0, ends[each] - offset) for each, offset in starts.items())

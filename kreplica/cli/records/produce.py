@@ -1,4 +1,4 @@
-"""``kreplica produce``: records from lines."""
+"""``kreplica produce``: write lines as records."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import click
 
 from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
 from kreplica.cli.http.session import Failed
-from kreplica.cli.records.data_access import accounted, bootstrap_option, codec_option, existing_topic, open_cluster
+from kreplica.cli.records.data_access import bootstrap_option, codec_option, open_cluster, reported_on_failure
 from kreplica.cli.records.data_progress import records_text
-from kreplica.cli.records.line_input import LineTooLong, lines_of_files
+from kreplica.cli.records.line_input import LineTooLong, read_files
 from kreplica.cli.records.record_json import BadRecord, GivenRecord, parse_line
 from kreplica.cli.terminal.parameter_types import Setting
+from kreplica.transfer.topics import existing_topic
 from kreplica.wire.records import Headers
 
 ACKS = {"all": -1, "1": 1, "0": 0}
@@ -34,7 +35,7 @@ IDLE_S = 0.02
 @click.option(
     "--partition",
     type=click.IntRange(min=0),
-    help="Partition of all records.  [default: by key; any partition without a key]",
+    help="Partition of all records.  [default: chosen by key; any partition for records without key]",
 )
 @click.option("--header", "headers", multiple=True, type=Setting(), help="A header of each record.")
 @codec_option
@@ -53,8 +54,8 @@ def command(
 ) -> None:
     """Write records to a topic, one per line.
 
-    A record is on its way as soon as no next line comes; the command ends when all are written.  With --acks all,
-    nothing is written twice, whatever happens to brokers meanwhile.
+    Records are sent in batches; a pause in the input sends the current batch.  The command ends when all records are
+    written.  With --acks all, no record is written twice, even if brokers fail.
 
     \b
     echo hello | kreplica produce greetings
@@ -63,32 +64,36 @@ def command(
     """
     if as_json and key_separator is not None:
         raise click.UsageError("--json and --key-separator exclude each other")
-    given = _Lines(key_separator, as_json, partition, tuple((name, value.encode()) for name, value in headers))
+    converter = _LineConverter(
+        key_separator, as_json, partition, tuple((name, value.encode()) for name, value in headers)
+    )
     options = ProducerOptions(acks=ACKS[acks], codec=codec, linger_s=IDLE_S)
     with open_cluster(bootstrap) as cluster:
         producer = Producer(cluster, options)
-        with accounted(lambda: _told(producer)), producer:
+        with reported_on_failure(lambda: _state(producer)), producer:
             existing_topic(cluster, topic)
-            _produce(cluster, producer, topic, given, files)
+            _produce(cluster, producer, topic, converter, files)
     if sys.stderr.isatty():
-        click.echo(f"kreplica: {_told(producer)}", err=True)
+        click.echo(f"kreplica: {_state(producer)}", err=True)
 
 
-def _told(producer: Producer) -> str:
+def _state(producer: Producer) -> str:
     return f"{records_text(producer.written)} written"
 
 
-def _produce(cluster: Cluster, producer: Producer, topic: str, given: _Lines, files: tuple[Path, ...]) -> None:
+def _produce(
+    cluster: Cluster, producer: Producer, topic: str, converter: _LineConverter, files: tuple[Path, ...]
+) -> None:
     try:
-        for where, line in lines_of_files(files, IDLE_S):
+        for place, line in read_files(files, IDLE_S):
             if line is None:
                 producer.flush()
                 continue
             try:
-                record = given.record(line)
+                record = converter.record(line)
             except BadRecord as error:
                 producer.flush()
-                raise Failed(f"{where}: {error} ({_told(producer)})") from None
+                raise Failed(f"{place}: {error} ({_state(producer)})") from None
             producer.send(
                 topic,
                 record.value,
@@ -98,11 +103,11 @@ def _produce(cluster: Cluster, producer: Producer, topic: str, given: _Lines, fi
                 timestamp_ms=record.timestamp_ms,
             )
     except LineTooLong as error:
-        raise Failed(f"{error} ({_told(producer)})") from None
+        raise Failed(f"{error} ({_state(producer)})") from None
 
 
-class _Lines:
-    """How lines become records."""
+class _LineConverter:
+    """Conversion of lines to records."""
 
     def __init__(self, separator: str | None, as_json: bool, partition: int | None, headers: Headers) -> None:
         self._separator = None if separator is None else separator.encode()
@@ -111,7 +116,10 @@ class _Lines:
         self._headers = headers
 
     def record(self, line: bytes) -> GivenRecord:
-        """:raise BadRecord: the line is none."""
+        """Convert a line.
+
+        :raise BadRecord: the line is not a valid record.
+        """
         if self._as_json:
             record = parse_line(line)
             partition = record.partition if self._partition is None else self._partition
@@ -120,5 +128,5 @@ class _Lines:
             return GivenRecord(None, line, self._headers, self._partition)
         key, separator, value = line.partition(self._separator)
         if not separator:
-            raise BadRecord(f"no key: {self._separator.decode()!r} is expected between key and value")
+            raise BadRecord(f"the key separator {self._separator.decode()!r} is missing")
         return GivenRecord(key, value, self._headers, self._partition)

@@ -1,4 +1,4 @@
-"""How ``consume`` prints records: a template of the user's, or JSON."""
+"""Output format of ``consume``: the user's template."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ FIELDS: dict[str, Print] = {
     "key_size": lambda record: b"%d" % len(record.key or b""),
     "value_size": lambda record: b"%d" % len(record.value or b""),
 }
-"""What a template may name."""
+"""Fields of templates."""
 
 
 def template(text: str) -> Print:
-    """What prints records as a template says: ``{key}: {value}\\n``.
+    """Return a function that formats records with a template such as ``{key}: {value}\\n``.
 
-    :raise ValueError: it is malformed, or names what records do not have.
+    :raise ValueError: the template is malformed, or names an unknown field.
     """
     pieces: list[bytes | Print] = []
     for literal, name, spec, conversion in Formatter().parse(_unescaped(text)):
@@ -60,7 +60,8 @@ def template(text: str) -> Print:
         if name is None:
             continue
         if name not in FIELDS or spec or conversion:
-            raise ValueError(f"{{{name}}} is not known: there are {', '.join(f'{{{each}}}' for each in FIELDS)}")
+            fields = ", ".join(f"{{{each}}}" for each in FIELDS)
+            raise ValueError(f"unknown field {{{name}}}; the known fields are {fields}")
         pieces.append(FIELDS[name])
 
     def print_record(record: ReadRecord) -> bytes:
@@ -70,11 +71,11 @@ def template(text: str) -> Print:
 
 
 def for_terminal(print_record: Print) -> Print:
-    """The same without what a terminal would obey: records may hold anything."""
+    """Return the function with control characters escaped, since records are not trusted."""
     return lambda record: plain(print_record(record).decode(errors="replace")).encode()
 
 
 def _unescaped(text: str) -> str:
-    """With ``\\n``, ``\\t``, ``\\x00`` and the like replaced; other characters as they are."""
+    """Replace escape sequences such as ``\\n``, ``\\t`` and ``\\x00``."""
     data = text.encode("raw_unicode_escape", errors="surrogateescape")
     return codecs.decode(data, "unicode_escape")

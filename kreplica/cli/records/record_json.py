@@ -1,6 +1,6 @@
-"""A record as one JSON object, in the members that the REST API's messages have; both ways.
+"""Conversion of records to JSON objects and back, without loss; the members are those of messages in the REST API.
 
-Bytes that are UTF-8 are text, others base64, and the member's ``..._encoding`` says which.  Nothing is lost.
+Bytes that are valid UTF-8 become text, all others base64; the member ``..._encoding`` says which.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ INT64_MAX = 2**63 - 1
 
 
 class BadRecord(Exception):
-    """Text that is no record; says what is wrong with it."""
+    """A text is not a valid record; the message says why."""
 
 
 class GivenRecord(NamedTuple):
-    """A record that somebody wants to write.
+    """A record to write.
 
-    :param partition: None: whichever the key, or the producer, chooses.
-    :param timestamp_ms: None: now.
+    :param partition: None: chosen by key, or by the producer.
+    :param timestamp_ms: None: the current time.
     """
 
     key: bytes | None
@@ -35,7 +35,7 @@ class GivenRecord(NamedTuple):
 
 
 def record_document(record: ReadRecord) -> dict[str, Any]:
-    """The record's JSON."""
+    """Convert a record to a JSON object."""
     key, key_encoding = _text(record.key)
     value, value_encoding = _text(record.value)
     return {
@@ -53,21 +53,21 @@ def record_document(record: ReadRecord) -> dict[str, Any]:
 
 
 def record_line(record: ReadRecord) -> bytes:
-    """The same as a line, without its end; ASCII, so that it survives any terminal."""
+    """Convert a record to a line of JSON, without line end; in ASCII, so that it does not depend on the locale."""
     return json.dumps(record_document(record), separators=(",", ":")).encode("ascii")
 
 
 def parse_line(line: bytes) -> GivenRecord:
-    """What a line gives; members that say where a record was read, or are unknown, are passed over.
+    """Parse a line; topic, offset and unknown members are ignored.
 
-    :raise BadRecord: it is no record.
+    :raise BadRecord: the line is not a valid record.
     """
     try:
         document = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise BadRecord(f"no JSON: {error}") from None
+        raise BadRecord(f"invalid JSON: {error}") from None
     if not isinstance(document, dict):
-        raise BadRecord(f'a JSON object is expected, as in {{"key": "k", "value": "v"}}, not {_kind(document)}')
+        raise BadRecord(f'expected a JSON object such as {{"key": "k", "value": "v"}}, not {_type_name(document)}')
     return GivenRecord(
         _bytes(document, "key"),
         _bytes(document, "value"),
@@ -96,7 +96,7 @@ def _bytes(document: dict[str, Any], name: str, encoding_name: str | None = None
     if text is None:
         return None
     if not isinstance(text, str):
-        raise BadRecord(f"{name}: text or null is expected, not {_kind(text)}")
+        raise BadRecord(f"{name}: expected a string or null, not {_type_name(text)}")
     encoding = document.get(encoding_name or f"{name}_encoding")
     try:
         if encoding == BASE64:
@@ -105,23 +105,23 @@ def _bytes(document: dict[str, Any], name: str, encoding_name: str | None = None
             return text.encode()
     except ValueError as error:
         raise BadRecord(f"{name}: {error}") from None
-    raise BadRecord(f"{name}: its encoding {encoding!r} is neither {UTF8} nor {BASE64}")
+    raise BadRecord(f"{name}: the encoding {encoding!r} is neither {UTF8} nor {BASE64}")
 
 
 def _headers(given: Any) -> Headers:
     if given is None:
         return ()
-    if isinstance(given, dict):  # as people write them
+    if isinstance(given, dict):  # short form for typing
         given = [{"key": name, "value": value} for name, value in given.items()]
     if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
-        raise BadRecord(f"headers: a list of objects with key and value is expected, not {_kind(given)}")
+        raise BadRecord(f"headers: expected a list of objects with key and value, not {_type_name(given)}")
     return tuple((_name(each), _bytes(each, "value", "encoding")) for each in given)
 
 
 def _name(header: dict[str, Any]) -> str:
     name = header.get("key")
     if not isinstance(name, str):
-        raise BadRecord(f"headers: a key that is text is expected, not {_kind(name)}")
+        raise BadRecord(f"headers: expected a string as key, not {_type_name(name)}")
     try:
         name.encode(errors="surrogateescape")
     except UnicodeEncodeError as error:
@@ -134,10 +134,10 @@ def _number(document: dict[str, Any], name: str, lowest: int) -> int | None:
     if number is None:
         return None
     if not isinstance(number, int) or isinstance(number, bool) or not lowest <= number <= INT64_MAX:
-        raise BadRecord(f"{name}: a number from {lowest} on is expected, not {json.dumps(number)[:40]}")
+        raise BadRecord(f"{name}: expected an integer of at least {lowest}, not {json.dumps(number)[:40]}")
     return number
 
 
-def _kind(value: Any) -> str:
-    kinds = {dict: "an object", list: "a list", str: "text", bool: "a truth value", int: "a number", float: "a number"}
-    return kinds.get(type(value), "null")
+def _type_name(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+    return names.get(type(value), "null")

@@ -1,4 +1,4 @@
-"""What people type: times, durations, sizes, settings, partitions; each a parameter type of click's."""
+"""Click parameter types: times, durations, sizes, settings, partitions, replicas."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 if TYPE_CHECKING:
     ParameterType = click.ParamType[Any]
 else:
-    ParameterType = click.ParamType  # takes no type in square brackets in older versions of click
+    ParameterType = click.ParamType  # not generic in older versions of click
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+)s)?(?:(\d+)ms)?")
 _UNITS_MS = (86_400_000, 3_600_000, 60_000, 1000, 1)
@@ -20,7 +20,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)(i?)(?:B(?:/s)?)?", re.IGNORECASE)
 
 
 class Duration(ParameterType):
-    """``90s``, ``2h30m``, ``1d``, or ISO 8601's ``PT2H30M``; becomes milliseconds."""
+    """``90s``, ``2h30m``, ``1d``, or ISO 8601's ``PT2H30M``; converted to milliseconds."""
 
     name = "duration"
 
@@ -29,12 +29,12 @@ class Duration(ParameterType):
             return value
         match = _ISO_DURATION.fullmatch(value.upper()) or _DURATION.fullmatch(value.lower())
         if match is None or not any(match.groups()):
-            self.fail(f"{value!r}: a duration is expected, as in 90s, 2h30m, 1d or PT2H30M", param, ctx)
+            self.fail(f"{value!r}: expected a duration such as 90s, 2h30m, 1d or PT2H30M", param, ctx)
         return sum(int(count or 0) * unit for count, unit in zip(match.groups(), _UNITS_MS, strict=False))
 
 
 class Time(ParameterType):
-    """A date with or without a time of day, in the local zone unless it names one, or milliseconds since 1970; becomes
+    """A date with optional time of day and time zone (default: local), or milliseconds since 1970; converted to
     milliseconds since 1970.
     """
 
@@ -49,8 +49,8 @@ class Time(ParameterType):
             return round(datetime.fromisoformat(value).timestamp() * 1000)
         except (ValueError, OverflowError):
             self.fail(
-                f"{value!r}: a time is expected, as in 2027-01-31T08:30:00, 2027-01-31T08:30:00+01:00 or "
-                "milliseconds since 1970",
+                f"{value!r}: expected a time such as 2027-01-31T08:30:00 or 2027-01-31T08:30:00+01:00, or milliseconds "
+                "since 1970",
                 param,
                 ctx,
             )
@@ -66,14 +66,14 @@ class Size(ParameterType):
             return value
         match = _SIZE.fullmatch(value)
         if match is None:
-            self.fail(f"{value!r}: a number of bytes is expected, as in 1048576, 10MB or 10MiB", param, ctx)
+            self.fail(f"{value!r}: expected a number of bytes such as 1048576, 10MB or 10MiB", param, ctx)
         number, unit, binary = match.groups()
         power = " KMGT".index(unit.upper() or " ")
         return int(float(number) * (1024 if binary else 1000) ** power)
 
 
 class Setting(ParameterType):
-    """``NAME=VALUE``; becomes a pair."""
+    """``NAME=VALUE``; converted to a pair."""
 
     name = "NAME=VALUE"
 
@@ -82,12 +82,12 @@ class Setting(ParameterType):
             return value
         name, equals, text = value.partition("=")
         if not equals or not name:
-            self.fail(f"{value!r}: NAME=VALUE is expected, as in retention.ms=86400000", param, ctx)
+            self.fail(f"{value!r}: expected NAME=VALUE, for example retention.ms=86400000", param, ctx)
         return name, text
 
 
 class Partition(ParameterType):
-    """``TOPIC:PARTITION``; becomes a pair."""
+    """``TOPIC:PARTITION``; converted to a pair."""
 
     name = "TOPIC:PARTITION"
 
@@ -96,12 +96,12 @@ class Partition(ParameterType):
             return value
         topic, colon, number = value.rpartition(":")
         if not colon or not topic or not (number.isascii() and number.isdigit()):
-            self.fail(f"{value!r}: TOPIC:PARTITION is expected, as in orders:0", param, ctx)
+            self.fail(f"{value!r}: expected TOPIC:PARTITION, for example orders:0", param, ctx)
         return topic, int(number)
 
 
 class Partitions(ParameterType):
-    """``TOPIC`` (all of its partitions) or ``TOPIC:0,1,4-7``; becomes the topic and its partitions, or None for all."""
+    """``TOPIC`` (all of its partitions) or ``TOPIC:0,1,4-7``; converted to the topic and a list, or None for all."""
 
     name = "TOPIC[:PARTITIONS]"
 
@@ -111,14 +111,14 @@ class Partitions(ParameterType):
         if isinstance(value, tuple):
             return value
         topic, colon, numbers = value.partition(":")
-        found = _numbers(numbers) if colon else []
+        found = partition_numbers(numbers) if colon else []
         if not topic or found is None:
-            self.fail(f"{value!r}: TOPIC or TOPIC:PARTITIONS is expected, as in orders or orders:0,1,4-7", param, ctx)
+            self.fail(f"{value!r}: expected TOPIC or TOPIC:PARTITIONS, for example orders:0,1,4-7", param, ctx)
         return topic, found if colon else None
 
 
 class Assignment(ParameterType):
-    """``PARTITION=BROKER,BROKER,...``, the preferred leader first; becomes a pair."""
+    """``PARTITION=BROKER,BROKER,...``, preferred leader first; converted to a pair."""
 
     name = "PARTITION=BROKERS"
 
@@ -127,12 +127,12 @@ class Assignment(ParameterType):
             return value
         match = re.fullmatch(r"(\d{1,9})=(\d+(?:,\d+)*)", value, re.ASCII)
         if match is None:
-            self.fail(f"{value!r}: PARTITION=BROKERS is expected, as in 0=1,2,3", param, ctx)
+            self.fail(f"{value!r}: expected PARTITION=BROKERS, for example 0=1,2,3", param, ctx)
         return int(match[1]), [int(broker) for broker in match[2].split(",")]
 
 
 class Replicas(ParameterType):
-    """``TOPIC:PARTITION=BROKER,BROKER,...``, the preferred leader first; becomes three."""
+    """``TOPIC:PARTITION=BROKER,BROKER,...``, preferred leader first; converted to a triple."""
 
     name = "TOPIC:PARTITION=BROKERS"
 
@@ -143,12 +143,12 @@ class Replicas(ParameterType):
             return value
         match = re.fullmatch(r"([^:=]+):(\d+)=(\d+(?:,\d+)*)", value, re.ASCII)
         if match is None:
-            self.fail(f"{value!r}: TOPIC:PARTITION=BROKERS is expected, as in orders:0=1,2,3", param, ctx)
+            self.fail(f"{value!r}: expected TOPIC:PARTITION=BROKERS, for example orders:0=1,2,3", param, ctx)
         return match[1], int(match[2]), [int(broker) for broker in match[3].split(",")]
 
 
 def partitions_by_topic(given: tuple[tuple[str, list[int] | None], ...]) -> dict[str, list[int] | None]:
-    """Several of ``Partitions`` together: a topic that was given whole is whole."""
+    """Merge several ``Partitions`` arguments; None for a topic means all of its partitions."""
     together: dict[str, list[int] | None] = {}
     for topic, numbers in given:
         known = together.get(topic, [])
@@ -156,7 +156,8 @@ def partitions_by_topic(given: tuple[tuple[str, list[int] | None], ...]) -> dict
     return together
 
 
-def _numbers(text: str) -> list[int] | None:
+def partition_numbers(text: str) -> list[int] | None:
+    """Parse numbers and ranges such as ``0,1,4-7``; return None if the text is malformed or a range too large."""
     numbers: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part, re.ASCII)

@@ -1,4 +1,4 @@
-"""Every command and option, as the page about the command line lists them."""
+"""Reference of all commands and options in Markdown, for ``docs/reference/command-line.md``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WIDTH = 10_000
 
 
 def reference() -> str:
-    """The whole command line in Markdown, command after command."""
+    """Return the sections of all commands."""
     with main.make_context("kreplica", [], resilient_parsing=True) as context:
         return "\n\n".join(_sections(context))
 
@@ -47,7 +47,7 @@ def _section(command: click.Command, context: click.Context) -> str:
 
 
 def _text(help_text: str) -> str:
-    """Paragraphs; examples, which are kept as they are, become code."""
+    """Convert a help text to Markdown; preformatted paragraphs become code blocks."""
     paragraphs = []
     for paragraph in inspect.cleandoc(help_text).split("\n\n"):
         if paragraph.startswith("\b\n"):
@@ -58,7 +58,7 @@ def _text(help_text: str) -> str:
 
 
 def _options(command: click.Command, context: click.Context) -> Iterator[str]:
-    """Rows of a command's options, without those that all commands have that ask the admin API."""
+    """Yield a table row per option, without the common options of commands that use the admin API."""
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
         if not isinstance(parameter, click.Option) or record is None or "--help" in parameter.opts:

@@ -1,4 +1,4 @@
-"""Runs a command's work on the process's reactor, once, and lets Ctrl-C end it in order."""
+"""Runs a coroutine on the process's reactor, which Ctrl-C cancels."""
 
 from __future__ import annotations
 
@@ -13,20 +13,25 @@ from twisted.python.failure import Failure
 T = TypeVar("T")
 
 Work = Callable[[Any], Coroutine[Any, Any, T]]
-"""Gets the reactor."""
+"""Coroutine function that receives the reactor."""
 
 
 class Runner(Protocol):
-    """Runs work to its end; ``run`` is the one of a process."""
+    """Runs a coroutine to its end, as ``run`` does."""
 
     def __call__(self, work: Work[T]) -> T:
-        """:raise KeyboardInterrupt: it was interrupted, and let itself be ended by that."""
+        """Return the result of the work.
+
+        :raise KeyboardInterrupt: the work was cancelled by Ctrl-C.
+        """
 
 
 def run(work: Work[T]) -> T:
-    """Run the reactor until the work ends, and give or raise what it ends with.
+    """Run the reactor until the work ends, and return its result or raise its error.
 
-    An interrupt (Ctrl-C) cancels the work: what it waits for raises ``CancelledError``.
+    Ctrl-C cancels the work: its current ``await`` raises ``CancelledError``.
+
+    :raise KeyboardInterrupt: the work ended with ``CancelledError``.
     """
     from twisted.internet import reactor as global_reactor
 
@@ -42,7 +47,7 @@ def run(work: Work[T]) -> T:
     before = signal.getsignal(signal.SIGINT)
     reactor.callWhenRunning(start)
     try:
-        # Without its own handlers: it would stop at once, and leave the work hanging.
+        # The reactor's own signal handlers would stop it before the cancelled work has ended.
         reactor.run(installSignalHandlers=False)
     finally:
         signal.signal(signal.SIGINT, before)
@@ -55,8 +60,8 @@ def run(work: Work[T]) -> T:
 
 
 @contextmanager
-def interrupted_at_once() -> Iterator[None]:
-    """While somebody is asked a question, Ctrl-C is the answer: the reactor stands still, and could not take it."""
+def default_interrupts() -> Iterator[None]:
+    """Let Ctrl-C raise ``KeyboardInterrupt`` in the block, which blocks the reactor to ask the user a question."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield

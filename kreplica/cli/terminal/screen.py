@@ -1,4 +1,4 @@
-"""What people see: tables and lines, as wide as the terminal, and without colours where there is none."""
+"""Text output: lines and tables, fitted to the terminal; plain text if standard output is not a terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 WIDTH_WITHOUT_TERMINAL = 1000
-"""Wider than any row: a program that reads lines is given whole ones."""
+"""Wider than any row, so that programs that read the output get unbroken lines."""
 
 PROSE_WIDTH_MIN = 20
 
@@ -34,11 +34,11 @@ class Screen:
         self._is_terminal = self._console.is_terminal
 
     def line(self, text: str | Text = "", style: str = "") -> None:
-        """Some prose."""
+        """Print a line of text."""
         self._print(Text(plain(text), style) if isinstance(text, str) else text)
 
     def pairs(self, rows: Iterable[tuple[str, object]]) -> None:
-        """Names, and what they have; those that have None are left out."""
+        """Print names and values; a pair whose value is None is omitted."""
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="bold", no_wrap=True)
         grid.add_column(overflow="fold")
@@ -50,12 +50,12 @@ class Screen:
     def table(
         self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, nothing: str, prose: Sequence[str] = ("",)
     ) -> None:
-        """Rows under the columns' titles; columns of numbers stand to the right.
+        """Print a table; columns of numbers are aligned to the right.
 
-        Names and numbers are never broken: where the terminal is too narrow for them, it breaks the line.
+        Names and numbers are never wrapped in their cell: if the terminal is too narrow, the whole line is wrapped.
 
-        :param nothing: what is said where there is no row.
-        :param prose: the columns whose words may stand below each other.
+        :param nothing: text that is printed if there are no rows.
+        :param prose: titles of the columns whose text may be wrapped.
         """
         rows = list(rows)
         if not rows:
@@ -83,29 +83,29 @@ class Screen:
 
 
 def bad(value: object, *, when: bool = True) -> Text:
-    """A value that somebody should look at."""
+    """Return a value highlighted as a problem."""
     return Text(_words(value), style="bold red" if when else "")
 
 
 def plain(text: str) -> str:
-    """The same without what a terminal would obey: names and records may hold anything."""
+    """Return a text with control characters escaped, since names and records are not trusted."""
     return _CONTROL.sub(lambda found: "\n" if found[0] == "\n" else f"\\x{ord(found[0]):02x}", text)
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    """Print a line of prose without what a terminal would obey."""
+    """Print a line with control characters escaped."""
     click.echo(plain(text), err=err)
 
 
 def time_text(at_ms: int | None) -> str | None:
-    """A time of the reader's own zone, to the millisecond; None stays None."""
+    """Format a time in the local time zone, with milliseconds; None if unknown or negative."""
     if at_ms is None or at_ms < 0:
         return None
     return datetime.fromtimestamp(at_ms / 1000).isoformat(" ", "milliseconds")
 
 
 def bytes_text(size: float | None) -> str | None:
-    """A size with its unit: ``1.5 GiB``; None stays None."""
+    """Format a size with its unit: ``1.5 GiB``; None stays None."""
     if size is None:
         return None
     unit = 0
@@ -115,7 +115,7 @@ def bytes_text(size: float | None) -> str | None:
 
 
 def seconds_text(seconds: float | None) -> str | None:
-    """How long: ``45 s``, ``3 min``, ``2 h 5 min``; None stays None."""
+    """Format a duration: ``45 s``, ``3 min``, ``2 h 5 min``; None stays None."""
     if seconds is None:
         return None
     minutes = round(seconds / 60)
@@ -125,7 +125,7 @@ def seconds_text(seconds: float | None) -> str | None:
 
 
 def counted(count: int, singular: str, plural: str | None = None) -> str:
-    """``1 move``, ``2 moves``."""
+    """Return a count with its noun: ``1 move``, ``2 moves``."""
     return f"{count} {singular if count == 1 else plural or singular + 's'}"
 
 

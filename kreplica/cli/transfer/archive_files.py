@@ -1,4 +1,4 @@
-"""Files that hold a topic's records: lines, plain or compressed; a file takes its name only when it is whole."""
+"""Files of records as lines, optionally compressed with gzip or zstd."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from typing import IO, Protocol
 import cramjam
 
 from kreplica.cli.http.session import Failed
+from kreplica.transfer.complete_files import replaced_when_complete
 
 FRAME_SIZE = 4 << 20
-"""Bytes of lines in one zstd frame: frames are compressed, and read, one by one."""
+"""Bytes of lines per zstd frame; frames are compressed and decompressed one at a time."""
 
 FRAME_SIZE_MAX = 256 << 20
 READ_SIZE = 1 << 18
@@ -27,65 +28,58 @@ _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 class Sink(Protocol):
-    """Takes lines."""
+    """Destination of lines."""
 
     def write(self, data: bytes) -> object: ...
 
     def close(self) -> None: ...
 
 
-def kind_of(path: Path) -> str:
-    """Which of ``LINES``, or ``PARQUET``, a file's name says it is.
+def file_format(path: Path) -> str:
+    """Return the format that the file name denotes: one of ``LINES``, or ``PARQUET``.
 
-    :raise Failed: none of them.
+    :raise Failed: the file name has another suffix.
     """
-    for kind in (*LINES, PARQUET):
-        if path.name.endswith(kind):
-            return kind
-    raise Failed(f"{path}: what kind of file is that? {', '.join(LINES)} or {PARQUET} is expected")
+    for suffix in (*LINES, PARQUET):
+        if path.name.endswith(suffix):
+            return suffix
+    raise Failed(f"{path}: unknown file format; the name must end with {', '.join(LINES)} or {PARQUET}")
 
 
 @contextmanager
-def appearing(path: Path) -> Iterator[Path]:
-    """A file beside it to write to, which takes the name when all went well, and else is removed.
+def new_file(path: Path) -> Iterator[Path]:
+    """Yield the path of a temporary file, which is renamed to ``path`` if the block succeeds, otherwise deleted.
 
-    :raise Failed: it cannot be written.
+    :raise Failed: the file cannot be written.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        yield partial
-        descriptor = os.open(partial, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        partial.replace(path)
+        with replaced_when_complete(path, partial):
+            yield partial
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            raise
         raise Failed(f"{path}: {error.strerror or error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
-def line_sink(path: Path, kind: str) -> Sink:
-    """Writes lines in the kind's compression."""
-    if kind.endswith(".gz"):
-        # Without a name or a time of its own: the same records are the same file.
+def line_sink(path: Path, suffix: str) -> Sink:
+    """Open a file for lines, with the compression of the suffix."""
+    if suffix.endswith(".gz"):
+        # Without name and time in the header, the same records give the same file.
         return gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=path.open("wb"), mtime=0)
-    return _ZstdSink(path) if kind.endswith(".zst") else path.open("wb")
+    return _ZstdSink(path) if suffix.endswith(".zst") else path.open("wb")
 
 
 class _ZstdSink:
-    """Frame after frame, which any zstd program reads as one file."""
+    """File of consecutive zstd frames, which any zstd program reads as one stream."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb")
-        self._held: list[bytes] = []
+        self._buffer: list[bytes] = []
         self._size = 0
 
     def write(self, data: bytes) -> None:
-        self._held.append(data)
+        self._buffer.append(data)
         self._size += len(data)
         if self._size >= FRAME_SIZE:
             self._write_frame()
@@ -95,56 +89,57 @@ class _ZstdSink:
         self._file.close()
 
     def _write_frame(self) -> None:
-        if self._held:
-            self._file.write(bytes(cramjam.zstd.compress(b"".join(self._held))))
-            self._held, self._size = [], 0
+        if self._buffer:
+            self._file.write(bytes(cramjam.zstd.compress(b"".join(self._buffer))))
+            self._buffer, self._size = [], 0
 
 
-def read_lines(path: Path, kind: str, passed: Callable[[int], None]) -> Iterator[bytes]:
-    """The lines of a file, without their ends.
+def read_lines(path: Path, suffix: str, on_read: Callable[[int], None]) -> Iterator[bytes]:
+    """Yield the lines of a file, without line ends.
 
-    :param passed: is told how many bytes of the file have been read.
-    :raise Failed: it cannot be read.
+    :param on_read: called with the number of bytes of the file that were read so far.
+    :raise Failed: the file cannot be read.
     """
     try:
         with path.open("rb") as file:
-            pieces = _frames(file, path) if kind.endswith(".zst") else _pieces(file, gzipped=kind.endswith(".gz"))
-            held = b""
-            for piece in pieces:
-                passed(file.tell())
-                *whole, held = (held + piece).split(b"\n")
-                yield from whole
-            if held:
-                yield held
+            chunks = _frames(file, path) if suffix.endswith(".zst") else _chunks(file, gzipped=suffix.endswith(".gz"))
+            rest = b""
+            for chunk in chunks:
+                on_read(file.tell())
+                *lines, rest = (rest + chunk).split(b"\n")
+                yield from lines
+            if rest:
+                yield rest
     except (OSError, EOFError, zlib.error, cramjam.DecompressionError) as error:
         raise Failed(f"{path}: {error}") from error
 
 
-def _pieces(file: IO[bytes], *, gzipped: bool) -> Iterator[bytes]:
+def _chunks(file: IO[bytes], *, gzipped: bool) -> Iterator[bytes]:
     source: IO[bytes] | gzip.GzipFile = gzip.GzipFile(fileobj=file) if gzipped else file
-    while piece := source.read(READ_SIZE):
-        yield piece
+    while chunk := source.read(READ_SIZE):
+        yield chunk
 
 
 def _frames(file: IO[bytes], path: Path) -> Iterator[bytes]:
-    """Decompresses frame by frame: what comes out of one is in memory as a whole."""
+    """Yield the content of each zstd frame, which is held in memory as a whole."""
     while (start := file.read(4)) == _ZSTD_MAGIC:
         yield bytes(cramjam.zstd.decompress(_read_frame(file, start)))
     if start:
-        raise Failed(f"{path}: no zstd frame where one begins")
+        position = file.tell() - len(start)
+        raise Failed(f"{path}: expected a zstd frame at byte {position}")
 
 
 def _read_frame(file: IO[bytes], start: bytes) -> bytes:
-    """One frame as it lies there (RFC 8878, 3.1.1): its end is known by its blocks' headers."""
+    """Read one compressed frame (RFC 8878, 3.1.1); the headers of its blocks determine its end."""
     frame = io.BytesIO()
     frame.write(start)
 
     def take(size: int) -> bytes:
         data = file.read(size)
         if len(data) < size:
-            raise EOFError("the last zstd frame is cut short")
+            raise EOFError("the last zstd frame is incomplete")
         if frame.tell() + size > FRAME_SIZE_MAX:
-            raise EOFError(f"a zstd frame of more than {FRAME_SIZE_MAX:,} bytes: decompress the file first")
+            raise EOFError(f"a zstd frame is larger than {FRAME_SIZE_MAX:,} bytes: decompress the file first")
         frame.write(data)
         return data
 
@@ -155,8 +150,8 @@ def _read_frame(file: IO[bytes], start: bytes) -> bytes:
     last = False
     while not last:
         header = int.from_bytes(take(3), "little")
-        last, kind, size = bool(header & 1), header >> 1 & 3, header >> 3
-        take(1 if kind == 1 else size)  # a block of one byte, so many times
+        last, block_type, size = bool(header & 1), header >> 1 & 3, header >> 3
+        take(1 if block_type == 1 else size)  # a run-length block contains a single byte
     if descriptor >> 2 & 1:
         take(4)
     return frame.getvalue()

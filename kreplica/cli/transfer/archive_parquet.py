@@ -1,5 +1,5 @@
-"""Records as Parquet, in the columns of Spark's Kafka sources: ``key, value, topic, partition, offset, timestamp,
-timestampType, headers``; both ways.  pyarrow is needed, and comes with ``pip install 'kreplica[spark]'``.
+"""Parquet files of records, in the columns of Spark's Kafka sources: ``key, value, topic, partition, offset, timestamp,
+timestampType, headers``. Requires pyarrow (``pip install 'kreplica[spark]'``).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from kreplica.cli.http.session import Failed
 from kreplica.cli.records.record_json import GivenRecord
 
 ROWS_MAX, ROWS_SIZE_MAX = 50_000, 32 << 20
-"""Of a row group, whichever comes first."""
+"""Maximum rows and bytes of a row group."""
 
 READ_ROWS = 2000
 
 
 def parquet_modules() -> tuple[Any, Any]:
-    """pyarrow and its Parquet module.
+    """Import pyarrow and its Parquet module.
 
     :raise Failed: they are not installed.
     """
@@ -32,30 +32,23 @@ def parquet_modules() -> tuple[Any, Any]:
 
 
 class ParquetSink:
-    """Writes records in row groups of bounded size; ``close`` it."""
+    """Writes records to a Parquet file in row groups of bounded size; must be closed."""
 
     def __init__(self, path: Path) -> None:
         self._arrow, parquet = parquet_modules()
-        arrow = self._arrow
-        header = arrow.struct([("key", arrow.string()), ("value", arrow.binary())])
-        self._schema = arrow.schema(
-            [
-                ("key", arrow.binary()),
-                ("value", arrow.binary()),
-                ("topic", arrow.string()),
-                ("partition", arrow.int32()),
-                ("offset", arrow.int64()),
-                ("timestamp", arrow.timestamp("ms", tz="UTC")),
-                ("timestampType", arrow.int32()),
-                ("headers", arrow.list_(header)),
-            ]
-        )
+        from kreplica.transfer.record_columns import ARROW_TYPES
+
+        milliseconds = {"timestamp": self._arrow.timestamp("ms", tz="UTC")}
+        self._schema = self._arrow.schema(list({**ARROW_TYPES, **milliseconds}.items()))
         self._writer = parquet.ParquetWriter(path, self._schema, compression="zstd", use_dictionary=["topic"])
         self._rows: list[tuple[Any, ...]] = []
         self._size = 0
 
     def write(self, record: ReadRecord) -> None:
-        """:raise Failed: it has what Parquet cannot hold."""
+        """Write a record.
+
+        :raise Failed: Parquet cannot represent a record of this row group.
+        """
         headers = [{"key": name, "value": data} for name, data in record.headers] or None
         self._rows.append(
             (
@@ -74,7 +67,7 @@ class ParquetSink:
             self._write_rows()
 
     def close(self) -> None:
-        """Write what is left, and the file's end."""
+        """Write the last row group and the footer."""
         try:
             self._write_rows()
         finally:
@@ -90,37 +83,37 @@ class ParquetSink:
                 self._arrow.array(column, type=field.type) for column, field in zip(columns, self._schema, strict=True)
             ]
         except UnicodeEncodeError as error:
-            raise Failed(f"the name of a header, {error.object!a}, is no UTF-8: use .jsonl for this topic") from None
+            raise Failed(f"the header name {error.object!a} is not valid UTF-8: use .jsonl for this topic") from None
         self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
 
 
-def read_parquet(path: Path, passed: Callable[[int], None]) -> Iterator[GivenRecord]:
-    """The records of a file; ``value`` is the one column that it must have.
+def read_parquet(path: Path, on_read: Callable[[int], None]) -> Iterator[GivenRecord]:
+    """Yield the records of a file; only the column ``value`` is required.
 
-    :param passed: is told how many rows have been read.
-    :raise Failed: it cannot be read, or has other columns.
+    :param on_read: called with the number of rows that were read so far.
+    :raise Failed: the file cannot be read, or has no column ``value``.
     """
     arrow, parquet = parquet_modules()
     try:
         file = parquet.ParquetFile(path)
         has = set(file.schema_arrow.names)
         if "value" not in has:
-            raise Failed(f"{path}: there is no column value, only {', '.join(sorted(has))}")
-        wanted = [name for name in ("key", "value", "partition", "timestamp", "headers") if name in has]
+            raise Failed(f"{path}: the column value is missing; the columns are {', '.join(sorted(has))}")
+        names = [name for name in ("key", "value", "partition", "timestamp", "headers") if name in has]
         rows = 0
-        for batch in file.iter_batches(batch_size=READ_ROWS, columns=wanted):
-            columns = {name: _values(arrow, batch.column(name)) for name in wanted}
+        for batch in file.iter_batches(batch_size=READ_ROWS, columns=names):
+            columns = {name: _values(arrow, batch.column(name)) for name in names}
             yield from _records(columns, batch.num_rows)
             rows += batch.num_rows
-            passed(rows)
+            on_read(rows)
     except (OSError, arrow.ArrowException) as error:
         raise Failed(f"{path}: {error}") from error
 
 
 def row_count(path: Path) -> int:
-    """How many rows a file has.
+    """Return the number of rows of a file.
 
-    :raise Failed: it cannot be read.
+    :raise Failed: the file cannot be read.
     """
     arrow, parquet = parquet_modules()
     try:
@@ -137,13 +130,13 @@ def _values(arrow: Any, column: Any) -> list[Any]:
 
 
 def _records(columns: dict[str, list[Any]], count: int) -> Iterator[GivenRecord]:
-    nothing: list[Any] = [None] * count
+    absent: list[Any] = [None] * count
     names = ("key", "value", "headers", "partition", "timestamp")
-    rows = zip(*(columns.get(name, nothing) for name in names), strict=True)
+    rows = zip(*(columns.get(name, absent) for name in names), strict=True)
     for key, value, headers, partition, timestamp_ms in rows:
-        given = tuple((each["key"], _data(each["value"])) for each in headers or ())
-        yield GivenRecord(_data(key), _data(value), given, partition, -1 if timestamp_ms is None else timestamp_ms)
+        pairs = tuple((each["key"], _bytes(each["value"])) for each in headers or ())
+        yield GivenRecord(_bytes(key), _bytes(value), pairs, partition, -1 if timestamp_ms is None else timestamp_ms)
 
 
-def _data(value: Any) -> bytes | None:
+def _bytes(value: Any) -> bytes | None:
     return value.encode() if isinstance(value, str) else value

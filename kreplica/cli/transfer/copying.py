@@ -1,4 +1,4 @@
-"""Records from one topic to another, and whether they arrived."""
+"""Copy of records from one topic to another, and verification by checksums."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kreplica.cli.records.data_progress import CopyProgress, records_text
 from kreplica.wire.records import Headers
 
 TRANSACTION_RECORDS = 10_000
-"""A transaction is committed when it has so many, or more where a batch of the source is larger."""
+"""Records after which a transaction is committed, at the end of a batch of the source."""
 
 _LENGTHS = Struct(">qiii")
 _DIGEST_SIZE = 16
@@ -29,24 +29,24 @@ class _Sum:
 
 
 class Checksums:
-    """Of each partition: how many records, and a checksum of all of them in their order.
+    """Number of records of each partition, and a checksum over them that depends on their order.
 
-    :param with_times: times count; not where the topic stamps its records itself.
+    :param with_timestamps: include timestamps; False if the topic's brokers replace them.
     """
 
-    def __init__(self, *, with_times: bool) -> None:
-        self._with_times = with_times
+    def __init__(self, *, with_timestamps: bool) -> None:
+        self._with_timestamps = with_timestamps
         self._sums: dict[int, _Sum] = {}
 
     def add(self, partition: int, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers) -> None:
-        """Take in the next record of a partition."""
+        """Add the next record of a partition."""
         entry = self._sums.get(partition)
         if entry is None:
             entry = self._sums[partition] = _Sum()
         entry.count += 1
         digest = entry.digest
         lengths = (-1 if key is None else len(key), -1 if value is None else len(value), len(headers))
-        digest.update(_LENGTHS.pack(timestamp_ms if self._with_times else 0, *lengths))
+        digest.update(_LENGTHS.pack(timestamp_ms if self._with_timestamps else 0, *lengths))
         digest.update(key or b"")
         digest.update(value or b"")
         for name, data in headers:
@@ -56,29 +56,27 @@ class Checksums:
 
     @property
     def count(self) -> int:
-        """Records of all partitions."""
+        """Number of records of all partitions."""
         return sum(entry.count for entry in self._sums.values())
 
     def differences(self, copied: Checksums) -> list[str]:
-        """Where another one differs, for people; empty where it does not."""
+        """Describe the partitions whose copy differs; empty if all are equal."""
         found = []
         for partition in sorted({*self._sums, *copied._sums}):
-            mine, other = (each._sums.get(partition, _Sum()) for each in (self, copied))
-            if mine.count != other.count:
-                found.append(f"partition {partition}: {records_text(mine.count)} sent, {other.count:,} are there")
-            elif mine.digest.digest() != other.digest.digest():
-                found.append(
-                    f"partition {partition}: {records_text(mine.count)}, but not the same, or in another order"
-                )
+            original, copy = (each._sums.get(partition, _Sum()) for each in (self, copied))
+            if original.count != copy.count:
+                found.append(f"partition {partition}: {records_text(original.count)} sent, {copy.count:,} found")
+            elif original.digest.digest() != copy.digest.digest():
+                found.append(f"partition {partition}: {records_text(original.count)} with different content or order")
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class CopyPlan:
-    """What goes where.
+    """Source and target of a copy.
 
-    :param by_key: the target's partitions are chosen by keys, instead of kept.
-    :param group: transactions of that id, with the source's offsets in them; None: no transactions.
+    :param by_key: choose partitions by key instead of keeping them.
+    :param group: transactional ID, also the group to which the source's offsets are committed; None: no transactions.
     """
 
     source: str
@@ -98,11 +96,11 @@ class Copy:
         self._in_transaction = 0
 
     def run(self, progress: CopyProgress) -> None:
-        """Copy all that the reader gives, to its end.
+        """Copy all records up to the end offsets of the reader.
 
-        The transaction that is open when it is called is committed; another one begins after each, but the last.
+        With transactions, the caller has begun the first one; the last one is committed.
         """
-        began = sum(self._reader.positions.values())
+        start = sum(self._reader.positions.values())
         for (_, partition), _, records, _ in self._reader.batches():
             size = 0
             for _, timestamp_ms, key, value, headers in records:
@@ -121,7 +119,7 @@ class Copy:
             if self._plan.group is not None and self._in_transaction >= TRANSACTION_RECORDS:
                 self._commit()
                 self._producer.begin()
-            progress.add(len(records), size, sum(self._reader.positions.values()) - began)
+            progress.add(len(records), size, sum(self._reader.positions.values()) - start)
         if self._plan.group is not None:
             self._commit()
         self._producer.flush()
@@ -129,17 +127,17 @@ class Copy:
     def _commit(self) -> None:
         assert self._plan.group is not None
         positions = self._reader.positions
-        # Under the target's name: a cluster keeps offsets only of topics that it has.
+        # Stored under the target's name: a cluster stores offsets only of its own topics.
         offsets = {TopicPartition(self._plan.target, each.partition): positions[each] for each in positions}
         self._producer.commit(offsets, self._plan.group)
         self._in_transaction = 0
 
 
-def read_back(
-    cluster: Cluster, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], *, with_times: bool
+def read_checksums(
+    cluster: Cluster, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], *, with_timestamps: bool
 ) -> Checksums:
-    """The checksums of what is there between offsets, transactions that were aborted left out."""
-    sums = Checksums(with_times=with_times)
+    """Read the records between offsets, without those of aborted transactions, and return their checksums."""
+    sums = Checksums(with_timestamps=with_timestamps)
     options = ReaderOptions(isolation=Isolation.READ_COMMITTED)
     with Reader(cluster, starts, ends=ends, options=options) as reader:
         for (_, partition), _, records, _ in reader.batches():

@@ -1,4 +1,4 @@
-"""``kreplica topic export``: a topic's records as a file."""
+"""``kreplica topic export``: write a topic's records to a file."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from kreplica.blocking import Isolation, Reader, ReaderOptions
 from kreplica.blocking.offsets import end_offsets
 from kreplica.blocking.reader import ReadRecord
 from kreplica.cli.http.session import Failed
-from kreplica.cli.records.data_access import accounted, bootstrap_option, existing_topic, open_cluster
+from kreplica.cli.records.data_access import bootstrap_option, open_cluster, reported_on_failure
 from kreplica.cli.records.data_progress import CopyProgress
-from kreplica.cli.records.positions import NumbersType, Start, StartType, chosen_partitions, span, start_offsets
+from kreplica.cli.records.positions import NumbersType, Start, StartType, chosen_partitions, start_offsets
 from kreplica.cli.records.record_json import record_line
-from kreplica.cli.transfer.archive_files import PARQUET, appearing, kind_of, line_sink
+from kreplica.cli.transfer.archive_files import PARQUET, file_format, line_sink, new_file
 from kreplica.cli.transfer.archive_parquet import ParquetSink
+from kreplica.cli.transfer.topic_options import read_uncommitted_option
+from kreplica.transfer.offset_ranges import offset_count
+from kreplica.transfer.topics import existing_topic
 
 
 @click.command
@@ -27,7 +30,7 @@ from kreplica.cli.transfer.archive_parquet import ParquetSink
 @click.option("--from", "start", type=StartType(), default="earliest", show_default=True,
               help="Start position: earliest, an offset, -N for each partition's last N, or a time.")  # fmt: skip
 @click.option("--partitions", type=NumbersType(), help="Only these partitions.")
-@click.option("--read-uncommitted", is_flag=True, help="Include records of open and aborted transactions.")
+@read_uncommitted_option
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def command(
     topic: str,
@@ -38,29 +41,29 @@ def command(
     read_uncommitted: bool,
     force: bool,
 ) -> None:
-    """Write the records that a topic has now to FILE, whose name says how: .jsonl, .jsonl.gz, .jsonl.zst, .parquet.
+    """Write the current records of a topic to FILE, whose suffix is .jsonl, .jsonl.gz, .jsonl.zst or .parquet.
 
-    Key, value, headers, time, partition and offset are kept, and the order within each partition.  What is written to
-    the topic meanwhile is left out.  FILE appears when it is whole, or not at all.
+    Key, value, headers, timestamp, partition and offset are kept, and the order within each partition.  Records written
+    to the topic after the start are not exported.  FILE appears only when it is complete.
 
     \b
     kreplica topic export orders orders.jsonl.zst
     kreplica topic export orders orders.parquet --from 2027-01-31
     """
-    kind = kind_of(file)
+    suffix = file_format(file)
     if file.exists() and not force:
-        raise Failed(f"{file} is there already: --force replaces it")
+        raise Failed(f"{file} already exists: --force overwrites it")
     isolation = Isolation.READ_UNCOMMITTED if read_uncommitted else Isolation.READ_COMMITTED
-    with open_cluster(bootstrap) as cluster, accounted(lambda: f"{file} was not written"):
+    with open_cluster(bootstrap) as cluster, reported_on_failure(lambda: f"{file} was not written"):
         view = existing_topic(cluster, topic)
         chosen = chosen_partitions(topic, [each.partition for each in view.partitions], partitions)
         starts = start_offsets(cluster, chosen, start, isolation)
         ends = end_offsets(cluster, chosen, isolation)
-        progress = CopyProgress(f"export {topic}", span(starts, ends))
+        progress = CopyProgress(f"export {topic}", offset_count(starts, ends))
         options = ReaderOptions(isolation=isolation)
         with (
-            appearing(file) as partial,
-            _sink(partial, kind) as write,
+            new_file(file) as partial,
+            _sink(partial, suffix) as write,
             progress,
             Reader(cluster, starts, ends=ends, options=options) as reader,
         ):
@@ -69,25 +72,25 @@ def command(
 
 
 @contextmanager
-def _sink(path: Path, kind: str) -> Iterator[Callable[[ReadRecord], object]]:
-    if kind == PARQUET:
+def _sink(path: Path, suffix: str) -> Iterator[Callable[[ReadRecord], object]]:
+    if suffix == PARQUET:
         parquet = ParquetSink(path)
         try:
             yield parquet.write
         finally:
             parquet.close()
         return
-    lines = line_sink(path, kind)
+    lines = line_sink(path, suffix)
     try:
         yield lambda record: lines.write(record_line(record) + b"\n")
     finally:
         lines.close()
 
 
-def _export(reader: Reader, write: Callable[[ReadRecord], object], progress: CopyProgress, began: int) -> None:
+def _export(reader: Reader, write: Callable[[ReadRecord], object], progress: CopyProgress, start: int) -> None:
     for (topic, partition), timestamp_type, records, _ in reader.batches():
         size = 0
         for offset, timestamp_ms, key, value, headers in records:
             write(ReadRecord(topic, partition, offset, timestamp_ms, timestamp_type, key, value, headers))
             size += len(key or b"") + len(value or b"")
-        progress.add(len(records), size, sum(reader.positions.values()) - began)
+        progress.add(len(records), size, sum(reader.positions.values()) - start)

@@ -1,4 +1,4 @@
-"""``kreplica topic import``: records from a file to a topic."""
+"""``kreplica topic import``: write records from a file to a topic."""
 
 from __future__ import annotations
 
@@ -9,84 +9,86 @@ import click
 
 from kreplica.blocking import Codec, Producer, ProducerOptions
 from kreplica.cli.http.session import Failed
-from kreplica.cli.records.data_access import accounted, bootstrap_option, codec_option, open_cluster
+from kreplica.cli.records.data_access import bootstrap_option, codec_option, open_cluster, reported_on_failure
 from kreplica.cli.records.data_progress import CopyProgress, records_text
 from kreplica.cli.records.record_json import BadRecord, GivenRecord, parse_line
-from kreplica.cli.transfer.archive_files import PARQUET, kind_of, read_lines
+from kreplica.cli.transfer.archive_files import PARQUET, file_format, read_lines
 from kreplica.cli.transfer.archive_parquet import read_parquet, row_count
-from kreplica.cli.transfer.topic_creation import Making, find_or_make, making_options
+from kreplica.cli.transfer.topic_options import by_key_option, creation_options
+from kreplica.transfer.topics import ADD_PARTITIONS, TopicCreation, find_or_create
 
 
 @click.command
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("topic")
 @bootstrap_option()
-@making_options
-@click.option("--by-key", is_flag=True, help="Choose partitions by key instead of keeping them.")
+@creation_options()
+@by_key_option
 @codec_option
 def command(
     file: Path,
     topic: str,
     bootstrap: str,
-    making: Making,
+    creation: TopicCreation,
     by_key: bool,
     codec: Codec,
 ) -> None:
-    """Write the records of FILE, as export makes it, to a topic.
+    """Write the records of FILE, in a format of kreplica topic export, to a topic.
 
-    Partitions, times, keys, values and headers are kept, and the order within each partition; offsets are new.  It ends
-    at the first record that cannot be written, and says which; what was written until then stays.
+    Partition, timestamp, key, value and headers of each record are kept, and the order within each partition; offsets
+    are new.  The command fails at the first record that cannot be written, and names it; earlier records remain in the
+    topic.
 
     \b
     kreplica topic import orders.jsonl.zst orders-again --create
     kreplica topic import orders.parquet orders --by-key
     """
-    kind = kind_of(file)
-    progress = CopyProgress(f"import {topic}", row_count(file) if kind == PARQUET else file.stat().st_size)
+    suffix = file_format(file)
+    progress = CopyProgress(f"import {topic}", row_count(file) if suffix == PARQUET else file.stat().st_size)
     with open_cluster(bootstrap) as cluster:
         producer = Producer(cluster, ProducerOptions(codec=codec))
-        with accounted(lambda: f"{records_text(producer.written)} written"), producer:
-            needed = _partitions_in(file, kind) if making.create and not (making.partitions or by_key) else None
-            view = find_or_make(cluster, topic, making, needed)
+        with reported_on_failure(lambda: f"{records_text(producer.written)} written"), producer:
+            needed = _partition_count(file, suffix) if creation.create and not (creation.partitions or by_key) else None
+            view = find_or_create(cluster, topic, creation, needed)
             with progress:
-                _import(file, kind, producer, progress, topic, len(view.partitions), by_key=by_key)
+                _import(file, suffix, producer, progress, topic, len(view.partitions), by_key=by_key)
                 producer.flush()
     click.echo(f"{topic}: {progress.summary}")
 
 
-def _records(file: Path, kind: str, progress: CopyProgress | None) -> Iterator[tuple[str, GivenRecord]]:
-    """(where, record) of each record of a file; ``where`` is for errors."""
+def _records(file: Path, suffix: str, progress: CopyProgress | None) -> Iterator[tuple[str, GivenRecord]]:
+    """Yield (place, record) for each record of a file; the place is for error messages."""
 
-    def passed(done: int) -> None:
+    def on_read(done: int) -> None:
         if progress is not None:
             progress.add(0, 0, done)
 
-    if kind == PARQUET:
-        for number, record in enumerate(read_parquet(file, passed), 1):
+    if suffix == PARQUET:
+        for number, record in enumerate(read_parquet(file, on_read), 1):
             yield f"{file}, row {number}", record
         return
-    for number, line in enumerate(read_lines(file, kind, passed), 1):
+    for number, line in enumerate(read_lines(file, suffix, on_read), 1):
         try:
             yield f"{file}, line {number}", parse_line(line)
         except BadRecord as error:
             raise Failed(f"{file}, line {number}: {error}") from None
 
 
-def _partitions_in(file: Path, kind: str) -> int:
-    """As many partitions as the records of a file need; 0 where none names one."""
-    numbers = (record.partition for _, record in _records(file, kind, None))
+def _partition_count(file: Path, suffix: str) -> int:
+    """Return the number of partitions that the records of a file need; 0 if no record has a partition."""
+    numbers = (record.partition for _, record in _records(file, suffix, None))
     return max((-1 if number is None else number for number in numbers), default=-1) + 1
 
 
 def _import(
-    file: Path, kind: str, producer: Producer, progress: CopyProgress, topic: str, partitions: int, *, by_key: bool
+    file: Path, suffix: str, producer: Producer, progress: CopyProgress, topic: str, partitions: int, *, by_key: bool
 ) -> None:
-    for where, (key, value, headers, partition, timestamp_ms) in _records(file, kind, progress):
+    for place, (key, value, headers, partition, timestamp_ms) in _records(file, suffix, progress):
         if partition is not None and partition >= partitions and not by_key:
             producer.flush()
             raise Failed(
-                f"{where}: partition {partition}, and {topic} has {partitions}"
-                f" ({records_text(producer.written)} written): let the topic grow, or use --by-key"
+                f"{place}: the record has partition {partition}, and {topic} has {partitions} partitions"
+                f" ({records_text(producer.written)} written): {ADD_PARTITIONS}"
             )
         producer.send(
             topic,

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from kreplica.errors import ProtocolError
 from kreplica.spark.source.record_ends import Words, record_ends, words_of
+from kreplica.transfer.record_columns import HEADERS_TYPE
 from kreplica.wire.batches import HEADER_SIZE, LOG_APPEND_TIME_BIT, RECORD_SIZE_MIN, BatchHeader
 from kreplica.wire.compression import Codec
 from kreplica.wire.records import (
@@ -35,8 +36,6 @@ BUFFER_SIZE_MAX = (1 << 31) - 1
 _VARINT_SHIFT_MAX = 63
 _SHORT_SIZE_BITS = 2
 _SHORT_SIZE = (1 << _SHORT_SIZE_BITS) - 1
-_HEADER_FIELDS = pa.struct([("key", pa.string()), ("value", pa.binary())])
-HEADERS_TYPE = pa.list_(_HEADER_FIELDS)
 
 
 class Decoded(NamedTuple):

@@ -21,22 +21,11 @@ from pyspark.sql.types import (
 )
 
 from kreplica.model import TopicPartition
-from kreplica.spark.source.decoding import HEADERS_TYPE, Decoded
+from kreplica.spark.source.decoding import Decoded
 from kreplica.spark.source.options import HEADERS_COLUMN
+from kreplica.transfer.record_columns import ARROW_TYPES, TIMESTAMP
 
-TIMESTAMP = pa.timestamp("us", tz="UTC")
 _US = 1000
-
-ARROW_TYPES: Mapping[str, pa.DataType] = {
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": TIMESTAMP,
-    "timestampType": pa.int32(),
-    HEADERS_COLUMN: HEADERS_TYPE,
-}
 
 SPARK_TYPES: Mapping[str, DataType] = {
     "key": BinaryType(),

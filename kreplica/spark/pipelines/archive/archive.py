@@ -28,6 +28,7 @@ from kreplica.spark.pipelines.archive.stream_checkpoint import batch_numbers
 from kreplica.spark.pipelines.progress import Progress, Report, ignore_progress
 from kreplica.spark.source.offset_lookup import OffsetLookup
 from kreplica.spark.source.options import SourceOptions, Topics, source_options
+from kreplica.transfer.offset_ranges import offset_count
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -275,9 +276,8 @@ class _Run:
         self._ends = {each: end for each, (_, end) in spans.items()}
         if self._options.follow_every is None:
             latest, earliest = self._lookup.latest(partitions), self._lookup.earliest(partitions)
-            self._total = sum(
-                max(0, end - max(earliest[each], self._ends.get(each, 0))) for each, end in latest.items()
-            )
+            starts = {each: max(earliest[each], self._ends.get(each, 0)) for each in latest}
+            self._total = offset_count(starts, latest)
         self._told()
 
     def run(self, source: Mapping[str, str], is_over: Callable[[], bool]) -> None:

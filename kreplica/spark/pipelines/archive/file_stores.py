@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kreplica.errors import KreplicaError
+from kreplica.transfer.complete_files import replaced_when_complete
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,16 +74,8 @@ class LocalStore:
         target = _local(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         writing = target.with_name(target.name + WRITING)
-        with writing.open("w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        writing.replace(target)
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        with replaced_when_complete(target, writing):
+            writing.write_text(text)
 
     def names(self, folder: str) -> list[str]:
         try:

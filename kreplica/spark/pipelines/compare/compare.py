@@ -24,6 +24,8 @@ from kreplica.spark.pipelines.progress import Progress, Report, ignore_progress
 from kreplica.spark.source.offset_lookup import OffsetLookup
 from kreplica.spark.source.options import source_options
 from kreplica.spark.source.positions import as_json
+from kreplica.transfer.offset_ranges import offset_count
+from kreplica.transfer.topics import keeps_timestamps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -196,13 +198,12 @@ class _Comparing:
         if not partitions:
             raise CompareRefused(f"there is no topic {self._other!r}")
         earliest, latest = self._lookup.earliest(partitions), self._lookup.latest(partitions)
-        settings = {name: entry.value or "" for name, entry in topic_settings(self._cluster, self._other).items()}
+        settings = topic_settings(self._cluster, self._other)
         if self._is_replayed:
-            stamps = settings.get("message.timestamp.type") == "LogAppendTime"
-            return self._in_order(earliest, latest, shown_max, with_timestamps=not stamps)
-        return self._by_offset(
-            earliest, latest, shown_max, is_compacted="compact" in settings.get("cleanup.policy", "")
-        )
+            return self._in_order(earliest, latest, shown_max, with_timestamps=keeps_timestamps(settings))
+        policy = settings.get("cleanup.policy")
+        is_compacted = policy is not None and "compact" in (policy.value or "")
+        return self._by_offset(earliest, latest, shown_max, is_compacted=is_compacted)
 
     def _by_offset(
         self,
@@ -220,9 +221,8 @@ class _Comparing:
             if each.topic == self._topic:
                 begins = max(start, earliest.get(each, 0))
                 bounds[each.partition] = Bounds(begins, max(begins, min(end, latest.get(each, 0))))
-        self.lag = sum(
-            max(0, end - self._archive.spans.get(each, (0, earliest[each]))[1]) for each, end in latest.items()
-        )
+        archived_ends = {each: self._archive.spans.get(each, (0, earliest[each]))[1] for each in latest}
+        self.lag = offset_count(archived_ends, latest)
         archived = digests(read_rows(self._spark, self._archive, [self._topic]), with_timestamps=True)
         read_topic = partial(self._topic_digests, with_timestamps=True)
         return compare_offsets(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from kreplica.blocking import Cluster
 from kreplica.blocking.admin import topic_settings
 from kreplica.blocking.offsets import earliest_offsets, end_offsets, topic_partitions
-from kreplica.errors import KreplicaError
 from kreplica.model import TopicPartition
 from kreplica.spark.pipelines.archive.file_stores import plain_path, store_of
 from kreplica.spark.pipelines.archive.layout import archive_file, read_archive
@@ -25,6 +24,8 @@ from kreplica.spark.pipelines.replay.sources import (
     directory_source,
 )
 from kreplica.spark.pipelines.replay.steps import NOTHING_DONE, Chosen, Step, plan_steps
+from kreplica.transfer.offset_ranges import offset_count
+from kreplica.transfer.topics import TopicCreation, check_partition_count, find_target, keeps_timestamps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,10 +35,6 @@ if TYPE_CHECKING:
 STEP_RECORDS = 1_000_000
 STEP_BYTES = 256 << 20
 """File bytes per step; the data read from them is larger."""
-
-
-class TargetRefused(KreplicaError):
-    """A topic cannot receive the replay; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +68,11 @@ class Wanted:
     step_records: int = STEP_RECORDS
     step_bytes: int = STEP_BYTES
     options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def creation(self) -> TopicCreation:
+        """How missing topics are created."""
+        return TopicCreation(self.create, replication_factor=self.replication_factor, configs=self.configs)
 
 
 class Target(NamedTuple):
@@ -197,25 +199,17 @@ def _chosen(source: Source, wanted: Wanted, names: Mapping[str, str]) -> Chosen:
 
 def _target(cluster: Cluster, topic: str, name: str, source: Source, wanted: Wanted) -> Target:
     needed = 0 if wanted.by_key else source.partition_counts[topic]
-    cluster.retrying(lambda: cluster.refresh((name,)))
-    view = cluster.view.topics.get(name)
+    view = find_target(cluster, name, wanted.creation)
     if view is None:
-        if not wanted.create:
-            raise TargetRefused(f"there is no topic {name!r}: --create makes it")
         return Target(topic, name, needed)
-    has = len(view.partitions)
-    if has < needed:
-        raise TargetRefused(
-            f"{topic or source.path} has {needed} partitions and {name} {has}: add partitions, or use --by-key"
-        )
+    check_partition_count(topic or source.path, needed, view)
     partitions = topic_partitions(cluster, name)
     starts, ends = earliest_offsets(cluster, partitions), end_offsets(cluster, partitions)
     settings = topic_settings(cluster, name)
-    records = sum(ends[each] - starts[each] for each in partitions)
-    restamps = settings["message.timestamp.type"].value == "LogAppendTime"
+    restamps = not keeps_timestamps(settings)
     deletes = "delete" in (settings["cleanup.policy"].value or "")
     retention_ms = int(settings["retention.ms"].value or -1) if deletes and not restamps else -1
-    return Target(topic, name, needed, has, records, restamps, retention_ms)
+    return Target(topic, name, needed, len(view.partitions), offset_count(starts, ends), restamps, retention_ms)
 
 
 def sequence_of(cluster: Cluster, name: str, about: str) -> BatchSequence:

@@ -11,12 +11,11 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from kreplica.blocking import Cluster
-from kreplica.blocking.admin import create_topic
-from kreplica.client_core.topics import BROKERS_DEFAULT
 from kreplica.spark.pipelines.progress import Progress, Report, ignore_progress
 from kreplica.spark.pipelines.replay.plan import Plan, Target, Wanted, find_source, make_plan, sequence_of
 from kreplica.spark.pipelines.replay.sources import LANE, ByFile
 from kreplica.spark.pipelines.replay.steps import Step
+from kreplica.transfer.topics import create_target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,13 +78,12 @@ def _cluster(wanted: Wanted) -> Cluster:
 
 def _make_targets(cluster: Cluster, plan: Plan) -> bool:
     """Create missing topics; return True if there were any."""
-    factor = plan.wanted.replication_factor or BROKERS_DEFAULT
     names = {each.target for each in plan.targets if each.partitions is None}
     for name in sorted(names):
         needed = max(each.partitions_needed for each in plan.targets if each.target == name)
         if plan.wanted.by_key:
             needed = max(plan.source.partition_counts[each.topic] for each in plan.targets if each.target == name)
-        create_topic(cluster, name, needed or BROKERS_DEFAULT, factor, dict(plan.wanted.configs))
+        create_target(cluster, name, plan.wanted.creation, needed)
     return bool(names)
 
 

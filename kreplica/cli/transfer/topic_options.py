@@ -1,0 +1,58 @@
+"""Options of commands that write records to topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import click
+
+from kreplica.cli.records.data_access import Decorator
+from kreplica.cli.terminal.parameter_types import Setting
+from kreplica.transfer.topics import TopicCreation
+
+_COUNT = click.IntRange(min=1)
+
+by_key_option = click.option("--by-key", is_flag=True, help="Choose partitions by key instead of keeping them.")
+read_uncommitted_option = click.option(
+    "--read-uncommitted", is_flag=True, help="Include records of open and aborted transactions."
+)
+_replication_factor_option = click.option(
+    "--replication-factor", type=_COUNT, help="With --create: replication factor.  [default: the cluster's]"
+)
+_config_option = click.option(
+    "--config", "configs", multiple=True, type=Setting(), help="With --create: a topic setting."
+)
+_partitions_option = click.option(
+    "--partitions",
+    "partition_count",
+    type=_COUNT,
+    help="With --create: number of partitions.  [default: that of the source]",
+)
+
+
+def creation_options(
+    *, help_text: str = "Create the topic if it does not exist.", with_partition_count: bool = True
+) -> Decorator:
+    """Add the options for the creation of a topic; the command receives them as ``creation``, a ``TopicCreation``."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def with_creation(
+            *,
+            create: bool,
+            replication_factor: int | None,
+            configs: tuple[tuple[str, str], ...],
+            partition_count: int | None = None,
+            **others: Any,
+        ) -> Any:
+            creation = TopicCreation(create, partition_count, replication_factor, dict(configs))
+            return command(creation=creation, **others)
+
+        decorated = _replication_factor_option(_config_option(with_creation))
+        if with_partition_count:
+            decorated = _partitions_option(decorated)
+        return click.option("--create", is_flag=True, help=help_text)(decorated)
+
+    return decorate

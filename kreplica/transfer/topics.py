@@ -1,0 +1,103 @@
+"""Source and target topics of a copy: lookup, checks, creation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kreplica.blocking import Cluster
+from kreplica.blocking.admin import create_topic
+from kreplica.client_core.configs import ConfigEntry
+from kreplica.client_core.errors import BrokerRefused, GaveUp
+from kreplica.client_core.metadata import TopicView
+from kreplica.client_core.topics import BROKERS_DEFAULT
+from kreplica.errors import ErrorCode, KreplicaError
+
+TOPIC_WAIT_S = 3.0
+"""How long a missing topic is looked up again, since brokers learn of a new topic with a delay."""
+
+ADD_PARTITIONS = "add partitions, or use --by-key"
+
+
+class TopicRefused(KreplicaError):
+    """A topic does not exist, or cannot receive the records; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreation:
+    """Whether and how a missing target topic is created.
+
+    :param partitions: None: as many as the source needs.
+    :param replication_factor: None: the default of the brokers.
+    """
+
+    create: bool = False
+    partitions: int | None = None
+    replication_factor: int | None = None
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+def existing_topic(cluster: Cluster, name: str) -> TopicView:
+    """Return a topic.
+
+    :raise TopicRefused: the topic does not exist.
+    """
+    try:
+        return cluster.find_topic(name, TOPIC_WAIT_S)
+    except GaveUp as error:
+        cause = error.__cause__
+        if isinstance(cause, BrokerRefused) and cause.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise TopicRefused(f"there is no topic {name!r}") from None
+        raise
+
+
+def find_target(cluster: Cluster, name: str, creation: TopicCreation) -> TopicView | None:
+    """Return the target topic; None if it must be created.
+
+    :raise TopicRefused: the topic does not exist and may not be created.
+    """
+    if creation.create:
+        cluster.retrying(lambda: cluster.refresh((name,)))
+        return cluster.view.topics.get(name)
+    try:
+        return existing_topic(cluster, name)
+    except TopicRefused as error:
+        raise TopicRefused(f"{error}: create it with --create") from None
+
+
+def create_target(cluster: Cluster, name: str, creation: TopicCreation, needed: int | None) -> TopicView:
+    """Create the target topic.
+
+    :param needed: number of partitions that the source needs; None or 0 if unknown: the default of the brokers.
+    """
+    count = creation.partitions or needed or BROKERS_DEFAULT
+    return create_topic(cluster, name, count, creation.replication_factor or BROKERS_DEFAULT, creation.configs)
+
+
+def check_partition_count(source: str, needed: int, target: TopicView) -> None:
+    """Check that each partition of the source exists in the target.
+
+    :raise TopicRefused: the target has fewer partitions.
+    """
+    has = len(target.partitions)
+    if has < needed:
+        raise TopicRefused(f"{source} has {needed} partitions and {target.name} has {has}: {ADD_PARTITIONS}")
+
+
+def keeps_timestamps(settings: Mapping[str, ConfigEntry]) -> bool:
+    """Return True if a topic stores the producers' timestamps, False if its brokers replace them.
+
+    :param settings: settings of the topic.
+    """
+    clock = settings.get("message.timestamp.type")
+    return clock is None or clock.value != "LogAppendTime"
+
+
+def find_or_create(cluster: Cluster, name: str, creation: TopicCreation, needed: int | None) -> TopicView:
+    """Return the target topic, which is created if necessary and allowed.
+
+    :param needed: see ``create_target``.
+    :raise TopicRefused: the topic does not exist and may not be created.
+    """
+    found = find_target(cluster, name, creation)
+    return create_target(cluster, name, creation, needed) if found is None else found
