@@ -1,38 +1,11 @@
-"""The ``kreplica`` command; a file per subcommand, imported only when it is asked for.
+"""The ``kreplica`` command: one module per subcommand, imported only when the subcommand runs.
 
-Commands that ask the admin API of a running cluster:
-
-* ``cluster``, ``broker`` (``broker_drain``), ``topic`` (``topic_config``, ``topic_shrink``), ``partition``,
-  ``group`` (``group_reset``), ``config``
-* ``plan``; ``plan_make`` one subcommand per kind, ``plan_watch`` its progress, ``plan_views`` how plans are shown
-* ``election``, ``why``, ``timeline``
-
-Commands that speak the Kafka protocol, with any cluster:
-
-* ``produce`` records from lines (``line_input``), ``consume`` records as lines (``positions``, ``record_format``)
-* ``topic_export`` and ``topic_import``: a topic as a file (``archive_files``, ``archive_parquet``, ``record_json``)
-* ``topic_copy``, ``copying``: a topic to another one, checked; ``topic_making`` makes that
-* ``verify`` loads a cluster while it fails
-* ``pipeline_archive``, ``pipeline_replay``, ``pipeline_audit``, ``pipeline_compare``, ``pipeline_profile``: whole
-  topics through Spark; ``pipeline_running`` Spark's session, progress, reports
-* ``data_access`` brokers, Ctrl-C and closed pipes; ``data_progress`` bars
-
-Commands that need no cluster:
-
-* ``zookeeper`` starts a real one
-* ``log``: ``log_dump`` (``log_entries``, ``log_lines``) and ``log_verify``, what a broker's files hold
-* ``simulate`` whole clusters from a seed, with faults; ``replay`` what a controller noted of its decisions
-* ``completion`` for shells
-
-What they have in common:
-
-* ``lazy`` groups of commands that are imported when they run
-* ``session`` where the admin API is, how answers and problems are shown
-* ``rest`` asks it; ``server_events`` its streams
-* ``running`` the reactor's one run
-* ``screen`` tables and lines; ``texts`` what people type: times, durations, sizes, partitions
-* ``configs`` settings of topics and brokers; ``request_commands`` requests as commands
-* ``reference`` all commands, for the page about them
+* ``commands``: administration of a running cluster through the admin API
+* ``records``: ``produce`` and ``consume``; ``transfer``: export, import and copy of topics; with any Kafka cluster
+* ``pipelines``: Spark pipelines over whole topics
+* ``diagnostics``: log files, controller journals, simulations, verification of clusters
+* ``http``: client of the admin API; ``session`` has the options and output shared by commands
+* ``terminal``: parameter types, tables, progress bar, reactor, command groups
 """
 
 from __future__ import annotations
@@ -47,15 +20,15 @@ SUBCOMMANDS = {
     "consume": Subcommand("records.consume", "Print the records of a topic."),
     "cluster": Subcommand("commands.cluster", "Show a summary of the cluster."),
     "broker": Subcommand("commands.broker", "Brokers: list, show, cordon, uncordon, drain."),
-    "topic": Subcommand("commands.topic", "Topics: list, show, create, grow, shrink, delete, settings."),
+    "topic": Subcommand("commands.topic", "Topics: list, show, create, grow, shrink, delete, settings, copy."),
     "partition": Subcommand("commands.partition", "Partitions: list (offline, under-replicated, moving), show."),
     "group": Subcommand("commands.group", "Groups: list, show, lag, delete, reset their offsets."),
     "plan": Subcommand("commands.plan", "Reassignment plans: make, list, show, watch, set, cancel, delete."),
     "election": Subcommand("commands.election", "Leader elections: list, preferred, unclean."),
     "config": Subcommand("commands.config", "Settings of topics and brokers: get, set, remove."),
     "why": Subcommand("commands.why", "Explain the state of a partition, group, plan or broker and what to do."),
-    "timeline": Subcommand("commands.timeline", "Show the cluster's events, past and new."),
-    "zookeeper": Subcommand("commands.zookeeper", "Start a real ZooKeeper on this machine."),
+    "timeline": Subcommand("commands.timeline", "Show past and new events of the cluster."),
+    "zookeeper": Subcommand("commands.zookeeper", "Run a ZooKeeper server on this machine."),
     "log": Subcommand("diagnostics.log", "Log files of a broker: dump, verify."),
     "pipeline": Subcommand(
         "pipelines.pipeline", "Spark pipelines over whole topics: archive, replay, audit, compare, profile."
@@ -64,17 +37,17 @@ SUBCOMMANDS = {
         "diagnostics.verify", "Run a load on any Kafka-compatible cluster and report violated guarantees."
     ),
     "simulate": Subcommand("diagnostics.simulate", "Simulate whole clusters with faults on virtual time, from seeds."),
-    "replay": Subcommand("diagnostics.replay", "Replay a controller's decisions from its journal."),
+    "replay": Subcommand("diagnostics.replay", "Repeat a controller's decisions from its journal."),
     "completion": Subcommand("commands.completion", "Print the shell completion script."),
 }
-"""The commands by name."""
+"""Commands by name."""
 
 
 @click.group(cls=LazyGroup, subcommands=SUBCOMMANDS, context_settings=HELP_OPTIONS)
 @click.version_option(__version__, message="kreplica %(version)s")
 def main() -> None:
-    """Tools of kreplica, a replicated log server that speaks the Kafka protocol.
+    """Command-line tools of kreplica, a replicated log server that speaks the Kafka protocol.
 
-    Commands that query a running cluster find it by --admin or KREPLICA_ADMIN.  Exit status: 0 for success, 1 if the
-    operation was rejected or failed, 2 for wrong arguments.
+    Set --admin or KREPLICA_ADMIN to the admin API of the cluster.  Exit status: 0 for success, 1 if the operation was
+    rejected or failed, 2 for wrong arguments.
     """

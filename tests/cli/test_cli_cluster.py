@@ -71,7 +71,7 @@ def read(brokers: StandaloneProcess) -> Read:
 
 
 def test_topic_life_cycle(kreplica: Kreplica, read: Read) -> None:
-    assert "would be written" in kreplica("topic", "create", "orders", "--partitions", 3, "--dry-run")
+    assert "Writes to ZooKeeper" in kreplica("topic", "create", "orders", "--partitions", 3, "--dry-run")
     assert kreplica("topic", "create", "orders", "--partitions", 3, "--config", "retention.ms=5000") == (
         "Created topic orders with 3 partitions of 2 replicas.\n"
     )

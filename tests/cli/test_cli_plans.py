@@ -56,7 +56,7 @@ def test_plan_is_created_and_followed(admin, kreplica):
         "kind": "drain", "brokers": [1], "throttle_bytes_per_second": 50_000_000, "comment": "disks",
     }  # fmt: skip
     out = done.stdout
-    assert "orders          0  move  1,2   2,3  3.0 GiB\n" in out
+    assert "orders          0  move    1,2   2,3  3.0 GiB\n" in out
     assert "and 10 more\n" in out
     assert "     1  6 -> 0    2        0 B      90.0 GiB\n" in out
     assert "30 moves, 90.0 GiB, about 2 h 1 min\n" in out
@@ -84,7 +84,7 @@ def test_balanced_cluster_gets_no_plan(admin, kreplica):
     nothing = {**PREVIEW, "moves": [], "moves_count": 0, "bytes": 0, "eta_seconds": 0, "warnings": []}
     admin.answers["POST /v1/plans"] = nothing
     done = kreplica("plan", "make", "rebalance", "--yes")
-    assert done.stdout.endswith("Nothing to do.\n")
+    assert done.stdout.endswith("No moves are necessary.\n")
     assert len(admin.asked) == 1
 
 
@@ -252,11 +252,11 @@ def test_plans_are_listed_and_shown(admin, kreplica):
     ]  # fmt: skip
     admin.answers[f"GET /v1/plans/{PLAN_ID}"] = plan()
     shown = kreplica("plan", "show", PLAN_ID).stdout
-    assert "throttle       47.7 MiB/s\n" in shown
-    assert "moves          1 of 4 (0 moving, 3 waiting)\n" in shown
+    assert "throttle          47.7 MiB/s\n" in shown
+    assert "moves             1 of 4 (0 moving, 3 waiting)\n" in shown
     admin.answers[f"GET /v1/plans/{PLAN_ID}/moves"] = {"moves": [MOVE], "next": None}
     shown = kreplica("plan", "show", PLAN_ID, "--moves").stdout
-    assert "0  orders          0  move  1,2   2,3  3.0 GiB  waiting" in shown
+    assert "0  orders          0  move    1,2   2,3  3.0 GiB  waiting" in shown
     moves = json.loads(kreplica("plan", "show", PLAN_ID, "--moves", "--json").stdout)
     assert moves == {"moves": [MOVE], "next": None}
 

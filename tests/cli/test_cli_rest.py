@@ -106,16 +106,16 @@ def test_silent_stream_times_out(admin, monkeypatch):
 
     admin.answer = hang
     monkeypatch.setattr(rest, "RESPONSE_TIME_S_MAX", 0.05)
-    with pytest.raises(Unreachable, match="it took too long"):
+    with pytest.raises(Unreachable, match=": timeout"):
         asked(admin, lambda client: anext(client.events("/v1/events")))
-    with pytest.raises(Unreachable, match="it took too long"):
+    with pytest.raises(Unreachable, match=": timeout"):
         asked(admin, lambda client: client.get("/v1/cluster"))
 
 
 def test_response_size_is_bounded(admin, monkeypatch):
     monkeypatch.setattr(rest, "RESPONSE_SIZE_MAX", 1000)
     admin.answers["GET /v1/cluster"] = {"a": "x" * 1000}
-    with pytest.raises(Unreachable, match="an answer of more than 1,000 bytes"):
+    with pytest.raises(Unreachable, match="larger than 1,000 bytes"):
         asked(admin, lambda client: client.get("/v1/cluster"))
 
 
@@ -152,7 +152,7 @@ def test_certificates(certificate):
     with serving(tls) as admin:
         admin.answers["GET /v1/cluster"] = {"a": 1}
         assert asked(admin, lambda client: client.get("/v1/cluster"), ca_file=certificate) == {"a": 1}
-        with pytest.raises(Unreachable, match=r"certificate verify failed \(--ca-file names"):
+        with pytest.raises(Unreachable, match=r"certificate verify failed \(use --ca-file"):
             asked(admin, lambda client: client.get("/v1/cluster"))
         assert len(admin.asked) == 1
 

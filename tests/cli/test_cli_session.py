@@ -81,8 +81,8 @@ def test_connection_refused():
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "kreplica: no answer from http://127.0.0.1:1: Connection refused.  Is a broker's admin API there?  "
-        "Name it with --admin URL or KREPLICA_ADMIN\n"
+        "kreplica: no response from http://127.0.0.1:1: Connection refused.  "
+        "Use --admin URL or KREPLICA_ADMIN to set the address of a broker's admin API\n"
     )
 
 
@@ -91,7 +91,7 @@ def test_other_server(admin, kreplica):
     admin.answers["GET /v1/cluster"] = 200, "text/html", b"<html>hello"
     done = kreplica("cluster")
     assert done.exit_code == 1
-    assert "answered with status 200 and text/html, which kreplica's admin API does not" in done.stderr
+    assert "responded with status 200 and text/html: this is not an admin API of kreplica" in done.stderr
 
 
 def test_token_is_sent(admin, kreplica, tmp_path):
@@ -109,7 +109,7 @@ def test_missing_token(admin, kreplica):
     """If a token is required, the error names the option."""
     admin.answers["GET /v1/cluster"] = 401, {"title": "Unauthorized", "status": 401, "detail": "a token is needed"}
     done = kreplica("cluster")
-    assert "Give the token with --token-file or KREPLICA_TOKEN_FILE." in done.stderr
+    assert "Use --token-file or KREPLICA_TOKEN_FILE to give the token." in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def test_one_seed(simulate: Simulate) -> None:
     assert done.stdout.startswith("seed 1: seconds=5 brokers=")
     assert "history:" in done.stdout
     assert "times real time" in done.stdout
-    assert done.stdout.rstrip().endswith("clean: nothing lost, nothing twice, everything came back")
+    assert done.stdout.rstrip().endswith("clean: no record lost or duplicated, and the cluster recovered")
 
 
 def test_trace_is_reproducible(simulate: Simulate, tmp_path: Path) -> None:

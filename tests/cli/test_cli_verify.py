@@ -64,16 +64,16 @@ Verify = Callable[..., "subprocess.CompletedProcess[str]"]
     ("words", "message"),
     [
         ([], "Missing option '--bootstrap'"),
-        (["--bootstrap", "127.0.0.1"], "'127.0.0.1': HOST:PORT is expected, as in 127.0.0.1:9092"),
-        (["--bootstrap", "a:1,b:0"], "'b:0': HOST:PORT is expected"),
+        (["--bootstrap", "127.0.0.1"], "'127.0.0.1': expected HOST:PORT, for example 127.0.0.1:9092"),
+        (["--bootstrap", "a:1,b:0"], "'b:0': expected HOST:PORT"),
         (["--bootstrap", "a:1", "--acks", "0"], "Invalid value for '--acks'"),
         (["--bootstrap", "a:1", "--rate", "0"], "Invalid value for '--rate'"),
         (
             ["--bootstrap", "a:1", "--batch", "1000", "--value-size", "2000"],
             "batches of up to 4,078,021 bytes exceed",
         ),
-        (["--bootstrap", "a:1", "--config", "max.message.bytes=1k"], "max.message.bytes='1k': a number is expected"),
-        (["--bootstrap", "a:1", "--config", "x"], "'x': NAME=VALUE is expected"),
+        (["--bootstrap", "a:1", "--config", "max.message.bytes=1k"], "max.message.bytes='1k': expected a number"),
+        (["--bootstrap", "a:1", "--config", "x"], "'x': expected NAME=VALUE"),
     ],
 )
 def test_invalid_arguments(words: list[str], message: str) -> None:
@@ -136,9 +136,9 @@ def test_clean_verdict() -> None:
     """The output has numbers, a table of all anomalies, and the conclusion."""
     text = shown(verdict(errors={"ConnectionLost": 3}))
     assert "topic t: 2 partitions, 3 replicas on 3 brokers, min.insync.replicas=2, acks=all" in text
-    assert "5,000 of 5,000 records acknowledged in 10 s (500/s, 0.20 MB/s), 15,000 given to readers" in text
-    assert "1.5 ms (p50), 20.0 ms (p99), 2,500.0 ms (max); longest time without any: 2.25 s" in text
-    assert "clients met, and tried again: ConnectionLost 3" in text
+    assert "5,000 of 5,000 records acknowledged in 10 s (500/s, 0.20 MB/s), 15,000 read" in text
+    assert "1.5 ms (p50), 20.0 ms (p99), 2,500.0 ms (max); longest pause 2.25 s" in text
+    assert "errors that clients retried: ConnectionLost 3" in text
     assert text.rstrip().endswith("clean: every acknowledged record was read once, unchanged and in order")
 
 

@@ -1,4 +1,4 @@
-"""``kreplica broker``: who is there, and who gets no new replicas."""
+"""``kreplica broker``: brokers of the cluster, and cordons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kreplica.cli.terminal.screen import Screen, bad, bytes_text, time_text
 _BROKER = click.argument("broker_id", metavar="BROKER", type=click.IntRange(min=0))
 
 
-SUBCOMMANDS = {"drain": Subcommand("commands.broker_drain", "Move all replicas off brokers (a plan).")}
+SUBCOMMANDS = {"drain": Subcommand("commands.broker_drain", "Create a plan that moves all replicas off brokers.")}
 
 
 @click.group(cls=LazyGroup, subcommands=SUBCOMMANDS)
@@ -49,7 +49,7 @@ def _describe_all(screen: Screen, document: dict[str, Any]) -> None:
 
 def _state(broker: dict[str, Any]) -> Text:
     words = (("controller", broker["is_controller"]), ("cordoned", broker["cordoned"]))
-    found = [word for word, holds in words if holds]
+    found = [word for word, applies in words if applies]
     return bad(", ".join(["live" if broker["live"] else "DEAD", *found]), when=not broker["live"])
 
 
@@ -76,7 +76,7 @@ def _describe(screen: Screen, broker: dict[str, Any]) -> None:
             ("under-replicated", broker["under_replicated_leaders"]),
         ]
     )
-    columns = ("LOG DIRECTORY", "PARTITIONS", "SIZE", "FREE", "OF", "ERROR")
+    columns = ("LOG DIRECTORY", "PARTITIONS", "SIZE", "FREE", "TOTAL", "ERROR")
     rows = [
         (
             each["path"],
@@ -94,14 +94,14 @@ def _describe(screen: Screen, broker: dict[str, Any]) -> None:
 
 @command.command()
 @_BROKER
-@click.option("--reason", help="A note, shown with the object.")
+@click.option("--reason", help="A note, shown with the broker.")
 @dry_run_option
 @connected
 def cordon(session: Session, broker_id: int, reason: str | None, dry_run: bool) -> None:
-    """Place no new replicas on a broker; existing replicas stay."""
+    """Stop placing new replicas on a broker; existing replicas stay."""
     body = {} if reason is None else {"reason": reason}
     document = session.send("PUT", path_of("brokers", broker_id, "cordon"), body, query={"dry_run": dry_run})
-    text = f"Broker {broker_id} is cordoned: it gets no new replicas."
+    text = f"Broker {broker_id} is cordoned: no new replicas are placed on it."
     session.show_written(document, lambda screen, _: screen.line(text))
 
 
@@ -110,6 +110,6 @@ def cordon(session: Session, broker_id: int, reason: str | None, dry_run: bool) 
 @dry_run_option
 @connected
 def uncordon(session: Session, broker_id: int, dry_run: bool) -> None:
-    """Place new replicas on a broker again."""
+    """Allow new replicas on a broker again."""
     document = session.send("DELETE", path_of("brokers", broker_id, "cordon"), query={"dry_run": dry_run})
     session.show_written(document, lambda screen, _: screen.line(f"Broker {broker_id} is no longer cordoned."))

@@ -1,4 +1,4 @@
-"""``kreplica broker drain``: the plan that empties brokers, by the name that one looks for."""
+"""``kreplica broker drain``: alias of ``kreplica plan make drain``."""
 
 from __future__ import annotations
 

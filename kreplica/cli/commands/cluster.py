@@ -1,4 +1,4 @@
-"""``kreplica cluster``: the cluster in a few lines."""
+"""``kreplica cluster``: summary of the cluster."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _describe(screen: Screen, cluster: dict[str, Any]) -> None:
             ("cluster", cluster["cluster_id"]),
             ("kreplica", cluster["kreplica_version"]),
             ("controller", bad("none") if broker_id is None else f"broker {broker_id}, epoch {epoch}"),
-            ("asked", f"broker {cluster['broker_id']}"),
+            ("queried", f"broker {cluster['broker_id']}"),
             ("live brokers", cluster["live_brokers"]),
             ("topics", cluster["topics"]),
             ("partitions", cluster["partitions"]),
@@ -40,7 +40,7 @@ def _describe(screen: Screen, cluster: dict[str, Any]) -> None:
 
 
 def _count(partitions: Any) -> Any:
-    """What ought to be none."""
+    """Return a number of unhealthy partitions, highlighted unless it is 0."""
     if isinstance(partitions, list):
         partitions = len(partitions)
     return partitions if partitions is None else bad(partitions, when=partitions > 0)

@@ -1,4 +1,4 @@
-"""``kreplica completion``: the script that makes a shell complete commands and options."""
+"""``kreplica completion``: completion scripts for shells."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def command(shell: str) -> None:
     fish: kreplica completion fish > ~/.config/fish/completions/kreplica.fish
     """
     root = click.get_current_context().find_root()
-    kind = get_completion_class(shell)
-    assert kind is not None
-    # Not .source(): for bash it would ask which bash there is, and the script is the same for all.
-    script = kind(root.command, {}, "kreplica", "_KREPLICA_COMPLETE")
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
+    # source() would run bash to check its version, and the script is the same for all versions.
+    script = completion_class(root.command, {}, "kreplica", "_KREPLICA_COMPLETE")
     click.echo(script.source_template % script.source_vars())

@@ -1,4 +1,4 @@
-"""``kreplica config``: settings of topics, of brokers, and of all brokers together."""
+"""``kreplica config``: settings of topics, of single brokers, and of all brokers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def changed(session: Session, kind: str, name: str, settings: tuple[tuple[str, s
     kreplica config set topic orders retention.ms=86400000
     kreplica config set broker default log.cleaner.threads=2
     """
-    change_settings(session, _path(kind, name), of_what=f"{kind} {name}",
+    change_settings(session, _path(kind, name), target=f"{kind} {name}",
                     changes=dict(settings), removals=(), dry_run=dry_run)  # fmt: skip
 
 
@@ -53,7 +53,7 @@ def changed(session: Session, kind: str, name: str, settings: tuple[tuple[str, s
 @connected
 def removed(session: Session, kind: str, name: str, names: tuple[str, ...], dry_run: bool) -> None:
     """Reset settings to their defaults."""
-    change_settings(session, _path(kind, name), of_what=f"{kind} {name}",
+    change_settings(session, _path(kind, name), target=f"{kind} {name}",
                     changes={}, removals=names, dry_run=dry_run)  # fmt: skip
 
 

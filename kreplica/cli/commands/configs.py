@@ -1,4 +1,4 @@
-"""Settings of topics and brokers: the commands of ``kreplica config`` and of ``kreplica topic config``."""
+"""Implementation of ``kreplica config`` and ``kreplica topic config``."""
 
 from __future__ import annotations
 
@@ -9,45 +9,46 @@ from kreplica.cli.terminal.screen import Screen
 
 
 def show_settings(session: Session, path: str, names: tuple[str, ...], *, everything: bool) -> None:
-    """Print some settings, or those that are not by default, or all.
+    """Print settings.
 
-    :param names: these; none is those that somebody has set.
+    :param names: names of the settings; empty: all that differ from their defaults.
+    :param everything: with empty ``names``: include settings with their default values.
     """
     document = session.get(path)
 
-    def describe(screen: Screen, answer: dict[str, Any]) -> None:
-        known = {each["name"] for each in answer["configs"]}
+    def describe(screen: Screen, _: object) -> None:
+        known = {each["name"] for each in document["configs"]}
         rows = [
             (each["name"], _value(each), "" if each["is_default"] else each["default_value"], each["source"])
-            for each in answer["configs"]
+            for each in document["configs"]
             if each["name"] in names or (not names and (everything or not each["is_default"]))
         ]
         for name in names:
             if name not in known:
                 screen.line(f"Unknown setting: {name}.")
         if rows or not names:
-            columns = ("SETTING", "VALUE", "BY DEFAULT", "FROM")
-            nothing = "All settings are at their defaults (--all)."
-            screen.table(columns, rows, nothing=nothing, prose=("VALUE", "BY DEFAULT"))
+            columns = ("SETTING", "VALUE", "DEFAULT", "SOURCE")
+            nothing = "All settings have their default values (--all shows them)."
+            screen.table(columns, rows, nothing=nothing, prose=("VALUE", "DEFAULT"))
 
     session.show(document, describe)
 
 
 def change_settings(
-    session: Session, path: str, *, of_what: str, changes: dict[str, str], removals: tuple[str, ...], dry_run: bool
+    session: Session, path: str, *, target: str, changes: dict[str, str], removals: tuple[str, ...], dry_run: bool
 ) -> None:
-    """Set some settings, remove others, in one write.
+    """Set and remove settings in one atomic request.
 
-    :param of_what: for people: ``topic orders``.
+    :param target: name of the resource in messages: ``topic orders``.
     """
     body = {"set": changes, "remove": list(removals)}
     document = session.send("PATCH", path, body, query={"dry_run": dry_run})
 
     def describe(screen: Screen, _: object) -> None:
         for name, value in changes.items():
-            screen.line(f"{of_what}: {name}={value}")
+            screen.line(f"{target}: {name}={value}")
         for name in removals:
-            screen.line(f"{of_what}: {name} was reset to its default")
+            screen.line(f"{target}: {name} was reset to its default")
 
     session.show_written(document, describe)
 

@@ -1,4 +1,4 @@
-"""``kreplica election``: leaders by hand."""
+"""``kreplica election``: manual leader elections."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def command() -> None:
 @command.command("list")
 @connected
 def listed(session: Session) -> None:
-    """List partitions that another leads than should, or nobody, though somebody could."""
+    """List partitions that need an election: not led by the preferred leader, or offline with a live replica."""
     session.show(session.get("/v1/elections", PAGE), _describe_needed)
 
 
@@ -30,9 +30,9 @@ def _describe_needed(screen: Screen, document: dict[str, Any]) -> None:
         (each["topic"], each["partition"], each["type"], each["leader"], each["replicas"])
         for each in document["needed"]
     ]
-    screen.table(("TOPIC", "PARTITION", "ELECTION", "LEADER", "REPLICAS"), rows, nothing="No elections needed.")
+    screen.table(("TOPIC", "PARTITION", "ELECTION", "LEADER", "REPLICAS"), rows, nothing="No elections are needed.")
     if document["pending"]:
-        screen.line(f"{counted(len(document['pending']), 'election')} of preferred leaders under way.")
+        screen.line(f"{counted(len(document['pending']), 'preferred leader election')} in progress.")
 
 
 @command.command()
@@ -40,7 +40,7 @@ def _describe_needed(screen: Screen, document: dict[str, Any]) -> None:
 @dry_run_option
 @connected
 def preferred(session: Session, partitions: tuple[tuple[str, int], ...], dry_run: bool) -> None:
-    """Let the first replica of each partition lead again; of all partitions, where none is named."""
+    """Elect the preferred leader, the first replica, of the given partitions, or of all partitions."""
     _elect(session, "preferred", partitions, dry_run=dry_run)
 
 
@@ -50,11 +50,11 @@ def preferred(session: Session, partitions: tuple[tuple[str, int], ...], dry_run
 @dry_run_option
 @connected
 def unclean(session: Session, partitions: tuple[tuple[str, int], ...], yes: bool, dry_run: bool) -> None:
-    """Let any live replica of offline partitions lead: records that only the others have are LOST."""
+    """Elect any live replica of offline partitions: records that only the other replicas have are LOST."""
     if not partitions:
-        raise click.UsageError("name the partitions: `kreplica partition list --offline` lists those without a leader")
+        raise click.UsageError("give partitions; `kreplica partition list --offline` lists those without a leader")
     if not dry_run:
-        confirm("Records that only dead brokers have are lost by this.  Go on?", yes=yes, session=session)
+        confirm("Records that only dead brokers have will be lost.  Continue?", yes=yes, session=session)
     _elect(session, "unclean", partitions, dry_run=dry_run)
 
 
@@ -71,4 +71,4 @@ def _describe(screen: Screen, document: dict[str, Any]) -> None:
     rows = [
         (each["topic"], each["partition"], each["leader"], bad(each["error"] or "")) for each in document["partitions"]
     ]
-    screen.table(("TOPIC", "PARTITION", "LEADER", ""), rows, nothing="No partition needs it.")
+    screen.table(("TOPIC", "PARTITION", "LEADER", ""), rows, nothing="No partition needs an election.")

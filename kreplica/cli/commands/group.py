@@ -1,4 +1,4 @@
-"""``kreplica group``: groups of consumers, and how far they are behind."""
+"""``kreplica group``: consumer groups and their lag."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def command() -> None:
 @click.option("--search", metavar="TEXT", help="Only names that contain this text.")
 @connected
 def listed(session: Session, search: str | None) -> None:
-    """List the groups of the whole cluster."""
+    """List all groups of the cluster."""
     session.show(session.get_all("/v1/groups", "groups", {**PAGE, "search": search}), _describe_all)
 
 
@@ -37,7 +37,7 @@ def _describe_all(screen: Screen, document: dict[str, Any]) -> None:
     ]
     screen.table(columns, rows, nothing="No groups.")
     if not document["is_complete"]:
-        screen.line("Not complete: some coordinators did not answer.", "bold")
+        screen.line("Incomplete: some coordinators did not respond.", "bold")
         for problem in document["problems"]:
             screen.line(f"  {problem}")
 
@@ -46,7 +46,7 @@ def _describe_all(screen: Screen, document: dict[str, Any]) -> None:
 @_GROUP
 @connected
 def shown(session: Session, group: str) -> None:
-    """Show a group, its members and what each of them reads."""
+    """Show a group, its members and their assigned partitions."""
     session.show(session.get(path_of("groups", group)), _describe)
 
 
@@ -65,7 +65,7 @@ def _describe(screen: Screen, document: dict[str, Any]) -> None:
         (each["member_id"], each["client_id"], each["client_host"], each["instance_id"], _assigned(each["assignment"]))
         for each in document["members"] or []
     ]
-    screen.table(("MEMBER", "CLIENT", "HOST", "INSTANCE", "READS"), rows, nothing="No members.")
+    screen.table(("MEMBER", "CLIENT", "HOST", "INSTANCE", "ASSIGNMENT"), rows, nothing="No members.")
 
 
 def _assigned(assignment: list[dict[str, Any]] | None) -> str:
@@ -77,7 +77,7 @@ def _assigned(assignment: list[dict[str, Any]] | None) -> str:
 @_GROUP
 @connected
 def lag(session: Session, group: str) -> None:
-    """Show how far a group is behind, by partition, and whether that is a reason to worry."""
+    """Show the lag of a group by partition, and the status: OK, WARN, STALLED or STOPPED."""
     session.show(session.get(path_of("groups", group, "lag")), _describe_lag)
 
 
@@ -87,12 +87,12 @@ def _describe_lag(screen: Screen, document: dict[str, Any]) -> None:
         [
             ("group", document["group"]),
             ("state", document["state"]),
-            ("behind", "not known" if document["lag"] is None else counted(document["lag"], "record")),
+            ("lag", "unknown" if document["lag"] is None else counted(document["lag"], "record")),
             ("status", bad(status, when=status != "OK")),
         ]
     )
     screen.line()
-    columns = ("TOPIC", "PARTITION", "COMMITTED", "END", "BEHIND", "STATUS", "LAST COMMIT")
+    columns = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "STATUS", "LAST COMMIT")
     rows = [
         (
             each["topic"],
@@ -114,7 +114,7 @@ def _describe_lag(screen: Screen, document: dict[str, Any]) -> None:
 @dry_run_option
 @connected
 def delete(session: Session, group: str, yes: bool, dry_run: bool) -> None:
-    """Delete a group that nobody is in, and its offsets."""
+    """Delete a group without members, and its offsets."""
     if not dry_run:
         confirm(f"Delete group {group} and its offsets?", yes=yes, session=session)
     document = session.send("DELETE", path_of("groups", group), query={"dry_run": dry_run})

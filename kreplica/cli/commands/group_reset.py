@@ -1,4 +1,4 @@
-"""``kreplica group reset``: set the offsets from which a group goes on."""
+"""``kreplica group reset``: set the committed offsets of a group."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from kreplica.cli.terminal.screen import Screen
     "--duration",
     type=Duration(),
     metavar="DURATION",
-    help="To the first record within this duration before now: 2h30m.",
+    help="To the first record that is not older than this duration; for example 2h30m.",
 )
-@click.option("--shift", type=int, metavar="N", help="Forward by N records; backward if negative: -100.")
+@click.option("--shift", type=int, metavar="N", help="Forward by N offsets; backward if negative, for example -100.")
 @click.option("--offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
 @click.option("--topic", "-t", "topics", multiple=True, type=Partitions(), metavar="TOPIC[:0,1,4-7]",
               help="Only this topic, or these partitions of it; may be repeated.")  # fmt: skip
 @click.option("--execute/--dry-run", default=False, help="Commit the new offsets; otherwise only show them.")
 @connected
 def command(
-    session: Session, group: str, topics: tuple[tuple[str, list[int] | None], ...], execute: bool, **goals: Any
+    session: Session, group: str, topics: tuple[tuple[str, list[int] | None], ...], execute: bool, **targets: Any
 ) -> None:
     """Set the committed offsets of a group without active members.
 
@@ -40,30 +40,30 @@ def command(
     kreplica group reset kitchen --time 2027-01-31T08:30 --topic orders --execute
     kreplica group reset kitchen --shift -100 --topic orders:0,1 --execute
     """
-    body: dict[str, Any] = {"to": _goal(goals)}
+    body: dict[str, Any] = {"to": _target(targets)}
     if topics:
         body["topics"] = partitions_by_topic(topics)
     path = path_of("groups", group, "offsets")
     session.show(session.send("POST", path, body, query={"dry_run": not execute}), _describe)
 
 
-def _goal(goals: dict[str, Any]) -> dict[str, Any]:
-    given = {name: value for name, value in goals.items() if value is not None and value is not False}
+def _target(targets: dict[str, Any]) -> dict[str, Any]:
+    given = {name: value for name, value in targets.items() if value is not None and value is not False}
     if len(given) != 1:
-        raise click.UsageError("give one of --earliest, --latest, --time, --duration, --shift, --offset")
+        raise click.UsageError("give exactly one of --earliest, --latest, --time, --duration, --shift, --offset")
     ((kind, value),) = given.items()
     return {"kind": kind} if value is True else {"kind": kind, "value": value}
 
 
 def _describe(screen: Screen, document: dict[str, Any]) -> None:
-    columns = ("TOPIC", "PARTITION", "BEFORE", "AFTER", "MOVES BY")
+    columns = ("TOPIC", "PARTITION", "BEFORE", "AFTER", "CHANGE")
     rows = [
         (each["topic"], each["partition"], each["before"], each["after"], _difference(each))
         for each in document["offsets"]
     ]
     screen.table(columns, rows, nothing="No offsets to reset.")
     if document["dry_run"]:
-        screen.line("Nothing was changed.  Commit these offsets with --execute.", "bold")
+        screen.line("Nothing was changed.  Use --execute to commit these offsets.", "bold")
     else:
         screen.line(f"The offsets of group {document['group']} were committed.")
 

@@ -1,4 +1,4 @@
-"""``kreplica partition``: where partitions are, and which are not as they should be."""
+"""``kreplica partition``: replicas, leaders and state of partitions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PARTITION_COLUMNS = ("TOPIC", "PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SY
 
 @click.group()
 def command() -> None:
-    """Partitions: where they are, and which are not as they should be."""
+    """Partitions: leaders, replicas, in-sync replicas, state."""
 
 
 @command.command("list")
@@ -39,11 +39,11 @@ def listed(session: Session, state: str | None, topic: str | None) -> None:
 
 
 def _describe_all(screen: Screen, document: dict[str, Any]) -> None:
-    screen.table(PARTITION_COLUMNS, partition_rows(document["partitions"]), nothing="No partition matches.")
+    screen.table(PARTITION_COLUMNS, partition_rows(document["partitions"]), nothing="No partitions match.")
 
 
 def partition_rows(partitions: Iterable[dict[str, Any]]) -> list[tuple[object, ...]]:
-    """Rows of ``PARTITION_COLUMNS``."""
+    """Return table rows with the columns ``PARTITION_COLUMNS``."""
     return [
         (
             each["topic"],
@@ -61,7 +61,11 @@ def partition_rows(partitions: Iterable[dict[str, Any]]) -> list[tuple[object, .
 def _remarks(partition: dict[str, Any]) -> str:
     texts = [
         f"{text} {','.join(map(str, partition[name]))}"
-        for name, text in (("offline_replicas", "offline on"), ("adding", "moves to"), ("removing", "leaves"))
+        for name, text in (
+            ("offline_replicas", "offline on"),
+            ("adding", "being added to"),
+            ("removing", "being removed from"),
+        )
         if partition[name]
     ]
     return "; ".join([*texts, *(["read-only"] if partition["read_only"] else [])])
@@ -71,7 +75,7 @@ def _remarks(partition: dict[str, Any]) -> str:
 @click.argument("partition", type=Partition(), metavar="TOPIC:PARTITION")
 @connected
 def shown(session: Session, partition: tuple[str, int]) -> None:
-    """Show all that is known of one partition."""
+    """Show the details of one partition."""
     topic, number = partition
     session.show(session.get(path_of("topics", topic, "partitions", number)), _describe)
 
@@ -88,7 +92,7 @@ def _describe(screen: Screen, partition: dict[str, Any]) -> None:
             ("remarks", _remarks(partition) or None),
             ("offsets", _offsets(partition)),
             ("size", bytes_text(partition.get("size_bytes"))),
-            ("decided", time_text(partition.get("written_at_ms"))),
+            ("last state change", time_text(partition.get("written_at_ms"))),
             ("controller epoch", partition.get("controller_epoch")),
             ("partition epoch", partition.get("partition_epoch")),
         ]

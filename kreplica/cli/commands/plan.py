@@ -1,4 +1,4 @@
-"""``kreplica plan``: plans that move, add and remove replicas; they go on without their maker."""
+"""``kreplica plan``: plans that move, add and remove replicas."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PLAN = click.argument("plan")
 
 SUBCOMMANDS = {
     "make": Subcommand("commands.plan_make", "Create a plan: one subcommand per kind."),
-    "watch": Subcommand("commands.plan_watch", "Follow a plan until it ends."),
+    "watch": Subcommand("commands.plan_watch", "Follow the progress of a plan until it ends."),
 }
 
 
@@ -38,12 +38,12 @@ def listed(session: Session, limit: int) -> None:
 
 @command.command("show")
 @_PLAN
-@click.option("--moves", is_flag=True, help="Show the moves (with --json, instead of the plan).")
+@click.option("--moves", is_flag=True, help="Show the moves too; with --json, only the moves.")
 @connected
 def shown(session: Session, plan: str, moves: bool) -> None:
     """Show a plan."""
 
-    async def asked(client: RestClient) -> tuple[dict[str, Any], dict[str, Any]]:
+    async def fetch(client: RestClient) -> tuple[dict[str, Any], dict[str, Any]]:
         document = await client.get(path_of("plans", plan))
         return document, await client.pages(path_of("plans", plan, "moves"), "moves") if moves else {}
 
@@ -53,7 +53,7 @@ def shown(session: Session, plan: str, moves: bool) -> None:
             screen.line()
             describe_moves(screen, rows["moves"])
 
-    document, rows = session.ask(asked)
+    document, rows = session.ask(fetch)
     session.show(rows if moves else document, describe)
 
 
@@ -63,7 +63,7 @@ def shown(session: Session, plan: str, moves: bool) -> None:
     "--throttle",
     type=Size(),
     metavar="BYTES",
-    help="Replication throttle of the plan's moves, in bytes per second: 50MB.",
+    help="Replication throttle of the plan's moves in bytes/s, for example 50MB.",
 )
 @click.option("--no-throttle", is_flag=True, help="Remove the throttle.")
 @click.option("--moves-at-once", type=click.IntRange(min=1), help="Concurrent moves per broker.")
@@ -75,7 +75,7 @@ def changed(
     """Change the throttle or concurrency of a running plan."""
     body: dict[str, Any] = {}
     if throttle is not None and no_throttle:
-        raise click.UsageError("either --throttle or --no-throttle")
+        raise click.UsageError("--throttle and --no-throttle exclude each other")
     if throttle is not None or no_throttle:
         body["throttle_bytes_per_second"] = throttle
     if moves_at_once is not None:
@@ -95,12 +95,12 @@ def changed(
 def cancel(session: Session, plan: str, rollback: bool, yes: bool, dry_run: bool) -> None:
     """Cancel a plan: running moves are reverted; finished moves stay unless --rollback is given."""
     if not dry_run:
-        confirm(f"Cancel plan {plan}{' and take back what it has moved' if rollback else ''}?", yes=yes,
+        confirm(f"Cancel plan {plan}{' and move finished replicas back' if rollback else ''}?", yes=yes,
                 session=session)  # fmt: skip
     document = session.send("POST", path_of("plans", plan, "cancel"), {"rollback": rollback},
                             query={"dry_run": dry_run})  # fmt: skip
-    session.show_written(document, lambda screen, answer: screen.line(
-        f"Plan {plan} is being cancelled; kreplica plan watch {plan} shows when that is done."
+    session.show_written(document, lambda screen, _: screen.line(
+        f"Plan {plan} is being cancelled.  Follow it with kreplica plan watch {plan}."
     ))  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""``kreplica plan make``: a preview, a question, and then progress until the plan ends."""
+"""``kreplica plan make``: preview of a plan, confirmation, and progress until the plan ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kreplica.cli.commands.plan_watch import watch
 from kreplica.cli.http.rest import RestClient
 from kreplica.cli.http.session import Session, confirm, connected, describe_writes, dry_run_option, yes_option
 from kreplica.cli.terminal.parameter_types import Duration, Replicas, Size
-from kreplica.cli.terminal.running import interrupted_at_once
+from kreplica.cli.terminal.running import default_interrupts
 from kreplica.cli.terminal.screen import Screen
 
 FILE_SIZE_MAX = 64 * 1024 * 1024
@@ -23,11 +23,11 @@ FILE_SIZE_MAX = 64 * 1024 * 1024
 _BROKERS = click.argument("brokers", nargs=-1, required=True, type=click.IntRange(min=0), metavar="BROKER...")
 
 _OPTIONS = (
-    click.option("--throttle", type=Size(), metavar="BYTES", help="Replication throttle in bytes per second: 50MB."),
+    click.option("--throttle", type=Size(), metavar="BYTES", help="Replication throttle in bytes/s, for example 50MB."),
     click.option("--moves-at-once", type=click.IntRange(min=1),
                  help="Concurrent moves per broker.  [default: 5]"),
     click.option("--force", is_flag=True, help="Allow moves that remove the last in-sync replica of a partition."),
-    click.option("--comment", help="A note, shown with the object."),
+    click.option("--comment", help="A note, shown with the plan."),
     click.option("--detach", is_flag=True, help="Do not wait until the plan ends."),
     yes_option,
     dry_run_option,
@@ -38,20 +38,20 @@ _OPTIONS = (
 def command() -> None:
     """Create a plan: preview it, confirm, then follow its progress.
 
-    Ctrl-C stops following, not the plan.  With --json there is no question and no progress: the response of the admin
-    API to --dry-run or --yes is printed.
+    Ctrl-C ends this command, but not the plan.  With --json, give --dry-run or --yes: the response of the admin API is
+    printed, without confirmation and progress.
     """
 
 
 def plan_options(kind: Callable[..., dict[str, Any]]) -> Callable[..., None]:
-    """Make a command of a function that gives the members of a request that are of its kind alone."""
+    """Decorate a function that returns the request members of one plan kind, so that it becomes a command."""
 
     @wraps(kind)
-    def made(session: Session, **given: Any) -> None:
-        own = {name: given.pop(name) for name in _NAMES}
-        raise SystemExit(make(session, kind(**given), **own))
+    def run(session: Session, **given: Any) -> None:
+        common = {name: given.pop(name) for name in _NAMES}
+        raise SystemExit(make(session, kind(**given), **common))
 
-    command = connected(made)
+    command = connected(run)
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -72,39 +72,40 @@ def make(
     yes: bool,
     dry_run: bool,
 ) -> int:
-    """Make the plan of a request, or show what would become of it.
+    """Create the requested plan and follow it, or only preview it.
 
+    :param request: members of the request that depend on the kind of the plan.
     :return: the exit status.
     """
-    ways = {"throttle_bytes_per_second": throttle, "moves_at_once": moves_at_once, "force": force or None,
-            "comment": comment}  # fmt: skip
-    body = {**request, **{name: value for name, value in ways.items() if value is not None}}
+    common = {"throttle_bytes_per_second": throttle, "moves_at_once": moves_at_once, "force": force or None,
+              "comment": comment}  # fmt: skip
+    body = {**request, **{name: value for name, value in common.items() if value is not None}}
     if session.as_json and not dry_run:
         confirm("", yes=yes, session=session)
-    return session.ask(lambda client: _made(session, client, body, detach=detach, yes=yes, dry_run=dry_run))
+    return session.ask(lambda client: _create(session, client, body, detach=detach, yes=yes, dry_run=dry_run))
 
 
-async def _made(
+async def _create(
     session: Session, client: RestClient, body: dict[str, Any], *, detach: bool, yes: bool, dry_run: bool
 ) -> int:
     if session.as_json:
-        answer = (await client.send("POST", "/v1/plans", body, query={"dry_run": dry_run})).document
-        click.echo(json.dumps(answer, indent=2))
+        document = (await client.send("POST", "/v1/plans", body, query={"dry_run": dry_run})).document
+        click.echo(json.dumps(document, indent=2))
         return 0
     screen = Screen()
     preview = (await client.send("POST", "/v1/plans", body, query={"dry_run": True})).document
     describe_preview(screen, preview)
     if dry_run:
-        screen.line("Nothing was changed (--dry-run).  This would be written to ZooKeeper:")
+        screen.line("Nothing was changed (--dry-run).  Writes to ZooKeeper:")
         describe_writes(screen, preview["znodes"])
         return 0
     if not preview["moves_count"]:
-        screen.line("Nothing to do.")
+        screen.line("No moves are necessary.")
         return 0
-    with interrupted_at_once():
+    with default_interrupts():
         confirm("Proceed?", yes=yes, session=session)
-    answer = (await client.send("POST", "/v1/plans", body)).document
-    plan = answer.get("plan", answer)
+    document = (await client.send("POST", "/v1/plans", body)).document
+    plan = document.get("plan", document)
     screen.line(f"Created plan {plan['id']}.")
     return 0 if detach else await watch(session, client, plan["id"])
 
@@ -120,10 +121,10 @@ def reassign(moves: tuple[tuple[str, int, list[int]], ...], path: Path | None) -
     \b
     kreplica plan make reassign orders:0=1,2 orders:1=2,3 --throttle 50MB
     """
-    read = [] if path is None else _rows(path, "partitions", ("topic", "partition", "replicas"))
-    assignments = [*_named(moves), *read]
+    from_file = [] if path is None else _rows(path, "partitions", ("topic", "partition", "replicas"))
+    assignments = [*_named(moves), *from_file]
     if not assignments:
-        raise click.UsageError("name partitions and their brokers, as in orders:0=1,2, or a --file")
+        raise click.UsageError("give partitions and their brokers, for example orders:0=1,2, or --file")
     return {"kind": "reassign", "assignments": assignments}
 
 
@@ -132,14 +133,17 @@ def _named(moves: tuple[tuple[str, int, list[int]], ...]) -> list[dict[str, Any]
 
 
 def _rows(path: Path, member: str, names: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Rows of a JSON file; other members of it are left alone."""
+    """Read some columns of a list in a JSON file.
+
+    :param member: name of the list; ``names`` are the columns.
+    """
     try:
         with path.open("rb") as file:
             document = json.loads(file.read(FILE_SIZE_MAX))
         return [{name: row[name] for name in names} for row in document[member]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         expected = ", ".join(f'"{name}"' for name in names)
-        raise click.BadParameter(f'{path} does not say {{"{member}": [{{{expected}}}, ...]}}: {error!r}') from None
+        raise click.BadParameter(f'{path}: expected {{"{member}": [{{{expected}}}, ...]}} ({error!r})') from None
 
 
 @command.command("replication-factor")
@@ -155,7 +159,7 @@ def replication_factor(topics: tuple[str, ...], replication_factor: int) -> dict
 @_BROKERS
 @plan_options
 def add_brokers(brokers: tuple[int, ...]) -> dict[str, Any]:
-    """Move a fair share of the replicas to new brokers."""
+    """Move replicas to new brokers so that each has an equal share."""
     return {"kind": "add_brokers", "brokers": list(brokers)}
 
 
@@ -168,7 +172,7 @@ def drain(brokers: tuple[int, ...]) -> dict[str, Any]:
 
 
 def drained(brokers: tuple[int, ...]) -> dict[str, Any]:
-    """The request of a plan that drains brokers."""
+    """Return the request members of a plan that drains brokers."""
     return {"kind": "drain", "brokers": list(brokers)}
 
 
@@ -178,15 +182,15 @@ def drained(brokers: tuple[int, ...]) -> dict[str, Any]:
               help="Balance by the partition weights in this JSON file instead of by number of replicas.")  # fmt: skip
 @plan_options
 def rebalance(topics: tuple[str, ...], weights: Path | None) -> dict[str, Any]:
-    """Even out the number of replicas per broker, moving as little data as possible.
+    """Balance the number of replicas per broker, and move as little data as possible.
 
-    With --weights, a file of {"weights": [{"topic", "partition", "weight"}, ...]}, the sum of weights is evened out
-    instead.  `kreplica pipeline profile --plan` measures weights.
+    With --weights, a file of {"weights": [{"topic", "partition", "weight"}, ...]}, the sum of weights per broker is
+    balanced instead.  `kreplica pipeline profile --plan` measures weights.
     """
-    own: dict[str, Any] = {"topics": list(topics)} if topics else {}
+    members: dict[str, Any] = {"topics": list(topics)} if topics else {}
     if weights is not None:
-        own["weights"] = _rows(weights, "weights", ("topic", "partition", "weight"))
-    return {"kind": "rebalance", **own}
+        members["weights"] = _rows(weights, "weights", ("topic", "partition", "weight"))
+    return {"kind": "rebalance", **members}
 
 
 @command.command("add-partitions")
@@ -205,11 +209,11 @@ def add_partitions(topic: str, partitions: int) -> dict[str, Any]:
               help="How long consumer groups may take to read the remaining records, for example 10m.")  # fmt: skip
 @plan_options
 def remove_partitions(topic: str, partitions: int, wait_ms: int | None) -> dict[str, Any]:
-    """Remove the last partitions of a topic, down to PARTITIONS, after consumer groups have read them."""
+    """Remove the last partitions of a topic after consumer groups have read them; PARTITIONS remain."""
     return removed_partitions(topic, partitions, wait_ms)
 
 
 def removed_partitions(topic: str, partitions: int, wait_ms: int | None) -> dict[str, Any]:
-    """The request of a plan that removes partitions."""
-    own = {} if wait_ms is None else {"wait_ms": wait_ms}
-    return {"kind": "remove_partitions", "topic": topic, "partitions": partitions, **own}
+    """Return the request members of a plan that removes partitions."""
+    members = {} if wait_ms is None else {"wait_ms": wait_ms}
+    return {"kind": "remove_partitions", "topic": topic, "partitions": partitions, **members}

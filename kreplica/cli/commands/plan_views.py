@@ -1,4 +1,4 @@
-"""How plans read: as rows, whole, and as a preview."""
+"""Text output of plans: lists, details, moves and previews."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _STYLES = {"completed": "green", "running": "cyan", "failed": "bold red", "cance
 
 
 def state_text(state: str) -> Text:
-    """A plan's state, or a move's."""
+    """Return the state of a plan or move in its colour."""
     return Text(plain(state), _STYLES.get(state, ""))
 
 
 def describe_plans(screen: Screen, document: dict[str, Any]) -> None:
-    """A row for each plan."""
-    columns = ("PLAN", "KIND", "STATE", "MOVES", "DATA", "LEFT", "MADE", "COMMENT")
+    """Print a table of plans."""
+    columns = ("PLAN", "KIND", "STATE", "MOVES", "DATA", "TIME LEFT", "CREATED", "COMMENT")
     rows = [
         (
             plan["id"],
@@ -39,7 +39,7 @@ def describe_plans(screen: Screen, document: dict[str, Any]) -> None:
 
 
 def describe_plan(screen: Screen, plan: dict[str, Any]) -> None:
-    """All of one plan but its moves."""
+    """Print the details of a plan, without its moves."""
     progress = plan["progress"]
     throttle = plan["throttle_bytes_per_second"]
     failed = progress["failed"]
@@ -50,21 +50,21 @@ def describe_plan(screen: Screen, plan: dict[str, Any]) -> None:
             ("state", state_text(plan["state"])),
             ("reason", plan["reason"]),
             ("comment", plan["comment"] or None),
-            ("made", time_text(plan["created_at_ms"])),
+            ("created", time_text(plan["created_at_ms"])),
             ("ended", time_text(plan["ended_at_ms"])),
             ("throttle", "none" if throttle is None else f"{bytes_text(throttle)}/s"),
-            ("moves at once", f"{plan['moves_at_once']} for each broker"),
+            ("concurrent moves", f"{plan['moves_at_once']} per broker"),
             ("moves", f"{moves_done(progress)} ({progress['moving']} moving, {progress['waiting']} waiting)"),
             ("failed", bad(failed) if failed else None),
             ("data", data_done(progress)),
-            ("left", seconds_text(progress["eta_seconds"])),
+            ("time left", seconds_text(progress["eta_seconds"])),
         ]
     )
 
 
 def describe_moves(screen: Screen, moves: Iterable[dict[str, Any]]) -> None:
-    """A row for each move."""
-    columns = ("MOVE", "TOPIC", "PARTITION", "WHAT", "FROM", "TO", "DATA", "STATE", "")
+    """Print a table of moves."""
+    columns = ("MOVE", "TOPIC", "PARTITION", "ACTION", "FROM", "TO", "DATA", "STATE", "")
     rows = [
         (
             move["number"],
@@ -83,10 +83,10 @@ def describe_moves(screen: Screen, moves: Iterable[dict[str, Any]]) -> None:
 
 
 def describe_preview(screen: Screen, preview: dict[str, Any]) -> None:
-    """What a plan would do, before it is made."""
+    """Print the moves and effects of a plan that does not exist yet."""
     moves, count = preview["moves"], preview["moves_count"]
     if moves:
-        columns = ("TOPIC", "PARTITION", "WHAT", "FROM", "TO", "DATA")
+        columns = ("TOPIC", "PARTITION", "ACTION", "FROM", "TO", "DATA")
         rows = [
             (each["topic"], each["partition"], each["action"], each["from"], each["to"], bytes_text(each["bytes"]))
             for each in moves[:MOVES_SHOWN]
@@ -124,10 +124,10 @@ def _change(before: int, after: int) -> str:
 
 
 def moves_done(progress: dict[str, Any]) -> str:
-    """``3 of 10``."""
+    """Return finished and total moves: ``3 of 10``."""
     return f"{progress['finished']} of {progress['moves']}"
 
 
 def data_done(progress: dict[str, Any]) -> str:
-    """``1.0 GiB of 3.5 GiB``."""
+    """Return copied and total bytes: ``1.0 GiB of 3.5 GiB``."""
     return f"{bytes_text(progress['bytes_done'] or 0)} of {bytes_text(progress['bytes'] or 0)}"

@@ -1,4 +1,4 @@
-"""``kreplica plan watch``: a plan's progress until it ends; the plan goes on without its watcher."""
+"""``kreplica plan watch``: progress of a plan until it ends."""
 
 from __future__ import annotations
 
@@ -14,20 +14,17 @@ from twisted.internet.task import deferLater
 
 from kreplica.cli.commands.plan_views import data_done, moves_done
 from kreplica.cli.http.rest import RestClient, Unreachable
-from kreplica.cli.http.session import Session, connected, path_of
+from kreplica.cli.http.session import INTERRUPTED, Session, connected, path_of
 from kreplica.cli.terminal.screen import echo, seconds_text
 
 POLL_S = 0.5
 LINE_S = 10.0
-"""So often a line is printed where nothing can be drawn over."""
+"""Minimum interval of progress lines if standard error is not a terminal."""
 
-UNANSWERED_S_MAX = 60.0
-"""A watcher waits so long for a broker that died, or for its successor's address."""
+UNREACHABLE_S_MAX = 60.0
+"""How long requests are retried while the broker does not respond."""
 
 ENDED = ("completed", "cancelled", "failed")
-INTERRUPTED = 130
-"""Exit status of a program that Ctrl-C ended, as shells have it."""
-
 Show = Callable[[dict[str, Any]], None]
 
 
@@ -35,7 +32,7 @@ Show = Callable[[dict[str, Any]], None]
 @click.argument("plan")
 @connected
 def command(session: Session, plan: str) -> None:
-    """Follow a plan until it ends.  Ctrl-C stops following, not the plan.
+    """Follow the progress of a plan until it ends.  Ctrl-C ends this command, but not the plan.
 
     Exit status: 0 if the plan completed, 1 if it failed or was cancelled.  With --json, each change is one line.
     """
@@ -43,14 +40,14 @@ def command(session: Session, plan: str) -> None:
 
 
 async def watch(session: Session, client: RestClient, plan_id: str) -> int:
-    """Show progress until the plan ends, or somebody interrupts.
+    """Show progress until the plan ends, or until Ctrl-C.
 
     :return: the exit status.
     """
-    show = _Lines(client) if session.as_json else _Bars() if Console(stderr=True).is_terminal else _Notes(client)
+    show = _JsonLines() if session.as_json else _Bars() if Console(stderr=True).is_terminal else _TextLines(client)
     try:
         with show:
-            plan = await _followed(client, plan_id, show.show)
+            plan = await _follow(client, plan_id, show.show)
     except CancelledError:
         click.echo(f"Plan {plan_id} is still running.  Follow it with kreplica plan watch {plan_id}, "
                    f"cancel it with kreplica plan cancel {plan_id}.", err=True)  # fmt: skip
@@ -60,20 +57,20 @@ async def watch(session: Session, client: RestClient, plan_id: str) -> int:
     return 0 if plan["state"] == "completed" else 1
 
 
-async def _followed(client: RestClient, plan_id: str, show: Show) -> dict[str, Any]:
-    unanswered_s = 0.0
+async def _follow(client: RestClient, plan_id: str, show: Show) -> dict[str, Any]:
+    unreachable_s = 0.0
     while True:
         try:
             plan: dict[str, Any] = await client.get(path_of("plans", plan_id))
-            unanswered_s = 0.0
+            unreachable_s = 0.0
             show(plan)
             if plan["state"] in ENDED:
                 return plan
         except Unreachable as error:
-            if unanswered_s == 0.0:
-                echo(f"kreplica: {error}; trying again", err=True)
-            unanswered_s += POLL_S
-            if unanswered_s > UNANSWERED_S_MAX:
+            if unreachable_s == 0.0:
+                echo(f"kreplica: {error}; retrying", err=True)
+            unreachable_s += POLL_S
+            if unreachable_s > UNREACHABLE_S_MAX:
                 raise
         await deferLater(client.reactor, POLL_S)
 
@@ -81,30 +78,30 @@ async def _followed(client: RestClient, plan_id: str, show: Show) -> dict[str, A
 def _conclusion(plan: dict[str, Any]) -> str:
     progress = plan["progress"]
     reason = f": {plan['reason']}" if plan["reason"] else ""
-    return f"Plan {plan['id']} {_ENDS[plan['state']]}{reason} ({moves_done(progress)} moves, {data_done(progress)})"
+    return f"Plan {plan['id']} {_OUTCOMES[plan['state']]}{reason} ({moves_done(progress)} moves, {data_done(progress)})"
 
 
-_ENDS = {"completed": "is completed", "cancelled": "was cancelled", "failed": "has failed"}
+_OUTCOMES = {"completed": "is completed", "cancelled": "was cancelled", "failed": "has failed"}
 
 
-class _Watching:
-    """Where progress is shown."""
+class _Display:
+    """Base class of progress displays."""
 
-    def __enter__(self) -> _Watching:
+    def __enter__(self) -> _Display:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the screen in order."""
+        """Restore the terminal."""
 
     def show(self, plan: dict[str, Any]) -> None:
-        """The plan as it is now."""
+        """Show the current state of the plan."""
         raise NotImplementedError
 
 
-class _Lines(_Watching):
-    """Each change as a line of JSON."""
+class _JsonLines(_Display):
+    """Prints each change as a line of JSON."""
 
-    def __init__(self, _: RestClient) -> None:
+    def __init__(self) -> None:
         self._last = ""
 
     def show(self, plan: dict[str, Any]) -> None:
@@ -114,23 +111,23 @@ class _Lines(_Watching):
         self._last = line
 
 
-class _Notes(_Watching):
-    """A line from time to time, for logs."""
+class _TextLines(_Display):
+    """Prints a line at most every ``LINE_S``, for logs."""
 
     def __init__(self, client: RestClient) -> None:
         self._reactor = client.reactor
         self._last = ("", -LINE_S)
 
     def show(self, plan: dict[str, Any]) -> None:
-        line, now_s = _words(plan), self._reactor.seconds()
+        line, now_s = _line(plan), self._reactor.seconds()
         last, last_s = self._last
         if line != last and now_s - last_s >= LINE_S:
             echo(line, err=True)
             self._last = (line, now_s)
 
 
-class _Bars(_Watching):
-    """Two bars, of moves and of bytes, that are drawn over."""
+class _Bars(_Display):
+    """Draws a progress bar of moves and one of bytes."""
 
     def __init__(self) -> None:
         columns = (TextColumn("{task.description:>5}"), BarColumn(None), TextColumn("{task.fields[text]}"))
@@ -155,7 +152,7 @@ class _Bars(_Watching):
         self._progress.refresh()
 
 
-def _words(plan: dict[str, Any]) -> str:
+def _line(plan: dict[str, Any]) -> str:
     progress = plan["progress"]
     left = seconds_text(progress["eta_seconds"])
     about = f", about {left} left" if left else ""

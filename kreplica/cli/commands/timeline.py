@@ -1,4 +1,4 @@
-"""``kreplica timeline``: what happened in the cluster, oldest first, and what happens."""
+"""``kreplica timeline``: events of the cluster, oldest first, and new events as they happen."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ RETRIES_MAX = 30
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of entries.")
 @click.option("--before", metavar="ID", help="Only entries older than this one.")
 @click.option("--kind", help="Only entries of this kind.")
-@click.option("--follow", "-f", is_flag=True, help="Keep printing new entries until Ctrl-C.")
+@click.option("--follow", "-f", is_flag=True, help="Continue to print new entries until Ctrl-C.")
 @connected
 def command(session: Session, limit: int, before: str | None, kind: str | None, follow: bool) -> None:
     """Show the events of all brokers, oldest first.
 
-    With --follow --json, each entry is one line.
+    With --follow --json, each entry is printed as one line.
     """
     if follow and before is not None:
         raise click.UsageError("--follow and --before exclude each other")
     query = {"limit": limit, "before": before, "kind": kind}
     if follow:
-        session.ask(lambda client: _Following(session, kind).run(client, query))
+        session.ask(lambda client: _Follower(session, kind).run(client, query))
     else:
         session.show(session.get("/v1/timeline", query), _describe)
 
@@ -43,15 +43,15 @@ def _describe(screen: Screen, document: dict[str, Any]) -> None:
     rows = [_row(entry) for entry in reversed(document["entries"])]
     screen.table(columns, rows, nothing="No events.")
     for problem in document.get("problems") or []:
-        screen.line(f"Not complete: {problem}")
+        screen.line(f"Incomplete: {problem}")
 
 
 def _row(entry: dict[str, Any]) -> tuple[object, ...]:
     return time_text(entry["at_ms"]), entry["broker_id"], entry["kind"], entry["subject"], entry["text"]
 
 
-class _Following:
-    """Prints what was, then what comes; a connection that is lost is made again."""
+class _Follower:
+    """Prints past entries, then new ones; reconnects if the connection is lost."""
 
     def __init__(self, session: Session, kind: str | None) -> None:
         self._session = session
@@ -59,7 +59,7 @@ class _Following:
         self._screen = Screen()
         self._last_id: str | None = None
         self._shown: dict[str, None] = {}
-        """The latest entries that were printed: what was and what comes may overlap."""
+        """IDs of the latest printed entries, since past and new entries can overlap."""
 
     async def run(self, client: RestClient, query: dict[str, Any]) -> None:
         document = await client.get("/v1/timeline", query)
@@ -77,10 +77,10 @@ class _Following:
                     failures = 1 if self._last_id != before else failures + 1
                     if failures >= RETRIES_MAX:
                         raise
-                    echo(f"kreplica: {error}; trying again", err=True)
+                    echo(f"kreplica: {error}; retrying", err=True)
                 await deferLater(client.reactor, RETRY_S)
         except CancelledError:
-            return  # Ctrl-C is how this ends
+            return  # Ctrl-C is the normal end
 
     async def _follow(self, client: RestClient) -> None:
         async with aclosing(client.events("/v1/events", last_event_id=self._last_id)) as events:

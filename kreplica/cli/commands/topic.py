@@ -1,4 +1,4 @@
-"""``kreplica topic``: topics, and what is done to them whole."""
+"""``kreplica topic``: administration of topics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SUBCOMMANDS = {
     "export": Subcommand("transfer.topic_export", "Export records to a file."),
     "import": Subcommand("transfer.topic_import", "Import records from a file."),
     "copy": Subcommand("transfer.topic_copy", "Copy records to another topic."),
-    "shrink": Subcommand("commands.topic_shrink", "Remove partitions (a plan)."),
+    "shrink": Subcommand("commands.topic_shrink", "Create a plan that removes partitions."),
 }
 
 
@@ -52,19 +52,19 @@ def _describe_all(screen: Screen, document: dict[str, Any]) -> None:
         )
         for each in document["topics"]
     ]
-    screen.table(columns, rows, nothing="No topic matches.")
+    screen.table(columns, rows, nothing="No topics match.")
 
 
 def _remarks(topic: dict[str, Any]) -> str:
-    remarks = (("internal", topic["is_internal"]), ("is being deleted", topic["deleting"]))
-    return ", ".join(text for text, holds in remarks if holds)
+    remarks = (("internal", topic["is_internal"]), ("being deleted", topic["deleting"]))
+    return ", ".join(text for text, applies in remarks if applies)
 
 
 @command.command("show")
 @_TOPIC
 @connected
 def shown(session: Session, topic: str) -> None:
-    """Show a topic and its partitions; with --json the topic alone (`partition list --topic` has the others)."""
+    """Show a topic and its partitions; with --json, the topic only (see `partition list --topic`)."""
     path = path_of("topics", topic)
     document = session.ask(lambda client: _topic(client, path, alone=session.as_json))
     session.show(document, _describe)
@@ -87,7 +87,7 @@ def _describe(screen: Screen, topic: dict[str, Any]) -> None:
             ("partitions", topic["partitions"]),
             ("replicas", topic["replication_factor"]),
             ("remarks", _remarks(topic) or None),
-            ("settings", configs or "all by default"),
+            ("settings", configs or "all at their defaults"),
         ]
     )
     screen.line()
@@ -117,14 +117,14 @@ def create(
     configs: tuple[tuple[str, str], ...],
     dry_run: bool,
 ) -> None:
-    """Make a topic.
+    """Create a topic.
 
     \b
     kreplica topic create orders --partitions 6 --replication-factor 3
     kreplica topic create audit --assign 0=1,2 --assign 1=2,3 --config cleanup.policy=compact
     """
     if assigned and (partitions is not None or replication_factor is not None):
-        raise click.UsageError("--assign excludes --partitions and --replication-factor")
+        raise click.UsageError("--assign cannot be combined with --partitions or --replication-factor")
     body = {
         "name": topic,
         "partitions": partitions,
@@ -134,18 +134,21 @@ def create(
     }
     given = {name: value for name, value in body.items() if value not in (None, {})}
     document = session.send("POST", "/v1/topics", given, query={"dry_run": dry_run})
-    session.show_written(document, _describe_made)
+    session.show_written(document, _describe_created)
 
 
-def _describe_made(screen: Screen, made: dict[str, Any]) -> None:
-    partitions, replicas = counted(made["partitions"], "partition"), counted(made["replication_factor"], "replica")
-    screen.line(f"Created topic {made['name']} with {partitions} of {replicas}.")
-    _describe_led(screen, made)
+def _describe_created(screen: Screen, created: dict[str, Any]) -> None:
+    partitions, replicas = (
+        counted(created["partitions"], "partition"),
+        counted(created["replication_factor"], "replica"),
+    )
+    screen.line(f"Created topic {created['name']} with {partitions} of {replicas}.")
+    _describe_leaders(screen, created)
 
 
-def _describe_led(screen: Screen, made: dict[str, Any]) -> None:
-    if not made["led"]:
-        screen.line(f"Not every partition has a leader yet: kreplica topic show {made['name']}", "bold")
+def _describe_leaders(screen: Screen, created: dict[str, Any]) -> None:
+    if not created["led"]:
+        screen.line(f"Some partitions have no leader yet: kreplica topic show {created['name']}", "bold")
 
 
 @command.command()
@@ -156,7 +159,7 @@ def _describe_led(screen: Screen, made: dict[str, Any]) -> None:
 def grow(session: Session, topic: str, partitions: int, dry_run: bool) -> None:
     """Add partitions to a topic, up to a total of PARTITIONS.
 
-    Records stay where they are; new records of a key may go to another partition than those before.
+    Existing records stay in their partitions; new records with the same key can go to another partition.
     """
     body = {"partitions": partitions}
     document = session.send("PATCH", path_of("topics", topic), body, query={"dry_run": dry_run})
@@ -164,8 +167,8 @@ def grow(session: Session, topic: str, partitions: int, dry_run: bool) -> None:
 
 
 def _describe_grown(screen: Screen, grown: dict[str, Any]) -> None:
-    screen.line(f"Topic {grown['name']} has {counted(grown['partitions'], 'partition')} now.")
-    _describe_led(screen, grown)
+    screen.line(f"Topic {grown['name']} now has {counted(grown['partitions'], 'partition')}.")
+    _describe_leaders(screen, grown)
 
 
 @command.command()
@@ -178,6 +181,6 @@ def delete(session: Session, topic: str, yes: bool, dry_run: bool) -> None:
     if not dry_run:
         confirm(f"Delete topic {topic} and all its records?", yes=yes, session=session)
     document = session.send("DELETE", path_of("topics", topic), query={"dry_run": dry_run})
-    session.show_written(document, lambda screen, answer: screen.line(
-        f"Topic {topic} was deleted." if answer["deleted"] else f"Topic {topic} is being deleted."
+    session.show_written(document, lambda screen, response: screen.line(
+        f"Topic {topic} was deleted." if response["deleted"] else f"Topic {topic} is being deleted."
     ))  # fmt: skip

@@ -22,7 +22,7 @@ def command() -> None:
 @click.option("--all", "everything", is_flag=True, help="Include settings with their default values.")
 @connected
 def got(session: Session, topic: str, names: tuple[str, ...], everything: bool) -> None:
-    """Show settings of a topic: NAMES, or those that were set."""
+    """Show the settings NAMES of a topic, or all that differ from their defaults."""
     show_settings(session, path_of("configs", "topics", topic), names, everything=everything)
 
 
@@ -32,8 +32,8 @@ def got(session: Session, topic: str, names: tuple[str, ...], everything: bool) 
 @dry_run_option
 @connected
 def changed(session: Session, topic: str, settings: tuple[tuple[str, str], ...], dry_run: bool) -> None:
-    """Set settings of a topic, all at once or none."""
-    change_settings(session, path_of("configs", "topics", topic), of_what=f"topic {topic}",
+    """Change settings of a topic atomically."""
+    change_settings(session, path_of("configs", "topics", topic), target=f"topic {topic}",
                     changes=dict(settings), removals=(), dry_run=dry_run)  # fmt: skip
 
 
@@ -44,5 +44,5 @@ def changed(session: Session, topic: str, settings: tuple[tuple[str, str], ...],
 @connected
 def removed(session: Session, topic: str, names: tuple[str, ...], dry_run: bool) -> None:
     """Reset settings of a topic to their defaults."""
-    change_settings(session, path_of("configs", "topics", topic), of_what=f"topic {topic}",
+    change_settings(session, path_of("configs", "topics", topic), target=f"topic {topic}",
                     changes={}, removals=names, dry_run=dry_run)  # fmt: skip

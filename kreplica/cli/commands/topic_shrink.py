@@ -1,4 +1,4 @@
-"""``kreplica topic shrink``: the plan that takes partitions away, by the name that one looks for."""
+"""``kreplica topic shrink``: alias of ``kreplica plan make remove-partitions``."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ from kreplica.cli.terminal.parameter_types import Duration
               help="How long consumer groups may take to read the remaining records, for example 10m.")  # fmt: skip
 @plan_options
 def command(topic: str, partitions: int, wait_ms: int | None) -> dict[str, Any]:
-    """Take a topic's last partitions away, down to PARTITIONS: `plan make remove-partitions` by another name."""
+    """Remove the last partitions of a topic; PARTITIONS remain.  Same as `plan make remove-partitions`."""
     return removed_partitions(topic, partitions, wait_ms)

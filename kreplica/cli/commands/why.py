@@ -1,4 +1,4 @@
-"""``kreplica why``: state of a partition, group, plan or broker, its cause, what it waits for and what one can do."""
+"""``kreplica why``: explanation of the state of a partition, group, plan or broker."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _DECISIONS_SHOWN = 10
 
 @click.group()
 def command() -> None:
-    """Why something is as it is: who decided it, what it waits for, and what you can do."""
+    """Explain a state: the decisions that led to it, the events it waits for, and possible actions."""
 
 
 @command.command()
 @click.argument("partition", type=Partition(), metavar="TOPIC:PARTITION")
 @connected
 def partition(session: Session, partition: tuple[str, int]) -> None:
-    """Why a partition is as it is."""
+    """Explain the state of a partition."""
     topic, number = partition
     session.show(session.get(path_of("why", "partitions", topic, number)), _describe)
 
@@ -32,7 +32,7 @@ def partition(session: Session, partition: tuple[str, int]) -> None:
 @click.argument("group")
 @connected
 def group(session: Session, group: str) -> None:
-    """Why a group is as it is."""
+    """Explain the state of a group."""
     session.show(session.get(path_of("why", "groups", group)), _describe)
 
 
@@ -40,7 +40,7 @@ def group(session: Session, group: str) -> None:
 @click.argument("plan")
 @connected
 def plan(session: Session, plan: str) -> None:
-    """Why a plan is as it is."""
+    """Explain the state of a plan."""
     session.show(session.get(path_of("why", "plans", plan)), _describe)
 
 
@@ -48,7 +48,7 @@ def plan(session: Session, plan: str) -> None:
 @click.argument("broker", type=click.IntRange(min=0))
 @connected
 def broker(session: Session, broker: int) -> None:
-    """Why a broker answers slowly: what blocked its event loop."""
+    """Explain slow responses of a broker: operations that blocked its event loop."""
     session.show(session.get(path_of("why", "brokers", broker)), _describe)
 
 

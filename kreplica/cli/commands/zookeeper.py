@@ -1,4 +1,4 @@
-"""``kreplica zookeeper``: a real ZooKeeper for this machine, until Ctrl-C."""
+"""``kreplica zookeeper``: run a ZooKeeper server on this machine."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from kreplica.zookeeper.java_server import (
 START_TIME_S_MAX = 60.0
 POLL_S = 0.05
 OUTPUT_FILE = "output.log"
-OUTPUT_TOLD = 2000
+OUTPUT_CHARS_MAX = 2000
 
 FLAGS = ("-Xmx512m",)
 SETTINGS = {
-    # Sessions may be as short as two of these: brokers that a trial kills are missed soon.
+    # The minimum session timeout is two ticks: short, so that killed brokers are detected soon.
     "tickTime": 500,
     "maxSessionTimeout": 60_000,
     "maxClientCnxns": 0,
@@ -40,12 +40,12 @@ SETTINGS = {
 @click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path), default=Path("zookeeper-data"),
               help="Data directory; created if it does not exist.")  # fmt: skip
 @click.option("--port", type=click.IntRange(1, 65535), default=2181, help="Client port.")
-@click.option("--interface", default="127.0.0.1", help="The address to listen on.")
+@click.option("--interface", default="127.0.0.1", help="Address to listen on.")
 def command(data_dir: Path, port: int, interface: str) -> None:
-    """Start a real ZooKeeper on this machine, and run it until Ctrl-C.
+    """Run a ZooKeeper server on this machine until Ctrl-C.
 
-    One server, for trials and small clusters; data stays from one start to the next.  It takes the server that PySpark
-    brings along, and Java: pip install 'kreplica[spark]' installs both.
+    A single server, for trials and small clusters; its data persists between runs.  Requires Java and the server
+    included in PySpark: pip install 'kreplica[spark]' installs both.
     """
     directory = data_dir.absolute()
     try:
@@ -57,19 +57,19 @@ def command(data_dir: Path, port: int, interface: str) -> None:
     with (directory / OUTPUT_FILE).open("ab") as output:
         process = subprocess.Popen(start, cwd=directory, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                                    start_new_session=True)  # fmt: skip
-    stopping = _stop_when_told(process)
+    signals = _stop_on_signals(process)
     if _serves(process, interface, port):
-        click.echo(f"ZooKeeper serves at {interface}:{port}, with its data in {directory}.  Ctrl-C stops it.")
+        click.echo(f"ZooKeeper listens on {interface}:{port}; its data is in {directory}.  Ctrl-C stops it.")
     status = process.wait()
-    if not stopping:
-        raise Failed(f"ZooKeeper ended with status {status}: {_why(directory)}")
+    if not signals:
+        raise Failed(f"ZooKeeper exited with status {status}: {_errors(directory)}")
 
 
 def _refuse_taken_port(interface: str, port: int) -> None:
-    with socket.socket(socket.AF_INET6 if ":" in interface else socket.AF_INET) as tried:
-        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket(socket.AF_INET6 if ":" in interface else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            tried.bind((interface, port))
+            probe.bind((interface, port))
         except OSError as error:
             raise Failed(f"cannot listen on {interface}:{port}: {error.strerror}; choose another --port") from None
 
@@ -84,25 +84,24 @@ def _prepare(directory: Path, interface: str, port: int) -> None:
         raise Failed(f"cannot use --data-dir {directory}: {error.strerror}") from None
 
 
-def _stop_when_told(process: subprocess.Popen[bytes]) -> list[int]:
-    """:return: gets the number of the signal that ended it."""
-    told: list[int] = []
+def _stop_on_signals(process: subprocess.Popen[bytes]) -> list[int]:
+    """Stop the process on SIGINT and SIGTERM, and return a list to which the handlers append the received signals."""
+    received: list[int] = []
 
     def stop(number: int, _: FrameType | None) -> None:
-        told.append(number)
-        # The second time without a chance to say goodbye.
-        (process.terminate if len(told) == 1 else process.kill)()
+        received.append(number)
+        (process.terminate if len(received) == 1 else process.kill)()
 
     signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGTERM, stop)
-    return told
+    return received
 
 
 def _serves(process: subprocess.Popen[bytes], interface: str, port: int) -> bool:
-    """Wait until it does; false where it has ended, or is ended because it does not."""
+    """Wait until the server responds; return False if it exited, or was terminated after the start timeout."""
     deadline = time.monotonic() + START_TIME_S_MAX
     while process.poll() is None:
-        if _mode(interface, port):
+        if _responds(interface, port):
             return True
         if time.monotonic() > deadline:
             process.terminate()
@@ -110,7 +109,7 @@ def _serves(process: subprocess.Popen[bytes], interface: str, port: int) -> bool
     return False
 
 
-def _mode(interface: str, port: int) -> bool:
+def _responds(interface: str, port: int) -> bool:
     try:
         with socket.create_connection((interface, port), timeout=1.0) as connection:
             connection.sendall(b"srvr")
@@ -119,13 +118,13 @@ def _mode(interface: str, port: int) -> bool:
         return False
 
 
-def _why(directory: Path) -> str:
-    """What it wrote of what went wrong; where nothing looks like that, the end of it."""
+def _errors(directory: Path) -> str:
+    """Return the errors in the server's output, or its end if there are none."""
     for name in (OUTPUT_FILE, LOG_FILE):
         text = (directory / name).read_text(errors="replace") if (directory / name).exists() else ""
         if text.strip():
             lines = [line for line in text.splitlines() if "\tat " not in line]
-            wrong = [line for line in lines if "Exception" in line or "ERROR" in line] or lines
-            told = "\n".join(dict.fromkeys(wrong))[-OUTPUT_TOLD:]
-            return f"{told}\n(all of it is in {directory / name})"
-    return "it wrote nothing"
+            errors = [line for line in lines if "Exception" in line or "ERROR" in line] or lines
+            text = "\n".join(dict.fromkeys(errors))[-OUTPUT_CHARS_MAX:]
+            return f"{text}\n(complete output: {directory / name})"
+    return "it wrote no output"

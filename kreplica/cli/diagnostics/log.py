@@ -1,4 +1,4 @@
-"""``kreplica log``: what a broker's files hold."""
+"""``kreplica log``: inspection of a broker's log files."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import click
 from kreplica.cli.terminal.lazy_groups import LazyGroup, Subcommand
 
 SUBCOMMANDS = {
-    "dump": Subcommand("diagnostics.log_dump", "Print what a file of a log holds."),
+    "dump": Subcommand("diagnostics.log_dump", "Print the content of log files."),
     "verify": Subcommand("diagnostics.log_verify", "Check every byte of logs: checksums, order, indexes, epochs."),
 }
 
 
 @click.group(cls=LazyGroup, subcommands=SUBCOMMANDS)
 def command() -> None:
-    """A broker's files, of kreplica and of Apache Kafka: looked at, never changed."""
+    """Inspect the log files of a kreplica or Apache Kafka broker; files are never changed."""

@@ -1,4 +1,4 @@
-"""``kreplica log dump``: the files of a log, as lines."""
+"""``kreplica log dump``: print the content of log files."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from kreplica.storage.formats.checkpoints import PARTITION_METADATA
 @click.option("--full", is_flag=True, help="Print keys and values in full length.")
 @click.option("--json", "as_json", is_flag=True, help="Print each entry as a line of JSON.")
 def command(path: Path, records: bool, from_offset: int, limit: int | None, full: bool, as_json: bool) -> None:
-    """Print what is in a .log, .index, .timeindex, .txnindex or .snapshot file, or in a checkpoint, entry by entry.
+    """Print the entries of a .log, .index, .timeindex, .txnindex or .snapshot file, or of a checkpoint.
 
-    Of a partition's directory, all of its files.  Nothing is changed, and the broker may run.  The exit status is 1
-    where a file holds what is no entry, or a batch whose checksum is wrong.
+    For the directory of a partition, print all of its files.  Files are not changed, and the broker may be running.
+    The exit status is 1 if a file contains a malformed entry or a batch with a wrong checksum.
     """
     damaged = False
     for file in _files(path):
@@ -44,7 +44,7 @@ def command(path: Path, records: bool, from_offset: int, limit: int | None, full
             damaged = True
             echo(f"kreplica: {file}: {error}", err=True)
         except FileNotFoundError:
-            continue  # a broker that runs removes and renames files
+            continue  # a running broker removes and renames files
         except OSError as error:
             raise Failed(f"{file} cannot be read: {error.strerror}") from None
     raise SystemExit(1 if damaged else 0)
@@ -61,7 +61,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def _limited(entries: Iterator[Entry], limit: int | None) -> Iterator[dict[str, Any]]:
-    """So many entries, records not counted."""
+    """Yield at most ``limit`` entries; records do not count."""
     count = 0
     for entry in entries:
         count += entry["entry"] != "record"

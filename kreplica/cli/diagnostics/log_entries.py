@@ -1,4 +1,4 @@
-"""The entries of the files of a log, as values that become JSON; by the readers that the broker has."""
+"""Entries of log files as JSON-compatible values, read with the broker's own code."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from kreplica.wire.control_records import parse_end_marker
 from kreplica.wire.records import Record, iter_records
 
 Entry: TypeAlias = dict[str, Any]
-"""Has ``entry``, its kind; a number called ``position`` is where it stands in the file."""
+"""The member ``entry`` is the kind; ``position``, if present, is the position in the file."""
 
 LEFTOVER_SUFFIXES = (".deleted", ".cleaned", ".swap")
 SMALL_FILE_SIZE_MAX = 64 * 1024 * 1024
 
 
 class Unreadable(Exception):
-    """The file, or what follows in it, is not what its name says."""
+    """The file, or the rest of it, does not have the format that its name denotes."""
 
 
 def entries_of(disk: Disk, path: str, records: bool, from_offset: int) -> Iterator[Entry]:
-    """Everything in a file, in order.
+    """Yield the entries of a file in order.
 
-    :param records: give the records of each batch after it.
-    :param from_offset: leave out batches that end before it.
-    :raise Unreadable: from here on the file makes no sense.
+    :param records: also yield the records of each batch, after it.
+    :param from_offset: skip batches that end before it.
+    :raise Unreadable: the rest of the file cannot be parsed.
     """
     name = PurePath(path).name
     for suffix in LEFTOVER_SUFFIXES:
@@ -71,15 +71,15 @@ def _batches(disk: Disk, path: str, records: bool, from_offset: int) -> Iterator
             end = position + header.size
             if header.last_offset < from_offset:
                 continue
-            whole = verify_crc(data, header)
-            yield _batch(position, header, whole=whole)
-            if records and whole:
+            crc_valid = verify_crc(data, header)
+            yield _batch(position, header, crc_valid=crc_valid)
+            if records and crc_valid:
                 yield from _records(position, header, data)
     if end < size:
-        raise Unreadable(f"position {end}: no whole batch stands there, {size - end} bytes are left")
+        raise Unreadable(f"position {end}: not a complete batch; {size - end} bytes remain")
 
 
-def _batch(position: int, header: BatchHeader, *, whole: bool) -> Entry:
+def _batch(position: int, header: BatchHeader, *, crc_valid: bool) -> Entry:
     codec = header.codec
     return {
         "entry": "batch",
@@ -90,7 +90,7 @@ def _batch(position: int, header: BatchHeader, *, whole: bool) -> Entry:
         "records": header.record_count,
         "leader_epoch": header.partition_leader_epoch,
         "crc": header.crc,
-        "crc_valid": whole,
+        "crc_valid": crc_valid,
         "compression": Codec(codec).name.lower() if codec in tuple(Codec) else str(codec),
         "timestamp_type": "create" if header.timestamp_type is TimestampType.CREATE_TIME else "append",
         "base_timestamp_ms": header.base_timestamp,
@@ -110,7 +110,7 @@ def _records(position: int, header: BatchHeader, data: memoryview) -> Iterator[E
         for record in iter_records(data):
             yield _record(record, is_control=header.is_control)
     except (ProtocolError, KafkaError) as error:
-        raise Unreadable(f"position {position}: the records of the batch of {header.base_offset}: {error}") from None
+        raise Unreadable(f"position {position}: batch with base offset {header.base_offset}: {error}") from None
 
 
 def _record(record: Record, *, is_control: bool) -> Entry:
@@ -131,7 +131,7 @@ def _header(name: str, data: bytes | None) -> Entry:
 
 
 def text_and_encoding(data: bytes | None) -> tuple[str | None, str | None]:
-    """Bytes as JSON can hold them, as the admin API does: ``utf8`` where they are, else ``base64``."""
+    """Return bytes as text with its encoding, ``utf8`` if valid, otherwise ``base64``, as in the admin API."""
     if data is None:
         return None, None
     try:
@@ -164,14 +164,14 @@ def _transaction_index(disk: Disk, path: str, _: int) -> Iterator[Entry]:
 def _refuse_rest(file: EntryFile) -> None:
     rest = file.size % file.entry_size
     if rest:
-        raise Unreadable(f"position {file.size - rest}: {rest} bytes after the last whole entry")
+        raise Unreadable(f"position {file.size - rest}: {rest} bytes after the last complete entry")
 
 
 def _small_file(disk: Disk, path: str, name: str) -> Iterator[Entry]:
-    """Files that are read whole."""
+    """Yield the entries of a file that is read into memory."""
     with closing(disk.open(path)) as file:
         if file.size() > SMALL_FILE_SIZE_MAX:
-            raise Unreadable(f"{file.size():,} bytes are more than such a file has")
+            raise Unreadable(f"the file has {file.size():,} bytes; the maximum is {SMALL_FILE_SIZE_MAX:,}")
     try:
         if name.endswith(".snapshot"):
             for producer in decode_snapshot(path, disk.read_file(path)):
@@ -187,6 +187,6 @@ def _small_file(disk: Disk, path: str, name: str) -> Iterator[Entry]:
             topic_id = read_topic_id(disk, path)
             yield {"entry": "metadata", "topic_id": None if topic_id is None else encode_uuid(topic_id)}
         else:
-            raise Unreadable("no file of a log has such a name")
+            raise Unreadable("unknown type of log file")
     except StorageError as error:
         raise Unreadable(str(error).removeprefix(f"{path}: ")) from None

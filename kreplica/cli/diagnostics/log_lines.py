@@ -1,4 +1,4 @@
-"""The entries of a log's files as lines for people."""
+"""Entries of log files as lines of text."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ TEXT_SIZE_MAX = 100
 
 
 def line_of(entry: dict[str, Any], *, full: bool) -> str:
-    """One line.
+    """Format an entry as one line.
 
-    :param full: keys and values as long as they are.
+    :param full: do not shorten keys and values.
     """
     kind = entry["entry"]
     if kind == "batch":

@@ -1,4 +1,4 @@
-"""``kreplica log verify``: whether logs on disk are what was written."""
+"""``kreplica log verify``: check logs on disk for damage."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PAUSE_S = 0.2
 @click.command()
 @click.argument("directory", type=click.Path(exists=True, file_okay=False))
 @click.option("--records", is_flag=True, help="Also decompress every batch and parse its records.")
-@click.option("--no-gaps", is_flag=True, help="Report gaps between offsets too (for logs that were never compacted).")
+@click.option("--no-gaps", is_flag=True, help="Also report gaps between offsets, for logs that were never compacted.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON line per problem and one for the totals.")
 def command(directory: str, records: bool, no_gaps: bool, as_json: bool) -> None:
-    """Check logs on disk: every checksum, offsets in order, indexes that agree, sizes, leader epochs, transactions.
+    """Check logs on disk: checksums, order of offsets, indexes, sizes, leader epochs, transactions.
 
-    DIRECTORY is a log directory (log.dirs) or that of one partition, of kreplica or of Apache Kafka.  Nothing is
-    changed, and the broker may run: what is wrong is looked at again before it is told.  The exit status is 1 where
-    anything is wrong.
+    DIRECTORY is a log directory (log.dirs) or the directory of one partition, of kreplica or Apache Kafka.  Files are
+    not changed.  The broker may be running: each problem is checked again before it is reported.  The exit status is 1
+    if there are problems.
     """
     verification = Verification(ReadOnlyDisk(), CheckOptions(records, no_gaps), lambda: time.sleep(PAUSE_S))
     try:
@@ -53,4 +53,4 @@ def _conclusion(tally: Tally) -> str:
         f"{counted(tally.partitions, 'partition')}, {counted(tally.segments, 'segment')}, "
         f"{counted(tally.batches, 'batch', 'batches')}, {bytes_text(tally.bytes)}"
     )
-    return f"{seen}: {counted(tally.problems, 'problem') if tally.problems else 'all as it was written'}"
+    return f"{seen}: {counted(tally.problems, 'problem') if tally.problems else 'no problems'}"

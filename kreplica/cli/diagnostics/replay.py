@@ -1,4 +1,4 @@
-"""``kreplica replay``: decide again what a controller decided."""
+"""``kreplica replay``: repeat a controller's decisions from its journal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kreplica.testing.storms.sweep import disable_logging
 
 
 class Unreadable(click.ClickException):
-    """What was given is no journal."""
+    """A file is not a controller journal."""
 
     exit_code = 2
 
@@ -28,13 +28,13 @@ class Unreadable(click.ClickException):
 @click.option("--verbose", is_flag=True, help="Print the controller's events, decisions and effects.")
 @click.option("--until", type=click.IntRange(min=0), metavar="N", help="Stop after event N.")
 def command(path: Path, verbose: bool, until: int | None) -> None:
-    """Decide again what a controller decided, from the journal in PATH.
+    """Repeat a controller's decisions from the journal in PATH.
 
-    PATH is a file controller-journal-*.jsonl, or a directory of them (a broker's first log directory).  What the
-    controller saw is given to the controller of this program; each of its writes to ZooKeeper and each command to a
-    broker is compared.  The first difference is told, and ends with exit code 1.
+    PATH is a file controller-journal-*.jsonl, or a directory with such files (a broker's first log directory).  The
+    recorded inputs are passed to the controller of this program, and each of its writes to ZooKeeper and commands to
+    brokers is compared with the journal.  The command prints the first difference and exits with status 1.
     """
-    disable_logging()  # a controller logs what goes wrong in it, and here all of that is compared
+    disable_logging()  # the controller's log messages would hide the differences
     try:
         with deferred_collection():
             events, decisions = _replay_all(path, verbose, until)
@@ -44,9 +44,9 @@ def command(path: Path, verbose: bool, until: int | None) -> None:
 
 
 def _replay_all(path: Path, verbose: bool, until: int | None) -> tuple[int, int]:
-    """Return the events and the decisions that were compared.
+    """Return the numbers of compared events and decisions.
 
-    :raise JournalUnreadable: a file, or a line in it, is not what controllers write.
+    :raise JournalUnreadable: a file, or a line in it, does not have the format of a journal.
     :raise SystemExit: the first difference was found.
     """
     files = read_journals(ReadOnlyDisk(), str(path), lambda why: click.echo(plain(f"skipped: {why}"), err=True))
@@ -61,17 +61,20 @@ def _replay_all(path: Path, verbose: bool, until: int | None) -> tuple[int, int]
 
 
 def _replay(file: JournalFile, following: JournalFile | None, verbose: bool, until: int | None) -> Outcome:
-    """:raise SystemExit: where it differs."""
-    telling: list[str] = []
-    replay = Replay(file, lambda _, line: telling.extend(entry_text.lines(line)), until)
+    """Replay one file.
+
+    :raise SystemExit: a difference was found.
+    """
+    lines: list[str] = []
+    replay = Replay(file, lambda _, line: lines.extend(entry_text.lines(line)), until)
     with replay.errors_as_unreadable(file.head):
         entry_text = EntryText(file.head, lambda: replay.controller.context)
     if verbose:
         _echo([f"{file.path}: broker {file.head['broker']}, kreplica {file.head['kreplica']}"])
     for _ in replay.steps():
-        if verbose and telling:
-            _echo(telling)
-        telling.clear()
+        if verbose and lines:
+            _echo(lines)
+        lines.clear()
     if following is not None:
         replay.compare_end(following)
     difference = replay.outcome.difference
@@ -84,5 +87,5 @@ def _replay(file: JournalFile, following: JournalFile | None, verbose: bool, unt
 
 
 def _echo(lines: Sequence[str]) -> None:
-    """Print lines without control characters: a journal may hold anything."""
+    """Print lines with control characters escaped, since the content of a journal is not trusted."""
     click.echo("\n".join(map(plain, lines)))

@@ -1,4 +1,4 @@
-"""``kreplica simulate``: storms from seeds, as many as wanted, each repeatable."""
+"""``kreplica simulate``: run simulated storms, each reproducible from its seed."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def _seeds(_: click.Context, __: click.Parameter, text: str | None) -> Iterable[
         return None
     match = re.fullmatch(r"(\d+)(?:-(\d*))?", text)
     if match is None:
-        raise click.BadParameter(f"{text!r}: 7, 1-200 or 1- (with --minutes) is expected")
+        raise click.BadParameter(f"{text!r}: expected 7, 1-200 or 1- (with --minutes)")
     first = int(match[1])
     if match[2] == "":
         return count(first)
     last = int(match[2] or first)
     if last < first:
-        raise click.BadParameter(f"{text!r}: {last} comes before {first}")
+        raise click.BadParameter(f"{text!r}: {last} is smaller than {first}")
     return range(first, last + 1)
 
 
@@ -42,13 +42,13 @@ def _numbers(_: click.Context, __: click.Parameter, text: str | None) -> list[in
     try:
         return [int(number) for number in text.split(",") if number]
     except ValueError:
-        raise click.BadParameter(f"{text!r}: numbers of faults are expected, as in 3,7,12") from None
+        raise click.BadParameter(f"{text!r}: expected numbers of faults such as 3,7,12") from None
 
 
 def _options(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
     for text in texts:
         if "=" not in text:
-            raise click.BadParameter(f"{text!r}: name=value is expected")
+            raise click.BadParameter(f"{text!r}: expected NAME=VALUE")
     chosen = dict(text.split("=", 1) for text in texts)
     try:
         options_of(0, chosen)
@@ -59,14 +59,14 @@ def _options(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> d
 
 @click.command(context_settings={"show_default": True})
 @click.option("--seed", type=click.IntRange(min=0), help="Run one storm and describe it.")
-@click.option("--seeds", callback=_seeds, metavar="A-B", help="Run one storm per seed; A- has no end.")
+@click.option("--seeds", callback=_seeds, metavar="A-B", help="Run one storm per seed; A- is unlimited.")
 @click.option("--minutes", type=click.FloatRange(min=0), help="With --seeds: start no storm after this many minutes.")
 @click.option("--jobs", type=click.IntRange(1, 256), default=1, help="Concurrent storms, one process each.")
 @click.option("--option", "chosen", multiple=True, callback=_options, metavar="NAME=VALUE",
-              help=f"Override the seed's choice of: {', '.join(StormOptions.__dataclass_fields__)}.")  # fmt: skip
+              help=f"Set an option instead of by seed: {', '.join(StormOptions.__dataclass_fields__)}.")  # fmt: skip
 @click.option("--faults", "only", callback=_numbers, metavar="N,N,...", help="With --seed: run only these faults.")
 @click.option(
-    "--minimize", "minimizes", is_flag=True, help="With --seed: find the fewest faults with which it still fails."
+    "--minimize", "minimizes", is_flag=True, help="With --seed: find the smallest set of faults that still fails."
 )
 @click.option("--trace", type=click.File("w"), help="With --seed: write one line per event; - is standard output.")
 def command(
@@ -81,9 +81,9 @@ def command(
 ) -> None:
     """Simulate whole clusters with faults on virtual time.
 
-    A storm is a cluster that runs the broker's own code under load, with faults of processes, machines, network, disks
-    and clocks chosen by a seed.  Invariants (nothing committed is lost or differs) are checked after each event, and
-    recovery at the end.  A seed reproduces its run exactly.
+    A storm is a simulated cluster that runs the broker's code under load, with faults of processes, machines, network,
+    disks and clocks chosen by a seed.  Invariants (no committed record is lost or differs between replicas) are checked
+    after each event, and recovery is checked at the end.  The same seed reproduces the same run.
 
     \b
     kreplica simulate --seed 7
@@ -92,11 +92,11 @@ def command(
     kreplica simulate --seed 7 --faults 3,12 --trace seven.trace
     """
     if (seed is None) == (seeds is None):
-        raise click.UsageError("either --seed or --seeds is needed")
+        raise click.UsageError("give either --seed or --seeds")
     if seed is None and (only is not None or minimizes or trace is not None):
-        raise click.UsageError("--faults, --minimize and --trace go with --seed")
+        raise click.UsageError("--faults, --minimize and --trace require --seed")
     if isinstance(seeds, count) and minutes is None:
-        raise click.UsageError("seeds without an end need --minutes")
+        raise click.UsageError("unlimited seeds require --minutes")
     disable_logging()
     if seeds is not None:
         _many(seeds, minutes, jobs, chosen)
@@ -111,7 +111,7 @@ def _one(seed: int, chosen: dict[str, str], only: list[int] | None, minimizes: b
     if minimizes and not outcome.clean:
         click.echo(f"seed {seed} fails with {len(outcome.plan)} faults: {outcome.failure}")
         minimum = minimize(outcome, lambda tried: click.echo(_attempt(tried)))
-        click.echo(f"{minimum.runs} storms later:\n")
+        click.echo(f"after {minimum.runs} storms:\n")
         outcome = minimum.outcome
     click.echo(describe(outcome, chosen), err=trace is sys.stdout)
     sys.exit(0 if outcome.clean else FAILED)
@@ -123,21 +123,21 @@ def _attempt(outcome: Outcome) -> str:
 
 
 def _many(seeds: Iterable[int], minutes: float | None, jobs: int, chosen: dict[str, str]) -> NoReturn:
-    tally, began_s = Tally(), monotonic()
+    tally, started_s = Tally(), monotonic()
     seconds_max = float("inf") if minutes is None else minutes * 60
     with _interruptible(), Progress(seeds, seconds_max) as progress:
         for outcome in sweep(seeds, jobs=jobs, chosen=chosen, seconds_max=seconds_max):
             tally.add(outcome)
             if not outcome.clean:
-                progress.say(describe_failure(outcome, chosen))
+                progress.print(describe_failure(outcome, chosen))
             progress.update(tally)
-    click.echo(describe_tally(tally, monotonic() - began_s, jobs, chosen))
+    click.echo(describe_tally(tally, monotonic() - started_s, jobs, chosen))
     sys.exit(FAILED if tally.failures or not tally.storms else 0)
 
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C end the sweep, not the account of it."""
+    """End the sweep on Ctrl-C, and continue with the summary."""
     try:
         yield
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""What ``kreplica simulate`` says of storms: a story for one, a few figures for many."""
+"""Text output of ``kreplica simulate``: the history of one storm, or totals of many."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from rich.progress import Progress as Bar
 from kreplica.testing.storms.outcome import Outcome
 from kreplica.testing.storms.sweep import Tally
 
-SAY_EVERY_S = 30.0
-"""Where nobody watches, a line so often is enough."""
+LINE_EVERY_S = 30.0
+"""Interval of progress lines if standard error is not a terminal."""
 
 
 def repetition(outcome: Outcome, chosen: Mapping[str, str], *, faults: bool = False) -> str:
-    """The command that runs the storm again.
+    """Return the command that repeats a storm.
 
-    :param faults: whether to name the faults that it had.
+    :param faults: include the numbers of its faults.
     """
     words = ["kreplica simulate", f"--seed {outcome.seed}"]
     words += [f"--option {name}={value}" for name, value in chosen.items()]
@@ -31,20 +31,20 @@ def repetition(outcome: Outcome, chosen: Mapping[str, str], *, faults: bool = Fa
 
 
 def describe(outcome: Outcome, chosen: Mapping[str, str]) -> str:
-    """All of one storm: its circumstances, what was to happen, what did, how it ended."""
-    lines = [f"seed {outcome.seed}: {outcome.options}", "", "the plan:"]
-    lines += [str(fault) for fault in outcome.plan] or ["  nothing"]
-    lines += ["", "what was done:", *outcome.timeline, "", figures(outcome)]
+    """Describe one storm: options, planned faults, history and outcome."""
+    lines = [f"seed {outcome.seed}: {outcome.options}", "", "planned faults:"]
+    lines += [str(fault) for fault in outcome.plan] or ["  none"]
+    lines += ["", "history:", *outcome.timeline, "", figures(outcome)]
     if outcome.clean:
-        lines.append("clean: nothing lost, nothing twice, everything came back")
+        lines.append("clean: no record lost or duplicated, and the cluster recovered")
     else:
         lines += ["", outcome.details.rstrip(), "", f"FAILED: {outcome.failure}"]
-        lines.append(f"again: {repetition(outcome, chosen, faults=True)}")
+        lines.append(f"repeat: {repetition(outcome, chosen, faults=True)}")
     return "\n".join(lines)
 
 
 def figures(outcome: Outcome) -> str:
-    """What one storm took."""
+    """Return times and counts of one storm."""
     return (
         f"{outcome.virtual_s:.1f} s of virtual time in {outcome.wall_s:.2f} s "
         f"({outcome.virtual_s / outcome.wall_s:.0f} times real time), {outcome.events:,} events, "
@@ -53,17 +53,17 @@ def figures(outcome: Outcome) -> str:
 
 
 def describe_failure(outcome: Outcome, chosen: Mapping[str, str]) -> str:
-    """One failed storm among many."""
-    return f"seed {outcome.seed} FAILED: {outcome.failure}\n  again: {repetition(outcome, chosen)}"
+    """Describe a failed storm in two lines."""
+    return f"seed {outcome.seed} FAILED: {outcome.failure}\n  repeat: {repetition(outcome, chosen)}"
 
 
 def describe_tally(tally: Tally, elapsed_s: float, jobs: int, chosen: Mapping[str, str]) -> str:
-    """What many storms came to."""
+    """Describe the totals of many storms."""
     hours = tally.virtual_s / 3600
     minutes = max(elapsed_s, 0.001) / 60
     lines = [
         f"{tally.storms:,} storms, {tally.clean:,} clean, {tally.storms - tally.clean:,} failed",
-        f"{hours:.2f} simulated hours in {minutes:.2f} minutes with {jobs} at once: {hours / minutes:.2f} hours per "
+        f"{hours:.2f} simulated hours in {minutes:.2f} minutes with {jobs} jobs: {hours / minutes:.2f} hours per "
         f"minute; one process: {tally.virtual_s / max(tally.busy_s, 0.001):.0f} times real time",
         f"{tally.faults:,} faults, {tally.events:,} events, {tally.acknowledged:,} records acknowledged",
     ]
@@ -73,17 +73,17 @@ def describe_tally(tally: Tally, elapsed_s: float, jobs: int, chosen: Mapping[st
 
 
 class Progress:
-    """How far a sweep is: a bar on a terminal, a line now and then elsewhere.
+    """Progress of a sweep: a bar on a terminal, otherwise a line every ``LINE_EVERY_S``.
 
-    :param seeds: all of them, or an endless row of them.
-    :param seconds_max: how long it takes at most.
+    :param seeds: all seeds; may be infinite.
+    :param seconds_max: maximum duration of the sweep.
     """
 
     def __init__(self, seeds: Iterable[int], seconds_max: float) -> None:
         self._console = Console(stderr=True)
         self._total = len(seeds) if isinstance(seeds, Sized) else None
         self._seconds_max = seconds_max
-        self._began_s = self._said_s = monotonic()
+        self._started_s = self._printed_s = monotonic()
         self._bar: Bar | None = None
         if self._console.is_terminal:
             columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
@@ -101,17 +101,17 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
 
-    def say(self, text: str) -> None:
-        """Print something that stays."""
+    def print(self, text: str) -> None:
+        """Print a line above the bar."""
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def update(self, tally: Tally) -> None:
-        """Show how far it is."""
+        """Show the current totals."""
         now_s = monotonic()
         text = f"{tally.storms:,} storms, {tally.storms - tally.clean} failed, {tally.virtual_s / 3600:.2f} hours"
         if self._bar is not None:
-            done = tally.storms if self._total is not None else min(now_s - self._began_s, self._seconds_max)
+            done = tally.storms if self._total is not None else min(now_s - self._started_s, self._seconds_max)
             self._bar.update(self._task, completed=done, description=text)
-        elif now_s - self._said_s >= SAY_EVERY_S:
-            self._said_s = now_s
-            self.say(text)
+        elif now_s - self._printed_s >= LINE_EVERY_S:
+            self._printed_s = now_s
+            self.print(text)

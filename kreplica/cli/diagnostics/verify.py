@@ -1,4 +1,4 @@
-"""``kreplica verify``: load on any Kafka-compatible cluster, and whether all that clients were told holds together."""
+"""``kreplica verify``: run a load on any Kafka-compatible cluster, and check the results of all clients."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def _addresses(_: click.Context, __: click.Parameter, text: str) -> list[Address
 def _address(text: str) -> Address:
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) <= PORT_MAX:
-        raise click.BadParameter(f"{text!r}: HOST:PORT is expected, as in 127.0.0.1:9092")
+        raise click.BadParameter(f"{text!r}: expected HOST:PORT, for example 127.0.0.1:9092")
     return host, int(port)
 
 
 def _configs(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
     for text in texts:
         if "=" not in text:
-            raise click.BadParameter(f"{text!r}: NAME=VALUE is expected, as in segment.bytes=1048576")
+            raise click.BadParameter(f"{text!r}: expected NAME=VALUE, for example segment.bytes=1048576")
     configs = dict(text.split("=", 1) for text in texts)
     if not configs.get("max.message.bytes", "0").isdecimal():
-        raise click.BadParameter(f"max.message.bytes={configs['max.message.bytes']!r}: a number is expected")
+        raise click.BadParameter(f"max.message.bytes={configs['max.message.bytes']!r}: expected a number")
     return configs
 
 
@@ -50,10 +50,10 @@ def _configs(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> d
 @click.option("--bootstrap", required=True, callback=_addresses, metavar="HOST:PORT,...", help="Bootstrap brokers.")
 @click.option("--seconds", type=click.FloatRange(min=1), default=30.0, help="Duration of the load.")
 @click.option("--settle-seconds", "settle_s", type=click.FloatRange(min=1), default=60.0,
-              help="How long to wait after the load without any progress.")  # fmt: skip
+              help="Seconds to wait for progress after the load.")  # fmt: skip
 @click.option("--acks", type=click.Choice(["all", "1"]), default="all", help="Acknowledgements that producers require.")
 @click.option("--rate", "records_per_s", type=click.FloatRange(min=0, min_open=True), default=500.0,
-              help="Records per second, all producers together.")  # fmt: skip
+              help="Records per second of all producers together.")  # fmt: skip
 @click.option(
     "--batch", "batch_records", type=click.IntRange(1, 10_000), default=5, help="Average number of records per batch."
 )
@@ -70,16 +70,16 @@ def _configs(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> d
 @click.option("--topic", default="", show_default=False,
               help="Name of the topic to create.  [default: kreplica-verify- and a random suffix]")  # fmt: skip
 @click.option("--keep", is_flag=True, help="Do not delete the topic.")
-@click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON on standard output.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output.")
 def command(bootstrap: list[Address], acks: str, as_json: bool, **chosen: Any) -> None:
     """Run a load on any Kafka-compatible cluster and report violated guarantees.
 
     Idempotent producers write to a new topic and consumers read it while you inject faults.  At the end, every record
-    must be acknowledged and read; then the histories of all clients are compared: no record lost, duplicated, changed
-    or out of order.
+    must be acknowledged and read.  Then the command compares the histories of all clients: no record may be lost,
+    duplicated, changed or out of order.
 
-    Exit status: 0 if every guarantee held, 1 if one was violated, 2 if the check could not run.  The first interrupt
-    stops the load, the second one the run.
+    Exit status: 0 if every guarantee held, 1 if one was violated, 2 if the check could not run.  The first Ctrl-C stops
+    the load, the second one ends the command.
 
     \b
     kreplica verify --bootstrap 127.0.0.1:9092
@@ -92,11 +92,11 @@ def command(bootstrap: list[Address], acks: str, as_json: bool, **chosen: Any) -
             f"batches of up to {options.batch_size_max:,} bytes exceed the topic's limit of "
             f"{options.message_size_max:,} bytes: lower --batch or --value-size, or --config max.message.bytes=..."
         )
-    screen = Console(stderr=True)
+    errors = Console(stderr=True)
     try:
-        verdict = _run(options, screen)
+        verdict = _run(options, errors)
     except CouldNotRun as error:
-        screen.print(f"kreplica verify: {error}", markup=False, highlight=False, soft_wrap=True)
+        errors.print(f"kreplica verify: {error}", markup=False, highlight=False, soft_wrap=True)
         raise SystemExit(COULD_NOT_RUN) from None
     if as_json:
         click.echo(json.dumps(verdict.as_json(), indent=2))
@@ -111,7 +111,7 @@ def _end(verdict: Verdict) -> NoReturn:
 
 
 def _run(options: VerificationOptions, screen: Console) -> Verdict:
-    """Run the process's reactor until the verification ends, and give or raise what it ends with."""
+    """Run the reactor until the verification ends, and return its result or raise its error."""
     from twisted.internet import reactor as global_reactor
 
     reactor: Any = global_reactor
@@ -139,15 +139,15 @@ def _run(options: VerificationOptions, screen: Console) -> Verdict:
     return result
 
 
-def _on_interrupts(*acts: Callable[[], object]) -> None:
-    """Do the first at the first interrupt, and so on; one more ends the process."""
-    waiting = iter(acts)
+def _on_interrupts(*actions: Callable[[], object]) -> None:
+    """Run one action per interrupt (SIGINT), in order; the next interrupt after the last action ends the process."""
+    remaining = iter(actions)
 
     def interrupted(number: int, frame: FrameType | None) -> None:
-        act = next(waiting, None)
-        if act is None:
+        action = next(remaining, None)
+        if action is None:
             signal.default_int_handler(number, frame)
         else:
-            act()
+            action()
 
     signal.signal(signal.SIGINT, interrupted)

@@ -1,4 +1,4 @@
-"""How a verification is shown: a line while it goes on, and what came of it."""
+"""Text output of ``kreplica verify``: progress line and result."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from kreplica.testing.anomalies import MEANINGS, AnomalyReport
 from kreplica.testing.verification.verdict import Verdict
 from kreplica.testing.verification.verification import Progress
 
-PLAIN_EVERY_S = 5.0
+LINE_EVERY_S = 5.0
 EXAMPLES_SHOWN = 5
 
 WIDE = 120
-"""Columns of a screen on which each kind of anomaly is explained in its line; on others, those that were found."""
+"""Terminal width from which every kind of anomaly is explained; below it, only the kinds that were found."""
 
 
 class ProgressLine:
-    """One line that changes, on a terminal; elsewhere a new line from time to time, and with each new phase."""
+    """Progress as one updated line on a terminal; otherwise a new line per phase and every ``LINE_EVERY_S``."""
 
     def __init__(self, screen: Console) -> None:
         self._screen = screen
@@ -31,11 +31,11 @@ class ProgressLine:
         self._next_s = 0.0
 
     def show(self, progress: Progress) -> None:
-        """Say how far it is."""
+        """Show the current progress."""
         if self._live is not None:
             self._live.update(Text(progress_text(progress), no_wrap=True, overflow="ellipsis"), refresh=True)
         elif progress.phase != self._phase or progress.at_s >= self._next_s:
-            self._phase, self._next_s = progress.phase, progress.at_s + PLAIN_EVERY_S
+            self._phase, self._next_s = progress.phase, progress.at_s + LINE_EVERY_S
             self._screen.print(progress_text(progress), markup=False, highlight=False, soft_wrap=True)
 
     def __enter__(self) -> Self:
@@ -51,15 +51,15 @@ class ProgressLine:
 
 
 def progress_text(progress: Progress) -> str:
-    """How far a run is, in a line."""
+    """Format the progress as one line."""
     return (
         f"{progress.at_s:5.0f} s  {progress.phase}: {progress.acknowledged:,} of {progress.sent:,} acknowledged, "
-        f"{progress.unread:,} to be read, longest silence {progress.silence_s:.1f} s, {progress.errors:,} errors met"
+        f"{progress.unread:,} unread, longest pause {progress.silence_s:.1f} s, {progress.errors:,} errors"
     )
 
 
 def describe(verdict: Verdict, out: Console) -> None:
-    """Print all of an outcome."""
+    """Print the result of a verification."""
     for line in _figures(verdict):
         out.print(line, markup=False, highlight=False, soft_wrap=True)
     out.print()
@@ -77,17 +77,17 @@ def _figures(verdict: Verdict) -> list[str]:
         f"topic {scene.topic}: {scene.partitions} partitions, {scene.replication_factor} replicas on "
         f"{scene.brokers} brokers, min.insync.replicas={scene.min_in_sync}, acks={scene.acks_text}",
         f"{verdict.acknowledged:,} of {verdict.sent:,} records acknowledged in {verdict.load_s:.0f} s "
-        f"({verdict.records_per_s:,.0f}/s, {megabytes_per_s:.2f} MB/s), {verdict.read:,} given to readers",
-        f"acknowledged after {latency['p50']:,.1f} ms (p50), {latency['p99']:,.1f} ms (p99), "
-        f"{latency['max']:,.1f} ms (max); longest time without any: {verdict.longest_silence_s:.2f} s",
+        f"({verdict.records_per_s:,.0f}/s, {megabytes_per_s:.2f} MB/s), {verdict.read:,} read",
+        f"acknowledgement latency {latency['p50']:,.1f} ms (p50), {latency['p99']:,.1f} ms (p99), "
+        f"{latency['max']:,.1f} ms (max); longest pause {verdict.longest_silence_s:.2f} s",
     ]
     if verdict.errors:
-        met = ", ".join(f"{name} {count:,}" for name, count in verdict.errors.items())
-        lines.append(f"clients met, and tried again: {met}")
+        errors = ", ".join(f"{name} {count:,}" for name, count in verdict.errors.items())
+        lines.append(f"errors that clients retried: {errors}")
     if verdict.producer_restarts:
-        lines.append(f"producers whose earlier records a broker did not know: {verdict.producer_restarts:,} times")
+        lines.append(f"producer IDs replaced (their records were unknown to a broker): {verdict.producer_restarts:,}")
     if verdict.reader_restarts:
-        lines.append(f"readers whose position was beyond the end of the log: {verdict.reader_restarts:,} times")
+        lines.append(f"reader positions reset because they were beyond the log end: {verdict.reader_restarts:,}")
     if verdict.not_removed:
         lines.append(verdict.not_removed)
     return lines
@@ -97,13 +97,13 @@ def _table(report: AnomalyReport, *, explained: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("anomaly", no_wrap=True)
     table.add_column("found", justify="right")
-    table.add_column("counts as", no_wrap=True)
-    table.add_column("what it means")
+    table.add_column("severity", no_wrap=True)
+    table.add_column("meaning")
     for row in report.rows:
         style = "" if not row.count else "bold red" if row.is_error else "yellow"
-        weight = "error" if row.is_error else "noteworthy"
+        severity = "error" if row.is_error else "noteworthy"
         meaning = MEANINGS[row.kind] if row.count or explained else ""
-        table.add_row(row.kind.value, f"{row.count:,}", weight, meaning, style=style)
+        table.add_row(row.kind.value, f"{row.count:,}", severity, meaning, style=style)
     return table
 
 
@@ -118,13 +118,13 @@ def _examples(report: AnomalyReport) -> list[str]:
 
 
 def _conclusion(verdict: Verdict) -> Text:
-    wrong = [f"{count:,} x {kind.value}" for kind, count in verdict.report.errors.items()]
+    violations = [f"{count:,} x {kind.value}" for kind, count in verdict.report.errors.items()]
     if verdict.acknowledged < verdict.sent:
-        wrong.append(f"{verdict.sent - verdict.acknowledged:,} records were never acknowledged")
+        violations.append(f"{verdict.sent - verdict.acknowledged:,} records were never acknowledged")
     elif not verdict.settled:
-        wrong.append("not every reader came to the end")
-    if wrong:
-        return Text("WRONG: " + "; ".join(wrong), style="bold red")
+        violations.append("not every reader reached the end")
+    if violations:
+        return Text("VIOLATED: " + "; ".join(violations), style="bold red")
     if verdict.report.counts:
-        return Text(f"clean: no promise of acks={verdict.scene.acks_text} was broken", style="bold green")
-    return Text("clean: all that was acknowledged was read, once, unchanged and in order", style="bold green")
+        return Text(f"clean: the guarantees of acks={verdict.scene.acks_text} held", style="bold green")
+    return Text("clean: every acknowledged record was read once, unchanged and in order", style="bold green")

@@ -1,4 +1,4 @@
-"""Requests to the admin API as the commands that send them: what the admin API advises, as one would type it."""
+"""Conversion of requests to the admin API, which its advice contains, to equivalent commands."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Body = Mapping[str, Any]
 
 
 def command_of(method: str, path: str, body: Body | None = None) -> str:
-    """The command that does the same; the request itself where there is none."""
-    for wanted, pattern, words_of in _COMMANDS:
+    """Return the command that sends a request; the request itself if there is none."""
+    for its_method, pattern, words_of in _COMMANDS:
         match = re.fullmatch(pattern, path)
-        if method == wanted and match is not None:
+        if method == its_method and match is not None:
             words = words_of([unquote(part) for part in match.groups()], body or {})
             if words is not None:
                 return shlex.join(["kreplica", *words])
@@ -33,7 +33,7 @@ def _election(_: Words, body: Body) -> Words:
 
 
 def _plan(_: Words, body: Body) -> Words | None:
-    """Of the kinds whose requests hold what is typed and nothing else."""
+    """Return the command of a plan request; None if it has members that the command cannot express."""
     members = set(body) - {"kind"}
     kind = body["kind"].replace("_", "-")
     if members == {"assignments"}:

@@ -1,6 +1,6 @@
-"""Asks the REST admin API: documents, lists page by page, writes, and streams of events.
+"""Client of the REST admin API: documents, paged lists, writes and event streams.
 
-A client belongs to one run of a reactor.  Whatever it raises is a sentence for people.
+A client belongs to one run of a reactor.  The messages of its exceptions are meant for users.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ T = TypeVar("T")
 
 Document: TypeAlias = dict[str, Any]
 
-ANSWER_TIME_S_MAX = 60.0
+RESPONSE_TIME_S_MAX = 60.0
 CONNECT_TIME_S_MAX = 10.0
 SILENCE_S_MAX = 60.0
-"""A stream sends at least a comment every 15 seconds."""
+"""Maximum pause in an event stream; the server sends at least a comment every 15 seconds."""
 
-ANSWER_SIZE_MAX = 256 * 1024 * 1024
-EVENTS_WAITING_MAX = 1000
+RESPONSE_SIZE_MAX = 256 * 1024 * 1024
+EVENTS_BUFFERED_MAX = 1000
 
 _END = b"-----END CERTIFICATE-----"
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where the admin API is, and what opens it.
+    """Address and credentials of an admin API.
 
-    :param url: ``http://host:port`` or ``https://...``, without a slash at its end.
-    :param token: the bearer token; None where none is needed.
+    :param url: ``http://host:port`` or ``https://...``, without trailing slash.
+    :param token: bearer token, if required.
     :param ca_file: certificates (PEM) to trust instead of the system's.
     """
 
@@ -66,13 +66,13 @@ class Server:
 
 
 class Unreachable(KreplicaError):
-    """Nobody answered, or somebody else."""
+    """No response, or a response that is not from an admin API."""
 
 
 class Refused(KreplicaError):
-    """The server answered with a problem.
+    """The server rejected the request.
 
-    :ivar problem: its document (RFC 9457).
+    :ivar problem: problem document (RFC 9457).
     """
 
     def __init__(self, status: int, problem: Document) -> None:
@@ -83,9 +83,10 @@ class Refused(KreplicaError):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """:param document: None where the answer had no body.
+    """Response to a request.
 
-    :param etag: for ``if_match`` of a later write, without quotes.
+    :param document: None if the response has no body.
+    :param etag: value for ``if_match`` of a later write, without quotes.
     """
 
     document: Any
@@ -93,29 +94,30 @@ class Reply:
 
 
 class RestClient:
-    """:param reactor: whose run it lives in."""
+    """Client of one admin API."""
 
     def __init__(self, server: Server, reactor: Any) -> None:
         self.reactor = reactor
         self._server = server
-        # No connection is used again: while a person is asked a question, nobody would see that it was closed.
+        # Connections are not reused: while the user answers a question the reactor does not run, so it would not notice
+        # that a connection was closed.
         pool = HTTPConnectionPool(reactor, persistent=False)
         agent = Agent(reactor, _https_policy(server.ca_file), connectTimeout=CONNECT_TIME_S_MAX, pool=pool)
         self._http = treq.client.HTTPClient(agent)
 
     async def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
-        """The document of a path.
+        """Return the document at a path.
 
-        :param query: members that are None are left out.
-        :raise Unreachable: no answer of an admin API.
-        :raise Refused: a problem.
+        :param query: members that are None are omitted.
+        :raise Unreachable: no admin API responded.
+        :raise Refused: the request was rejected.
         """
         return (await self.send("GET", path, query=query)).document
 
     async def pages(self, path: str, member: str, query: Mapping[str, Any] | None = None) -> Document:
-        """A list to its end: the first page's document, with the entries of all pages in ``member``.
+        """Return a whole list: the document of the first page, with the entries of all pages in ``member``.
 
-        :raise Unreachable: as ``get``; so ``Refused``.
+        Raises the same exceptions as ``get``.
         """
         document = cast(Document, await self.get(path, query))
         after = document.get("next")
@@ -136,10 +138,9 @@ class RestClient:
         query: Mapping[str, Any] | None = None,
         if_match: str | None = None,
     ) -> Reply:
-        """One request and its whole answer.
+        """Send a request and return the response. Raises the same exceptions as ``get``.
 
-        :param if_match: the ETag that must still hold, without quotes.
-        :raise Unreachable: as ``get``; so ``Refused``.
+        :param if_match: ETag that must still be current, without quotes.
         """
         headers = self._headers("application/json")
         if body is not None:
@@ -148,8 +149,8 @@ class RestClient:
             headers["If-Match"] = f'"{if_match}"'
         data = None if body is None else json.dumps(body).encode()
         try:
-            asking = Deferred.fromCoroutine(self._exchange(method, self._url(path, query), headers, data))
-            response, content = await _within(self.reactor, ANSWER_TIME_S_MAX, asking)
+            exchange = Deferred.fromCoroutine(self._exchange(method, self._url(path, query), headers, data))
+            response, content = await _within(self.reactor, RESPONSE_TIME_S_MAX, exchange)
         except CancelledError:
             raise
         except Exception as error:
@@ -163,17 +164,18 @@ class RestClient:
     async def events(
         self, path: str, query: Mapping[str, Any] | None = None, last_event_id: str | None = None
     ) -> AsyncGenerator[ReceivedEvent, None]:
-        """A stream's events until the server ends it; a stream that is silent for too long has failed.
+        """Yield the events of a stream until the server ends it.
 
-        :param last_event_id: what was had last: the server goes on after it.
-        :raise Unreachable: as ``get``, also where the connection is lost; so ``Refused``.
+        :param last_event_id: ID of the last event received; the server continues after it.
+        :raise Unreachable: no admin API responded, the connection was lost, or a pause exceeded ``SILENCE_S_MAX``.
+        :raise Refused: the request was rejected.
         """
         headers = self._headers("text/event-stream")
         if last_event_id is not None:
             headers["Last-Event-ID"] = last_event_id
         try:
-            asking = self._http.get(self._url(path, query), headers=headers, unbuffered=True)
-            response = await _within(self.reactor, ANSWER_TIME_S_MAX, asking)
+            request = self._http.get(self._url(path, query), headers=headers, unbuffered=True)
+            response = await _within(self.reactor, RESPONSE_TIME_S_MAX, request)
             if response.code != 200:
                 raise Refused(response.code, self._document(response, await _content(response)))
             body = _EventBody(self.reactor)
@@ -205,26 +207,26 @@ class RestClient:
     def _document(self, response: Any, content: bytes) -> Any:
         if not content and response.code < 400:
             return None
-        kind = (response.headers.getRawHeaders("content-type", [""])[0]).partition(";")[0].strip()
+        content_type = (response.headers.getRawHeaders("content-type", [""])[0]).partition(";")[0].strip()
         try:
-            if kind not in ("application/json", "application/problem+json"):
-                raise ValueError(kind)
+            if content_type not in ("application/json", "application/problem+json"):
+                raise ValueError(content_type)
             return json.loads(content)
         except ValueError:
             raise Unreachable(
-                f"{self._server.url} answered with status {response.code} and {kind or 'no content type'}, "
-                "which kreplica's admin API does not: is it the address of another server?"
+                f"{self._server.url} responded with status {response.code} and {content_type or 'no content type'}: "
+                "this is not an admin API of kreplica; check the address"
             ) from None
 
     def _unreachable(self, error: Exception) -> Unreachable:
         return Unreachable(
-            f"no answer from {self._server.url}: {_why(error)}.  Is a broker's admin API there?  "
-            "Name it with --admin URL or KREPLICA_ADMIN"
+            f"no response from {self._server.url}: {_reason(error)}.  "
+            "Use --admin URL or KREPLICA_ADMIN to set the address of a broker's admin API"
         )
 
 
 class _EventBody(Protocol):
-    """Hands over events one by one; the connection is paused while many wait, and given up when it is silent."""
+    """Yields events one by one; pauses the connection while too many are buffered, closes it after a long pause."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
@@ -254,7 +256,7 @@ class _EventBody(Protocol):
             self._events.extend(self._parser.feed(data))
         except EventTooLong:
             self._ended = Failure()
-        if len(self._events) > EVENTS_WAITING_MAX:
+        if len(self._events) > EVENTS_BUFFERED_MAX:
             self.transport.pauseProducing()  # type: ignore[union-attr]
         self._wake()
 
@@ -273,9 +275,10 @@ class _EventBody(Protocol):
 
 
 async def _within(reactor: Any, seconds: float, waiting: Deferred[T]) -> T:
-    """What a Deferred comes to, if it does in time.
+    """Return the result of a Deferred, which is cancelled if it takes too long.
 
-    :raise CancelledError: whoever waits was cancelled, which the agent would call a failed request.
+    :raise TimeoutError: it took too long.
+    :raise CancelledError: the caller was cancelled; the agent would report this as a failed request.
     """
     is_late = False
 
@@ -299,18 +302,18 @@ async def _within(reactor: Any, seconds: float, waiting: Deferred[T]) -> T:
 
 
 async def _content(response: Any) -> bytes:
-    pieces: list[bytes] = []
+    chunks: list[bytes] = []
     size = 0
 
-    def take(piece: bytes) -> None:
+    def take(chunk: bytes) -> None:
         nonlocal size
-        size += len(piece)
-        if size > ANSWER_SIZE_MAX:
-            raise Unreachable(f"an answer of more than {ANSWER_SIZE_MAX:,} bytes")
-        pieces.append(piece)
+        size += len(chunk)
+        if size > RESPONSE_SIZE_MAX:
+            raise Unreachable(f"the response is larger than {RESPONSE_SIZE_MAX:,} bytes")
+        chunks.append(chunk)
 
     await treq.collect(response, take)
-    return b"".join(pieces)
+    return b"".join(chunks)
 
 
 def _query_text(value: Any) -> str:
@@ -325,22 +328,22 @@ def _https_policy(ca_file: Path | None) -> BrowserLikePolicyForHTTPS:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """Without the wrappers of Twisted."""
+    """Return the error inside Twisted's wrapper exceptions."""
     while isinstance(error, ResponseFailed | ResponseNeverReceived | RequestTransmissionFailed) and error.reasons:
         error = error.reasons[-1].value
     return error
 
 
-def _why(failed: Exception) -> str:
-    """What hindered it."""
+def _reason(failed: Exception) -> str:
+    """Return the reason of a failed request as text."""
     error = _cause(failed)
     if isinstance(error, SSL.Error):
-        what = error.args[0][-1][-1] if error.args and error.args[0] else "the other side does not speak TLS"
-        return f"{what} (--ca-file names the certificates that are trusted)"
+        what = error.args[0][-1][-1] if error.args and error.args[0] else "the server does not use TLS"
+        return f"{what} (use --ca-file to set the trusted certificates)"
     if isinstance(error, DNSLookupError):
-        return "its name is not known"
+        return "unknown host name"
     if isinstance(error, ConnectingCancelledError | TimeoutError):
-        return "it took too long"
+        return "timeout"
     if isinstance(error, ConnectError) and error.osError:
         return os.strerror(error.osError)
     return str(error).strip().rstrip(".") or type(error).__name__

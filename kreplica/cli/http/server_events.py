@@ -1,4 +1,4 @@
-"""Server-sent events (``text/event-stream``), cut out of bytes as they come; nothing here touches a socket."""
+"""Incremental parser of server-sent events (``text/event-stream``), without I/O."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ EVENT_SIZE_MAX = 32 * 1024 * 1024
 
 
 class EventTooLong(KreplicaError):
-    """What comes is no stream of events, or one of them is larger than any that the admin API sends."""
+    """An event is larger than the admin API sends, or the data is not a stream of events."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedEvent:
-    """:param data: as text, lines joined.
+    """Event of a stream.
 
-    :param event_id: the last one that the stream told; None where it told none.
+    :param data: lines of data, joined by newlines.
+    :param event_id: latest ID in the stream; None before the first one.
     """
 
     name: str
@@ -27,7 +28,7 @@ class ReceivedEvent:
 
 
 class EventParser:
-    """Fed with bytes cut anywhere, it gives whole events; comments are skipped."""
+    """Parses chunks of any size into events; comments are skipped."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -36,10 +37,13 @@ class EventParser:
         self._event_id: str | None = None
 
     def feed(self, data: bytes) -> Iterator[ReceivedEvent]:
-        """:raise EventTooLong: a single line or event is beyond ``EVENT_SIZE_MAX``."""
+        """Parse a chunk and yield the events that it completes.
+
+        :raise EventTooLong: a line or event is longer than ``EVENT_SIZE_MAX``.
+        """
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) + sum(map(len, self._data)) > EVENT_SIZE_MAX:
-            raise EventTooLong(f"an event of more than {EVENT_SIZE_MAX:,} bytes")
+            raise EventTooLong(f"an event is larger than {EVENT_SIZE_MAX:,} bytes")
         for line in lines:
             event = self._take(line.removesuffix(b"\r").decode(errors="replace"))
             if event is not None:
