@@ -308,7 +308,8 @@ def test_files_that_do_not_fit(topic: str, run: Callable[..., Result], tmp_path:
     assert f"a.jsonl, line 2: the record has partition 7, and {topic} has 3 partitions (1 record written)" in output
     run("topic", "import", "a.jsonl", topic, "--by-key")
     (tmp_path / "b.jsonl").write_text('{"value": 1}\n')
-    assert "b.jsonl, line 1: value: expected a string or null" in run("topic", "import", "b.jsonl", topic, status=1).output
+    output = run("topic", "import", "b.jsonl", topic, status=1).output
+    assert "b.jsonl, line 1: value: expected a string or null" in output
     assert "unknown file format" in run("topic", "export", topic, "c.csv", status=1).output
 
 

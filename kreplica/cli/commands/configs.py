@@ -28,7 +28,7 @@ def show_settings(session: Session, path: str, names: tuple[str, ...], *, everyt
                 screen.line(f"Unknown setting: {name}.")
         if rows or not names:
             columns = ("SETTING", "VALUE", "DEFAULT", "SOURCE")
-            nothing = "All settings have their default values (--all shows them)."
+            nothing = "All settings have default values (see --all)."
             screen.table(columns, rows, nothing=nothing, prose=("VALUE", "DEFAULT"))
 
     session.show(document, describe)
