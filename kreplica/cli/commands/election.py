@@ -21,7 +21,10 @@ def command() -> None:
 @command.command("list")
 @connected
 def listed(session: Session) -> None:
-    """List partitions that need an election: not led by the preferred leader, or offline with a live replica."""
+    """List partitions that need an election.
+
+    These are partitions that the preferred leader does not lead, and offline partitions with a live replica.
+    """
     session.show(session.get("/v1/elections", PAGE), _describe_needed)
 
 
@@ -40,7 +43,7 @@ def _describe_needed(screen: Screen, document: dict[str, Any]) -> None:
 @dry_run_option
 @connected
 def preferred(session: Session, partitions: tuple[tuple[str, int], ...], dry_run: bool) -> None:
-    """Elect the preferred leader, the first replica, of the given partitions, or of all partitions."""
+    """Elect the first replica of each partition; by default of all partitions."""
     _elect(session, "preferred", partitions, dry_run=dry_run)
 
 
@@ -50,7 +53,10 @@ def preferred(session: Session, partitions: tuple[tuple[str, int], ...], dry_run
 @dry_run_option
 @connected
 def unclean(session: Session, partitions: tuple[tuple[str, int], ...], yes: bool, dry_run: bool) -> None:
-    """Elect any live replica of offline partitions: records that only the other replicas have are LOST."""
+    """Elect any live replica of offline partitions: LOSES records.
+
+    Records that only the other replicas have are lost.
+    """
     if not partitions:
         raise click.UsageError("give partitions; `kreplica partition list --offline` lists those without a leader")
     if not dry_run:

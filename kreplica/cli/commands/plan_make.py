@@ -182,10 +182,10 @@ def drained(brokers: tuple[int, ...]) -> dict[str, Any]:
               help="Balance by the partition weights in this JSON file instead of by number of replicas.")  # fmt: skip
 @plan_options
 def rebalance(topics: tuple[str, ...], weights: Path | None) -> dict[str, Any]:
-    """Balance the number of replicas per broker, and move as little data as possible.
+    """Balance the number of replicas per broker.
 
-    With --weights, a file of {"weights": [{"topic", "partition", "weight"}, ...]}, the sum of weights per broker is
-    balanced instead.  `kreplica pipeline profile --plan` measures weights.
+    The plan moves as little data as possible.  With --weights, a file of {"weights": [{"topic", "partition", "weight"},
+    ...]}, the sum of weights per broker is balanced instead.  `kreplica pipeline profile --plan` measures weights.
     """
     members: dict[str, Any] = {"topics": list(topics)} if topics else {}
     if weights is not None:
@@ -209,7 +209,10 @@ def add_partitions(topic: str, partitions: int) -> dict[str, Any]:
               help="How long consumer groups may take to read the remaining records, for example 10m.")  # fmt: skip
 @plan_options
 def remove_partitions(topic: str, partitions: int, wait_ms: int | None) -> dict[str, Any]:
-    """Remove the last partitions of a topic after consumer groups have read them; PARTITIONS remain."""
+    """Remove the last partitions of a topic; PARTITIONS remain.
+
+    Partitions are removed after consumer groups have read them.
+    """
     return removed_partitions(topic, partitions, wait_ms)
 
 

@@ -64,7 +64,10 @@ def _remarks(topic: dict[str, Any]) -> str:
 @_TOPIC
 @connected
 def shown(session: Session, topic: str) -> None:
-    """Show a topic and its partitions; with --json, the topic only (see `partition list --topic`)."""
+    """Show a topic and its partitions.
+
+    With --json, only the topic; see `partition list --topic`.
+    """
     path = path_of("topics", topic)
     document = session.ask(lambda client: _topic(client, path, alone=session.as_json))
     session.show(document, _describe)
