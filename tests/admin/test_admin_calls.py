@@ -178,7 +178,7 @@ def test_bodies_are_bounded(api, kept):
 
 
 def test_endless_body_is_cut_off(api):
-    """It uses bounded memory and ends with the connection."""
+    """The body uses bounded memory and ends with the connection."""
     protocol, wire = api.connect()
     headers = {"Content-Length": str(2**40), "Content-Type": "application/json"}
     protocol.dataReceived(request("POST", "/things", headers))

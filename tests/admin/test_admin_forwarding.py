@@ -250,7 +250,7 @@ def test_forwarded_requests_are_bounded(world, monkeypatch):
 
 
 def test_stopping_broker_cancels_forwarded_requests(world):
-    """They fail at once, and no timer remains."""
+    """The requests fail at once, and no timer remains."""
     world.serve(2, {})
     world.serve(3, None, never=True)
     assert world.result(world.forwarding.ask(2, Call(), "/v1/x", ANYTHING)) == {}

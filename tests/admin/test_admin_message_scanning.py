@@ -71,13 +71,13 @@ class TestScan:
         assert (len(found), next_offset, count) == (9, 9, 9)
 
     def test_truncated_last_batch(self) -> None:
-        """It is left to the next fetch."""
+        """The batch is left to the next fetch."""
         data = records(0, 3) + records(3, 4)
         assert offsets(data[:-1]) == ([0, 1, 2], 3, 3)
         assert offsets(data[: HEADER_SIZE - 1]) == ([], 0, 0)
 
     def test_batch_that_cannot_be_decompressed(self) -> None:
-        """It is skipped with a notice; later batches are shown."""
+        """The batch is skipped with a notice; later batches are shown."""
         bad = bytearray(records(3, 4, codec=Codec.GZIP))
         bad[HEADER_SIZE + 2] ^= 0xFF
         chunk = Chunk(0, records(0, 3) + bytes(bad) + records(7, 1), 0, 100)
@@ -153,7 +153,7 @@ class TestSearch:
 
     @pytest.mark.parametrize("expression", ["(", "a{1001}", "(?=a)", "(a{100}){100}"])
     def test_invalid_expressions(self, expression: str) -> None:
-        """They are refused with the reason."""
+        """Invalid expressions are refused with the reason."""
         with pytest.raises(Problem) as refused:
             search_for(f"/{expression}/")
         assert (refused.value.status, refused.value.title) == (400, "INVALID_REGULAR_EXPRESSION")

@@ -154,7 +154,7 @@ def test_malformed_problem_of_another_broker(document, status, answered):
 
 
 def test_large_response_is_checked_in_a_thread(world):
-    """It is refused if it is invalid."""
+    """The response is refused if it is invalid."""
     world.serve(2, {"entries": [{"id": "x"}] * 5000})
     world.serve(3, {})
     runs = []

@@ -69,7 +69,7 @@ def scene():
 
 
 def test_dry_run(shared):
-    """It returns the moves, their size, each broker's resulting data and the znodes, and writes nothing."""
+    """The response returns the moves, their size, each broker's resulting data and the znodes, and writes nothing."""
     before = shared.run(shared.zookeeper.get_children(znodes.PLANS))
     request = shared.move(throttle_bytes_per_second=1000, comment="for é")
     tried = shared.api.document("POST", "/v1/plans", request, dry_run=True)
@@ -295,14 +295,15 @@ def test_ended_plan_is_deleted(shared):
 
 
 def test_running_plan_is_not_deleted(scene):
-    """It must be cancelled first."""
+    """The plan must be cancelled first."""
     scene.cluster.brokers[CONTROLLER_BROKER].kill()
     plan_id = put(scene, 1, PlanState.PENDING, steps_of(1))
     assert scene.problem("DELETE", f"/v1/plans/{plan_id}").title == "PLAN_NOT_ENDED"
 
 
 def test_large_plan_is_written_in_chunks(scene, monkeypatch):
-    """Its header has the state preparing until the last chunk; the response shows the sizes of the other chunks."""
+    """The plan's header has the state preparing until the last chunk; the response shows the sizes of the other chunks.
+    """
     monkeypatch.setattr(documents, "BATCH_BYTES_MAX", 250)
     monkeypatch.setattr(documents, "STEPS_PER_CHUNK_MAX", 1)
     rows = [scene.move(number)["assignments"][0] for number in range(3)]

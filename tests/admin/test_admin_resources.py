@@ -44,7 +44,7 @@ def row(rows, name):
 
 
 def test_cluster_summary(cluster, api):
-    """It shows the controller, live brokers and problems before and after a broker dies."""
+    """The summary shows the controller, live brokers and problems before and after a broker dies."""
     make(api, assignment={"0": [1, 2], "1": [3, 2]})
     make(api, "single", assignment={"0": [3]})
     found = api.document("GET", "/v1/cluster")
@@ -144,7 +144,7 @@ def test_topic(api):
     ],
 )
 def test_invalid_requests(api, method, path, body, code):
-    """They get the same error as Kafka's requests."""
+    """The requests get the same error as Kafka's requests."""
     make(api, partitions=2)
     with pytest.raises(KafkaError) as refused:
         api.answer(method, path, body)

@@ -136,7 +136,7 @@ def test_every_kafka_error_has_a_status():
 
 
 def test_internal_error():
-    """It is answered without details and logged with them."""
+    """The error is answered without details and logged with them."""
     with capturedLogs() as logged:
         answer = answering(ZeroDivisionError("secret")).ask("GET", "/it")
     assert (answer.status, b"secret" in answer.body) == (500, False)
@@ -317,7 +317,7 @@ def test_failure_during_a_stream(stream):
 
 
 def test_head_of_a_stream(stream):
-    """It is answered at once and leaves nothing behind."""
+    """The request is answered at once and leaves nothing behind."""
     answer = stream.api.ask("HEAD", "/it")
     assert (answer.status, answer.headers["content-type"]) == (200, "text/event-stream")
     assert stream.api.begin("HEAD", "/it")[1].value().endswith(b"\r\n\r\n")

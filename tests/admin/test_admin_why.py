@@ -17,7 +17,8 @@ def requests(why):
 
 
 def test_healthy_partition():
-    """It waits for nothing; the decision, its cause and time come from the controller, which is another broker."""
+    """The partition waits for nothing; the decision, its cause and time come from the controller, which is another
+    broker."""
     scene = Scene()
     why = scene.why()
     assert (why["subject"], why["state"]) == ("partition orders-0", "healthy")
@@ -69,7 +70,8 @@ def test_fewer_replicas_than_min_insync_replicas():
 
 
 def test_partition_without_a_leader():
-    """It waits for a replica with all acknowledged records; another may lead on request, with the loss named."""
+    """The partition waits for a replica with all acknowledged records; another may lead on request, with the loss
+    named."""
     scene = Scene()
     scene.kill(3)
     scene.produce(1)
@@ -175,7 +177,7 @@ def test_raised_throttle_takes_effect_at_once():
 
 
 def test_open_transaction():
-    """It delays readers of committed records; the explanation has its producer and start time."""
+    """The transaction delays readers of committed records; the explanation has its producer and start time."""
     scene = Scene()
     producer = scene.transactional_producer()
     scene.run(producer.begin())
@@ -230,7 +232,7 @@ def test_rebalance_waits_for_a_member():
 
 
 def test_silent_member():
-    """It is named before its session expires; then unassigned partitions are reported."""
+    """The member is named before its session expires; then unassigned partitions are reported."""
     scene = Members()
     member, joined = scene.join("quiet", session_timeout_ms=20_000)
     scene.run(joined, 120.0)
@@ -298,7 +300,7 @@ REQUEST = "DeleteTopics 5 of 2000000 bytes from client 'cleaner' at 10.0.0.7:512
 
 
 def test_broker_without_stalls():
-    """It is healthy, also if another broker forwards the request."""
+    """The broker is healthy, also if another broker forwards the request."""
     scene = Scene()
     why = scene.why("brokers/2", asked=2)
     assert (why["subject"], why["state"]) == ("broker 2", "healthy")

@@ -29,7 +29,7 @@ WALL_CLOCK_MS = 1_700_000_000_000
 
 @dataclass
 class Request:
-    """A request of a client."""
+    """A received request."""
 
     api: Api
     version: int
@@ -47,7 +47,7 @@ class Request:
 
 
 Reaction = Callable[[Request], "dict[str, Any] | None"]
-"""Returns the response's body, or None after another action."""
+"""Reaction to a request: returns the response's body, or None after another action."""
 
 
 class Link:
@@ -86,7 +86,7 @@ class Link:
 
 
 class ScriptedBroker:
-    """One broker: ``then`` scripts the next request of an API, ``always`` all that no ``then`` is left for."""
+    """One broker: ``then`` scripts the next request of an API, ``always`` all requests without a ``then``."""
 
     def __init__(self, brokers: ScriptedBrokers, broker_id: int) -> None:
         self.brokers = brokers
@@ -124,16 +124,16 @@ class ScriptedBroker:
         self.requests.append(request)
         scripted = self._next[api.key]
         reaction = scripted.popleft() if scripted else self._always.get(api.key)
-        assert reaction is not None, f"{self.host} has no answer to {api.name}"
+        assert reaction is not None, f"{self.host} has no response for {api.name}"
         answer = reaction(request)
         if answer is not None:
             request.answer(answer)
 
 
 class ScriptedBrokers:
-    """A cluster of them with one topic, ``t``; time passes only where the client waits.
+    """A cluster of scripted brokers with one topic, ``t``; time passes only while the client waits.
 
-    :param leaders: of its partitions.
+    :param leaders: leaders of its partitions.
     """
 
     def __init__(self, brokers: int = 1, leaders: Sequence[int] = (1,)) -> None:
@@ -239,7 +239,7 @@ class ScriptedBrokers:
 
 
 def versions(**highest: int) -> dict[str, Any]:
-    """All versions that the library has; up to another one of APIs that are named: ``fetch=11``."""
+    """Return all versions of the library, limited by maximum versions of some APIs: ``fetch=11``."""
     rows = [
         {
             "api_key": api.key,
@@ -252,7 +252,7 @@ def versions(**highest: int) -> dict[str, Any]:
 
 
 def produced(request: Request) -> list[tuple[int, Any]]:
-    """(partition, batch header) of each batch in a Produce request."""
+    """Return (partition, batch header) of each batch in a Produce request."""
     return [
         (row["index"], header)
         for topic in request.body["topic_data"]
@@ -262,7 +262,7 @@ def produced(request: Request) -> list[tuple[int, Any]]:
 
 
 def produce_answer(request: Request, *, error: int = 0, base_offset: int = 0, throttle_ms: int = 0) -> dict[str, Any]:
-    """The same outcome for each batch of a request."""
+    """Return the same result for each batch of a request."""
     assert request.api is PRODUCE
     rows = [
         {"index": index, "error_code": error, "base_offset": -1 if error else base_offset, "log_append_time_ms": -1}
@@ -272,7 +272,7 @@ def produce_answer(request: Request, *, error: int = 0, base_offset: int = 0, th
 
 
 def fetch_answer(request: Request, records: dict[int, bytes], *, error: int = 0, **more: Any) -> dict[str, Any]:
-    """Records, or an error, for each partition that was asked for."""
+    """Return records, or an error, for each requested partition."""
     assert request.api is FETCH
     rows = [
         {

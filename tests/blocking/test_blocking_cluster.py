@@ -14,8 +14,8 @@ from kreplica.wire.messages import LIST_OFFSETS, METADATA
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def test_any_broker_will_do() -> None:
-    """The cluster is found if one broker responds; a dead broker is not tried first again."""
+def test_cluster_is_found_through_any_broker() -> None:
+    """A dead broker is not tried first again."""
     for _ in range(3):
         brokers = ScriptedBrokers(3, leaders=(2,))
         brokers[1].kill()
@@ -37,8 +37,7 @@ def test_no_broker_responds() -> None:
     assert 15 < brokers.now_s - 1000 <= 20
 
 
-def test_waits_double_up_to_a_bound_with_jitter() -> None:
-    """Delays double up to the bound, with jitter."""
+def test_delays_double_up_to_a_bound_with_jitter() -> None:
     brokers = ScriptedBrokers()
     brokers[1].kill()
     with pytest.raises(GaveUp):
@@ -49,8 +48,8 @@ def test_waits_double_up_to_a_bound_with_jitter() -> None:
     assert len({round(slept / 2, 3) for slept in brokers.slept[6:]}) > 3
 
 
-def test_a_topic_that_is_not_there() -> None:
-    """It may be new, so it is waited for a little; then the error says which it is."""
+def test_missing_topic() -> None:
+    """The topic may be new, so the client retries for a short time; then the error names the topic."""
     brokers = ScriptedBrokers()
     with pytest.raises(GaveUp, match="nope") as failure:
         brokers.cluster().find_topic("nope", timeout_s=3)
@@ -58,7 +57,7 @@ def test_a_topic_that_is_not_there() -> None:
     assert failure.value.__cause__.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_broker_that_lags_behind_does_not_bring_an_old_leader_back() -> None:
+def test_outdated_metadata_does_not_restore_an_old_leader() -> None:
     """A leader with a later epoch is kept."""
     brokers = ScriptedBrokers(2, leaders=(1,))
     brokers.move(0, 2)
@@ -84,7 +83,7 @@ def test_partition_without_leader() -> None:
     assert cluster.leader(T0) == 1
 
 
-def test_offsets_are_asked_of_those_that_lead() -> None:
+def test_offsets_are_requested_from_leaders() -> None:
     """A moved leader is found, and answered partitions are not requested again."""
     brokers = ScriptedBrokers(2, leaders=(1, 2))
 

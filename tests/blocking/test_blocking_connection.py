@@ -1,4 +1,4 @@
-"""One connection of the blocking client, and what a broker can do to it."""
+"""One connection of the blocking client, with scripted broker behaviour."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def connect(brokers: ScriptedBrokers, **options: Any) -> Connection:
     return Connection.open(Address("broker-1", 9092), ClientOptions(**options), brokers.runtime())
 
 
-def test_it_speaks_the_highest_version_that_both_have() -> None:
-    """An old broker is asked in its own words, and one without a request at all is named."""
+def test_highest_common_version_is_used() -> None:
+    """An old broker gets requests in its versions; an API that it does not have is named in the error."""
     brokers = ScriptedBrokers()
     brokers[1].always(API_VERSIONS, lambda request: versions(metadata=4, fetch=-1))
     connection = connect(brokers)
@@ -41,8 +41,8 @@ def test_it_speaks_the_highest_version_that_both_have() -> None:
         connection.version(METADATA.__class__.define(99, "Other", (0, 1), None, request="", response=""))
 
 
-def test_a_broker_older_than_the_question_is_asked_again() -> None:
-    """A broker that does not know the newest ApiVersions says so in version 0."""
+def test_old_broker_gets_api_versions_in_version_0() -> None:
+    """A broker that does not support the newest ApiVersions responds in version 0."""
     brokers = ScriptedBrokers()
 
     def unknown(request: Request) -> None:
@@ -55,7 +55,7 @@ def test_a_broker_older_than_the_question_is_asked_again() -> None:
 
 
 def test_refused_connection() -> None:
-    """A refused connection is an error that says where."""
+    """The error contains the address."""
     brokers = ScriptedBrokers()
     brokers[1].down = True
     with pytest.raises(ConnectionFailed, match="broker-1:9092: refused") as failure:
@@ -63,8 +63,8 @@ def test_refused_connection() -> None:
     assert failure.value.retriable
 
 
-def test_a_connection_lost_in_the_middle_of_an_answer() -> None:
-    """Half an answer is none."""
+def test_connection_lost_within_a_response() -> None:
+    """A partial response counts as none."""
     brokers = ScriptedBrokers()
 
     def half(request: Request) -> None:
@@ -80,8 +80,8 @@ def test_a_connection_lost_in_the_middle_of_an_answer() -> None:
         connection.request(METADATA, ASK)
 
 
-def test_an_answer_that_comes_byte_by_byte() -> None:
-    """A slow broker is waited for, as long as the whole answer comes in time."""
+def test_response_byte_by_byte() -> None:
+    """The timeout applies to the whole response."""
     brokers = ScriptedBrokers()
 
     def slowly(request: Request) -> None:
@@ -96,7 +96,7 @@ def test_an_answer_that_comes_byte_by_byte() -> None:
     assert connection.closed
 
 
-def test_an_answer_that_never_comes() -> None:
+def test_missing_response() -> None:
     """A request times out, and the connection is closed because later responses could not be attributed."""
     brokers = ScriptedBrokers()
     brokers[1].then(METADATA, lambda request: None)
@@ -116,8 +116,8 @@ def test_an_answer_that_never_comes() -> None:
     ],
     ids=["oversized frame", "negative length", "another's answer", "too short"],
 )
-def test_bytes_that_are_no_answer(data: bytes, why: str) -> None:
-    """A frame out of bounds, or an answer to another question, ends the connection with an error that says so."""
+def test_invalid_response(data: bytes, why: str) -> None:
+    """A frame out of bounds, or with another correlation ID, closes the connection with an error."""
     brokers = ScriptedBrokers()
     brokers[1].then(METADATA, lambda request: request.link.send(data))
     connection = connect(brokers)
@@ -127,7 +127,7 @@ def test_bytes_that_are_no_answer(data: bytes, why: str) -> None:
     assert connection.closed
 
 
-def test_a_broker_that_asks_for_silence_gets_it() -> None:
+def test_throttled_client_waits() -> None:
     """Nothing is sent while the broker throttles the client (KIP-219)."""
     brokers = ScriptedBrokers()
     brokers[1].then(METADATA, lambda request: brokers.metadata(request.body) | {"throttle_time_ms": 5000})
@@ -139,7 +139,7 @@ def test_a_broker_that_asks_for_silence_gets_it() -> None:
     assert second.at_s - first.at_s >= 5
 
 
-def test_addresses_as_users_write_them() -> None:
+def test_address_formats() -> None:
     """Lists, names and IPv6 in brackets are parsed; other texts are refused."""
     assert parse_addresses("a:1, [::1]:9092,") == (Address("a", 1), Address("::1", 9092))
     assert str(Address("::1", 2)) == "[::1]:2"
@@ -148,7 +148,7 @@ def test_addresses_as_users_write_them() -> None:
             parse_addresses(wrong)
 
 
-def test_the_package_needs_no_twisted() -> None:
-    """Scripts and Spark's workers load no reactor."""
+def test_package_does_not_import_twisted() -> None:
+    """Scripts and Spark's workers need no reactor."""
     code = "import sys, kreplica.blocking; sys.exit([m for m in sys.modules if m.split('.')[0] == 'twisted'] != [])"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""The blocking client while brokers of a real cluster die, and beside other people's clients."""
+"""The blocking client while brokers of a real cluster die, and together with third-party clients."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RECORDS = 6000
 
 @pytest.fixture(scope="module")
 def shared(kafka_cluster_factory: Callable[..., KafkaCluster]) -> Iterator[KafkaCluster]:
-    """A cluster that no test here breaks."""
+    """A cluster that no test of this module damages."""
     with kafka_cluster_factory(3) as cluster:
         yield cluster
 
@@ -56,7 +56,7 @@ def client(shared: KafkaCluster) -> Iterator[Cluster]:
 def read_values(
     cluster: Cluster, topic: str, isolation: Isolation = Isolation.READ_UNCOMMITTED
 ) -> dict[int, list[bytes | None]]:
-    """All values, by partition, in order."""
+    """Return all values by partition, in order."""
     partitions = topic_partitions(cluster, topic)
     ends = end_offsets(cluster, partitions)
     found: dict[int, list[bytes | None]] = {each.partition: [] for each in partitions}
@@ -68,7 +68,7 @@ def read_values(
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Ask again until it holds: any broker may be asked, and some learn of a change a moment later."""
+    """Repeat a request until the condition holds: brokers learn of changes at different times."""
     while not condition():
         pass
 
@@ -78,7 +78,7 @@ def sent_values() -> dict[int, list[bytes]]:
 
 
 @pytest.mark.parametrize("way", ["kill", "stop", "pause"])
-def test_a_broker_goes_while_records_are_written(kafka_cluster: KafkaCluster, way: str) -> None:
+def test_broker_fails_during_writes(kafka_cluster: KafkaCluster, way: str) -> None:
     """A leader dies, stops, or is suspended for a while: no record is lost, duplicated or reordered."""
     kafka_cluster.create_topic("t", PARTITIONS, min_insync_replicas=2)
     victim = kafka_cluster.leader_of("t", 0)
@@ -95,7 +95,7 @@ def test_a_broker_goes_while_records_are_written(kafka_cluster: KafkaCluster, wa
         assert read_values(cluster, "t") == sent_values()
 
 
-def test_a_broker_goes_while_records_are_read(kafka_cluster: KafkaCluster) -> None:
+def test_broker_fails_during_reads(kafka_cluster: KafkaCluster) -> None:
     """A reader continues with the new leader, and returns each record once."""
     kafka_cluster.create_topic("t", PARTITIONS, min_insync_replicas=2)
     with Cluster(kafka_cluster.bootstrap_servers) as cluster:
@@ -114,8 +114,8 @@ def test_a_broker_goes_while_records_are_read(kafka_cluster: KafkaCluster) -> No
     assert found == sent_values()
 
 
-def test_a_broker_goes_within_a_transaction(kafka_cluster: KafkaCluster) -> None:
-    """Each transaction is seen whole or not at all, also while its coordinator and leaders die."""
+def test_broker_fails_during_a_transaction(kafka_cluster: KafkaCluster) -> None:
+    """Each transaction is visible completely or not at all, also if its coordinator and leaders die."""
     kafka_cluster.create_topic("t", PARTITIONS, min_insync_replicas=2)
     committed: list[bytes] = []
     with Cluster(kafka_cluster.bootstrap_servers) as cluster:
@@ -141,7 +141,7 @@ def test_a_broker_goes_within_a_transaction(kafka_cluster: KafkaCluster) -> None
     assert len(committed) >= 19 * PARTITIONS
 
 
-def test_a_successor_fences_a_producer(client: Cluster) -> None:
+def test_successor_fences_a_producer(client: Cluster) -> None:
     """A second producer of the transactional id aborts the open transaction of the first."""
     create_topic(client, "fenced", 1)
     first = Producer(client, ProducerOptions(transactional_id="f"))
@@ -160,7 +160,7 @@ def test_a_successor_fences_a_producer(client: Cluster) -> None:
 
 
 def test_topics_settings_and_sizes(client: Cluster) -> None:
-    """A topic is made, looked at, changed and deleted."""
+    """A topic is created, described, changed and deleted."""
     view = create_topic(client, "made", 2, 3, {"retention.ms": "5000"})
     assert [len(each.replicas) for each in view.partitions] == [3, 3]
     with pytest.raises(BrokerRefused) as failure:
@@ -213,12 +213,12 @@ def test_offsets_are_committed_with_a_transaction(client: Cluster) -> None:
     assert committed_offsets(client, "og")[place].offset == 2
 
 
-# --- beside other people's clients ---
+# --- third-party clients ---
 
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_librdkafka_reads_the_records(shared: KafkaCluster, client: Cluster, codec: Codec) -> None:
-    """With each codec: keys, values, headers, times and offsets."""
+    """For each codec keys, values, headers, timestamps and offsets are equal."""
     topic = f"ours-{codec.name}"
     create_topic(client, topic, 1)
     with Producer(client, ProducerOptions(codec=codec)) as producer:
@@ -238,8 +238,8 @@ def test_librdkafka_reads_the_records(shared: KafkaCluster, client: Cluster, cod
 
 
 @pytest.mark.parametrize("codec", [codec.name.lower() for codec in Codec])
-def test_what_librdkafka_writes_is_read(shared: KafkaCluster, client: Cluster, codec: str) -> None:
-    """The other way round; and its keys are where ours would be (with the partitioner of Java's clients)."""
+def test_records_of_librdkafka_are_read(shared: KafkaCluster, client: Cluster, codec: str) -> None:
+    """Keys are in the same partitions with the partitioner of Java's clients."""
     topic = f"theirs-{codec}"
     create_topic(client, topic, 3)
     peer = PeerProducer(
@@ -266,7 +266,6 @@ def test_what_librdkafka_writes_is_read(shared: KafkaCluster, client: Cluster, c
 
 @pytest.mark.needs_program("kcat")
 def test_kcat_reads_the_records(shared: KafkaCluster, client: Cluster) -> None:
-    """kcat reads the records."""
     create_topic(client, "for-kcat", 1)
     with Producer(client, ProducerOptions(codec=Codec.GZIP)) as producer:
         producer.send("for-kcat", b"v", key=b"k", headers=(("a", b"b"),), timestamp_ms=1234)

@@ -1,4 +1,4 @@
-"""The blocking client whose connections break anywhere, within requests and answers, against a real cluster."""
+"""The blocking client with connections that break anywhere within requests and responses, on a real cluster."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def shared(kafka_cluster_factory: Callable[..., KafkaCluster]) -> Iterator[Kafka
 
 
 def breaking_cluster(shared: KafkaCluster, seed: int, budget_max: int) -> tuple[Cluster, list[int]]:
-    """A client whose connections last for a random number of bytes; and how many were made."""
+    """Yield a client whose connections last for a random number of bytes, and the list of connections."""
     real = default_runtime()
     draw = random.Random(seed)
     made: list[int] = []
 
     def connect(host: str, port: int, timeout_s: float) -> socket.socket:
-        # Enough for the versions, or nothing would ever be asked.
+        # Enough for ApiVersions, otherwise no request would ever be sent.
         made.append(draw.randrange(1500, budget_max))
         return BreakingSocket(real.connect(host, port, timeout_s), made[-1])  # type: ignore[return-value]
 
@@ -95,7 +95,7 @@ def read_values(cluster: Cluster, topic: str, isolation: Isolation) -> dict[int,
 
 @pytest.mark.parametrize("seed", range(5))
 def test_records_are_written_once_and_in_order(shared: KafkaCluster, seed: int) -> None:
-    """Connections break many times, before, within and after requests: each record is there once, in order."""
+    """Connections break many times, before, within and after requests."""
     topic, records = new_topic(shared), 3000
     cluster, made = breaking_cluster(shared, seed, 5000)
     options = ProducerOptions(batch_size=300, linger_s=0.0005)
@@ -110,7 +110,7 @@ def test_records_are_written_once_and_in_order(shared: KafkaCluster, seed: int) 
 
 
 def test_records_are_read_once_and_in_order(shared: KafkaCluster) -> None:
-    """Connections break within answers: each record is given once."""
+    """Connections break within responses."""
     topic, records = new_topic(shared), 3000
     with Cluster(shared.bootstrap_servers) as steady, Producer(steady, ProducerOptions(batch_size=600)) as producer:
         for number in range(records):
@@ -123,8 +123,8 @@ def test_records_are_read_once_and_in_order(shared: KafkaCluster) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_transactions_are_seen_whole_or_not_at_all(shared: KafkaCluster, seed: int) -> None:
-    """Committed records are visible once and in order, aborted ones never, wherever the connection breaks."""
+def test_transactions_are_visible_completely_or_not_at_all(shared: KafkaCluster, seed: int) -> None:
+    """Committed records are read once and in order, aborted ones never, wherever the connection breaks."""
     topic = new_topic(shared)
     cluster, made = breaking_cluster(shared, seed, 2200)
     committed: list[int] = []

@@ -39,7 +39,7 @@ from kreplica.wire.records import Record, iter_records
 
 OK = produce_answer
 ONE_EACH: dict[str, Any] = {"linger_s": 0.0}
-"""Each record in a batch of its own."""
+"""Send each record in a batch of its own."""
 
 
 def refuse(code: ErrorCode) -> Any:
@@ -59,7 +59,7 @@ def scripted(brokers: int = 1, leaders: tuple[int, ...] = (1,)) -> ScriptedBroke
 
 
 def sent(brokers: ScriptedBrokers, broker: int = 1) -> list[tuple[int, int, int]]:
-    """(partition, epoch, sequence) of each batch in the order in which they came."""
+    """Return (partition, epoch, sequence) of each batch in the order of arrival."""
     return [
         (partition, header.producer_epoch, header.base_sequence)
         for request in brokers[broker].asked(PRODUCE)
@@ -77,7 +77,7 @@ def values(brokers: ScriptedBrokers, broker: int = 1) -> list[bytes | None]:
 # --- batches ---
 
 
-def test_records_are_gathered_into_batches() -> None:
+def test_records_are_collected_into_batches() -> None:
     """Records of one partition within the linger time are one batch, in order."""
     brokers = scripted()
     with Producer(brokers.cluster()) as producer:
@@ -98,8 +98,8 @@ def test_records_are_gathered_into_batches() -> None:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_batches_are_what_a_leader_accepts(codec: Codec) -> None:
-    """With each codec: header, numbers and CRC belong together."""
+def test_batches_are_valid(codec: Codec) -> None:
+    """For each codec header, sequence numbers and CRC match."""
     brokers = scripted()
     with Producer(brokers.cluster(), ProducerOptions(codec=codec)) as producer:
         for number in range(100):
@@ -109,7 +109,7 @@ def test_batches_are_what_a_leader_accepts(codec: Codec) -> None:
     assert (header.codec, header.record_count, header.producer_id, header.base_sequence) == (codec, 100, 77, 0)
 
 
-def test_a_full_batch_goes_at_once() -> None:
+def test_full_batch_is_sent_at_once() -> None:
     """Batches are bounded in bytes; sequences continue from batch to batch."""
     brokers = scripted()
     with Producer(brokers.cluster(), ProducerOptions(batch_size=1000, linger_s=1000)) as producer:
@@ -122,8 +122,8 @@ def test_a_full_batch_goes_at_once() -> None:
     assert sum(header.record_count for request in brokers[1].asked(PRODUCE) for _, header in produced(request)) == 30
 
 
-def test_whole_batches_go_as_they_are_in_their_place() -> None:
-    """Encoded batches are numbered with the others, after earlier records; the memory limit holds for them too."""
+def test_encoded_batches_keep_their_order() -> None:
+    """Encoded batches are numbered with the others, after earlier records, and count towards the memory limit."""
     brokers = scripted()
     with brokers.cluster() as cluster, Producer(cluster, ProducerOptions(memory_size_max=1000)) as producer:
         producer.send("t", b"one", partition=0)
@@ -139,7 +139,7 @@ def test_whole_batches_go_as_they_are_in_their_place() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    """A producer whose broker is slow waits, and holds no more than it may."""
+    """A producer with a slow broker waits, and holds at most the limit."""
     brokers = scripted()
     brokers[1].always(PRODUCE, lambda request: request.link.send_later(1, request.answer_bytes(OK(request))))
     options = ProducerOptions(batch_size=1000, memory_size_max=3000, linger_s=1000)
@@ -152,7 +152,7 @@ def test_memory_is_bounded() -> None:
     assert producer.written == 50
 
 
-def test_a_request_has_what_waits_for_one_leader() -> None:
+def test_request_has_all_batches_for_one_leader() -> None:
     """Several partitions of one leader share a request; each leader has its own."""
     brokers = scripted(2, (1, 2, 1))
     with Producer(brokers.cluster()) as producer:
@@ -166,14 +166,13 @@ def test_a_request_has_what_waits_for_one_leader() -> None:
 
 
 @given(st.binary(max_size=70))
-def test_keys_are_hashed_as_kafkas_clients_do(key: bytes) -> None:
-    """Any length, against another implementation."""
+def test_keys_are_hashed_as_in_kafkas_clients(key: bytes) -> None:
+    """Keys of any length are compared with another implementation."""
     assert struct.pack(">I", murmur2(key)) == struct.pack(">I", peer_murmur2(key) & 0xFFFFFFFF)
     assert 0 <= partition_of_key(key, 7) < 7
 
 
 def test_records_with_a_key_stay_together() -> None:
-    """The same key goes to the same partition, whatever else is sent."""
     brokers = scripted(1, (1, 1, 1, 1))
     with Producer(brokers.cluster()) as producer:
         for number in range(40):
@@ -185,8 +184,8 @@ def test_records_with_a_key_stay_together() -> None:
                 assert partition_of_key(record.key, 4) == row["index"]
 
 
-def test_records_without_a_key_stick_to_a_partition_until_its_batch_is_full() -> None:
-    """Few large batches rather than many small ones, and no partition is left out; those without a leader are."""
+def test_records_without_a_key_fill_one_partition_at_a_time() -> None:
+    """This gives few large batches; all partitions with a leader are used."""
     brokers = scripted(1, (1, 1, -1, 1))
     with Producer(brokers.cluster(), ProducerOptions(batch_size=500, linger_s=1000)) as producer:
         for number in range(60):
@@ -198,8 +197,8 @@ def test_records_without_a_key_stick_to_a_partition_until_its_batch_is_full() ->
     assert max(count for _, count in counts) > 1
 
 
-def test_a_partition_that_is_not_there() -> None:
-    """The error comes at once, from ``send``."""
+def test_missing_partition() -> None:
+    """The error is raised by ``send``."""
     producer = Producer(scripted().cluster())
     with pytest.raises(GaveUp, match="partition t-9"):
         producer.send("t", b"v", partition=9)
@@ -208,8 +207,8 @@ def test_a_partition_that_is_not_there() -> None:
 # --- retries ---
 
 
-def test_a_leader_that_moved_gets_the_same_batch() -> None:
-    """The batch goes to the new leader with the numbers that it had, so that it is known if it is there already."""
+def test_moved_leader_gets_the_same_batch() -> None:
+    """The sequence numbers stay, so that a duplicate is detected."""
     brokers = scripted(2, (1,))
 
     def moved(request: Request) -> dict[str, Any]:
@@ -223,8 +222,8 @@ def test_a_leader_that_moved_gets_the_same_batch() -> None:
     assert delivery.offset == 0
 
 
-def test_a_connection_lost_in_the_middle_of_an_answer() -> None:
-    """The batches whose answer was lost come again with the same numbers, in order, and the next ones after them."""
+def test_connection_lost_within_a_response() -> None:
+    """Unacknowledged batches are sent again with the same sequence numbers, in order, followed by the next ones."""
     brokers = scripted()
 
     def half(request: Request) -> None:
@@ -242,8 +241,8 @@ def test_a_connection_lost_in_the_middle_of_an_answer() -> None:
     assert again == [(0, 0, sequence) for sequence in range(4)]
 
 
-def test_a_duplicate_after_a_retry_is_a_success() -> None:
-    """A leader that knows the batch reports a duplicate, and the record is written once, at an unknown offset."""
+def test_duplicate_after_a_retry_is_a_success() -> None:
+    """The leader reports a duplicate; the record was written once, at an unknown offset."""
     brokers = scripted()
     brokers[1].then(PRODUCE, lambda request: request.link.close(), refuse(ErrorCode.DUPLICATE_SEQUENCE_NUMBER))
     with Producer(brokers.cluster()) as producer:
@@ -254,7 +253,7 @@ def test_a_duplicate_after_a_retry_is_a_success() -> None:
     assert producer.written == 1
 
 
-def test_too_few_replicas_are_waited_for() -> None:
+def test_too_few_replicas_are_retried() -> None:
     """A batch is retried with its numbers until its delivery timeout."""
     brokers = scripted()
     brokers[1].then(PRODUCE, *[refuse(ErrorCode.NOT_ENOUGH_REPLICAS)] * 5)
@@ -263,8 +262,8 @@ def test_too_few_replicas_are_waited_for() -> None:
     assert sent(brokers) == [(0, 0, 0)] * 6
 
 
-def test_a_delivery_that_takes_too_long_fails_as_unknown() -> None:
-    """It was sent and may be written: the error says so, and that sending it again may write it twice."""
+def test_delivery_timeout_after_a_request_is_unknown() -> None:
+    """The record may be written: the error says so, and that a retry may duplicate it."""
     brokers = scripted()
     brokers[1].always(PRODUCE, refuse(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
     producer = Producer(brokers.cluster(), ProducerOptions(delivery_timeout_s=10))
@@ -276,8 +275,8 @@ def test_a_delivery_that_takes_too_long_fails_as_unknown() -> None:
     assert 1009 < brokers.now_s < 1015
 
 
-def test_what_was_never_sent_fails_as_not_written() -> None:
-    """Without a leader the record fails as not written, and may be sent again."""
+def test_unsent_record_fails_as_not_written() -> None:
+    """Without a leader the record fails as not written, and can be sent again."""
     brokers = scripted(1, (-1,))
     producer = Producer(brokers.cluster(), ProducerOptions(delivery_timeout_s=10))
     delivery = producer.send("t", b"v", partition=0)
@@ -290,7 +289,7 @@ def test_what_was_never_sent_fails_as_not_written() -> None:
 
 
 def test_sequences_restart_after_a_refusal() -> None:
-    """A batch that a leader refuses for good leaves a gap: the next epoch begins with sequence 0 (KIP-360)."""
+    """A batch with a final error leaves a gap: the next epoch starts with sequence 0 (KIP-360)."""
     brokers = scripted()
     producer = Producer(brokers.cluster(), ProducerOptions(**ONE_EACH))
     producer.send("t", b"fine", partition=0)
@@ -306,8 +305,8 @@ def test_sequences_restart_after_a_refusal() -> None:
     assert sent(brokers) == [(0, 0, 0), (0, 0, 1), (0, 1, 0)]
 
 
-def test_what_was_under_way_behind_a_refusal_is_numbered_again() -> None:
-    """Batches that were refused only because one before them was are sent again, in order, and written once."""
+def test_batches_behind_a_refusal_are_renumbered() -> None:
+    """Batches refused only because of the one before them are sent again, in order, and written once."""
     brokers = scripted()
     held: list[Request] = []
     brokers[1].always(PRODUCE, held.append)
@@ -327,7 +326,7 @@ def test_what_was_under_way_behind_a_refusal_is_numbered_again() -> None:
 
 
 @pytest.mark.parametrize("behind", [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER])
-def test_batches_behind_one_that_is_sent_again_keep_their_numbers(behind: ErrorCode) -> None:
+def test_batches_behind_a_retried_one_keep_their_numbers(behind: ErrorCode) -> None:
     """A full disk does not raise the epoch, independent of the responses to later batches."""
     brokers = scripted()
     held: list[Request] = []
@@ -344,7 +343,7 @@ def test_batches_behind_one_that_is_sent_again_keep_their_numbers(behind: ErrorC
     assert values(brokers)[3:] == [b"0", b"1", b"2"]
 
 
-def test_a_gap_that_a_lost_answer_hides_is_not_written_over() -> None:
+def test_gap_hidden_by_a_lost_response() -> None:
     """If a leader misses earlier batches, a batch that may be written elsewhere is not sent again."""
     brokers = scripted()
     brokers[1].then(PRODUCE, lambda request: request.link.close(), refuse(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
@@ -372,8 +371,8 @@ def test_at_most_five_batches_of_a_partition_are_in_flight() -> None:
         assert values(brokers) == [b"%d" % number for number in range(9)]
 
 
-def test_a_throttled_producer_is_silent() -> None:
-    """A broker that asks for silence gets it, and then the rest."""
+def test_throttled_producer_waits() -> None:
+    """The producer sends the rest after the throttle time."""
     brokers = scripted()
     brokers[1].then(PRODUCE, partial(produce_answer, throttle_ms=3000))
     with Producer(brokers.cluster(), ProducerOptions(**ONE_EACH)) as producer:
@@ -384,8 +383,8 @@ def test_a_throttled_producer_is_silent() -> None:
     assert second.at_s - first.at_s >= 3
 
 
-def test_without_acknowledgements_nothing_is_waited_for() -> None:
-    """``acks=0``: the broker does not answer, and the record counts as sent."""
+def test_acks_0() -> None:
+    """The broker does not respond, and the record counts as sent."""
     brokers = scripted()
     brokers[1].always(PRODUCE, lambda request: None)
     with Producer(brokers.cluster(), ProducerOptions(acks=0)) as producer:
@@ -397,15 +396,14 @@ def test_without_acknowledgements_nothing_is_waited_for() -> None:
     assert not brokers[1].asked(INIT_PRODUCER_ID)
 
 
-def test_options_that_contradict_each_other() -> None:
-    """Contradicting options are refused."""
+def test_contradictory_options_are_refused() -> None:
     for wrong in ({"acks": 2}, {"acks": 1, "idempotent": True}, {"acks": 0, "transactional_id": "x"}):
         with pytest.raises(ValueError, match="acks"):
             ProducerOptions(**wrong)  # type: ignore[arg-type]
 
 
-def test_leaving_by_an_error_waits_for_nothing() -> None:
-    """An interrupt ends a producer at once, also while no broker answers."""
+def test_exit_by_an_exception_waits_for_nothing() -> None:
+    """An interrupt ends a producer at once, also if no broker responds."""
     brokers = scripted()
     brokers[1].always(PRODUCE, lambda request: None)
     began_s = brokers.now_s
@@ -470,8 +468,8 @@ def test_partitions_are_added_before_records_are_sent() -> None:
     assert story == [("init", -1, -1), *one, ("add", [0]), ("produce", 0, 1), ("commit", 0)]
 
 
-def test_a_transaction_with_a_record_that_failed_can_only_be_aborted() -> None:
-    """It is refused to commit; after the abort the next one has the next epoch, and goes well."""
+def test_transaction_with_a_failed_record_can_only_be_aborted() -> None:
+    """The commit is refused; after the abort the next transaction has the next epoch and succeeds."""
     brokers, story = transactional()
     with Producer(brokers.cluster(), ProducerOptions(transactional_id="x")) as producer:
         producer.begin()
@@ -494,8 +492,8 @@ def test_a_transaction_with_a_record_that_failed_can_only_be_aborted() -> None:
     ]
 
 
-def test_a_flush_that_failed_is_not_forgotten_by_the_commit() -> None:
-    """A transaction that lacks a record cannot be committed, and nothing else is sent in it."""
+def test_failed_flush_prevents_the_commit() -> None:
+    """A transaction that lacks a record cannot be committed, and no further record is sent in it."""
     brokers, story = transactional()
     with Producer(brokers.cluster(), ProducerOptions(transactional_id="x")) as producer:
         producer.begin()
@@ -511,8 +509,8 @@ def test_a_flush_that_failed_is_not_forgotten_by_the_commit() -> None:
     assert [each[0] for each in story] == ["init", "add", "abort", "init"]
 
 
-def test_what_waits_behind_a_refusal_is_not_sent_in_the_transaction() -> None:
-    """Its numbers would not fit any more: it fails with the transaction."""
+def test_batches_behind_a_refusal_fail_with_the_transaction() -> None:
+    """The batches' sequence numbers would no longer fit."""
     brokers, _ = transactional()
     held: list[Request] = []
     brokers[1].always(PRODUCE, held.append)
@@ -531,8 +529,7 @@ def test_what_waits_behind_a_refusal_is_not_sent_in_the_transaction() -> None:
         producer.abort()
 
 
-def test_an_abort_waits_for_nothing_that_was_not_sent() -> None:
-    """Records of open batches are dropped at once."""
+def test_abort_drops_unsent_records() -> None:
     brokers, story = transactional()
     with Producer(brokers.cluster(), ProducerOptions(transactional_id="x")) as producer:
         producer.begin()
@@ -544,8 +541,8 @@ def test_an_abort_waits_for_nothing_that_was_not_sent() -> None:
     assert [each[0] for each in story] == ["init"]
 
 
-def test_a_commit_that_is_never_answered() -> None:
-    """The outcome is unknown, and the error says so; the producer neither aborts nor continues."""
+def test_commit_without_a_response() -> None:
+    """The error says that the outcome is unknown; the producer neither aborts nor continues."""
     brokers, story = transactional()
     producer = Producer(brokers.cluster(operation_timeout_s=5), ProducerOptions(transactional_id="x"))
     producer.begin()
@@ -559,7 +556,7 @@ def test_a_commit_that_is_never_answered() -> None:
     assert [each[0] for each in story] == ["init", "add", "produce"]
 
 
-def test_leaving_by_an_error_aborts() -> None:
+def test_exit_by_an_exception_aborts() -> None:
     """The transaction of an interrupted program stays invisible."""
     brokers, story = transactional()
     producer = Producer(brokers.cluster(), ProducerOptions(transactional_id="x", **ONE_EACH))
@@ -571,8 +568,8 @@ def test_leaving_by_an_error_aborts() -> None:
     assert [each[0] for each in story] == ["init", "add", "produce", "abort"]
 
 
-def test_an_interrupt_in_the_middle_of_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever was being sent or waited for, the transaction is aborted, with the next epoch after it."""
+def test_interrupt_during_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At any point the transaction is aborted, and the next one has the next epoch."""
     brokers, story = transactional()
     producer = Producer(brokers.cluster(), ProducerOptions(transactional_id="x"))
     send = Connection.send
@@ -590,8 +587,8 @@ def test_an_interrupt_in_the_middle_of_a_request(monkeypatch: pytest.MonkeyPatch
     assert [each[0] for each in story] == ["init", "add", "abort", "init"]
 
 
-def test_an_interrupt_while_an_answer_is_waited_for() -> None:
-    """Whether the partition belongs to the transaction by now is not known, and that connection is of no use."""
+def test_interrupt_while_waiting_for_a_response() -> None:
+    """It is unknown whether the partition was added, and the connection cannot be used further."""
     brokers, story = transactional()
     producer = Producer(brokers.cluster(), ProducerOptions(transactional_id="x"))
 
@@ -607,7 +604,7 @@ def test_an_interrupt_while_an_answer_is_waited_for() -> None:
 
 
 def test_records_fail_without_authorization() -> None:
-    """An error of the producer's own requests is that of the records that waited for them."""
+    """Errors of the producer's own requests fail the records that waited for them."""
     brokers = scripted()
     refused = {"throttle_time_ms": 0, "error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
     brokers[1].always(INIT_PRODUCER_ID, lambda request: refused)
@@ -618,7 +615,7 @@ def test_records_fail_without_authorization() -> None:
     assert not any(isinstance(delivery.error, OutcomeUnknown) for delivery in deliveries)
 
 
-def test_a_fenced_producer_stops() -> None:
+def test_fenced_producer_stops() -> None:
     """The second producer of a transactional id fences the first, which cannot continue."""
     brokers, _ = transactional()
     producer = Producer(brokers.cluster(), ProducerOptions(transactional_id="x"))
@@ -632,7 +629,7 @@ def test_a_fenced_producer_stops() -> None:
     producer.close()
 
 
-def test_transactions_need_an_id_and_a_beginning() -> None:
+def test_transactions_need_an_id_and_a_start() -> None:
     """Calls out of order are refused with the missing step."""
     brokers, _ = transactional()
     with pytest.raises(ValueError, match="transactional_id"):

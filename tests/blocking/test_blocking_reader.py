@@ -33,7 +33,7 @@ def marker(offset: int, producer_id: int, *, committed: bool) -> bytes:
 
 
 class Log:
-    """Batches of one partition, served as a leader serves them: from the batch on that holds the offset."""
+    """Batches of one partition, served as by a leader: from the batch on that contains the offset."""
 
     def __init__(self, *batches: bytes) -> None:
         self.batches = [(int.from_bytes(each[:8], "big"), each) for each in batches]
@@ -61,7 +61,7 @@ def asked_offsets(brokers: ScriptedBrokers, broker: int = 1) -> list[int]:
     ]
 
 
-def test_records_from_an_offset_to_another() -> None:
+def test_records_between_two_offsets() -> None:
     """Start and end may be within a batch: other records are skipped, and the reader ends by itself."""
     brokers = ScriptedBrokers()
     brokers[1].always(FETCH, Log(batch(0, 5), batch(5, 5)).serve)
@@ -71,8 +71,8 @@ def test_records_from_an_offset_to_another() -> None:
     assert reader.is_done
 
 
-def test_all_that_is_known_of_a_record() -> None:
-    """Offset, time and whose time it is, key, value and headers arrive."""
+def test_all_fields_of_a_record() -> None:
+    """The fields are offset, timestamp and its type, key, value and headers."""
     brokers = ScriptedBrokers()
     made = build_batch(
         [Record(7, 123, b"k", None, (("h", b"1"), ("h", None)))],
@@ -86,7 +86,7 @@ def test_all_that_is_known_of_a_record() -> None:
 
 
 def test_compaction_leaves_gaps() -> None:
-    """The next offset is right behind a batch, although its last records, or all, are gone."""
+    """The next offset is right after a batch, although its last records, or all, were removed."""
     brokers = ScriptedBrokers()
     thinned = filter_batch(batch(0, 10), lambda record: record.offset in (2, 5))
     empty = filter_batch(batch(10, 10), lambda record: False, keep_empty=True)
@@ -103,7 +103,7 @@ def test_compaction_leaves_gaps() -> None:
 
 
 def test_committed_records_only() -> None:
-    """Records of an aborted transaction are left out, those of others around it are not, and markers never count."""
+    """Records of an aborted transaction are omitted, records of others around it are not, and markers never count."""
     brokers = ScriptedBrokers()
     transactional = {"transactional": True, "producer_epoch": 0, "base_sequence": 0}
     log = Log(
@@ -126,7 +126,7 @@ def test_committed_records_only() -> None:
     assert read_all(brokers, 9)[0] == [b"0", b"1", b"2", b"3", b"4", b"6"]
 
 
-def test_batches_not_taken_are_not_counted() -> None:
+def test_position_between_batches() -> None:
     """Positions between the batches of a response are exact; leaving the loop loses no record."""
     brokers = ScriptedBrokers()
     brokers[1].always(FETCH, Log(batch(0, 3), batch(3, 3), batch(6, 3)).serve)
@@ -141,8 +141,8 @@ def test_batches_not_taken_are_not_counted() -> None:
         assert reader.is_done
 
 
-def test_a_leader_that_moved() -> None:
-    """The new leader is asked for the next records; none is returned twice."""
+def test_moved_leader() -> None:
+    """The new leader gets the next fetch; no record is returned twice."""
     brokers = ScriptedBrokers(2, (1,))
 
     def moved(request: Request) -> dict[str, Any]:
@@ -156,8 +156,8 @@ def test_a_leader_that_moved() -> None:
     assert asked_offsets(brokers, 2) == [3]
 
 
-def test_a_connection_lost_in_the_middle_of_an_answer() -> None:
-    """The same offsets are asked for again, on a new connection."""
+def test_connection_lost_within_a_response() -> None:
+    """The same offsets are fetched again on a new connection."""
     brokers = ScriptedBrokers()
     log = Log(batch(0, 5))
 
@@ -171,8 +171,7 @@ def test_a_connection_lost_in_the_middle_of_an_answer() -> None:
     assert asked_offsets(brokers) == [0, 0]
 
 
-def test_an_answer_that_comes_byte_by_byte() -> None:
-    """Slow bytes are an answer in the end."""
+def test_response_byte_by_byte() -> None:
     brokers = ScriptedBrokers()
     log = Log(batch(0, 5))
 
@@ -184,8 +183,8 @@ def test_an_answer_that_comes_byte_by_byte() -> None:
     assert read_all(brokers, 5)[0] == [b"%d" % number for number in range(5)]
 
 
-def test_a_damaged_batch_is_fetched_again() -> None:
-    """Damage on the way passes; damage that stays ends the reader, with the offset, after all before it was given."""
+def test_damaged_batch_is_fetched_again() -> None:
+    """Damage in transit disappears; permanent damage ends the reader with its offset, after all records before it."""
     damaged = bytearray(batch(3, 3))
     damaged[-1] ^= 1
     brokers = ScriptedBrokers()
@@ -204,8 +203,8 @@ def test_a_damaged_batch_is_fetched_again() -> None:
     assert isinstance(failure.value.__cause__, CorruptBatch)
 
 
-def test_an_offset_that_is_not_there_any_more() -> None:
-    """The error contains the valid range; or the reader resets to the start or the end, by option."""
+def test_offset_out_of_range() -> None:
+    """The error contains the valid range; optionally the reader resets to the start or the end."""
 
     def out_of_range(request: Request) -> dict[str, Any]:
         return fetch_answer(request, {}, error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=10, high_watermark=20)
@@ -230,7 +229,7 @@ def test_an_offset_that_is_not_there_any_more() -> None:
                 assert reader.read()[0].records[0].offset == first
 
 
-def test_an_error_that_stays() -> None:
+def test_permanent_error() -> None:
     """Final errors are raised at once, retriable ones after ``patience_s``."""
     brokers = ScriptedBrokers()
     brokers[1].always(FETCH, partial(fetch_answer, records={}, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
@@ -247,12 +246,12 @@ def test_an_error_that_stays() -> None:
     assert 1009 < brokers.now_s < 1015
 
 
-def test_several_leaders_have_their_turns() -> None:
-    """A leader that always has more does not starve another one, nor a partition another of the same leader."""
+def test_leaders_and_partitions_are_read_in_turn() -> None:
+    """A leader or partition that always has data does not starve the others."""
     brokers = ScriptedBrokers(2, (1, 2, 1))
 
     def endless(request: Request) -> dict[str, Any]:
-        """Serves only the first partition that is asked for, as a broker does whose answer is full."""
+        """Serve only the first requested partition, as a broker does if its response is full."""
         row = request.body["topics"][0]["partitions"][0]
         return fetch_answer(request, {row["partition"]: batch(row["fetch_offset"], 1)})
 
@@ -266,8 +265,8 @@ def test_several_leaders_have_their_turns() -> None:
     assert counts[0] >= 10
 
 
-def test_the_next_answer_is_under_way_while_one_is_opened() -> None:
-    """The broker works while the reader does."""
+def test_next_fetch_is_sent_while_a_response_is_parsed() -> None:
+    """The broker and the reader work at the same time."""
     brokers = ScriptedBrokers()
     brokers[1].always(FETCH, Log(batch(0, 3), batch(3, 3)).serve)
     with Reader(brokers.cluster(), {T0: 0}) as reader:
@@ -276,7 +275,7 @@ def test_the_next_answer_is_under_way_while_one_is_opened() -> None:
         assert asked_offsets(brokers) == [0, 6]
 
 
-def test_nothing_to_read() -> None:
+def test_no_records() -> None:
     """The reader waits until its timeout, and returns an empty list."""
     brokers = ScriptedBrokers()
     brokers[1].always(
@@ -287,8 +286,8 @@ def test_nothing_to_read() -> None:
     assert brokers.now_s == pytest.approx(1003, abs=0.6)
 
 
-def test_an_old_broker() -> None:
-    """A broker that has only older versions is read as well."""
+def test_old_broker() -> None:
+    """A broker with older versions is supported."""
 
     brokers = ScriptedBrokers()
     brokers[1].always(API_VERSIONS, lambda request: versions(fetch=4, metadata=1))
@@ -297,7 +296,7 @@ def test_an_old_broker() -> None:
     assert brokers[1].asked(FETCH)[0].version == 4
 
 
-def test_a_batch_that_an_old_broker_cuts_short() -> None:
+def test_batch_truncated_by_an_old_broker() -> None:
     """A batch that never fits is an error, not an endless loop."""
     brokers = ScriptedBrokers()
     brokers[1].always(FETCH, lambda request: fetch_answer(request, {0: batch(0, 3)[:-2]}))

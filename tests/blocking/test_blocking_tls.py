@@ -1,4 +1,4 @@
-"""The blocking client over TLS, against sockets of Python's own."""
+"""The blocking client over TLS, with Python's own sockets as the server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ANSWERS = {
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with a key and a certificate for 127.0.0.1 that vouches for itself."""
+    """Write a key and a self-signed certificate for 127.0.0.1 to one file."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "broker")])
     now = datetime.now(UTC)
@@ -58,7 +58,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def address(certificate: Path) -> Iterator[Address]:
-    """Runs a TLS broker that responds to each request at once."""
+    """Run a TLS broker that responds to each request at once."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -94,7 +94,7 @@ def answer_all(connection: ssl.SSLSocket) -> None:
 
 
 def test_requests_over_tls(certificate: Path, address: Address) -> None:
-    """Answers of several TLS records come whole, also where they were decrypted ahead of the question for them."""
+    """Responses of several TLS records are complete, also if they were decrypted before they were requested."""
     context = ssl.create_default_context(cafile=str(certificate))
     with Connection.open(address, ClientOptions(), default_runtime(connect=tls_sockets(context))) as connection:
         body = {"topics": [], "allow_auto_topic_creation": False}
@@ -108,8 +108,8 @@ def test_requests_over_tls(certificate: Path, address: Address) -> None:
         assert len(connection.request(METADATA, body)["cluster_id"]) == 40_000
 
 
-def test_an_untrusted_certificate(address: Address) -> None:
-    """The handshake fails as a connection that did not come about."""
+def test_untrusted_certificate(address: Address) -> None:
+    """The handshake fails as a failed connection."""
     strangers = default_runtime(connect=tls_sockets(ssl.create_default_context()))
     with pytest.raises(ConnectionFailed, match="certificate"):
         Connection.open(address, ClientOptions(), strangers)

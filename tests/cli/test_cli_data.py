@@ -355,7 +355,7 @@ def test_copy_to_another_number_of_partitions(
 
 
 def test_topic_with_log_append_time(shared: KafkaCluster, topic: str, run: Callable[..., Result]) -> None:
-    """Its timestamps differ, which is not reported as damage."""
+    """The copied timestamps differ, which is not reported as damage."""
     write(shared.bootstrap_servers, topic, 30)
     setting = "message.timestamp.type=LogAppendTime"
     assert "agree" in run("topic", "copy", topic, f"{topic}-2", "--create", "--config", setting, "--verify").output
@@ -385,7 +385,7 @@ def test_broker_dies_during_a_copy(
 def test_transactional_copy_resumes(
     shared: KafkaCluster, topic: str, start: Callable[..., subprocess.Popen[bytes]], run: Callable[..., Result]
 ) -> None:
-    """It is killed and restarted with the same ID: no record is lost or duplicated."""
+    """The copy is killed and restarted with the same ID: no record is lost or duplicated."""
     write(shared.bootstrap_servers, topic, 48_000, size=100)
     shared.create_topic(f"{topic}-2", 3)
     for sign in (signal.SIGKILL, signal.SIGINT):

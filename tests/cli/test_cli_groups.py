@@ -61,7 +61,7 @@ def test_group_is_deleted_after_confirmation(admin, kreplica):
 
 
 def test_reset_without_execute_changes_nothing(admin, kreplica):
-    """It shows the new offsets, and the option that applies them."""
+    """The command shows the new offsets, and the option that applies them."""
     admin.answers["POST /v1/groups/kitchen/offsets"] = OFFSETS
     shown = kreplica("group", "reset", "kitchen", "--earliest").stdout
     assert admin.last.query == {"dry_run": "true"}

@@ -94,7 +94,7 @@ class TestDump:
         assert f'value "{"x" * 500}"' in run("dump", file, "--records", "--full").stdout
 
     def test_binary_values(self, tmp_path: Path) -> None:
-        """They are printed in base64, as in the admin API."""
+        """Binary values are printed in base64, as in the admin API."""
         data = build_batch([Record(0, 5, b"\xff\x00", b"a\x1b[2J", (("h", None), ("i", b"\xfe")))])
         (tmp_path / f"{0:020}.log").write_bytes(data)
         _, record = lines("dump", tmp_path / f"{0:020}.log", "--records")
@@ -133,7 +133,7 @@ class TestDump:
         assert why in done.stderr
 
     def test_directory_without_a_log(self, tmp_path: Path) -> None:
-        """It is a usage error."""
+        """The directory is a usage error."""
         assert run("dump", tmp_path).exit_code == 2
 
 
@@ -167,7 +167,7 @@ class TestVerify:
         }  # fmt: skip
 
     def test_directory_without_logs(self, tmp_path: Path) -> None:
-        """It is a usage error."""
+        """The directory is a usage error."""
         done = run("verify", tmp_path)
         assert done.exit_code == 2
         assert "holds no logs" in done.stderr

@@ -103,7 +103,7 @@ def test_json(run: Run) -> None:
 
 
 def test_options(run: Run) -> None:
-    """They are passed to the audit."""
+    """Options are passed to the audit."""
     asked: list[AuditOptions] = []
     words = ["--log-dirs", "1=/a/,/b", "--log-dirs", "/c", "--log-dirs", "1=/d", "orders", "pay", "--compacted", "x, y"]
     assert run(*words, "--resume", "work", "--bootstrap", "h:1", asked=asked).exit_code == 0
@@ -175,7 +175,7 @@ class Page(HTMLParser):
 
 @pytest.mark.parametrize("found", [report(), report(differences=9), report(is_empty=True)])
 def test_html_page(run: Run, tmp_path: Path, found: AuditReport) -> None:
-    """It is one file without references to other servers, with all data also as text and tables."""
+    """The page is one file without references to other servers, with all data also as text and tables."""
     path = tmp_path / "page.html"
     result = run("--log-dirs", "/a", "--html", str(path), found=found)
     assert result.exit_code == (0 if found.agrees else 1)

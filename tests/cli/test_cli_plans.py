@@ -190,7 +190,7 @@ CLEARS = "\x1b[2J\x9b2J\x07"
 
 
 def test_control_characters_in_a_plan_are_escaped(admin, kreplica):
-    """They may be in the reason and in the state from the server."""
+    """Control characters may be in the reason and in the state from the server."""
     admin.answers[f"GET /v1/plans/{PLAN_ID}"] = [plan(), plan("failed", reason=f"broker {CLEARS}2")]
     done = kreplica("plan", "watch", PLAN_ID)
     assert r"broker \x1b[2J\x9b2J\x072" in done.stdout

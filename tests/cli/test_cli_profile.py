@@ -88,7 +88,7 @@ def test_files_instead_of_brokers(kreplica, given):
 
 
 def test_plan_from_the_profile(admin, kreplica, given):
-    """It is shown, and created only on request."""
+    """The plan is shown, and created only on request."""
     admin.answers["POST /v1/plans"] = [PLAN, PLAN, {**PLAN, "dry_run": False}]
     done = kreplica("pipeline", "profile", "--bootstrap", "b:1", "--plan", "bytes")
     assert done.stdout.endswith("Nothing was changed: use --submit to create this plan.\n")

@@ -301,7 +301,7 @@ def test_control_characters_of_records_are_escaped() -> None:
     ],
 )
 def test_start_positions(text: str, start: Start) -> None:
-    """They are words, offsets, the last few records, and times."""
+    """Start positions are words, offsets, the last few records, and times."""
     assert StartType().convert(text, None, None) == start
 
 

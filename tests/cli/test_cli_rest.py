@@ -78,7 +78,7 @@ def test_stream_ends_with_its_server(admin):
 
 
 def test_abandoned_stream(admin):
-    """Its connection is closed."""
+    """The stream's connection is closed."""
     admin.answers["GET /v1/events"] = STREAM
 
     async def first(client):

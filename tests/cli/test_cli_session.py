@@ -37,7 +37,7 @@ CLUSTER = {
 
 
 def test_cluster_summary(admin, kreplica):
-    """It shows the controller and the problems of the cluster."""
+    """The summary shows the controller and the problems of the cluster."""
     admin.answers["GET /v1/cluster"] = CLUSTER
     done = kreplica("cluster")
     assert done.exit_code == 0

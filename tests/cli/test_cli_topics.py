@@ -117,7 +117,7 @@ def test_topic_settings(admin, kreplica):
 
 
 def test_broker_settings(admin, kreplica):
-    """They are those of one broker or of all."""
+    """The settings are those of one broker or of all."""
     admin.answers["PATCH /v1/configs/brokers/default"] = {"configs": [], "dry_run": False, "znodes": []}
     done = kreplica("config", "set", "broker", "default", "log.retention.ms=5")
     assert done.stdout == "broker default: log.retention.ms=5\n"

@@ -167,7 +167,7 @@ def test_permitted_anomalies() -> None:
     ],
 )
 def test_cluster_does_not_recover(changes: dict[str, Any], conclusion: str) -> None:
-    """It is a failure."""
+    """The outcome is a failure."""
     assert shown(verdict(**changes)).rstrip().endswith(conclusion)
 
 
@@ -180,7 +180,7 @@ def test_cluster_does_not_recover(changes: dict[str, Any], conclusion: str) -> N
     ],
 )
 def test_rare_events(changes: dict[str, Any], line: str) -> None:
-    """They have a line only if they happened."""
+    """Rare events have a line only if they happened."""
     assert line in shown(verdict(**changes))
     assert line not in shown(verdict())
 

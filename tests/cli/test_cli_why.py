@@ -112,7 +112,7 @@ def entry(number):
 
 
 def test_timeline(admin, kreplica):
-    """It is printed oldest first, with the brokers that did not respond."""
+    """The timeline is printed oldest first, with the brokers that did not respond."""
     admin.answers["GET /v1/timeline"] = {"entries": [entry(2), entry(1)], "problems": ["broker 3 does not answer"]}
     lines = kreplica("timeline", "--limit", "5", "--kind", "election").stdout.splitlines()
     assert [line.split()[-1] for line in lines[1:3]] == ["1", "2"]
@@ -157,7 +157,7 @@ def test_follow_one_kind(admin):
 
 
 def test_follow_gives_up_without_a_server(admin, kreplica, monkeypatch):
-    """It retries for a while."""
+    """The command retries for a while."""
     monkeypatch.setattr(timeline, "RETRY_S", 0.001)
     monkeypatch.setattr(timeline, "RETRIES_MAX", 3)
     admin.answers["GET /v1/timeline"] = {"entries": [], "problems": []}

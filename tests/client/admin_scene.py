@@ -1,4 +1,4 @@
-"""A cluster to administer, and applications that use it."""
+"""A cluster for the admin client, and applications that use the cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class AdminScene:
-    """Three brokers; an administrator, and an application that speaks the protocol itself, on a host of their own."""
+    """Three brokers; an admin client, and an application that sends requests itself, on a host of their own."""
 
     def __init__(self) -> None:
         self.brokers = SimulatedCluster(

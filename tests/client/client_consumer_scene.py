@@ -22,7 +22,7 @@ from kreplica.wire.records import Record
 
 
 class Scene:
-    """A cluster, its topics, and what reads and writes there."""
+    """A cluster, its topics, and its producers and consumers."""
 
     def __init__(self, seed: int, brokers: int = 1, **options: Any) -> None:
         self.simulated = SimulatedCluster(seed, brokers=brokers, **options)
@@ -31,7 +31,7 @@ class Scene:
         self._consumers: list[Consumer] = []
 
     def close(self) -> None:
-        """Close all that was opened; nothing is left that waits for a moment to come."""
+        """Close everything; no timer is left."""
         for each in (*self._consumers, *self._clusters):
             self.run_until(each.close())
         self.simulated.stop()
@@ -45,7 +45,7 @@ class Scene:
     # --- topics ---
 
     def create(self, topic: str, partitions: int = 1, replicas: int = 1, **options: Any) -> None:
-        """Make a topic, and wait until all its replicas are in sync."""
+        """Create a topic, and wait until all its replicas are in sync."""
         client = self.simulated.client()
         self.run_until(client.create_topic(topic, partitions, replication_factor=replicas, **options))
         self.run_until(client.close())
@@ -70,7 +70,7 @@ class Scene:
         self.run_until(client.close())
 
     async def _produce(self, client: LeaderClient, topic: str, partition: int, batch: bytes) -> None:
-        """Also where the leader has just gone."""
+        """Retry if the leader has just changed."""
         while True:
             try:
                 await client.produce(topic, partition, batch)

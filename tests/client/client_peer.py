@@ -48,16 +48,16 @@ class Peer:
         return seen
 
     def answer(self, api: Any, version: int, correlation_id: int, body: dict[str, Any]) -> None:
-        """Send one answer."""
+        """Send a response."""
         self.protocol.dataReceived(answer_bytes(api, version, correlation_id, body))
 
     def lose(self, reason: Exception | None = None) -> None:
-        """Let the connection go."""
+        """Close the connection."""
         self.protocol.connectionLost(Failure(reason or TransportLost()))
 
 
 def answer_bytes(api: Any, version: int, correlation_id: int, body: dict[str, Any]) -> bytes:
-    """A framed answer."""
+    """Return a framed response."""
     header = build_response_header(api.response_header_version(version), correlation_id)
     return frame(header + api.response.build(version, body))
 
@@ -73,10 +73,10 @@ def result_of(deferred: Deferred[Any]) -> Any:
 
 
 def heartbeat(connection: Connection, version: int = 4, **options: Any) -> Deferred[dict[str, Any]]:
-    """A small request."""
+    """Send a small request."""
     return connection.request(HEARTBEAT, version, HEARTBEAT_BODY, **options)
 
 
 def heartbeat_answer(correlation_id: int, error_code: int = 0, version: int = 4) -> bytes:
-    """Its answer."""
+    """Return its response."""
     return answer_bytes(HEARTBEAT, version, correlation_id, {"throttle_time_ms": 0, "error_code": error_code})

@@ -64,11 +64,11 @@ class Owners:
 
 
 class Reader:
-    """A process with one membership; it is its listener too.
+    """A process with one membership, which is also its listener.
 
-    :ivar has: by the listener's account.
+    :ivar has: partitions according to the listener's calls.
     :ivar calls: all calls of the listener: (method, partitions).
-    :ivar before_giving: awaited in ``on_revoked``, where it is set; ``before_taking`` in ``on_assigned``.
+    :ivar before_giving: awaited in ``on_revoked`` if it is set; ``before_taking`` in ``on_assigned``.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Reader:
         self.brokers.run_until(self._stop())
 
     def die(self) -> None:
-        """``kill -9``"""
+        """Kill the process."""
         self.owners.give(self.name, self.has)
         self.has = frozenset()
         self.host.kill()
@@ -172,7 +172,7 @@ def begin(brokers: SimulatedCluster, *names: str, **options: object) -> list[Rea
 
 
 def settle(brokers: SimulatedCluster, *readers: Reader, timeout_s: float = 60.0) -> None:
-    """Until all partitions are read, in equal shares; nothing had two owners meanwhile."""
+    """Run until all partitions are read in equal shares; no partition had two owners meanwhile."""
 
     def settled() -> bool:
         counts = [len(reader.has) for reader in readers]
@@ -186,6 +186,6 @@ def settle(brokers: SimulatedCluster, *readers: Reader, timeout_s: float = 60.0)
 
 
 def coordinator_of(brokers: SimulatedCluster, group: str = "g") -> int:
-    """The broker that coordinates a group whose id is one character."""
+    """Return the broker that coordinates a group whose ID is one character."""
     offsets = [each for each in range(50) if brokers.leader_of("__consumer_offsets", each) != -1]
     return brokers.leader_of("__consumer_offsets", ord(group) % len(offsets))

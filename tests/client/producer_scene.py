@@ -19,7 +19,7 @@ from kreplica.wire.records import Record
 
 
 class Scene:
-    """:param brokers: how many; the topic t has four partitions on up to three of them."""
+    """:param brokers: number of brokers; the topic t has four partitions on up to three of them."""
 
     def __init__(self, seed: int = 7, brokers: int = 1, overrides: tuple[str, ...] = ()) -> None:
         self.brokers = SimulatedCluster(seed=seed, brokers=brokers, overrides=overrides)
@@ -67,7 +67,7 @@ class Scene:
         return [record.value for record in self.records(partition, topic)]
 
     def batches(self, partition: int, topic: str = "t") -> list[int]:
-        """How many records each batch of the log has."""
+        """Return the number of records in each batch of the log."""
         data = memoryview(self._fetch(topic, partition, 0)["records"])
         return [header.record_count for _, header in iter_headers(data)]
 
@@ -86,7 +86,7 @@ class Scene:
         return row
 
     def close(self) -> None:
-        """End all, and see that nothing of the producers is left."""
+        """Close everything; no timer of the producers is left."""
         for producer in self._producers:
             self.run(producer.close(flush=False))
         self.run(self.cluster.close())

@@ -33,7 +33,7 @@ def answer_lost(scene: AdminScene, work: Coroutine[Any, Any, T], is_done: Callab
     return scene.run(asked, 60)
 
 
-def test_what_was_done_although_the_answer_was_lost(scene: AdminScene) -> None:
+def test_executed_operation_with_a_lost_response(scene: AdminScene) -> None:
     """An operation whose response was lost counts as done; an item that existed before remains an error."""
     admin = scene.admin
 
@@ -52,7 +52,7 @@ def test_what_was_done_although_the_answer_was_lost(scene: AdminScene) -> None:
     assert codes(gone.failed) == {"lost": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-def test_the_controller_dies(scene: AdminScene) -> None:
+def test_controller_dies(scene: AdminScene) -> None:
     """Requests go to the new controller; groups are requested from live brokers only."""
     controller = scene.brokers.controller()
     assert controller is not None
@@ -65,7 +65,7 @@ def test_the_controller_dies(scene: AdminScene) -> None:
     scene.run(scene.brokers.brokers[controller].start())
 
 
-def test_a_new_topic_is_retried(scene: AdminScene) -> None:
+def test_new_topic_is_retried(scene: AdminScene) -> None:
     """Offsets of a topic created meanwhile are returned; a topic that does not appear is reported as unknown."""
     later, never = TopicPartition("later", 0), TopicPartition("never", 0)
     asked = Deferred.fromCoroutine(scene.admin.list_offsets({later: LATEST, never: LATEST}))
@@ -99,8 +99,8 @@ def test_no_broker_responds(scene: AdminScene) -> None:
     assert host.reactor.getDelayedCalls() == []
 
 
-def test_more_than_a_connection_takes_at_once(scene: AdminScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Items with one request each are requested in groups."""
+def test_more_requests_than_a_connection_takes(scene: AdminScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Items with one request each are sent in groups."""
     monkeypatch.setattr(request_routing, "CONCURRENT_REQUESTS_MAX", 2)
     for each in scene.cluster._connections:
         monkeypatch.setattr(each, "_outstanding_max", 3)

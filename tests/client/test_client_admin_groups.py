@@ -95,8 +95,8 @@ def test_groups_of_both_protocols(scene: AdminScene) -> None:
     scene.run(life(), 60)
 
 
-def test_a_coordinator_that_dies_has_a_successor(scene: AdminScene) -> None:
-    """Committed offsets are still available, and the new coordinator is found."""
+def test_coordinator_dies(scene: AdminScene) -> None:
+    """Committed offsets are still available from the new coordinator."""
 
     async def before() -> str:
         (await scene.admin.alter_group_offsets("g", {READ: 2})).raise_first()

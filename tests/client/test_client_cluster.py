@@ -30,14 +30,14 @@ def brokers() -> Iterator[SimulatedCluster]:
 
 @pytest.fixture
 def cluster(brokers: SimulatedCluster) -> Iterator[Cluster]:
-    """Seen from a host of its own."""
+    """The client's view, from a host of its own."""
     runtime = runtime_of(brokers.host("application").runtime)
     seen = Cluster(brokers.bootstrap_servers, options=ClientOptions(client_id="app"), runtime=runtime)
     yield seen
     brokers.run_until(seen.close())
 
 
-def test_it_knows_leaders_and_learns_of_new_ones(brokers: SimulatedCluster, cluster: Cluster) -> None:
+def test_new_leaders_are_found(brokers: SimulatedCluster, cluster: Cluster) -> None:
     """A new leader is found after the old one died."""
     key = TopicPartition("t", 0)
     leader = brokers.run_until(cluster.leader(key))
@@ -65,7 +65,7 @@ def test_concurrent_refreshes_share_a_request(brokers: SimulatedCluster, cluster
     assert sorted(found[0].brokers) == [1, 2, 3]
 
 
-def test_a_doubt_that_comes_while_the_question_is_under_way_stays(brokers: SimulatedCluster, cluster: Cluster) -> None:
+def test_doubt_raised_during_a_refresh_stays(brokers: SimulatedCluster, cluster: Cluster) -> None:
     """A doubt raised during a refresh remains, because the response may be older."""
     asked = Deferred.fromCoroutine(cluster.refresh(("t",)))
     cluster.doubt()
@@ -84,7 +84,7 @@ def test_missing_topics(brokers: SimulatedCluster, cluster: Cluster) -> None:
         brokers.run_until(cluster.partition(TopicPartition("t", 9)))
 
 
-def test_no_broker_answers(brokers: SimulatedCluster) -> None:
+def test_no_broker_responds(brokers: SimulatedCluster) -> None:
     """All brokers are tried, and the error of the last one is reported."""
     runtime = runtime_of(brokers.host("application").runtime)
     lost = Cluster("nowhere:1,broker-1:2", runtime=runtime)
@@ -109,7 +109,7 @@ def test_coordinators_are_found_again(brokers: SimulatedCluster, cluster: Cluste
     assert second != first
 
 
-def test_connections_come_back(brokers: SimulatedCluster, cluster: Cluster) -> None:
+def test_lost_connections_are_replaced(brokers: SimulatedCluster, cluster: Cluster) -> None:
     """A new connection is opened after a loss; failed attempts are not repeated at once."""
     brokers.run_until(cluster.refresh())
     first = brokers.run_until(cluster.connection(1))

@@ -26,8 +26,7 @@ from kreplica.wire.messages import HEARTBEAT, PRODUCE
 from tests.support.real_reactor import run
 
 
-def test_requests_leave_at_once_and_answers_come_in_order(peer: Peer, connection: Connection) -> None:
-    """Several requests are in flight; each gets its own response."""
+def test_pipelined_requests_get_their_own_responses(peer: Peer, connection: Connection) -> None:
     answers = [heartbeat(connection) for _ in range(3)]
     assert peer.requests() == [(12, 4, index, {**HEARTBEAT_BODY, "group_instance_id": None}) for index in range(3)]
     peer.protocol.dataReceived(b"".join(heartbeat_answer(index, error_code=index) for index in range(2)))
@@ -39,16 +38,15 @@ def test_requests_leave_at_once_and_answers_come_in_order(peer: Peer, connection
 
 
 @pytest.mark.parametrize("version", [0, 4])
-def test_answers_may_come_byte_by_byte(peer: Peer, connection: Connection, version: int) -> None:
-    """Responses are the same for every segmentation of the stream."""
+def test_responses_for_every_segmentation(peer: Peer, connection: Connection, version: int) -> None:
     answers = [heartbeat(connection, version) for _ in range(2)]
     for byte in heartbeat_answer(0, 25, version) + heartbeat_answer(1, 27, version):
         peer.protocol.dataReceived(bytes((byte,)))
     assert [result_of(answer)["error_code"] for answer in answers] == [25, 27]
 
 
-def test_an_answer_may_lead_to_the_next_request(peer: Peer, connection: Connection) -> None:
-    """A caller sends the next request from within a callback, with more responses waiting."""
+def test_callback_may_send_the_next_request(peer: Peer, connection: Connection) -> None:
+    """Another response is waiting at that time."""
     first, second = heartbeat(connection), heartbeat(connection)
     third = first.addCallback(lambda _: heartbeat(connection))
     peer.protocol.dataReceived(heartbeat_answer(0) + heartbeat_answer(1, 25))
@@ -68,8 +66,8 @@ def test_an_answer_may_lead_to_the_next_request(peer: Peer, connection: Connecti
         b"\x7f\xff\xff\xff",  # too large
     ],
 )
-def test_an_answer_that_is_none_ends_the_connection(peer: Peer, connection: Connection, bad: bytes) -> None:
-    """Its request fails for good, later requests are retriable, and no later data is processed."""
+def test_malformed_response_closes_the_connection(peer: Peer, connection: Connection, bad: bytes) -> None:
+    """The response's request fails for good, other requests are retriable, and no later data is processed."""
     first, second = heartbeat(connection), heartbeat(connection)
     peer.protocol.dataReceived(bad + heartbeat_answer(0) + heartbeat_answer(1))
     for answer, error, retriable in ((first, MalformedAnswer, False), (second, ConnectionLost, True)):
@@ -83,13 +81,12 @@ def test_an_answer_that_is_none_ends_the_connection(peer: Peer, connection: Conn
     assert peer.reactor.getDelayedCalls() == []
 
 
-def test_an_answer_without_a_question_ends_the_connection(peer: Peer, connection: Connection) -> None:
-    """A response without a request closes the connection."""
+def test_unsolicited_response_closes_the_connection(peer: Peer, connection: Connection) -> None:
     peer.protocol.dataReceived(heartbeat_answer(0))
     assert (connection.closed, peer.transport.disconnected) == (True, True)
 
 
-def test_a_late_answer_closes_the_connection(peer: Peer, connection: Connection) -> None:
+def test_late_response_closes_the_connection(peer: Peer, connection: Connection) -> None:
     """The late request fails with a timeout, the others with a lost connection; no timer remains."""
     patient, hasty = heartbeat(connection, timeout_s=10.0), heartbeat(connection, timeout_s=2.5)
     peer.reactor.advance(2.4)
@@ -104,7 +101,7 @@ def test_a_late_answer_closes_the_connection(peer: Peer, connection: Connection)
     assert peer.reactor.getDelayedCalls() == []
 
 
-def test_a_lost_connection_fails_requests_in_flight(peer: Peer, connection: Connection) -> None:
+def test_lost_connection_fails_requests_in_flight(peer: Peer, connection: Connection) -> None:
     """Each caller gets the reason, and later requests fail without being written."""
     answers = [heartbeat(connection) for _ in range(2)]
     peer.transport.clear()
@@ -119,8 +116,8 @@ def test_a_lost_connection_fails_requests_in_flight(peer: Peer, connection: Conn
     assert result_of(connection.close()) is None
 
 
-def test_an_errback_may_cancel_another_request(peer: Peer, connection: Connection) -> None:
-    """A callback cancels another request; each request fails once."""
+def test_errback_may_cancel_another_request(peer: Peer, connection: Connection) -> None:
+    """Each request fails once."""
     first, second, third = (heartbeat(connection) for _ in range(3))
     lost: list[Failure] = []
     first.addErrback(lambda failure: lost.append(failure) or second.cancel())
@@ -132,8 +129,8 @@ def test_an_errback_may_cancel_another_request(peer: Peer, connection: Connectio
     assert peer.reactor.getDelayedCalls() == []
 
 
-def test_a_caller_may_react_to_the_loss_with_another_request(peer: Peer, connection: Connection) -> None:
-    """A retry from within the errback fails too, and the other failures still arrive."""
+def test_errback_may_send_another_request(peer: Peer, connection: Connection) -> None:
+    """The second request fails too, and the other failures still arrive."""
     retried = heartbeat(connection).addErrback(lambda _: heartbeat(connection))
     other = heartbeat(connection)
     peer.lose()
@@ -142,8 +139,8 @@ def test_a_caller_may_react_to_the_loss_with_another_request(peer: Peer, connect
             result_of(answer)
 
 
-def test_a_cancelled_request_leaves_the_others_as_they_are(peer: Peer, connection: Connection) -> None:
-    """The response to a cancelled request is skipped."""
+def test_cancelled_request_does_not_affect_others(peer: Peer, connection: Connection) -> None:
+    """The request's response is skipped."""
     answers = [heartbeat(connection, timeout_s=5.0) for _ in range(3)]
     answers[1].cancel()
     with pytest.raises(CancelledError):
@@ -155,7 +152,7 @@ def test_a_cancelled_request_leaves_the_others_as_they_are(peer: Peer, connectio
     assert peer.reactor.getDelayedCalls() == []
 
 
-def test_requests_without_answer_are_done_when_written(peer: Peer, connection: Connection) -> None:
+def test_requests_without_response_complete_when_written(peer: Peer, connection: Connection) -> None:
     """Produce with acks=0 completes at once; responses of other requests keep their order."""
     body = {"acks": 0, "timeout_ms": 1, "topic_data": []}
     assert result_of(connection.request(PRODUCE, 8, body, answered=False)) == {}
@@ -165,7 +162,7 @@ def test_requests_without_answer_are_done_when_written(peer: Peer, connection: C
     assert result_of(answer)["error_code"] == 27
 
 
-def test_requests_without_answer_wait_for_a_full_transport() -> None:
+def test_requests_without_response_wait_for_a_full_transport() -> None:
     """A producer with acks=0 that is faster than the network is delayed, then refused, not buffered without limit."""
     peer = Peer(outstanding_max=2)
     connection = peer.accept()
@@ -187,7 +184,7 @@ def test_requests_without_answer_wait_for_a_full_transport() -> None:
         result_of(lost)
 
 
-def test_large_records_go_out_as_they_are(peer: Peer, connection: Connection) -> None:
+def test_large_records_are_written_without_a_copy(peer: Peer, connection: Connection) -> None:
     """Records of any size and memory type are written in one frame with their request."""
     records = memoryview(bytearray(b"r" * 9_000))
     topic = {"name": "t", "partition_data": [{"index": 0, "records": records}]}
@@ -211,7 +208,7 @@ def test_too_many_requests_are_refused() -> None:
     assert [request[2] for request in peer.requests()] == [2]
 
 
-def test_correlation_ids_start_again(peer: Peer, connection: Connection) -> None:
+def test_correlation_ids_wrap_around(peer: Peer, connection: Connection) -> None:
     """A connection continues after its 2**31st request."""
     connection._next_correlation_id = 2**31 - 1
     answers = [heartbeat(connection) for _ in range(2)]
@@ -220,7 +217,7 @@ def test_correlation_ids_start_again(peer: Peer, connection: Connection) -> None
     assert [result_of(answer)["error_code"] for answer in answers] == [25, 27]
 
 
-def test_a_body_that_does_not_fit_is_not_sent(peer: Peer, connection: Connection) -> None:
+def test_invalid_body_is_not_sent(peer: Peer, connection: Connection) -> None:
     """The caller gets the error, and the connection remains usable."""
     with pytest.raises(ProtocolError, match="generation_id"):
         connection.request(HEARTBEAT, 4, {**HEARTBEAT_BODY, "generation_id": "three"})
@@ -232,7 +229,7 @@ def test_a_body_that_does_not_fit_is_not_sent(peer: Peer, connection: Connection
     assert result_of(answer)["error_code"] == 27
 
 
-def test_closing_waits_for_the_transport(peer: Peer, connection: Connection) -> None:
+def test_close_waits_for_the_transport(peer: Peer, connection: Connection) -> None:
     """Pending data is written first; each caller of ``close`` is notified."""
     answer = heartbeat(connection)
     closed = [connection.close(), connection.close()]
@@ -246,7 +243,7 @@ def test_closing_waits_for_the_transport(peer: Peer, connection: Connection) -> 
     assert peer.reactor.getDelayedCalls() == []
 
 
-def test_closing_from_within_an_answer(peer: Peer, connection: Connection) -> None:
+def test_close_within_a_callback(peer: Peer, connection: Connection) -> None:
     """Responses received with the one whose callback closes are dropped; pending data is written."""
     first, second = heartbeat(connection), heartbeat(connection)
     first.addCallback(lambda _: connection.close())

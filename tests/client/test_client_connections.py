@@ -64,7 +64,7 @@ class Ways:
         self.reactor.tcpClients[-1][2].clientConnectionFailed(None, Failure(ConnectionRefusedError()))
 
     def close(self) -> Deferred[None]:
-        """All of them."""
+        """Close all connections."""
         return Deferred.fromCoroutine(self.connections.close())
 
 
@@ -110,7 +110,7 @@ def test_concurrent_callers_share_an_attempt(ways: Ways) -> None:
     assert ways.reactor.getDelayedCalls() == []
 
 
-def test_tries_that_fail_are_spaced(ways: Ways) -> None:
+def test_failed_attempts_are_spaced(ways: Ways) -> None:
     """Early callers get the last error at once; a success resets the backoff."""
     refused = ways.ask()
     ways.refuse()
@@ -134,8 +134,8 @@ def test_tries_that_fail_are_spaced(ways: Ways) -> None:
     assert ways.attempts == 4
 
 
-def test_a_broker_that_says_nothing_is_no_connection(ways: Ways) -> None:
-    """A broker that accepts but does not respond is a failed attempt."""
+def test_silent_broker_is_a_failed_attempt(ways: Ways) -> None:
+    """The broker accepts the connection but does not respond."""
     asked = ways.ask()
     transport = ways.accept()
     ways.reactor.advance(7.0)
@@ -145,7 +145,7 @@ def test_a_broker_that_says_nothing_is_no_connection(ways: Ways) -> None:
     assert ways.attempts == 1
 
 
-def test_a_peer_that_is_gone_without_a_word_is_found_by_its_silence(ways: Ways) -> None:
+def test_lost_peer_is_detected_by_a_timeout(ways: Ways) -> None:
     """A request without a response closes the connection, and the next one opens another."""
     asked = ways.ask()
     ways.accept()
@@ -163,8 +163,8 @@ def test_a_peer_that_is_gone_without_a_word_is_found_by_its_silence(ways: Ways) 
     assert ways.attempts == 2
 
 
-def test_an_address_that_is_forgotten(ways: Ways) -> None:
-    """Its connection or attempt ends; a later caller starts again."""
+def test_forgotten_address(ways: Ways) -> None:
+    """The address's connection or attempt ends; a later caller starts again."""
     asked = ways.ask()
     ways.connections.forget(BROKER)
     assert isinstance(failure_of(asked), ConnectionFailed)
@@ -180,7 +180,7 @@ def test_an_address_that_is_forgotten(ways: Ways) -> None:
     assert ways.attempts == 3
 
 
-def test_closing_ends_everything(ways: Ways) -> None:
+def test_close_ends_everything(ways: Ways) -> None:
     """Callers that wait for a connection fail, later ones too; no timer remains."""
     connected = ways.ask()
     ways.accept()
@@ -193,7 +193,7 @@ def test_closing_ends_everything(ways: Ways) -> None:
         result_of(under_way)
     assert not closed.called
     ways.protocol.connectionLost(Failure(ConnectionDone()))
-    assert not closed.called  # whatever was given up has a turn to be gone
+    assert not closed.called  # a dropped connection needs a reactor iteration to disappear
     ways.reactor.advance(0)
     result_of(closed)
     assert isinstance(failure_of(ways.ask()), ClientClosed)
@@ -203,7 +203,7 @@ def test_closing_ends_everything(ways: Ways) -> None:
     assert ways.reactor.getDelayedCalls() == []
 
 
-# --- what a cluster makes of it ---
+# --- through a cluster ---
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def simulated() -> Iterator[SimulatedCluster]:
     cluster.stop()
 
 
-def test_closing_a_cluster_ends_retries(simulated: SimulatedCluster) -> None:
+def test_close_of_a_cluster_ends_retries(simulated: SimulatedCluster) -> None:
     """Closing ends retries between and during attempts; a cancelled caller gets CancelledError and leaves no timer."""
     host = simulated.host("application")
     lost = Cluster("nowhere:1", runtime=runtime_of(host.runtime))
@@ -235,7 +235,7 @@ def test_closing_a_cluster_ends_retries(simulated: SimulatedCluster) -> None:
     assert host.reactor.getDelayedCalls() == []
 
 
-def test_a_network_that_swallows_everything(simulated: SimulatedCluster) -> None:
+def test_network_without_responses(simulated: SimulatedCluster) -> None:
     """Requests and the operation time out; afterwards the connection recovers."""
     host = simulated.host("application")
     options = ClientOptions(request_timeout_s=2.0, connect_timeout_s=2.0)

@@ -28,13 +28,13 @@ def scene() -> Iterator[Scene]:
 
 
 def assigned(scene: Scene, **options: object) -> Consumer:
-    """A consumer of all of it."""
+    """A consumer of all partitions."""
     consumer = scene.consumer(**options)
     scene.run_until(consumer.assign([T0, T1]))
     return consumer
 
 
-def test_records_come_in_order_from_all_partitions(scene: Scene) -> None:
+def test_records_arrive_in_order_from_all_partitions(scene: Scene) -> None:
     """Records arrive with key, value, headers and position."""
     consumer = scene.consumer()
     scene.run_until(consumer.assign({T0: EARLIEST, T1: 3}))
@@ -53,7 +53,7 @@ def test_records_come_in_order_from_all_partitions(scene: Scene) -> None:
     assert scene.run_until(consumer.lag()) == {T0: 0, T1: 0}
 
 
-def test_ways_of_reading_may_be_mixed(scene: Scene) -> None:
+def test_kinds_of_reading_may_be_mixed(scene: Scene) -> None:
     """Records, batches and polls may be mixed: no record is missing or repeated."""
     consumer = assigned(scene)
     seen = scene.read(consumer, 10)
@@ -74,8 +74,7 @@ def test_ways_of_reading_may_be_mixed(scene: Scene) -> None:
     assert sorted(seen) == sorted(scene.read(assigned(scene), 100))
 
 
-def test_a_record_that_is_there_costs_no_suspension(scene: Scene) -> None:
-    """Available records are yielded without suspension."""
+def test_available_record_needs_no_suspension(scene: Scene) -> None:
     consumer = assigned(scene)
     scene.read(consumer, 1)
     scene.run(1)
@@ -97,7 +96,7 @@ def test_waiting_for_records(scene: Scene) -> None:
     assert values(batch) == ["late"]
 
 
-def test_latest_is_where_it_ended_when_that_was_said(scene: Scene) -> None:
+def test_latest_is_the_end_at_the_assignment(scene: Scene) -> None:
     """Records written after ``assign`` are read, also if the first fetch is later."""
     consumer = scene.consumer()
     scene.run_until(consumer.assign({T0: LATEST}))
@@ -106,7 +105,7 @@ def test_latest_is_where_it_ended_when_that_was_said(scene: Scene) -> None:
     assert values(scene.read(consumer, 1)) == ["new"]
 
 
-def test_a_second_assignment(scene: Scene) -> None:
+def test_second_assignment(scene: Scene) -> None:
     """Remaining partitions keep their position, unless an offset is given."""
     consumer = assigned(scene)
     scene.read(consumer, 100)
@@ -119,7 +118,7 @@ def test_a_second_assignment(scene: Scene) -> None:
     assert scene.poll(consumer, timeout_s=1.0) == []
 
 
-def test_seek_while_a_fetch_is_under_way(scene: Scene) -> None:
+def test_seek_during_a_fetch(scene: Scene) -> None:
     """The response to the earlier fetch is not delivered."""
     consumer = assigned(scene)
     records = scene.read(consumer, 1)
@@ -135,7 +134,7 @@ def test_seek_while_a_fetch_is_under_way(scene: Scene) -> None:
         scene.run_until(consumer.seek(TopicPartition("nope", 0), 1))
 
 
-def test_pause_with_records_in_stock(scene: Scene) -> None:
+def test_pause_with_buffered_records(scene: Scene) -> None:
     """Buffered records stay until the partition is resumed, including the rest of a partly delivered batch."""
     consumer = assigned(scene)
     (first,) = scene.read(consumer, 1)
@@ -150,7 +149,7 @@ def test_pause_with_records_in_stock(scene: Scene) -> None:
     assert [record.offset for record in scene.read(consumer, 49)] == list(range(1, 50))
 
 
-def test_pause_within_the_loop(scene: Scene) -> None:
+def test_pause_within_a_loop(scene: Scene) -> None:
     """Pausing within the loop takes effect at once."""
     consumer = assigned(scene)
 
@@ -170,7 +169,7 @@ def test_pause_within_the_loop(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(("reset", "expected"), [(OffsetReset.EARLIEST, 0), (OffsetReset.LATEST, 50)])
-def test_an_offset_out_of_range(scene: Scene, reset: OffsetReset, expected: int) -> None:
+def test_offset_out_of_range(scene: Scene, reset: OffsetReset, expected: int) -> None:
     """The position is reset as the options say."""
     consumer = scene.consumer(offset_reset=reset)
     scene.run_until(consumer.assign({T0: 1000}))
@@ -179,7 +178,7 @@ def test_an_offset_out_of_range(scene: Scene, reset: OffsetReset, expected: int)
     assert [record.offset for record in scene.read(consumer, 51 - expected)] == list(range(expected, 51))
 
 
-def test_an_offset_out_of_range_that_is_to_fail(scene: Scene) -> None:
+def test_offset_out_of_range_with_fail(scene: Scene) -> None:
     """The error contains the valid range; a seek continues."""
     consumer = scene.consumer(offset_reset="fail")
     scene.run_until(consumer.assign({T0: 1000, T1: 0}))
@@ -224,7 +223,7 @@ def test_processed_records_are_committed(scene: Scene) -> None:
     assert again.identity.group_id == "g"
 
 
-def test_cancelling_a_wait_leaves_nothing_behind(scene: Scene) -> None:
+def test_cancelled_wait_leaves_nothing(scene: Scene) -> None:
     """No record is lost, and no timer remains."""
     consumer = assigned(scene)
     scene.read(consumer, 100)
@@ -238,7 +237,7 @@ def test_cancelling_a_wait_leaves_nothing_behind(scene: Scene) -> None:
     assert values(scene.read(consumer, 1)) == ["next"]
 
 
-def test_closing_ends_what_waits(scene: Scene) -> None:
+def test_close_ends_waits(scene: Scene) -> None:
     """Iteration ends and polls are refused during a fetch; no timer and no connection remains."""
     consumer = assigned(scene)
     scene.read(consumer, 100)
@@ -265,8 +264,7 @@ def test_topics_without_a_group(scene: Scene) -> None:
     assert scene.run_until(read()) == 100
 
 
-def test_what_makes_no_sense(scene: Scene) -> None:
-    """Invalid calls are refused at once."""
+def test_invalid_calls_are_refused(scene: Scene) -> None:
     consumer = scene.consumer()
     with pytest.raises(ValueError, match="group_id"):
         scene.run_until(consumer.subscribe(["t"]))

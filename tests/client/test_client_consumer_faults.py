@@ -22,7 +22,7 @@ def scene():
     made.close()
 
 
-def test_leaders_that_die(scene: Scene) -> None:
+def test_leaders_die(scene: Scene) -> None:
     """The new leader takes over; no record is lost, duplicated or reordered."""
     scene.create("t", 1, replicas=3)
     consumer = scene.consumer()
@@ -37,7 +37,7 @@ def test_leaders_that_die(scene: Scene) -> None:
         scene.simulated.wait_in_sync("t", [0])
 
 
-def test_a_suspended_broker(scene: Scene) -> None:
+def test_suspended_broker(scene: Scene) -> None:
     """The fetch times out, and the new leader is read."""
     scene.create("t", 1, replicas=3)
     cluster = scene.cluster(request_timeout_s=5.0)
@@ -72,7 +72,7 @@ def lose_the_end(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("reset", ["earliest", "fail"])
-def test_a_log_that_was_cut(scene: Scene, reset: str) -> None:
+def test_truncated_log(scene: Scene, reset: str) -> None:
     """The consumer resumes at the divergence, or fails if ``offset_reset`` is FAIL (KIP-320)."""
     diverged(scene)
     consumer = scene.consumer(offset_reset=reset)
@@ -90,7 +90,7 @@ def test_a_log_that_was_cut(scene: Scene, reset: str) -> None:
     assert values(scene.read(consumer, 5)) == [f"new {number}" for number in range(5)]
 
 
-def test_a_recreated_topic(scene: Scene) -> None:
+def test_recreated_topic(scene: Scene) -> None:
     """The consumer waits for the topic and reads it from its start, independent of the old position."""
     scene.create("t")
     scene.write("t", 0, [str(number) for number in range(10)])
@@ -146,7 +146,7 @@ def test_transactions(scene: Scene) -> None:
         scene.run_until(producer.close(flush=False))
 
 
-def test_the_nearest_replica_is_read_while_it_is_there() -> None:
+def test_nearest_replica_is_read_while_it_is_available() -> None:
     """The replica that the leader names is used until it disappears (KIP-392)."""
     scene = Scene(13, 3, racks={1: "a", 2: "b", 3: "c"}, overrides=[f"replica.selector.class={RACK_AWARE_SELECTOR}"])
     scene.create("t", assignment=[[1, 2, 3]])
@@ -169,7 +169,7 @@ def test_the_nearest_replica_is_read_while_it_is_there() -> None:
     scene.close()
 
 
-def test_partitions_that_are_there_later(scene: Scene) -> None:
+def test_partition_that_is_created_later(scene: Scene) -> None:
     """A missing partition is an error of ``assign``, which then changes nothing."""
     scene.create("t")
     consumer = scene.consumer()

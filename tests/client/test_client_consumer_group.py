@@ -54,8 +54,8 @@ class Slow:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_user_code_that_takes_minutes_stays_in_its_group(scene: Scene, protocol: str) -> None:
-    """Both members keep their assignment while each record takes minutes; every record is processed once."""
+def test_slow_handlers_keep_their_assignment(scene: Scene, protocol: str) -> None:
+    """Each record takes minutes; every record is processed once."""
     consumers = [member(scene, host, **PROTOCOLS[protocol]) for host in ("one", "two")]
     for consumer in consumers:
         scene.run_until(consumer.subscribe(["t"]))
@@ -81,8 +81,8 @@ def test_user_code_that_takes_minutes_stays_in_its_group(scene: Scene, protocol:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_record_that_is_held_for_minutes_by_a_loop(scene: Scene, protocol: str) -> None:
-    """A loop that takes minutes per record continues with the next one, and no other member gets its records."""
+def test_slow_loop_keeps_its_assignment(scene: Scene, protocol: str) -> None:
+    """Each record takes minutes, and no other member gets the loop's records."""
     one, two = (member(scene, host, **PROTOCOLS[protocol]) for host in ("one", "two"))
     for consumer in (one, two):
         scene.run_until(consumer.subscribe(["t"]))
@@ -96,7 +96,7 @@ def test_a_record_that_is_held_for_minutes_by_a_loop(scene: Scene, protocol: str
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_shares_are_given_up_in_order(scene: Scene, protocol: str) -> None:
+def test_partitions_are_handed_over_in_order(scene: Scene, protocol: str) -> None:
     """A second member starts after the records that the first has processed."""
     one = member(scene, "one", **PROTOCOLS[protocol])
     scene.run_until(one.subscribe(["t"]))
@@ -120,7 +120,7 @@ def test_shares_are_given_up_in_order(scene: Scene, protocol: str) -> None:
         scene.run_until(each)
 
 
-def test_topics_that_match_a_pattern(scene: Scene) -> None:
+def test_topics_matching_a_pattern(scene: Scene) -> None:
     """Later topics are found too; the pattern matches whole names."""
     consumer = scene.consumer(group_id="p", pattern_refresh_s=5.0)
     scene.run_until(consumer.subscribe(re.compile("t|u.*")))
@@ -135,8 +135,8 @@ def test_topics_that_match_a_pattern(scene: Scene) -> None:
     scene.run_until(lambda: consumer.assignment == set(keys("u1", 1)), 60)
 
 
-def test_what_the_group_committed_is_where_it_begins(scene: Scene) -> None:
-    """Committed offsets remain after all members left; a context manager subscribes and leaves."""
+def test_committed_offsets_are_the_start_positions(scene: Scene) -> None:
+    """The offsets remain after all members left; a context manager subscribes and leaves."""
 
     async def read(count: int) -> list[tuple[int, int]]:
         found = []
@@ -152,8 +152,8 @@ def test_what_the_group_committed_is_where_it_begins(scene: Scene) -> None:
     assert sorted(seen) == [(partition, offset) for partition in range(4) for offset in range(10)]
 
 
-def test_a_listener_is_called(scene: Scene) -> None:
-    """The listener is called after the consumer: it can seek in assigned partitions and read revoked positions."""
+def test_listener_is_called_after_the_consumer(scene: Scene) -> None:
+    """The listener can seek in assigned partitions and read revoked positions."""
     found: list[tuple[str, int]] = []
     consumer = scene.consumer(group_id="l")
 

@@ -41,7 +41,7 @@ def test_memory_is_bounded(scene: Scene) -> None:
         seen += len(scene.read(consumer, 1))
 
 
-def test_paused_partitions_make_room(scene: Scene) -> None:
+def test_paused_partitions_release_memory(scene: Scene) -> None:
     """Paused partitions do not keep others from being read; their buffers are fetched again."""
     consumer = scene.consumer(buffer_size_max=40_000, partition_size_max=20_000)
     scene.run_until(consumer.assign(keys("t", 1)))
@@ -54,15 +54,15 @@ def test_paused_partitions_make_room(scene: Scene) -> None:
     assert numbers(scene.read(consumer, 39)) == list(range(1, 40))
 
 
-def test_partitions_take_turns(scene: Scene) -> None:
-    """Partitions with many records are delivered in turn."""
+def test_partitions_are_delivered_in_turn(scene: Scene) -> None:
+    """Each of them has many records."""
     consumer = scene.consumer(partition_size_max=30_000)
     scene.run_until(consumer.assign(keys("t", 4)))
     partitions = [record.partition for record in scene.read(consumer, 40)]
     assert abs(partitions.count(0) - partitions.count(1)) <= 6
 
 
-def test_quiet_partitions_are_heard_while_others_are_full(scene: Scene) -> None:
+def test_quiet_partitions_are_read_while_others_are_full(scene: Scene) -> None:
     """A record of a quiet partition arrives soon, although buffers of other partitions are full."""
     consumer = scene.consumer(partition_size_max=20_000)
     scene.run_until(consumer.assign(keys("t", 4)))
@@ -75,15 +75,15 @@ def test_quiet_partitions_are_heard_while_others_are_full(scene: Scene) -> None:
     assert [values(batch) for batch in batches] == [["quiet"]]
 
 
-def test_a_batch_that_is_larger_than_all_limits(scene: Scene) -> None:
-    """A batch larger than all limits is delivered nevertheless."""
+def test_batch_larger_than_all_limits(scene: Scene) -> None:
+    """The batch is delivered nevertheless."""
     scene.write("t", 2, ["x" * 300_000])
     consumer = scene.consumer(partition_size_max=1000, fetch_size_max=1000, buffer_size_max=2000)
     scene.run_until(consumer.assign({keys("t", 3)[2]: 0}))
     assert len(values(scene.read(consumer, 1))[0]) == 300_000
 
 
-def test_a_broker_without_news_leaves_room_for_others() -> None:
+def test_idle_broker_leaves_memory_for_others() -> None:
     """An idle broker's fetch does not reserve all memory."""
     scene = Scene(seed=11, brokers=2)
     scene.create("t", 2)

@@ -60,8 +60,8 @@ class Worker:
 
 
 @pytest.mark.parametrize(("concurrency", "expected"), [(Concurrency.PARTITION, 3), (Concurrency.SERIAL, 1), (2, 2)])
-def test_partitions_in_order_and_at_the_same_time(scene: Scene, concurrency: Concurrency | int, expected: int) -> None:
-    """Partitions are processed concurrently, the records of each in order."""
+def test_partitions_are_processed_concurrently(scene: Scene, concurrency: Concurrency | int, expected: int) -> None:
+    """The records of each partition are processed in order."""
     consumer = scene.consumer()
     scene.run_until(consumer.assign(keys("t", 3)))
     worker = Worker(scene, consumer)
@@ -74,7 +74,7 @@ def test_partitions_in_order_and_at_the_same_time(scene: Scene, concurrency: Con
     scene.run_until(running)
 
 
-def test_whole_batches(scene: Scene) -> None:
+def test_batch_handlers(scene: Scene) -> None:
     """Batch handlers get whole batches; processed ones are committed."""
     consumer = scene.consumer(group_id="g")
     scene.run_until(consumer.assign(keys("t", 3)))
@@ -93,7 +93,7 @@ def test_whole_batches(scene: Scene) -> None:
     assert {key: offset.offset for key, offset in committed.items()} == dict.fromkeys(keys("t", 3), 20)
 
 
-def test_a_handler_that_fails_ends_the_run(scene: Scene) -> None:
+def test_failing_handler_ends_the_run(scene: Scene) -> None:
     """Other handlers complete; the failed record is delivered again and not committed."""
     consumer = scene.consumer(group_id="g")
     scene.run_until(consumer.assign(keys("t", 3)))
@@ -133,7 +133,7 @@ def test_close_lets_handlers_finish(scene: Scene) -> None:
     assert {key: offset.offset for key, offset in committed.items()} == dict.fromkeys(keys("t", 3), 2)
 
 
-def test_close_waits_no_longer_than_it_may(scene: Scene) -> None:
+def test_close_timeout(scene: Scene) -> None:
     """A handler beyond the timeout is cancelled."""
     consumer = scene.consumer(close_timeout_s=5.0)
     scene.run_until(consumer.assign(keys("t", 1)))
@@ -147,7 +147,7 @@ def test_close_waits_no_longer_than_it_may(scene: Scene) -> None:
     assert worker.cancelled == worker.begun
 
 
-def test_a_run_that_is_cancelled_gives_back_what_it_had(scene: Scene) -> None:
+def test_cancelled_run_returns_its_records(scene: Scene) -> None:
     """Handlers are cancelled; the next run starts with their records."""
     consumer = scene.consumer()
     scene.run_until(consumer.assign(keys("t", 3)))
@@ -169,7 +169,7 @@ def test_a_run_that_is_cancelled_gives_back_what_it_had(scene: Scene) -> None:
     scene.run_until(again)
 
 
-def test_a_partition_that_is_paused_or_sought_while_it_is_worked_on(scene: Scene) -> None:
+def test_pause_and_seek_during_a_handler(scene: Scene) -> None:
     """The current record is completed; then the pause or seek takes effect."""
     consumer = scene.consumer()
     (key,) = keys("t", 1)

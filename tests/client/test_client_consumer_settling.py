@@ -22,7 +22,7 @@ KEY = TopicPartition("t", 0)
 
 
 @pytest.mark.parametrize(("known_epoch", "is_asked"), [(13, False), (14, True), (15, True)])
-def test_a_leader_of_an_epoch_before_the_positions_is_not_asked(known_epoch: int, is_asked: bool) -> None:
+def test_leader_of_an_earlier_epoch_is_not_asked(known_epoch: int, is_asked: bool) -> None:
     """A former leader would report a truncation, so the metadata is refreshed instead."""
     simulation = Simulation(1)
     runtime = runtime_of(simulation.host("application").runtime)

@@ -55,8 +55,8 @@ def test_gaps_and_records_before_the_position() -> None:
     assert stock.size == 0
 
 
-def test_small_batches_come_together() -> None:
-    """Small batches of one leader are delivered together."""
+def test_small_batches_are_delivered_together() -> None:
+    """The batches must come from one leader."""
     stock = FetchBuffer()
     many = [batch(first, *range(first, first + 100)) for first in range(0, 500, 100)]
     large = [build_batch([Record(offset, 5, None, bytes(50_000))], base_offset=offset) for offset in (500, 501, 502)]
@@ -71,8 +71,8 @@ def test_small_batches_come_together() -> None:
     assert found == [(300, 300, 3), (200, 500, 3), (2, 502, -1), (1, 503, -1), (1, 504, 3), (2, 506, 4)]
 
 
-def test_what_was_put_back_comes_first() -> None:
-    """Returned records precede responses that arrived meanwhile."""
+def test_returned_records_come_first() -> None:
+    """Responses that arrived meanwhile follow them."""
     stock = FetchBuffer()
     stock.add(fetched(0, batch(0, 0, 1, 2)))
     taken, _ = stock.take(0)
@@ -85,7 +85,7 @@ def test_what_was_put_back_comes_first() -> None:
     assert take_all(stock, 1) == [([1, 2], 3), ([], 3), ([3], 4), ([], 4)]
 
 
-def test_damage() -> None:
+def test_damaged_batch() -> None:
     """Batches before a damaged one are delivered; later data is discarded."""
     broken = bytearray(batch(1, 1))
     broken[-2] ^= 1

@@ -74,8 +74,8 @@ def commits(scene: Scene, producer: Producer, consumer: Consumer, offset: int) -
     return scene.run_until(commit())
 
 
-def test_a_transaction_with_refused_offsets_is_aborted_and_the_next_one_succeeds(scene: Scene) -> None:
-    """The abort after an unknown outcome does not fence the producer itself."""
+def test_transaction_with_refused_offsets_is_aborted(scene: Scene) -> None:
+    """The abort after an unknown outcome does not fence the producer itself, and the next transaction succeeds."""
     producer = Producer(scene.cluster("producer"), ProducerOptions(transactional_id="p"))
 
     async def commit(group: GroupIdentity) -> None:
@@ -92,7 +92,7 @@ def test_a_transaction_with_refused_offsets_is_aborted_and_the_next_one_succeeds
     scene.run_until(producer.close())
 
 
-def test_a_handler_of_a_lost_and_returned_partition(scene: Scene) -> None:
+def test_handler_of_a_lost_and_returned_partition(scene: Scene) -> None:
     """Records in process are delivered again, followed by all later records."""
     consumer = member(scene, "classic")
     seen: list[str] = []

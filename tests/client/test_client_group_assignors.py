@@ -55,16 +55,15 @@ def theirs(assignor, there: Topics, members: Sequence[Member]) -> dict[str, list
 @pytest.mark.parametrize(
     ("name", "other"), [("range", RangePartitionAssignor), ("roundrobin", RoundRobinPartitionAssignor)]
 )
-def test_as_others_do(name: str, other) -> None:
-    """Assignments are equal to those of other clients."""
+def test_assignments_equal_those_of_other_clients(name: str, other) -> None:
     for seed in SEEDS:
-        there, members = some_group(Random(seed), static=0.0)  # aiokafka knows of no others
+        there, members = some_group(Random(seed), static=0.0)  # aiokafka has no others
         ours = ASSIGNORS[name].assign(there, members)
         assert {each: sorted(share) for each, share in ours.items()} == theirs(other(), there, members), seed
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
-def test_each_partition_is_given_once(name: str) -> None:
+def test_each_partition_is_assigned_once(name: str) -> None:
     """Each partition has one subscriber, independent of the order of members."""
     for seed in SEEDS:
         random = Random(seed)
@@ -77,7 +76,7 @@ def test_each_partition_is_given_once(name: str) -> None:
         assert shares == ASSIGNORS[name].assign(there, random.sample(members, len(members)))
 
 
-def test_range_gives_the_same_numbers_of_each_topic() -> None:
+def test_range_assigns_equal_numbers_of_each_topic() -> None:
     """Members get equal partition numbers of each topic; static members are ordered by instance id."""
     both = frozenset("ab")
     members = [Member("x", both, "2"), Member("y", both, "1"), Member("a", both)]
@@ -86,7 +85,7 @@ def test_range_gives_the_same_numbers_of_each_topic() -> None:
     assert numbers == {"y": ["a-0", "a-1", "b-0", "b-1"], "x": ["a-2", "b-2"], "a": ["a-3", "b-3"]}
 
 
-def test_range_looks_at_racks() -> None:
+def test_range_prefers_racks() -> None:
     """Members get near partitions first, but not more of them."""
     members = [Member(name, frozenset("t"), rack=rack) for name, rack in (("1", "A"), ("2", "B"), ("3", None))]
     shares = ASSIGNORS["range"].assign(in_racks("B+C", "A+C", "A+C", "B+C", "A+C", "B+C"), members)
@@ -112,7 +111,7 @@ def carried(members: Sequence[Member], shares: dict[str, list[TopicPartition]], 
     ]
 
 
-def test_sticky_shares_are_equal_and_move_little() -> None:
+def test_sticky_assignment_is_equal_and_moves_little() -> None:
     """Only the partitions of a leaving member, or the share of a new one, move."""
     sticky, there = ASSIGNORS["sticky"], topics(a=7, b=6)
     members = [Member(f"m{number}", frozenset("ab")) for number in range(5)]
@@ -129,7 +128,7 @@ def test_sticky_shares_are_equal_and_move_little() -> None:
         assert set(again[each.member_id]) <= set(without[each.member_id])
 
 
-def test_sticky_is_no_worse_than_others() -> None:
+def test_sticky_assignment_is_as_balanced_as_others() -> None:
     """Shares are as equal as kafka-python's while members join and leave."""
     for seed in SEEDS:
         there, members = some_group(Random(seed))
@@ -141,7 +140,7 @@ def _unequal(shares: dict[str, list[TopicPartition]]) -> int:
     return sum(len(share) ** 2 for share in shares.values())
 
 
-def test_the_later_of_two_claims_counts() -> None:
+def test_later_of_two_claims_wins() -> None:
     """A member that missed a generation does not take back partitions assigned to others meanwhile."""
     there = topics(t=2)
     zero, one = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -150,7 +149,7 @@ def test_the_later_of_two_claims_counts() -> None:
     assert ASSIGNORS["sticky"].assign(there, [old, new]) == {"new": [zero], "old": [one]}
 
 
-def test_cooperative_members_give_up_first() -> None:
+def test_cooperative_members_revoke_first() -> None:
     """A partition that moves is unassigned in the first step, and assigned in the second."""
     cooperative, there = ASSIGNORS["cooperative-sticky"], topics(t=6)
     one, two = Member("one", frozenset("t")), Member("two", frozenset("t"))
@@ -163,8 +162,8 @@ def test_cooperative_members_give_up_first() -> None:
     assert [each.partition for each in second["two"]] == [3, 4, 5]
 
 
-def test_what_members_say_is_understood_by_others_and_theirs_by_us() -> None:
-    """Subscriptions, assignments and user data are compatible with kafka-python."""
+def test_encodings_are_compatible_with_kafka_python() -> None:
+    """The encodings are subscriptions, assignments and user data."""
     owned = frozenset(TopicPartition(*each) for each in [("t", 2), ("t", 0), ("u", 1)])
     said = protocols(by_names(ASSIGNORS), ["u", "t"], owned, (owned, 7), "A")
     for row in said:
@@ -184,7 +183,7 @@ def test_what_members_say_is_understood_by_others_and_theirs_by_us() -> None:
     assert parse_assignment(b"") == frozenset()
 
 
-def test_what_cannot_be_read() -> None:
+def test_malformed_data() -> None:
     """Malformed user data is ignored; a malformed subscription is an error."""
     assert eager_claim(Member("m", frozenset(), user_data=b"\xff")).partitions == ()
     assert cooperative_claim(Member("m", frozenset(), user_data=b"\xff")).generation == -1

@@ -109,7 +109,7 @@ class Worker(Reader):
 
 
 class Churn:
-    """One group, and the events that happen to it."""
+    """One group, and its random events."""
 
     def __init__(self, seed: int, kind: str) -> None:
         self.brokers = new_brokers(seed)
@@ -168,7 +168,7 @@ class Churn:
 
 
 @pytest.mark.parametrize(("seed", "kind"), list(enumerate(KINDS)))
-def test_nothing_has_two_owners(seed: int, kind: str) -> None:
+def test_no_partition_has_two_owners(seed: int, kind: str) -> None:
     """At the end all partitions are assigned to the remaining members."""
     run(seed, kind, steps=10)
 
@@ -176,8 +176,7 @@ def test_nothing_has_two_owners(seed: int, kind: str) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(10, 20))
-def test_nothing_has_two_owners_for_longer(seed: int, kind: str) -> None:
-    """No partition has two owners, over many seeds."""
+def test_no_partition_has_two_owners_for_many_seeds(seed: int, kind: str) -> None:
     run(seed, kind, steps=60)
 
 

@@ -27,7 +27,7 @@ def brokers() -> Iterator[SimulatedCluster]:
     simulated.stop()
 
 
-def test_cooperative_members_give_up_only_what_moves(brokers: SimulatedCluster) -> None:
+def test_cooperative_members_revoke_only_moving_partitions(brokers: SimulatedCluster) -> None:
     """Remaining members keep their partitions without interruption while others join and leave."""
     one, two = begin(brokers, "one", "two", **COOPERATIVE)
     assert one.calls == [("assigned", ALL), ("revoked", [3, 4, 5])]
@@ -47,7 +47,7 @@ def test_cooperative_members_give_up_only_what_moves(brokers: SimulatedCluster) 
     two.stop()
 
 
-def test_a_cooperative_member_commits_while_others_join(brokers: SimulatedCluster) -> None:
+def test_cooperative_member_commits_while_others_join(brokers: SimulatedCluster) -> None:
     """A member commits during a rebalance that waits for another member."""
     one, two = begin(brokers, "one", "two", **COOPERATIVE, rebalance_timeout_s=60.0)
     two.before_giving = waiting(two, 20.0)
@@ -62,8 +62,8 @@ def test_a_cooperative_member_commits_while_others_join(brokers: SimulatedCluste
     two.stop()
 
 
-def test_a_static_member_that_comes_back_has_what_it_had(brokers: SimulatedCluster) -> None:
-    """It keeps its assignment within its session, without a rebalance."""
+def test_static_member_keeps_its_assignment(brokers: SimulatedCluster) -> None:
+    """The member returns within its session, without a rebalance."""
     one, two = [Reader(brokers, name, owners=Owners(), **EAGER, instance_id=name) for name in ("one", "two")]
     for reader in (one, two):
         brokers.run_until(reader.start())
@@ -81,8 +81,8 @@ def test_a_static_member_that_comes_back_has_what_it_had(brokers: SimulatedClust
 
 
 @pytest.mark.parametrize("kind", ["eager", "cooperative"])
-def test_a_static_leader_that_returns_leads_again(brokers: SimulatedCluster, kind: str) -> None:
-    """It assigns nothing when it returns (KIP-814), but does so when others join."""
+def test_static_leader_leads_again(brokers: SimulatedCluster, kind: str) -> None:
+    """The leader assigns nothing when it returns (KIP-814), but does so when others join."""
     options = {**KINDS[kind], "instance_id": "one"}
     one = Reader(brokers, "one", owners=Owners(), **options)
     brokers.run_until(one.start())
@@ -97,8 +97,8 @@ def test_a_static_leader_that_returns_leads_again(brokers: SimulatedCluster, kin
     two.stop()
 
 
-def test_a_replaced_static_member_ends(brokers: SimulatedCluster) -> None:
-    """A replaced static member ends with an error; there are never two of them."""
+def test_replaced_static_member_ends(brokers: SimulatedCluster) -> None:
+    """The member ends with an error; there are never two of them."""
     one = Reader(brokers, "one", **EAGER, instance_id="same")
     brokers.run_until(one.start())
     two = Reader(brokers, "two", **EAGER, instance_id="same")
@@ -113,7 +113,7 @@ def test_a_replaced_static_member_ends(brokers: SimulatedCluster) -> None:
     two.stop()
 
 
-def test_a_member_without_a_common_assignor_is_refused(brokers: SimulatedCluster) -> None:
+def test_member_without_a_common_assignor_is_refused(brokers: SimulatedCluster) -> None:
     """``start`` raises the broker's error, and the listener is not called."""
     (one,) = begin(brokers, "one", **EAGER)
     two = Reader(brokers, "two", protocol="classic", assignors=("sticky",))
@@ -124,8 +124,8 @@ def test_a_member_without_a_common_assignor_is_refused(brokers: SimulatedCluster
     one.stop()
 
 
-def test_what_a_listener_raises_is_logged(brokers: SimulatedCluster) -> None:
-    """Exceptions of a listener are logged, and the membership continues."""
+def test_exceptions_of_a_listener_are_logged(brokers: SimulatedCluster) -> None:
+    """The membership continues."""
     (one,) = begin(brokers, "one", **EAGER)
 
     async def fail(partitions):
@@ -142,8 +142,8 @@ def test_what_a_listener_raises_is_logged(brokers: SimulatedCluster) -> None:
     one.stop()
 
 
-def test_a_member_may_stop_while_it_joins(brokers: SimulatedCluster) -> None:
-    """A stopping member does not wait for the rebalance."""
+def test_member_may_stop_while_it_joins(brokers: SimulatedCluster) -> None:
+    """The member does not wait for the rebalance."""
     (one,) = begin(brokers, "one", **EAGER, rebalance_timeout_s=120.0)
     one.before_giving = waiting(one, 100.0)
     two = Reader(brokers, "two", **EAGER, rebalance_timeout_s=120.0)
@@ -182,7 +182,7 @@ def test_cancelled_members_leave_no_timers(brokers: SimulatedCluster) -> None:
         assert reader.host.runtime.reactor.getDelayedCalls() == []
 
 
-def test_what_errors_mean() -> None:
+def test_final_errors() -> None:
     """Unknown errors are final only if no other broker could help."""
     codes = {code: error_action(BrokerRefused(code, "x")) for code in ErrorCode if code is not ErrorCode.NONE}
     assert codes[ErrorCode.REBALANCE_IN_PROGRESS] is ErrorAction.REJOIN
@@ -194,7 +194,7 @@ def test_what_errors_mean() -> None:
     assert error_action(MalformedAnswer("x")) is ErrorAction.FINAL
 
 
-def test_options_that_contradict_themselves() -> None:
+def test_contradictory_options() -> None:
     """Contradicting options raise ValueError."""
     for wrong in (
         {"group_id": ""},

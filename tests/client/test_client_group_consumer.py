@@ -29,7 +29,7 @@ def brokers() -> Iterator[SimulatedCluster]:
     simulated.stop()
 
 
-def test_members_give_up_only_what_moves(brokers: SimulatedCluster) -> None:
+def test_members_revoke_only_moving_partitions(brokers: SimulatedCluster) -> None:
     """Remaining members keep their partitions without interruption while others join and leave."""
     one, two = begin(brokers, "one", "two", **CONSUMER)
     one.calls.clear()
@@ -43,8 +43,7 @@ def test_members_give_up_only_what_moves(brokers: SimulatedCluster) -> None:
         reader.stop()
 
 
-def test_the_coordinator_shares_out_as_is_wished(brokers: SimulatedCluster) -> None:
-    """The members choose the assignor."""
+def test_members_choose_the_assignor(brokers: SimulatedCluster) -> None:
     one, two = begin(brokers, "one", "two", **CONSUMER, remote_assignor="range")
     assert sorted([one.numbers, two.numbers]) == [[0, 1, 2], [3, 4, 5]]
     lost = Reader(brokers, "lost", **CONSUMER, remote_assignor="none")
@@ -72,8 +71,8 @@ def test_commits_while_epochs_change(brokers: SimulatedCluster) -> None:
     one.stop()
 
 
-def test_a_static_member_that_comes_back_has_what_it_had(brokers: SimulatedCluster) -> None:
-    """It keeps its assignment within its session, without a rebalance."""
+def test_static_member_keeps_its_assignment(brokers: SimulatedCluster) -> None:
+    """The member returns within its session, without a rebalance."""
     one, two = [Reader(brokers, name, owners=Owners(), **CONSUMER, instance_id=name) for name in ("one", "two")]
     for reader in (one, two):
         brokers.run_until(reader.start())
@@ -90,8 +89,8 @@ def test_a_static_member_that_comes_back_has_what_it_had(brokers: SimulatedClust
     two.stop()
 
 
-def test_a_static_member_that_died_is_waited_for(brokers: SimulatedCluster) -> None:
-    """Its replacement joins when the session has expired."""
+def test_replacement_waits_for_a_dead_static_member(brokers: SimulatedCluster) -> None:
+    """The replacement joins when the session has expired."""
     one = Reader(brokers, "one", **CONSUMER, instance_id="same")
     brokers.run_until(one.start())
     one.die()
@@ -101,7 +100,7 @@ def test_a_static_member_that_died_is_waited_for(brokers: SimulatedCluster) -> N
     two.stop()
 
 
-def test_a_fenced_member_joins_again(brokers: SimulatedCluster) -> None:
+def test_fenced_member_joins_again(brokers: SimulatedCluster) -> None:
     """A member that was silent for a session loses its partitions and joins as a new one."""
     (one,) = begin(brokers, "one", **CONSUMER)
     epoch = one.membership.identity.generation
@@ -113,11 +112,11 @@ def test_a_fenced_member_joins_again(brokers: SimulatedCluster) -> None:
     one.stop()
 
 
-# --- which protocol ---
+# --- choice of the protocol ---
 
 
 @pytest.mark.parametrize("after_s", [0.1, 0.4])
-def test_an_answer_that_waited_longer_than_a_session_gives_nothing(brokers: SimulatedCluster, after_s: float) -> None:
+def test_response_older_than_a_session_is_ignored(brokers: SimulatedCluster, after_s: float) -> None:
     """A process is suspended during a response; when it continues, its session has expired."""
     owners = Owners()
     one, two = (Reader(brokers, name, owners=owners, **CONSUMER) for name in ("one", "two"))
@@ -128,7 +127,7 @@ def test_an_answer_that_waited_longer_than_a_session_gives_nothing(brokers: Simu
         brokers.simulation.network.slow(f"broker-{number}", "one", (0.4, 0.4))
     brokers.run(3.0)
     two.stop()
-    brokers.run(after_s)  # the answer is on its way
+    brokers.run(after_s)  # the response is in flight
     one.host.pause()
     owners.give("one", one.has)
     brokers.run(30.0)
@@ -142,7 +141,7 @@ def test_an_answer_that_waited_longer_than_a_session_gives_nothing(brokers: Simu
     three.stop()
 
 
-def test_where_there_is_a_choice_the_new_one_is_taken(brokers: SimulatedCluster) -> None:
+def test_auto_prefers_the_consumer_protocol(brokers: SimulatedCluster) -> None:
     """Members with protocol ``auto`` join those of the consumer protocol."""
     one, two = begin(brokers, "one", "two", **AUTO)
     three = Reader(brokers, "three", owners=one.owners, **CONSUMER)
@@ -156,7 +155,7 @@ def test_where_there_is_a_choice_the_new_one_is_taken(brokers: SimulatedCluster)
         reader.stop()
 
 
-def test_in_a_classic_group_they_are_classic_members(brokers: SimulatedCluster) -> None:
+def test_auto_joins_a_classic_group(brokers: SimulatedCluster) -> None:
     """Members with ``auto`` join a classic group; members with ``consumer`` are refused."""
     (one,) = begin(brokers, "one", **EAGER)
     two = Reader(brokers, "two", owners=one.owners, **AUTO)
@@ -169,8 +168,8 @@ def test_in_a_classic_group_they_are_classic_members(brokers: SimulatedCluster) 
         reader.stop()
 
 
-def test_a_group_that_becomes_one_of_the_other_kind(brokers: SimulatedCluster) -> None:
-    """Classic members took the group while its members were away: a member with ``auto`` follows."""
+def test_auto_follows_a_conversion(brokers: SimulatedCluster) -> None:
+    """Classic members took over the group while its members were away."""
     (one,) = begin(brokers, "one", **AUTO)
     brokers.simulation.network.isolate("one")
     brokers.run(20.0)
@@ -184,7 +183,7 @@ def test_a_group_that_becomes_one_of_the_other_kind(brokers: SimulatedCluster) -
     two.stop()
 
 
-def test_a_broker_without_the_new_protocol() -> None:
+def test_auto_with_an_old_broker() -> None:
     """Members with ``auto`` are classic members if the broker does not support KIP-848."""
     brokers = new_brokers(overrides=[*OVERRIDES, "group.coordinator.rebalance.protocols=classic"])
     one, two = begin(brokers, "one", "two", **AUTO)
@@ -196,7 +195,7 @@ def test_a_broker_without_the_new_protocol() -> None:
     brokers.stop()
 
 
-# --- what a member knows, by itself ---
+# --- heartbeats ---
 
 T, U = UUID(int=1), UUID(int=2)
 OPTIONS = GroupOptions(group_id="g", rack="A")
@@ -236,7 +235,7 @@ def test_heartbeats_contain_only_changes() -> None:
     assert (state.epoch, state.target, state.owned) == (JOINING, None, {})
 
 
-def test_a_topic_that_was_made_again_is_another_one() -> None:
+def test_recreated_topic() -> None:
     """A partition of the recreated topic replaces the old one; unknown topic ids are skipped."""
     state = MemberState(OPTIONS, "m", ["t"])
     zero = TopicPartition("t", 0)
@@ -253,7 +252,7 @@ def test_a_topic_that_was_made_again_is_another_one() -> None:
     assert state.to_release(wanted) == frozenset()
 
 
-def test_last_words() -> None:
+def test_leave_heartbeats() -> None:
     """A static member leaves temporarily, others for good."""
     assert MemberState(OPTIONS, "m", ()).leave_body()["member_epoch"] == -1
     static = GroupOptions(group_id="g", instance_id="i")

@@ -30,7 +30,7 @@ class StopsInOnEnded(Reader):
 
 
 @pytest.mark.parametrize("name", ["eager", "cooperative"])
-def test_a_listener_may_stop_a_fenced_member(brokers: SimulatedCluster, name: str) -> None:
+def test_listener_may_stop_a_fenced_member(brokers: SimulatedCluster, name: str) -> None:
     """No heartbeat is sent afterwards, and no timer remains."""
     fenced = StopsInOnEnded(brokers, "fenced", instance_id="i", **KINDS[name])
     brokers.run_until(fenced.start())
@@ -44,8 +44,8 @@ def test_a_listener_may_stop_a_fenced_member(brokers: SimulatedCluster, name: st
     other.stop()
 
 
-def test_it_is_gone_for_the_others_too(brokers: SimulatedCluster) -> None:
-    """Its successor is the only member."""
+def test_ended_member_has_left_the_group(brokers: SimulatedCluster) -> None:
+    """The member's successor is the only member."""
     fenced = StopsInOnEnded(brokers, "fenced", instance_id="i", **KINDS["eager"])
     brokers.run_until(fenced.start())
     (other,) = begin(brokers, "other", instance_id="i", **KINDS["eager"])

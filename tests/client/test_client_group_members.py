@@ -36,8 +36,8 @@ def kind(request: pytest.FixtureRequest) -> dict[str, object]:
     return KINDS[request.param]
 
 
-def test_one_member_reads_everything(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """It owns all partitions when ``start`` returns, and releases them when it stops."""
+def test_single_member_owns_everything(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """The member owns all partitions when ``start`` returns, and releases them when it stops."""
     (one,) = begin(brokers, "one", **kind)
     assert one.membership.assignment == one.has
     one.stop()
@@ -46,7 +46,7 @@ def test_one_member_reads_everything(brokers: SimulatedCluster, kind: dict[str, 
     assert one.host.runtime.reactor.getDelayedCalls() == []
 
 
-def test_members_come_and_go(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+def test_members_join_leave_and_die(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
     """Each member gets its share; leaving members are replaced at once, dead ones after their session."""
     one, two, three = begin(brokers, "one", "two", "three", **kind)
     three.stop()
@@ -57,7 +57,7 @@ def test_members_come_and_go(brokers: SimulatedCluster, kind: dict[str, object])
     one.stop()
 
 
-def test_a_member_that_waits_for_minutes_is_not_thrown_out(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+def test_slow_listener_keeps_its_membership(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
     """Heartbeats continue while user code awaits, and the next owner waits for it."""
     (one,) = begin(brokers, "one", **kind, rebalance_timeout_s=150.0)
     one.before_giving = waiting(one, 100.0)
@@ -73,7 +73,7 @@ def test_a_member_that_waits_for_minutes_is_not_thrown_out(brokers: SimulatedClu
     two.stop()
 
 
-def test_a_slow_release_loses_all_partitions(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+def test_slow_release_loses_all_partitions(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
     """A rebalance waits until its timeout; the slow listener is cancelled, and its member joins again later."""
     (one,) = begin(brokers, "one", **kind, rebalance_timeout_s=20.0)
     one.before_giving = waiting(one, 1000.0)
@@ -86,7 +86,7 @@ def test_a_slow_release_loses_all_partitions(brokers: SimulatedCluster, kind: di
     two.stop()
 
 
-def test_a_slow_start_loses_all_partitions(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+def test_slow_start_loses_all_partitions(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
     """A rebalance does not wait longer for a slow ``on_assigned`` either."""
     one = Reader(brokers, "one", **kind, rebalance_timeout_s=20.0)
     one.before_taking = waiting(one, 1000.0)
@@ -102,8 +102,8 @@ def test_a_slow_start_loses_all_partitions(brokers: SimulatedCluster, kind: dict
     two.stop()
 
 
-def test_offsets_are_committed_and_found_again(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """A member commits also while it releases partitions; the next owner finds the offsets."""
+def test_committed_offsets_are_found_by_the_next_owner(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """A member commits also while it releases partitions."""
     one, two = begin(brokers, "one", "two", **kind)
     offsets = {each: CommittedOffset(each.partition + 10, 0, "note") for each in one.has}
     brokers.run_until(one.membership.commit(offsets))
@@ -120,7 +120,7 @@ def test_offsets_are_committed_and_found_again(brokers: SimulatedCluster, kind: 
     two.stop()
 
 
-def test_offsets_wait_for_a_transaction_to_decide_them(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+def test_offsets_of_an_open_transaction_are_awaited(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
     """The next owner of a partition starts after the offsets of an open transaction (KIP-447)."""
     one, two = begin(brokers, "one", "two", **kind)
     key = min(one.has)
@@ -144,7 +144,7 @@ def test_offsets_wait_for_a_transaction_to_decide_them(brokers: SimulatedCluster
 ALL_PARTITIONS = [TopicPartition("t", each) for each in ALL]
 
 
-def test_a_former_owner_cannot_commit(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+def test_former_owner_cannot_commit(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
     """A commit for a partition of another member fails without effect."""
     one, two = begin(brokers, "one", "two", **kind)
     with pytest.raises(CommitFailed, match="t-"):
@@ -163,7 +163,7 @@ def test_a_former_owner_cannot_commit(brokers: SimulatedCluster, kind: dict[str,
     two.stop()
 
 
-def test_a_coordinator_that_dies_is_followed_by_another(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+def test_coordinator_dies(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
     """The new coordinator knows the group; no partition is revoked."""
     one, two = begin(brokers, "one", "two", **kind, session_timeout_s=40.0)
     calls = [list(one.calls), list(two.calls)]
@@ -176,8 +176,8 @@ def test_a_coordinator_that_dies_is_followed_by_another(brokers: SimulatedCluste
     one.stop()
 
 
-def test_a_member_that_is_cut_off_loses_what_it_has(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """It drops its partitions before others get them, and gets a share after it reconnects."""
+def test_isolated_member_loses_its_partitions(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """The member drops its partitions before others get them, and gets a share after it reconnects."""
     one, two = begin(brokers, "one", "two", **kind)
     had = one.numbers
     network = brokers.simulation.network
@@ -190,7 +190,7 @@ def test_a_member_that_is_cut_off_loses_what_it_has(brokers: SimulatedCluster, k
     two.stop()
 
 
-def test_a_removed_member_joins_again(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+def test_removed_member_joins_again(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
     """A removed member cannot commit, notices by a heartbeat, and joins again."""
     (one,) = begin(brokers, "one", **kind)
     brokers.run_until(put_out(one))
@@ -201,8 +201,8 @@ def test_a_removed_member_joins_again(brokers: SimulatedCluster, kind: dict[str,
     one.stop()
 
 
-def test_a_member_removed_while_it_stops(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """It does not wait for lost partitions, and leaves no timer."""
+def test_member_removed_while_it_stops(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """The member does not wait for lost partitions, and leaves no timer."""
     (one,) = begin(brokers, "one", **kind, instance_id="one")
     one.before_giving = waiting(one, 1000.0)
     stopped = Deferred.fromCoroutine(one.membership.stop())
@@ -227,8 +227,8 @@ async def put_out(reader: Reader) -> None:
     await reader.cluster.at_coordinator(CoordinatorKind.GROUP, "g", leave)
 
 
-def test_a_commit_that_came_too_early_or_too_late(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """A commit in an earlier generation is retried in the current one."""
+def test_commit_of_an_earlier_generation_is_retried(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """The commit succeeds in the current generation."""
     (one,) = begin(brokers, "one", **kind)
     member, now = one.membership, one.membership.identity
     before = now._replace(generation=now.generation - 1)
@@ -243,7 +243,7 @@ def test_a_commit_that_came_too_early_or_too_late(brokers: SimulatedCluster, kin
     one.stop()
 
 
-def test_a_topic_that_is_gone_is_not_committed_for_ever(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+def test_commit_for_a_deleted_topic_fails(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
     """The commit fails within seconds, and the group continues without the topic."""
     (one,) = begin(brokers, "one", **kind)
     offsets = {each: CommittedOffset(5) for each in one.has}
@@ -256,8 +256,8 @@ def test_a_topic_that_is_gone_is_not_committed_for_ever(brokers: SimulatedCluste
     one.stop()
 
 
-def test_other_topics_are_read(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """A subscription changes during the membership, also to a topic created later."""
+def test_subscription_changes(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """The subscription changes during the membership, also to a topic created later."""
     (one,) = begin(brokers, "one", **kind)
     one.membership.subscribe(["t", "later"])
     brokers.run(5.0)
@@ -269,8 +269,7 @@ def test_other_topics_are_read(brokers: SimulatedCluster, kind: dict[str, object
     one.stop()
 
 
-def test_more_partitions_are_shared_out(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """New partitions are noticed and assigned."""
+def test_new_partitions_are_assigned(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
     one, two = begin(brokers, "one", "two", **kind)
     brokers.run_until(one.cluster.refresh(("t",)))
     brokers.run_until(Admin(one.cluster).create_partitions({"t": 9}))
@@ -280,7 +279,7 @@ def test_more_partitions_are_shared_out(brokers: SimulatedCluster, kind: dict[st
     two.stop()
 
 
-def test_nothing_is_read_at_first(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+def test_empty_subscription(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
     """A membership starts without subscribed topics, or with missing ones."""
     one = Reader(brokers, "one", [], **kind)
     brokers.run_until(one.start())
@@ -292,8 +291,8 @@ def test_nothing_is_read_at_first(brokers: SimulatedCluster, kind: dict[str, obj
     one.stop()
 
 
-def test_a_member_stops_without_a_coordinator(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """It releases its partitions and ends without leaving."""
+def test_member_stops_without_a_coordinator(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
+    """The member releases its partitions and ends without leaving."""
     (one,) = begin(brokers, "one", **kind)
     brokers.simulation.network.isolate("one")
     before_s = brokers.simulation.now_s

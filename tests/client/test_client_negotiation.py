@@ -25,8 +25,8 @@ def versions_body(error_code: int = 0, **ranges: tuple[int, int]) -> dict[str, A
     }
 
 
-def test_both_sides_agree_on_versions(peer: Peer, connection: Connection) -> None:
-    """The highest common version is chosen, at most the one that the caller wants."""
+def test_highest_common_version_is_chosen(peer: Peer, connection: Connection) -> None:
+    """The version is at most the one that the caller wants."""
     negotiated = connection.negotiate()
     ((key, version, correlation_id, body),) = peer.requests()
     assert (key, version, body["client_software_name"]) == (18, 4, "kreplica")
@@ -45,7 +45,7 @@ def test_both_sides_agree_on_versions(peer: Peer, connection: Connection) -> Non
 
 
 @pytest.mark.parametrize(("ranges", "second"), [({"ApiVersions": (0, 2)}, 2), ({}, 0)])
-def test_an_older_broker_is_asked_again(
+def test_older_broker_is_asked_again(
     peer: Peer, connection: Connection, ranges: dict[str, tuple[int, int]], second: int
 ) -> None:
     """A broker without the newest version responds in version 0, and is asked in its own version."""
@@ -59,9 +59,9 @@ def test_an_older_broker_is_asked_again(
 
 
 @pytest.mark.parametrize(
-    ("code", "told"), [(35, ErrorCode.UNSUPPORTED_VERSION), (42, ErrorCode.INVALID_REQUEST), (9999, -1)]
+    ("code", "expected"), [(35, ErrorCode.UNSUPPORTED_VERSION), (42, ErrorCode.INVALID_REQUEST), (9999, -1)]
 )
-def test_a_broker_that_refuses_the_question(peer: Peer, connection: Connection, code: int, told: int) -> None:
+def test_broker_refuses_api_versions(peer: Peer, connection: Connection, code: int, expected: int) -> None:
     """There is no third attempt, and the error has the broker's code, also an unknown one."""
     negotiated = connection.negotiate()
     for _ in range(2):
@@ -69,5 +69,5 @@ def test_a_broker_that_refuses_the_question(peer: Peer, connection: Connection, 
             peer.answer(API_VERSIONS, 0 if code == 35 else version, correlation_id, versions_body(code))
     with pytest.raises(KafkaError) as raised:
         result_of(negotiated)
-    assert raised.value.code == told
+    assert raised.value.code == expected
     assert peer.requests() == []

@@ -6,14 +6,14 @@ import sys
 import kreplica.client
 
 
-def test_all_names():
-    """All exported names exist and are listed."""
+def test_exported_names():
+    """The names exist and are listed."""
     assert set(kreplica.client.__all__) <= set(dir(kreplica.client))
     for name in kreplica.client.__all__:
         assert getattr(kreplica.client, name) is not None
 
 
-def test_connection_alone():
+def test_connection_imports_no_client():
     """Importing a connection does not import consumers, producers and admin."""
     script = (
         "import sys, kreplica.client.connection\n"

@@ -41,8 +41,8 @@ def numbers(count: int) -> list[bytes]:
     return [b"%d" % number for number in range(count)]
 
 
-def test_a_record_is_written(scene: Scene) -> None:
-    """It is written with all fields, and its Deferred fires with the offset."""
+def test_record_is_written(scene: Scene) -> None:
+    """The record is written with all fields, and its Deferred fires with the offset."""
     producer = scene.producer()
     written = scene.run(producer.send("t", b"value", key=b"key", headers=(("h", b"1"),), partition=2))
     assert written.partition == TopicPartition("t", 2)
@@ -63,7 +63,7 @@ def test_many_records_in_order(scene: Scene, options: dict[str, Any]) -> None:
         assert scene.values(partition) == numbers(1000)[partition::4]
 
 
-def test_without_acknowledgements(scene: Scene) -> None:
+def test_acks_0(scene: Scene) -> None:
     """A record counts as written when it is sent, with an unknown offset."""
     producer = scene.producer(acks=0)
     written = [scene.run(producer.send("t", value, partition=0)) for value in numbers(3)]
@@ -103,7 +103,7 @@ def test_values_other_than_bytes_are_refused(scene: Scene) -> None:
 # --- batches ---
 
 
-def test_records_that_come_together_go_together(scene: Scene) -> None:
+def test_records_of_one_iteration_share_a_batch(scene: Scene) -> None:
     """Without linger, records of one reactor iteration are one batch, as are those sent while it is in flight."""
     producer = scene.producer()
     first = [producer.send("t", value, partition=0) for value in numbers(5)]
@@ -117,7 +117,7 @@ def test_records_that_come_together_go_together(scene: Scene) -> None:
     assert scene.batches(0) == [5, 7]
 
 
-def test_lingering(scene: Scene) -> None:
+def test_linger(scene: Scene) -> None:
     """A batch waits for more records until its linger time; a full one does not wait."""
     producer = scene.producer(linger_s=1.0, batch_size=1000)
     scene.run(producer.send("t", b"warm", partition=1))
@@ -134,8 +134,8 @@ def test_lingering(scene: Scene) -> None:
     assert scene.batches(0) == [2, 2, 1]
 
 
-def test_a_batch_that_is_too_large_is_divided(scene: Scene) -> None:
-    """It is split repeatedly, and the order stays."""
+def test_oversized_batch_is_split(scene: Scene) -> None:
+    """The batch is split repeatedly, and the order stays."""
     scene.run(scene.brokers.client().change_settings("t", {"max.message.bytes": "400"}))
     producer = scene.producer()
     sent = [producer.send("t", value * 10, partition=0) for value in numbers(200)]
@@ -144,8 +144,8 @@ def test_a_batch_that_is_too_large_is_divided(scene: Scene) -> None:
     assert scene.values(0) == [value * 10 for value in numbers(200)]
 
 
-def test_a_record_that_is_too_large(scene: Scene) -> None:
-    """It fails alone, at the producer or the broker; later records are written."""
+def test_oversized_record(scene: Scene) -> None:
+    """The record fails alone, at the producer or the broker; later records are written."""
     scene.run(scene.brokers.client().change_settings("t", {"max.message.bytes": "400"}))
     producer = scene.producer(request_size_max=5000)
     before, large, after = (producer.send("t", value, partition=0) for value in (b"a", b"b" * 1000, b"c"))
@@ -168,7 +168,7 @@ def test_keys(scene: Scene) -> None:
         assert scene.run(producer.send("t", b"", key=key)).partition.partition == partition_of_key(key, 4)
 
 
-def test_records_without_a_key_stick_to_a_partition_until_a_batch_is_full(scene: Scene) -> None:
+def test_records_without_a_key_fill_one_partition_at_a_time(scene: Scene) -> None:
     """All partitions get records over time."""
     producer = scene.producer(batch_size=500, linger_s=0.5)
     sent = [producer.send("t", b"x" * 80) for _ in range(100)]
@@ -190,8 +190,8 @@ def test_other_partitioners(scene: Scene) -> None:
     scene.run(producer.send("t", b"", key=b""))
 
 
-def test_a_topic_that_is_made_later(scene: Scene) -> None:
-    """Its records wait, in order, without blocking others."""
+def test_topic_created_later(scene: Scene) -> None:
+    """The topic's records wait, in order, without blocking others."""
     producer = scene.producer()
     sent = [producer.send("new", value, partition=0) for value in numbers(5)]
     flushed = Deferred.fromCoroutine(producer.flush())
@@ -203,8 +203,8 @@ def test_a_topic_that_is_made_later(scene: Scene) -> None:
     assert scene.values(0, "new") == numbers(5)
 
 
-def test_a_topic_or_partition_that_is_not_there(scene: Scene) -> None:
-    """Its records fail after a while and free their memory; a partition created meanwhile gets them."""
+def test_missing_topic_or_partition(scene: Scene) -> None:
+    """The records fail after a while and free their memory; a partition created meanwhile gets them."""
     producer = scene.producer(topic_timeout_s=2.0)
     for topic, partition in (("nope", None), ("nope", 1), ("t", 17)):
         error = scene.error(producer.send(topic, b"x", partition=partition))
@@ -217,7 +217,7 @@ def test_a_topic_or_partition_that_is_not_there(scene: Scene) -> None:
     assert scene.run(more).partition == TopicPartition("t", 5)
 
 
-def test_a_partition_that_is_named_before_it_is_there(scene: Scene) -> None:
+def test_partition_named_before_it_exists(scene: Scene) -> None:
     """Records sent to it by key do not overtake those sent by number."""
     producer = scene.producer()
     scene.run(producer.send("t", b"", partition=0))
@@ -232,7 +232,7 @@ def test_a_partition_that_is_named_before_it_is_there(scene: Scene) -> None:
     assert [scene.run(each).offset for each in (*named, keyed)] == [0, 1, 2, 3]
 
 
-def test_epochs_that_are_used_up(scene: Scene) -> None:
+def test_exhausted_epochs(scene: Scene) -> None:
     """The producer requests another id and continues."""
     scene.run(scene.brokers.client().change_settings("t", {"max.message.bytes": "400"}))
     producer = scene.producer()
@@ -265,7 +265,7 @@ def test_memory_is_bounded(scene: Scene) -> None:
     assert producer._accumulator._held == 0
 
 
-def test_batches_are_full_where_memory_is_short(scene: Scene) -> None:
+def test_batches_are_full_when_memory_is_scarce(scene: Scene) -> None:
     """Senders that wait for memory do not cause small batches."""
     producer = scene.producer(memory_size_max=20_000, batch_size=2_000, linger_s=1.0)
 
@@ -282,8 +282,7 @@ def test_batches_are_full_where_memory_is_short(scene: Scene) -> None:
         assert len(counts) <= 2000 / 17 + 2
 
 
-def test_send_all_goes_as_fast_as_it_may(scene: Scene) -> None:
-    """It works with little memory."""
+def test_send_all_with_little_memory(scene: Scene) -> None:
     producer = scene.producer(memory_size_max=3_000, batch_size=500)
     assert scene.run(producer.send_all("t", [OutgoingRecord(value, partition=0) for value in numbers(1000)])) == 1000
     assert scene.values(0) == numbers(1000)
@@ -295,7 +294,7 @@ def test_send_all_goes_as_fast_as_it_may(scene: Scene) -> None:
     assert scene.run(producer.send_all("t", coming())) == 10
 
 
-def test_send_all_says_how_many_failed(scene: Scene) -> None:
+def test_send_all_reports_failures(scene: Scene) -> None:
     """The error contains the number of failed records and the first error."""
     scene.run(scene.brokers.client().change_settings("t", {"max.message.bytes": "400"}))
     producer = scene.producer()
@@ -320,11 +319,11 @@ def test_waiting_for_memory_may_be_cancelled(scene: Scene) -> None:
     scene.run(rooms[2])
 
 
-# --- endings ---
+# --- cancelling and closing ---
 
 
-def test_cancelling_stops_waiting(scene: Scene) -> None:
-    """A cancelled record is written nevertheless."""
+def test_cancelled_record_is_written(scene: Scene) -> None:
+    """Only the notification is cancelled."""
     producer = scene.producer()
     sent = producer.send("t", b"x", partition=0)
     sent.cancel()
@@ -333,7 +332,7 @@ def test_cancelling_stops_waiting(scene: Scene) -> None:
     assert scene.values(0) == [b"x"]
 
 
-def test_closing_flushes(scene: Scene) -> None:
+def test_close_flushes(scene: Scene) -> None:
     """Closing flushes, and later records are refused."""
     producer = scene.producer(linger_s=100.0)
     sent = producer.send("t", b"x", partition=0)
@@ -343,7 +342,7 @@ def test_closing_flushes(scene: Scene) -> None:
     scene.run(producer.close())
 
 
-def test_leaving_by_an_error_waits_for_nothing(scene: Scene) -> None:
+def test_exit_by_an_exception_waits_for_nothing(scene: Scene) -> None:
     """Pending records fail, as do waiters for memory or a flush."""
     producer = scene.producer(linger_s=100.0, batch_size=200)
     sent: list[Deferred[Any]] = []
@@ -359,7 +358,7 @@ def test_leaving_by_an_error_waits_for_nothing(scene: Scene) -> None:
     assert [type(scene.error(each)) for each in sent] == [ProducerUnusable] * 3
 
 
-def test_closing_while_it_connects(scene: Scene) -> None:
+def test_close_while_connecting(scene: Scene) -> None:
     """The connection attempt ends, and nothing is logged."""
     producer = scene.producer(acks=1)
     scene.run(scene.cluster.refresh(("t",)))
@@ -372,7 +371,7 @@ def test_closing_while_it_connects(scene: Scene) -> None:
     watch.check()
 
 
-def test_a_program_that_is_killed_leaves_nothing_behind(scene: Scene) -> None:
+def test_killed_program_leaves_nothing(scene: Scene) -> None:
     """Coroutines dropped with their host end silently."""
 
     async def work() -> None:
@@ -396,7 +395,7 @@ def test_a_program_that_is_killed_leaves_nothing_behind(scene: Scene) -> None:
         {"delivery_timeout_s": 0.0},
     ],
 )
-def test_options_that_contradict_themselves(options: dict[str, Any]) -> None:
+def test_contradictory_options(options: dict[str, Any]) -> None:
     """Contradicting options raise ValueError."""
     with pytest.raises(ValueError, match=r"acks|idempotent|greater than 0|must not be negative"):
         ProducerOptions(**options)

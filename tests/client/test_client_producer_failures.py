@@ -36,7 +36,7 @@ def check_all_written(scene: Scene, producer: Producer, sent: list[Deferred[Any]
     assert scene.values(0) == [b"%d" % number for number in range(len(sent))]
 
 
-def test_leaders_that_die(scene: Scene) -> None:
+def test_leaders_die(scene: Scene) -> None:
     """The new leader takes over; no record is lost, duplicated or reordered."""
     producer = scene.producer()
     sent: list[Deferred[Any]] = []
@@ -51,7 +51,7 @@ def test_leaders_that_die(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("one_way", [False, True])
-def test_connections_that_break(scene: Scene, one_way: bool) -> None:
+def test_connections_break(scene: Scene, one_way: bool) -> None:
     """Responses are lost; leaders recognize retries."""
     producer = scene.producer(batch_size=300)
     sent: list[Deferred[Any]] = []
@@ -63,7 +63,7 @@ def test_connections_that_break(scene: Scene, one_way: bool) -> None:
     check_all_written(scene, producer, sent)
 
 
-def test_leaders_that_change(scene: Scene) -> None:
+def test_leaders_change(scene: Scene) -> None:
     """Records go to the new leader, and those of other partitions do not wait."""
     producer = scene.producer()
     sent: list[Deferred[Any]] = []
@@ -100,7 +100,7 @@ def test_partition_without_leader(scene: Scene) -> None:
     assert scene.brokers.simulation.now_s - began_s == pytest.approx(3.0, abs=0.7)
 
 
-def test_an_answer_that_never_comes(scene: Scene) -> None:
+def test_missing_response(scene: Scene) -> None:
     """The outcome of the record is unknown."""
     cluster = scene.new_cluster(request_timeout_s=1.0)
     producer = scene.producer(cluster=cluster, delivery_timeout_s=2.0)
@@ -148,7 +148,7 @@ def test_closing_without_responses(scene: Scene) -> None:
     scene.brokers.simulation.network.heal()
 
 
-def test_a_broker_that_wants_silence(scene: Scene) -> None:
+def test_throttled_producer_waits(scene: Scene) -> None:
     """No request is sent during the throttle time (KIP-219)."""
     freed: list[LeaderRoute] = []
     route = LeaderRoute(1, scene.host.reactor, freed.append)

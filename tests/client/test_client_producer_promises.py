@@ -25,7 +25,7 @@ def keep(*promises: RecordDeferred | CompletionCounter) -> None:
 
 @pytest.mark.parametrize("early", [True, False])
 def test_callbacks(early: bool) -> None:
-    """They are called once, whether added before or after the result."""
+    """The callbacks are called once, whether added before or after the result."""
     promise, seen = RecordDeferred(), []
     if not early:
         keep(promise)
@@ -78,7 +78,7 @@ def test_cancelling() -> None:
     assert len(failed) == 2
 
 
-def test_two_promises_share_nothing() -> None:
+def test_deferreds_are_independent() -> None:
     """Callbacks belong to one Deferred."""
     first, second, seen = RecordDeferred(), RecordDeferred(), []
     first.addCallback(seen.append)
@@ -107,8 +107,8 @@ class UnhandledTests(SynchronousTestCase):
         gc.collect()
         self.flushLoggedErrors()  # collects objects of other tests
 
-    def test_an_error_is_logged(self) -> None:
-        """It is logged as that of any Deferred."""
+    def test_unhandled_error_is_logged(self) -> None:
+        """The log entry equals that of any Deferred."""
         RecordDeferred().errback(ValueError("nobody looks"))
         gc.collect()
         (failure,) = self.flushLoggedErrors(ValueError)
@@ -116,8 +116,8 @@ class UnhandledTests(SynchronousTestCase):
 
 
 @pytest.mark.parametrize(("error", "is_logged"), [(TransactionFailed("aborted"), False), (RecordTooLarge("x"), True)])
-def test_of_an_aborted_transaction_dropped_deferreds_say_nothing(error: ClientError, is_logged: bool) -> None:
-    """Dropped Deferreds log nothing, because ``abort`` reported; kept ones fail."""
+def test_dropped_deferreds_of_an_aborted_transaction_are_silent(error: ClientError, is_logged: bool) -> None:
+    """The error is reported by ``abort``; Deferreds that are kept fail."""
     found: list[object] = []
     logged: list[object] = []
 

@@ -1,4 +1,4 @@
-"""Transactions of a producer are visible as a whole or not at all."""
+"""Transactions of a producer are visible completely or not at all."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def write(producer: Producer, *values: bytes) -> None:
         producer.send("t", value, partition=number % 2)
 
 
-def test_a_transaction_is_seen_when_it_is_committed(scene: Scene) -> None:
+def test_committed_transaction_is_visible(scene: Scene) -> None:
     """All its records become visible in all partitions at the commit."""
     producer = scene.producer(transactional_id="x")
     for number in range(3):
@@ -62,7 +62,7 @@ def test_a_transaction_is_seen_when_it_is_committed(scene: Scene) -> None:
         assert scene.committed(0) == scene.committed(1) == [b"%d" % each for each in range(number + 1)]
 
 
-def test_a_transaction_is_never_seen_when_it_is_aborted(scene: Scene) -> None:
+def test_aborted_transaction_is_invisible(scene: Scene) -> None:
     """Unsent records fail, sent ones stay invisible, and the next transaction succeeds."""
     producer = scene.producer(transactional_id="x", linger_s=100.0)
     scene.run(producer.begin())
@@ -77,8 +77,8 @@ def test_a_transaction_is_never_seen_when_it_is_aborted(scene: Scene) -> None:
     assert (scene.committed(0), scene.committed(1), scene.values(3)) == ([b"c"], [b"d"], [])
 
 
-def test_an_abort_with_batches_under_way(scene: Scene) -> None:
-    """It waits for their responses; all records stay invisible."""
+def test_abort_with_batches_in_flight(scene: Scene) -> None:
+    """The abort waits for their responses; all records stay invisible."""
     producer = scene.producer(transactional_id="x", batch_size=200)
     for _ in range(3):
         scene.run(producer.begin())
@@ -92,8 +92,8 @@ def test_an_abort_with_batches_under_way(scene: Scene) -> None:
     assert scene.committed(0) == [b"seen"]
 
 
-def test_a_context_commits_or_aborts(scene: Scene) -> None:
-    """It commits at its end, and aborts after an error."""
+def test_context_manager_commits_or_aborts(scene: Scene) -> None:
+    """The context manager commits at its end, and aborts after an error."""
     producer = scene.producer(transactional_id="x")
 
     async def good() -> None:
@@ -112,15 +112,14 @@ def test_a_context_commits_or_aborts(scene: Scene) -> None:
 
 
 def test_an_empty_transaction(scene: Scene) -> None:
-    """It needs no request to the coordinator."""
+    """The transaction needs no request to the coordinator."""
     producer = scene.producer(transactional_id="x")
     for end in (producer.commit, producer.abort, producer.commit):
         scene.run(producer.begin())
         scene.run(end())
 
 
-def test_what_makes_no_sense(scene: Scene) -> None:
-    """Invalid calls are refused at once."""
+def test_invalid_calls_are_refused(scene: Scene) -> None:
     producer = scene.producer(transactional_id="x")
     with pytest.raises(ValueError, match="begin first"):
         producer.send("t", b"")
@@ -131,8 +130,8 @@ def test_what_makes_no_sense(scene: Scene) -> None:
     assert "transactional_id" in str(scene.error(scene.producer().begin()))
 
 
-def test_a_second_producer_fences_the_first(scene: Scene) -> None:
-    """A second producer fences the first, whose open transaction is aborted."""
+def test_second_producer_fences_the_first(scene: Scene) -> None:
+    """The open transaction of the first is aborted."""
     old, new = scene.producer(transactional_id="x"), scene.producer(transactional_id="x")
     scene.run(old.begin())
     scene.run(old.send("t", b"old", partition=0))
@@ -145,8 +144,8 @@ def test_a_second_producer_fences_the_first(scene: Scene) -> None:
     assert scene.committed(0) == [b"new"]
 
 
-def test_a_fenced_producer_learns_of_it_by_its_records(scene: Scene) -> None:
-    """Its records and all later operations fail."""
+def test_records_of_a_fenced_producer_fail(scene: Scene) -> None:
+    """All later operations fail too."""
     old, new = scene.producer(transactional_id="x"), scene.producer(transactional_id="x")
     scene.run(old.begin())
     scene.run(old.send("t", b"old", partition=0))
@@ -156,8 +155,8 @@ def test_a_fenced_producer_learns_of_it_by_its_records(scene: Scene) -> None:
     scene.run(old.close())
 
 
-def test_a_record_that_fails_fails_the_transaction(scene: Scene) -> None:
-    """It can only be aborted; the next one succeeds, also after a gap in the sequences."""
+def test_failed_record_fails_the_transaction(scene: Scene) -> None:
+    """The transaction can only be aborted; the next one succeeds, also after a gap in the sequences."""
     scene.run(scene.brokers.client().change_settings("t", {"max.message.bytes": "400"}))
     producer = scene.producer(transactional_id="x")
     scene.run(producer.begin())
@@ -173,7 +172,7 @@ def test_a_record_that_fails_fails_the_transaction(scene: Scene) -> None:
 
 
 def test_offsets_belong_to_the_transaction(scene: Scene) -> None:
-    """They are committed with it or not at all."""
+    """The offsets are committed with it or not at all."""
     producer = scene.producer(transactional_id="x")
     scene.run(producer.begin())
     scene.run(producer.send("t", b"", partition=1))
@@ -186,8 +185,8 @@ def test_offsets_belong_to_the_transaction(scene: Scene) -> None:
     assert committed_offsets(scene, "g")[T0].offset == 5
 
 
-def test_offsets_of_a_group_that_one_is_no_member_of(scene: Scene) -> None:
-    """They are refused, and the transaction can only be aborted (KIP-447)."""
+def test_offsets_of_another_group_are_refused(scene: Scene) -> None:
+    """The transaction can only be aborted (KIP-447)."""
     producer = scene.producer(transactional_id="x")
     scene.run(producer.begin())
     error = scene.error(producer.send_offsets({T0: 5}, GroupIdentity("g", 3, "nobody")))
@@ -199,8 +198,8 @@ def test_offsets_of_a_group_that_one_is_no_member_of(scene: Scene) -> None:
     assert committed_offsets(scene, "g") == {}
 
 
-def test_a_commit_without_a_response(scene: Scene) -> None:
-    """Its outcome is unknown and the producer unusable; the next producer works."""
+def test_commit_without_a_response(scene: Scene) -> None:
+    """The commit's outcome is unknown and the producer unusable; the next producer works."""
     cluster = scene.new_cluster(request_timeout_s=1.0, operation_timeout_s=3.0)
     producer = scene.producer(cluster=cluster, transactional_id="x")
     scene.run(producer.begin())
@@ -214,7 +213,7 @@ def test_a_commit_without_a_response(scene: Scene) -> None:
     scene.run(scene.producer(transactional_id="x").begin())
 
 
-def test_a_commit_that_is_cancelled(scene: Scene) -> None:
+def test_cancelled_commit(scene: Scene) -> None:
     """During EndTxn the outcome is unknown; before, the transaction stays open."""
     producer = scene.producer(transactional_id="x", linger_s=0.0)
     scene.run(producer.begin())
@@ -232,7 +231,7 @@ def test_a_commit_that_is_cancelled(scene: Scene) -> None:
     assert isinstance(scene.error(producer.begin()), OutcomeUnknown)
 
 
-def test_closing_aborts(scene: Scene) -> None:
+def test_close_aborts(scene: Scene) -> None:
     """The open transaction stays invisible, and consumers do not wait for it."""
     producer = scene.producer(transactional_id="x")
     scene.run(producer.begin())
@@ -242,7 +241,7 @@ def test_closing_aborts(scene: Scene) -> None:
     assert scene.committed(0) == [b"plain"]
 
 
-def test_brokers_that_die_meanwhile() -> None:
+def test_brokers_die_during_transactions() -> None:
     """Committed records are visible once, in order, and no others."""
     scene = Scene(brokers=3)
     producer = scene.producer(transactional_id="x", batch_size=200)

@@ -95,7 +95,7 @@ def fetch(connection: Connection) -> Deferred[dict[str, Any]]:
     return connection.request(FETCH, VERSION, fetch_body({}, LIMITS))
 
 
-def test_long_answers_and_short_ones_by_turns() -> None:
+def test_long_and_short_responses_in_turn() -> None:
     """Each response is complete and in order, and is not overwritten by later ones."""
 
     async def use(connection: Connection) -> list[bytes]:
@@ -109,7 +109,7 @@ def test_long_answers_and_short_ones_by_turns() -> None:
     assert talk(use) == [LONG + bytes(number) for number in (0, 2, 4, 6)]
 
 
-def test_a_connection_that_ends_in_the_middle() -> None:
+def test_connection_lost_within_a_response() -> None:
     """The request fails with a lost connection."""
 
     async def use(connection: Connection) -> None:
@@ -119,7 +119,7 @@ def test_a_connection_that_ends_in_the_middle() -> None:
     talk(use, ends_early=True)
 
 
-def test_a_connection_that_is_closed_in_the_middle() -> None:
+def test_connection_closed_within_a_response() -> None:
     """Later data is ignored."""
 
     async def use(connection: Connection) -> None:

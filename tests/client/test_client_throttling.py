@@ -23,7 +23,7 @@ def unanswered(connection: Connection) -> Deferred[dict[str, Any]]:
     return connection.request(PRODUCE, 8, {"acks": 0, "timeout_ms": 1, "topic_data": []}, answered=False)
 
 
-def test_requests_wait_until_the_time_is_over(peer: Peer, connection: Connection) -> None:
+def test_requests_wait_for_the_throttle_time(peer: Peer, connection: Connection) -> None:
     """Requests in flight are answered meanwhile; only a longer throttle time extends the delay."""
     answers = [heartbeat(connection), heartbeat(connection)]
     peer.requests()
@@ -44,8 +44,8 @@ def test_requests_wait_until_the_time_is_over(peer: Peer, connection: Connection
     assert len(peer.reactor.getDelayedCalls()) == 1
 
 
-def test_no_broker_is_granted_hours(peer: Peer, connection: Connection) -> None:
-    """The throttle time is bounded, and timeouts start when a request is sent."""
+def test_throttle_time_is_bounded(peer: Peer, connection: Connection) -> None:
+    """Timeouts start when a request is sent."""
     heartbeat(connection)
     peer.protocol.dataReceived(throttled(0, 3_600_000))
     held = heartbeat(connection, timeout_s=5.0)
@@ -77,7 +77,7 @@ def test_cancelled_requests_are_not_sent(peer: Peer, connection: Connection) -> 
     assert result_of(kept)["error_code"] == 25
 
 
-def test_a_connection_that_ends_during_the_silence(peer: Peer, connection: Connection) -> None:
+def test_connection_lost_during_the_throttle_time(peer: Peer, connection: Connection) -> None:
     """Delayed requests fail, and no timer remains."""
     heartbeat(connection)
     peer.protocol.dataReceived(throttled(0, 1000))

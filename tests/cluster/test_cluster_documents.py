@@ -11,7 +11,7 @@ from kreplica.cluster.uuids import uuid_from_text, uuid_text
 from kreplica.model import BrokerRegistration, Endpoint, LeaderAndIsr, TopicAssignment
 
 
-def test_broker_goes_both_ways():
+def test_broker_round_trip():
     """A registration survives encoding and decoding; its epoch is that of the znode."""
     registration = BrokerRegistration(
         7, (Endpoint("PLAINTEXT", "h", 9092), Endpoint("INSIDE", "::1", 9093)), "r1", 99, 1234, "http://h:8080"
@@ -19,7 +19,7 @@ def test_broker_goes_both_ways():
     assert documents.decode_broker(7, documents.encode_broker(registration), 99) == registration
 
 
-def test_broker_document_is_kafkas():
+def test_broker_document_equals_kafkas():
     """The document has all keys that Kafka reads."""
     registration = BrokerRegistration(1, (Endpoint("PLAINTEXT", "h", 9092),), None, -1, 5)
     assert json.loads(documents.encode_broker(registration)) == {
@@ -43,7 +43,7 @@ def test_broker_of_version_1_is_read():
 TOPIC_ID = UUID("12345678-1234-4234-8234-123456789abc")
 
 
-def test_topic_goes_both_ways():
+def test_topic_round_trip():
     """An assignment with a reassignment in progress survives encoding and decoding."""
     assignment = TopicAssignment("t", TOPIC_ID, {0: (1, 2), 1: (2, 3)}, {1: (3,)}, {1: (1,)})
     assert documents.decode_topic("t", documents.encode_topic(assignment)) == assignment
@@ -56,14 +56,13 @@ def test_topic_of_version_1_has_no_id():
     assert assignment.topic_id == UUID(int=0)
 
 
-def test_partition_state_goes_both_ways():
+def test_partition_state_round_trip():
     """The partition epoch is the version of the znode; eligible replicas are kept."""
     state = LeaderAndIsr(1, 4, (1, 2), 9, 17, (3,))
     assert documents.decode_partition_state("/p", documents.encode_partition_state(state), 17) == state
 
 
-def test_partition_state_without_eligible_replicas_is_exactly_kafkas():
-    """Without eligible replicas the document equals Kafka's."""
+def test_partition_state_without_eligible_replicas_equals_kafkas():
     document = json.loads(documents.encode_partition_state(LeaderAndIsr(1, 4, (1, 2), 9)))
     assert document == {"controller_epoch": 9, "leader": 1, "version": 1, "leader_epoch": 4, "isr": [1, 2]}
 
@@ -77,7 +76,7 @@ def test_damaged_state_names_its_path(data):
         documents.decode_partition_state(znodes.partition_state_path("t", 0), data, 0)
 
 
-def test_topic_id_text_is_kafkas():
+def test_topic_id_text_equals_kafkas():
     """Topic ids are 22 characters of URL-safe base64."""
     text = uuid_text(TOPIC_ID)
     assert len(text) == 22
@@ -90,14 +89,14 @@ def test_config_names_are_percent_encoded():
     assert znodes.config_path("brokers", "<default>") == "/config/brokers/<default>"
 
 
-def test_config_change_goes_both_ways():
+def test_config_change_round_trip():
     """Notifications of both versions contain the changed entity."""
     assert documents.decode_config_change("/c", documents.encode_config_change("topics", "t.x")) == ("topics", "t.x")
     old = b'{"version":1,"entity_type":"topics","entity_name":"t"}'
     assert documents.decode_config_change("/c", old) == ("topics", "t")
 
 
-def test_producer_id_blocks_follow_each_other():
+def test_producer_id_blocks_are_contiguous():
     """Blocks of 1,000 start at 0 and are contiguous, until 63 bits are exhausted."""
     first = documents.next_producer_id_block(1, b"")
     assert (first.first, first.last) == (0, 999)
@@ -108,8 +107,8 @@ def test_producer_id_blocks_follow_each_other():
         documents.next_producer_id_block(1, full)
 
 
-def test_a_state_is_written_as_json_would_be():
-    """The fast encoding equals JSON byte for byte."""
+def test_state_encoding_equals_json():
+    """The fast encoding has the same bytes."""
     rng = Random(5)
     for _ in range(500):
         isr = tuple(rng.sample(range(2000), rng.randint(0, 5)))

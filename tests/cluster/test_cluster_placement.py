@@ -80,13 +80,13 @@ def test_racks_of_unequal_size(sizes, partitions, data):
                 assert not allowed or held[source] - held[target] <= 1
 
 
-def test_the_same_arguments_give_the_same_placement():
+def test_placement_is_deterministic():
     """The result does not depend on the order of the brokers."""
     places = [BrokerPlace(i, f"rack{i % 3}") for i in range(8)]
     assert place(places, 30, 3, shift=2) == place(places[::-1], 30, 3, shift=2)
 
 
-def test_grown_topic_goes_on_where_it_ended():
+def test_added_partitions_continue_the_placement():
     """New partitions continue the numbering."""
     places = [BrokerPlace(i) for i in range(3)]
     whole = place(places, 6, 2, start_index=1, shift=1)
@@ -105,8 +105,8 @@ def test_grown_topic_goes_on_where_it_ended():
         ([BrokerPlace(1, "a"), BrokerPlace(2)], 1, 1, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_impossible(places, partitions, factor, code):
-    """Impossible placements are refused with Kafka's error code and a sentence."""
+def test_impossible_placements_are_refused(places, partitions, factor, code):
+    """The error has Kafka's error code and a message."""
     with pytest.raises(KafkaError) as caught:
         place(places, partitions, factor)
     assert caught.value.code is code

@@ -37,8 +37,7 @@ steps = st.builds(
 )
 
 
-def test_a_plan_reads_as_it_was_written() -> None:
-    """A header survives encoding and decoding."""
+def test_plan_round_trip() -> None:
     full = replace(
         PLAN,
         comment="rack 7 ✓",
@@ -55,19 +54,17 @@ def test_a_plan_reads_as_it_was_written() -> None:
 
 
 @given(st.lists(steps, max_size=20))
-def test_steps_read_as_they_were_written(some: list[Step]) -> None:
-    """Steps survive encoding and decoding, with any topic names and replicas."""
+def test_steps_round_trip(some: list[Step]) -> None:
+    """Any topic names and replicas are possible."""
     assert documents.decode_steps("/p", documents.encode_steps(some)) == tuple(some)
 
 
 @given(st.lists(st.builds(StepOutcome, st.sampled_from(StepState), st.none() | st.text(min_size=1, max_size=9))))
-def test_outcomes_read_as_they_were_written(outcomes: list[StepOutcome]) -> None:
-    """Outcomes survive encoding and decoding."""
+def test_outcomes_round_trip(outcomes: list[StepOutcome]) -> None:
     assert documents.decode_outcomes("/p", documents.encode_outcomes(outcomes)) == tuple(outcomes)
 
 
-def test_totals_read_as_they_were_written() -> None:
-    """Progress survives encoding and decoding."""
+def test_totals_round_trip() -> None:
     totals = PlanProgress(1, 2, 3, 4, 5, 600, 70, 1_700_000_000_000)
     assert documents.decode_progress("/p", documents.encode_progress(totals)) == totals
     assert documents.decode_progress("/p", documents.encode_progress(PlanProgress())) == PlanProgress()
@@ -83,7 +80,7 @@ def test_totals_read_as_they_were_written() -> None:
         (documents.encode_plan(PLAN).replace(b'second":null', b'second":"fast"'), "throttle_bytes_per_second"),
     ],
 )
-def test_a_damaged_header_is_named(data: bytes, said: str) -> None:
+def test_damaged_header_is_named(data: bytes, said: str) -> None:
     """Errors contain the znode and the reason."""
     with pytest.raises(ZnodeError, match="/kreplica/plans/plan-0000000007: ") as caught:
         documents.decode_plan(PLAN.plan_id, data)
@@ -100,7 +97,7 @@ def test_damaged_steps_and_outcomes_are_named() -> None:
         documents.decode_progress("/x/progress", b"{}")
 
 
-def test_a_large_plan_is_cut_into_znodes_of_bounded_size() -> None:
+def test_large_plan_is_split_into_znodes() -> None:
     """Znodes and multis have limited sizes and contain all steps in order."""
     wide = tuple(range(2_000_000_000, 2_000_000_020))
     some = [Step(Action.MOVE, "t" * 249, number, wide, wide[::-1], 2**60) for number in range(3000)]
@@ -117,7 +114,7 @@ def test_a_large_plan_is_cut_into_znodes_of_bounded_size() -> None:
     ]
 
 
-def test_a_large_plan_is_preparing_until_its_last_step_is_written() -> None:
+def test_large_plan_is_preparing_until_its_last_step_is_written() -> None:
     """With several multis, the first one writes a preparing header."""
     some = [Step(Action.MOVE, "t" * 249, number, (1,), (2,), 0) for number in range(5000)]
     first, *rest = documents.creation(replace(PLAN, state=PlanState.PENDING), some)
@@ -125,7 +122,7 @@ def test_a_large_plan_is_preparing_until_its_last_step_is_written() -> None:
     assert documents.decode_plan(PLAN.plan_id, first[0].data).state is PlanState.PREPARING
 
 
-def test_a_small_plan_is_one_multi() -> None:
+def test_small_plan_is_one_multi() -> None:
     """Header, steps and totals are created together."""
     plan = replace(PLAN, state=PlanState.PENDING)
     (batch,) = documents.creation(plan, [Step(Action.REORDER, "t", 0, (1, 2), (2, 1))])
@@ -138,26 +135,25 @@ def test_a_small_plan_is_one_multi() -> None:
     ]
 
 
-def test_chunks_hold_so_many_steps_at_most() -> None:
-    """The number of steps per chunk is limited."""
+def test_steps_per_chunk_are_bounded() -> None:
     some = [Step(Action.MOVE, "t", number, (1,), (2,)) for number in range(1001)]
     assert [len(chunk) for chunk in documents.chunks(some)] == [500, 500, 1]
     assert documents.chunks([]) == []
 
 
-def test_long_reasons_are_cut() -> None:
+def test_long_reasons_are_truncated() -> None:
     """The reasons of a whole chunk fit into a znode."""
     failed = [StepOutcome(StepState.FAILED, "r" * 1000)] * documents.STEPS_PER_CHUNK_MAX
     assert len(documents.encode_outcomes(failed)) < documents.CHUNK_BYTES_MAX
 
 
-def test_a_header_keeps_no_long_lists() -> None:
-    """Large members of the request are not stored in the header."""
+def test_header_omits_long_lists() -> None:
+    """Large members of the request are not stored."""
     body = {"kind": "reassign", "comment": "x", "assignments": [{"topic": "t" * 200, "partition": 0}] * 1000}
     assert documents.kept_request(body) == {"kind": "reassign", "comment": "x"}
 
 
-def test_numbers_of_plans() -> None:
+def test_plan_numbers() -> None:
     """The first plan has number 1, when the znode is empty."""
     assert documents.decode_last_number(b"") == 0
     assert documents.decode_last_number(documents.encode_last_number(41)) == 41

@@ -88,7 +88,7 @@ def refused(state: ClusterState, kind: str, **body: Any) -> tuple[ErrorCode, str
         ),
     ],
 )
-def test_a_request_that_cannot_be_understood_names_the_member(body: dict[str, Any], said: str) -> None:
+def test_invalid_request_names_the_member(body: dict[str, Any], said: str) -> None:
     """The error contains the invalid member and the expected value."""
     with pytest.raises(KafkaError) as caught:
         read_request(body)
@@ -96,14 +96,14 @@ def test_a_request_that_cannot_be_understood_names_the_member(body: dict[str, An
     assert said in str(caught.value)
 
 
-def test_a_partition_is_named_once() -> None:
+def test_partition_occurs_once() -> None:
     """Two targets for one partition are refused."""
     row = {"topic": "t", "partition": 0, "replicas": [1]}
     with pytest.raises(KafkaError, match="duplicate partition"):
         read_request({"kind": "reassign", "assignments": [row, row]})
 
 
-def test_a_plan_keeps_what_was_asked_for() -> None:
+def test_plan_keeps_its_request() -> None:
     """The header contains the members of the request."""
     state = cluster({"t": [(1, 2)]})
     asked = {"throttle_bytes_per_second": 5, "moves_at_once": 2, "comment": "new racks", "force": True}
@@ -117,7 +117,7 @@ def test_a_plan_keeps_what_was_asked_for() -> None:
 # --- kinds ------------------------------------------------------------------------------------------------------------
 
 
-def test_replicas_chosen_by_hand() -> None:
+def test_explicit_replicas() -> None:
     """Each change is a step, also of the order only; unchanged partitions have none."""
     state = cluster({"t": [(1, 2), (2, 3), (3, 4)]})
     steps = reassign(state, {T0: (2, 1), T1: (2, 4), TopicPartition("t", 2): (3, 4)}).steps
@@ -127,7 +127,7 @@ def test_replicas_chosen_by_hand() -> None:
     )
 
 
-def test_a_higher_replication_factor_only_adds() -> None:
+def test_higher_replication_factor_only_adds() -> None:
     """Existing replicas stay in order, and new ones are spread evenly."""
     rows = [(1, 2), (2, 3), (3, 4), (4, 1)]
     steps = made(cluster({"t": rows}), "replication_factor", topics=["t"], replication_factor=3).steps
@@ -136,14 +136,14 @@ def test_a_higher_replication_factor_only_adds() -> None:
     assert all(step.bytes == 100 for step in steps)
 
 
-def test_new_replicas_go_where_the_whole_cluster_has_least() -> None:
+def test_new_replicas_go_to_the_brokers_with_the_fewest() -> None:
     """Replicas of all topics count."""
     state = cluster({"full": [(1, 2)] * 6 + [(2, 3)] * 6, "t": [(1,)]})
     (step,) = made(state, "replication_factor", topics=["t"], replication_factor=2).steps
     assert step.after == (1, 4)
 
 
-def test_a_lower_replication_factor_drops_what_is_of_least_use() -> None:
+def test_lower_replication_factor_drops_the_least_useful_replicas() -> None:
     """Dead replicas are removed first, then out-of-sync ones, the preferred leader last."""
     state = cluster({"t": [(9, 1, 2), (1, 2, 3), (1, 2, 3)]}, in_sync={T0: (1, 2), T1: (1, 3)})
     steps = made(state, "replication_factor", topics=["t"], replication_factor=2).steps
@@ -153,14 +153,14 @@ def test_a_lower_replication_factor_drops_what_is_of_least_use() -> None:
     assert all(step.bytes == 0 for step in steps)
 
 
-def test_the_last_copy_in_sync_is_never_the_one_that_a_lower_factor_drops() -> None:
-    """It is kept even on a dead broker."""
+def test_lower_replication_factor_keeps_the_last_in_sync_replica() -> None:
+    """The replica is kept even on a dead broker."""
     state = cluster({"t": [(1, 2, 9)]}, in_sync={T0: (9,)}, leaders={})
     (step,) = made(state, "replication_factor", topics=["t"], replication_factor=1, force=True).steps
     assert step.after == (9,)
 
 
-def test_a_drain_moves_what_the_brokers_hold_and_nothing_else() -> None:
+def test_drain_moves_only_replicas_of_the_drained_brokers() -> None:
     """New replicas take the positions of old ones, and the brokers are cordoned."""
     state = cluster({"t": [(1, 2), (2, 3), (3, 1), (3, 4)]})
     plan = made(state, "drain", brokers=[1])
@@ -171,7 +171,7 @@ def test_a_drain_moves_what_the_brokers_hold_and_nothing_else() -> None:
     assert all(1 not in step.after for step in plan.steps)
 
 
-def test_a_dead_broker_can_be_drained() -> None:
+def test_dead_broker_can_be_drained() -> None:
     """Only draining moves the replicas of a dead broker."""
     state = cluster({"t": [(1, 9), (2, 8)]}, in_sync={T0: (1,), T1: (2,)})
     steps = made(state, "drain", brokers=[9]).steps
@@ -179,7 +179,7 @@ def test_a_dead_broker_can_be_drained() -> None:
     assert steps[0].after[1] in (3, 4)
 
 
-def test_cordoned_brokers_get_nothing() -> None:
+def test_cordoned_brokers_get_no_replicas() -> None:
     """No plan assigns new replicas to cordoned brokers, and they keep existing ones."""
     state = cluster({"t": [(1, 2), (2, 3)]}, cordoned=(4,))
     for plan in (
@@ -191,7 +191,7 @@ def test_cordoned_brokers_get_nothing() -> None:
         assert all(4 not in step.after for step in plan.steps)
 
 
-def test_what_a_cordoned_broker_has_stays_in_a_rebalance() -> None:
+def test_rebalance_keeps_replicas_of_cordoned_brokers() -> None:
     """A rebalance moves nothing away from cordoned brokers."""
     state = cluster({"t": [(4, 1), (4, 2), (4, 3), (4, 1)]}, cordoned=(4,))
     assert all(4 in step.after for step in made(state, "rebalance").steps)
@@ -205,16 +205,16 @@ def test_new_brokers_get_their_share() -> None:
     assert sum(step.bytes for step in steps) == 600
 
 
-def test_a_rebalance_leaves_a_dead_broker_what_it_has() -> None:
-    """A dead broker keeps its replicas, and a warning suggests to drain it."""
+def test_rebalance_keeps_replicas_of_dead_brokers() -> None:
+    """A warning suggests to drain the dead broker."""
     state = cluster({"t": [(1, 9), (1, 9), (1, 9), (1, 9)]}, in_sync={}, leaders={})
     plan = made(state, "rebalance")
     assert all(9 in step.after for step in plan.steps)
     assert any("drain" in warning and "[9]" in warning for warning in plan.warnings)
 
 
-def test_a_rebalance_of_some_topics_touches_no_others() -> None:
-    """Only the given topics are balanced."""
+def test_rebalance_of_some_topics() -> None:
+    """The other topics are not changed."""
     state = cluster({"a": [(1, 2)] * 4, "b": [(1, 2)] * 4})
     steps = made(state, "rebalance", topics=["b"]).steps
     assert {step.topic for step in steps} == {"b"}
@@ -229,7 +229,7 @@ def weights(**topics: list[int]) -> list[dict[str, Any]]:
     ]
 
 
-def test_a_rebalance_may_even_out_weights() -> None:
+def test_rebalance_by_weights() -> None:
     """Weights are balanced instead of counts, and a warning contains the imbalance."""
     state = cluster({"t": [(1,), (2,), (1,), (2,), (1,), (2,)]}, brokers=(1, 2))
     assert made(state, "rebalance").steps == ()
@@ -239,7 +239,7 @@ def test_a_rebalance_may_even_out_weights() -> None:
     assert plan.warnings == ("By the given weights brokers hold 30 to 70 now, and 50 to 50 when the plan is done.",)
 
 
-def test_leaders_are_evened_out_by_weight_too() -> None:
+def test_leaders_are_balanced_by_weights() -> None:
     """With balanced replicas only their order changes."""
     state = cluster({"t": [(1, 2), (1, 2), (2, 1), (2, 1)]}, brokers=(1, 2))
     (step,) = made(state, "rebalance", weights=weights(t=[30, 20, 1, 1])).steps
@@ -255,7 +255,7 @@ def test_partitions_are_added_after_the_last() -> None:
     ]
 
 
-def test_partitions_are_removed_from_the_highest_number_down() -> None:
+def test_highest_partitions_are_removed_first() -> None:
     """Steps are in the order that the controller requires."""
     plan = made(cluster({"t": [(1,), (2,), (3,)]}), "remove_partitions", topic="t", partitions=1, wait_ms=5)
     assert [(step.action, step.partition, step.after) for step in plan.steps] == [
@@ -265,7 +265,7 @@ def test_partitions_are_removed_from_the_highest_number_down() -> None:
     assert plan.plan("plan-0000000001", 0).wait_ms == 5
 
 
-def test_nothing_to_do_is_said() -> None:
+def test_plan_without_steps() -> None:
     """A plan without steps is valid and has a warning."""
     plan = made(cluster({"t": [(1,), (2,), (3,), (4,)]}), "rebalance")
     assert plan.steps == ()
@@ -275,7 +275,7 @@ def test_nothing_to_do_is_said() -> None:
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
-def test_topics_and_partitions_that_are_not_there_are_refused() -> None:
+def test_missing_topics_and_partitions_are_refused() -> None:
     """The error contains the existing partitions."""
     state = cluster({"t": [(1, 2)]})
     code, said = refused(state, "reassign", assignments=[{"topic": "t", "partition": 7, "replicas": [1]}])
@@ -294,15 +294,15 @@ def test_topics_and_partitions_that_are_not_there_are_refused() -> None:
     ("replicas", "said"),
     [((), "empty"), ((1, 1), "duplicate broker"), ((1, 9), "not alive"), ((1, 3), "cordoned")],
 )
-def test_replicas_that_cannot_be_are_refused(replicas: tuple[int, ...], said: str) -> None:
-    """Refused are empty lists, duplicates, and dead or cordoned brokers."""
+def test_invalid_replicas_are_refused(replicas: tuple[int, ...], said: str) -> None:
+    """Empty lists, duplicates, and dead or cordoned brokers are invalid."""
     state = cluster({"t": [(1, 2)]}, cordoned=(3,))
     with pytest.raises(KafkaError, match=said) as caught:
         reassign(state, {T0: replicas})
     assert caught.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-def test_brokers_that_are_not_there_are_refused() -> None:
+def test_unavailable_brokers_are_refused() -> None:
     """Unknown brokers cannot be drained, dead or cordoned ones not added."""
     state = cluster({"t": [(1, 2)]}, cordoned=(3,))
     assert "broker 9 is not alive" in refused(state, "add_brokers", brokers=[9])[1]
@@ -310,7 +310,7 @@ def test_brokers_that_are_not_there_are_refused() -> None:
     assert refused(state, "drain", brokers=[9])[0] is ErrorCode.BROKER_NOT_AVAILABLE
 
 
-def test_a_factor_above_the_brokers_is_refused() -> None:
+def test_factor_above_the_number_of_brokers_is_refused() -> None:
     """Cordoned brokers do not count and are listed in the error."""
     state = cluster({"t": [(1, 2)]}, cordoned=(3,))
     code, said = refused(state, "replication_factor", topics=["t"], replication_factor=4)
@@ -319,7 +319,7 @@ def test_a_factor_above_the_brokers_is_refused() -> None:
     assert "(cordoned: 3)" in said
 
 
-def test_draining_more_than_there_is_room_for_is_refused() -> None:
+def test_drain_with_too_few_remaining_brokers_is_refused() -> None:
     """The error lists the remaining brokers."""
     state = cluster({"t": [(1, 2, 3)]})
     code, said = refused(state, "drain", brokers=[1, 2])
@@ -328,15 +328,15 @@ def test_draining_more_than_there_is_room_for_is_refused() -> None:
     assert "lower the replication factor" in said
 
 
-def test_counts_of_partitions_that_cannot_be_are_refused() -> None:
-    """Refused are counts in the wrong direction and too many partitions."""
+def test_invalid_partition_counts_are_refused() -> None:
+    """The counts change in the wrong direction or are too large."""
     state = cluster({"t": [(1,), (2,)]})
     assert "request a larger number" in refused(state, "add_partitions", topic="t", partitions=2)[1]
     assert "request a smaller number" in refused(state, "remove_partitions", topic="t", partitions=2)[1]
     assert "too many for one plan" in refused(state, "add_partitions", topic="t", partitions=20_000)[1]
 
 
-def test_what_another_plan_touches_is_refused() -> None:
+def test_partition_of_another_plan_is_refused() -> None:
     """The error contains the id of the open plan."""
     state = cluster({"t": [(1, 2), (2, 3)]}, planned={T0: "plan-0000000004"})
     code, said = refused(state, "drain", brokers=[1])
@@ -346,14 +346,12 @@ def test_what_another_plan_touches_is_refused() -> None:
     assert reassign(state, {T1: (3, 2)}).steps
 
 
-def test_so_many_plans_are_under_way_at_most() -> None:
-    """The number of open plans is limited."""
+def test_open_plans_are_bounded() -> None:
     planned = {TopicPartition("other", number): f"plan-{number:010d}" for number in range(20)}
     assert "20 plans are open" in refused(cluster({"t": [(1, 2)]}, planned=planned), "drain", brokers=[1])[1]
 
 
-def test_what_somebody_else_moves_is_refused() -> None:
-    """Partitions with a reassignment in progress are refused."""
+def test_partition_in_a_reassignment_is_refused() -> None:
     state = cluster({"t": [(1, 2, 3)]})
     state = replace(state, topics={"t": replace(state.topics["t"], adding={0: (3,)}, removing={0: (1,)})})
     with pytest.raises(KafkaError, match="another reassignment is in progress") as caught:
@@ -361,7 +359,7 @@ def test_what_somebody_else_moves_is_refused() -> None:
     assert caught.value.code is ErrorCode.REASSIGNMENT_IN_PROGRESS
 
 
-def test_what_is_being_removed_is_refused() -> None:
+def test_partition_being_removed_is_refused() -> None:
     """Read-only partitions are about to be removed and are refused."""
     state = cluster({"t": [(1, 2), (2, 3)]})
     state = replace(state, topics={"t": replace(state.topics["t"], read_only=frozenset({1}))})
@@ -370,7 +368,7 @@ def test_what_is_being_removed_is_refused() -> None:
     assert "[1] of t are being removed" in refused(state, "add_partitions", topic="t", partitions=3)[1]
 
 
-def test_the_last_copy_in_sync_is_not_moved_away_unless_forced() -> None:
+def test_last_in_sync_replica_is_not_moved_unless_forced() -> None:
     """Under-replicated partitions must keep an in-sync replica, others may move completely."""
     state = cluster({"t": [(1, 2), (1, 2)]}, in_sync={T0: (1,), T1: (1, 2)})
     with pytest.raises(KafkaError, match="would remove every in-sync replica") as caught:
@@ -381,14 +379,14 @@ def test_the_last_copy_in_sync_is_not_moved_away_unless_forced() -> None:
     assert any("all replicas move" in w for w in reassign(state, {T1: (3, 4)}).warnings)
 
 
-def test_a_single_replica_may_move() -> None:
-    """It stays until the new replica is in sync."""
+def test_single_replica_may_move() -> None:
+    """The replica stays until the new replica is in sync."""
     plan = reassign(cluster({"t": [(1,)]}), {T0: (2,)})
     assert [step.after for step in plan.steps] == [(2,)]
     assert plan.warnings == ()
 
 
-def test_what_is_in_sync_only_on_a_dead_broker_is_not_moved_unless_forced() -> None:
+def test_partition_in_sync_only_on_a_dead_broker_is_not_moved_unless_forced() -> None:
     """With force an out-of-sync replica becomes leader, and a warning explains the risk."""
     state = cluster({"t": [(9, 1)]}, in_sync={T0: (9,)}, leaders={})
     with pytest.raises(KafkaError, match=r"t-0: the only in-sync replicas are on brokers \[9\]"):
@@ -397,14 +395,14 @@ def test_what_is_in_sync_only_on_a_dead_broker_is_not_moved_unless_forced() -> N
     assert any("records may be lost" in warning for warning in plan.warnings)
 
 
-def test_whoever_waits_for_a_dead_broker_is_told() -> None:
+def test_warning_about_dead_brokers() -> None:
     """A warning lists dead brokers that delay a move."""
     state = cluster({"t": [(1, 9)]}, in_sync={T0: (1,)})
     plan = reassign(state, {T0: (2, 1, 9)})
     assert any("[9] are not alive but remain replicas" in warning for warning in plan.warnings)
 
 
-def test_sizes_that_are_not_known_are_told() -> None:
+def test_warning_about_unknown_sizes() -> None:
     """Unknown sizes count as 0, with a warning."""
     state = cluster({"t": [(1, 2)]}, sizes={})
     plan = reassign(state, {T0: (3, 2)})
@@ -415,7 +413,7 @@ def test_sizes_that_are_not_known_are_told() -> None:
 # --- previews, progress, time -----------------------------------------------------------------------------------------
 
 
-def test_a_preview_counts_broker_by_broker() -> None:
+def test_preview_by_broker() -> None:
     """The preview has replicas, leaders and copied bytes by broker."""
     state = cluster({"t": [(1, 2), (1, 2)]}, brokers=(1, 2, 3))
     rows = {row.broker_id: row for row in preview(reassign(state, {T0: (3, 2)}).steps, state)}
@@ -425,7 +423,7 @@ def test_a_preview_counts_broker_by_broker() -> None:
     assert (rows[1].bytes_out, rows[2].bytes_out, rows[2].bytes_in) == (100, 0, 0)
 
 
-def test_the_time_that_a_throttle_allows() -> None:
+def test_duration_with_a_throttle() -> None:
     """The busiest broker determines the duration; without a throttle it is unknown."""
     state = cluster({"t": [(1, 2), (1, 2)]})
     moves = reassign(state, {T0: (3, 2), T1: (4, 2)}).steps
@@ -435,7 +433,7 @@ def test_the_time_that_a_throttle_allows() -> None:
     assert seconds_expected(reassign(state, {T0: (2, 1)}).steps, state, None) == 0
 
 
-def test_the_time_that_is_left() -> None:
+def test_remaining_duration() -> None:
     """The remaining time is derived from copied bytes, or from steps without sizes."""
     half = PlanProgress(waiting=1, finished=1, bytes=400, bytes_done=100, started_at_ms=1000)
     assert seconds_left(half, 11_000) == 30
@@ -444,7 +442,7 @@ def test_the_time_that_is_left() -> None:
     assert seconds_left(PlanProgress(finished=2, bytes=9, bytes_done=9, started_at_ms=0), 11_000) == 0
 
 
-def test_how_a_plan_ends() -> None:
+def test_end_states_of_a_plan() -> None:
     """A plan is completed, failed or cancelled."""
     steps = [Step(Action.MOVE, "t", number, (1,), (2,), 10) for number in range(2)]
     good, bad = StepOutcome(StepState.FINISHED), StepOutcome(StepState.FAILED, "its topic was deleted")

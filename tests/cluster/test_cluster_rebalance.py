@@ -27,7 +27,7 @@ def plain(*ids):
 
 @st.composite
 def clusters(draw, *, brokers_max, partitions_max, racks=False):
-    """Strategy: an assignment, and the brokers that shall hold it, some leaving and some new."""
+    """Strategy: an assignment, and the brokers that will hold it, some leaving and some new."""
     ids = range(1, draw(st.integers(2, brokers_max)) + 1)
     factor = draw(st.integers(1, min(3, len(ids))))
     replicas = st.permutations(ids).map(lambda order: tuple(order[:factor]))
@@ -82,16 +82,16 @@ class TestWeights:
 
     @settings(max_examples=200)
     @given(clusters(brokers_max=5, partitions_max=20, racks=True), st.data())
-    def test_a_plan_is_whole_and_no_less_even(self, assigned_and_places, data):
+    def test_plan_is_complete_and_no_less_even(self, assigned_and_places, data):
         """Plans are complete, and no move reduces rack spread or evenness."""
         assigned, places = assigned_and_places
         weights = {k: data.draw(st.integers(0, 1000)) for k in assigned}
         plan = rebalance(assigned, places, weights=weights)
         check_plan(assigned, places, plan)
         again = rebalance(plan.assignments, places, weights=weights)
-        assert again.moves == (), "what is as even as it gets stays"
+        assert again.moves == (), "an even assignment is not changed"
 
-    def test_a_large_cluster_is_evened_out(self):
+    def test_large_cluster_is_balanced(self):
         """With very different weights, replicas and leaders are balanced within a few per cent."""
         random = Random(3)
         places = plain(*range(1, 21))
@@ -111,7 +111,7 @@ class TestWeights:
         moved = sum(weights[move.partition] for move in plan.moves)
         assert moved < 0.3 * sum(held.values())
 
-    def test_what_weighs_nothing_stays(self):
+    def test_replicas_without_weight_stay(self):
         assigned = {key(i): (1,) for i in range(6)}
         plan = rebalance(assigned, plain(1, 2), weights={key(0): 5, key(1): 5})
         assert [move.partition for move in plan.moves] in ([key(0)], [key(1)])
@@ -143,7 +143,7 @@ class TestLeastMovement:
 
     @settings(max_examples=80, deadline=None)
     @given(clusters(brokers_max=4, partitions_max=4), st.data())
-    def test_another_replication_factor(self, cluster, data):
+    def test_other_replication_factor(self, cluster, data):
         """Growing copies only new replicas, and shrinking copies nothing unnecessary."""
         assigned, places = cluster
         factor = data.draw(st.integers(1, min(3, len(places))))
@@ -166,7 +166,7 @@ class TestLeastMovement:
         assert max(plan.replica_counts.values()) - min(plan.replica_counts.values()) <= 1
 
     @given(st.integers(5, 9), st.integers(20, 60))
-    def test_a_lost_broker_meets_the_lower_bound(self, brokers, partitions):
+    def test_lost_broker_meets_the_lower_bound(self, brokers, partitions):
         """Only replicas of the lost broker are copied, once each."""
         assigned = {key(p): r for p, r in place(plain(*range(brokers)), partitions, 3).items()}
         plan = rebalance(assigned, plain(*range(1, brokers)))
@@ -176,15 +176,15 @@ class TestLeastMovement:
 
 class TestLeaders:
     @given(clusters(brokers_max=6, partitions_max=30))
-    def test_are_balanced_by_order_alone(self, cluster):
+    def test_leaders_are_balanced_by_order_alone(self, cluster):
         """Preferred leaders are as even as the replicas permit."""
         assigned, places = cluster
         plan = rebalance(assigned, places)
         counts = plan.leader_counts
         assert max(counts.values()) - min(counts.values()) <= 1
 
-    def test_those_who_lead_go_on(self):
-        """A balanced cluster is not changed; one excess leader is one change of order."""
+    def test_balanced_leaders_are_not_changed(self):
+        """One excess leader is one change of order."""
         assigned = {key(p): r for p, r in place(plain(1, 2, 3), 9, 3).items()}
         assert rebalance(assigned, plain(1, 2, 3)).changed(assigned) == {}
         first = next(k for k, replicas in assigned.items() if replicas[0] == 1)
@@ -194,7 +194,7 @@ class TestLeaders:
         assert plan.moves == ()
 
 
-class TestWhoTakesPart:
+class TestParticipatingBrokers:
     def test_cordoned(self):
         """Cordoned brokers keep their replicas, and the others are balanced."""
         assigned = {key(0): (1, 2), key(1): (1, 2), key(2): (1, 2), key(3): (1, 3)}
@@ -210,7 +210,7 @@ class TestWhoTakesPart:
         assert {move.target for move in plan.moves} == {2}
         assert len(plan.moves) == sum(5 in replicas for replicas in assigned.values())
 
-    def test_racks_that_were_named_later(self):
+    def test_racks_assigned_later(self):
         """Partitions in a single rack are spread with one move each."""
         places = [BrokerPlace(1, "a"), BrokerPlace(2, "a"), BrokerPlace(3, "b"), BrokerPlace(4, "b")]
         plan = rebalance({key(0): (1, 2), key(1): (3, 4)}, places)
@@ -224,12 +224,12 @@ class TestWhoTakesPart:
             rebalance({key(0): (1, 2)}, plain(1, 2), replication_factor=factor)
         assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
-    def test_too_few_are_left(self):
+    def test_too_few_brokers_remain(self):
         """A plan that leaves too few brokers is refused."""
         with pytest.raises(KafkaError, match="orders-0 needs 2 replicas"):
             rebalance({key(0): (1, 2)}, plain(1))
 
-    def test_nothing_there(self):
+    def test_no_partitions(self):
         """A cluster without partitions is balanced."""
         assert rebalance({}, plain(1, 2)).replica_counts == {1: 0, 2: 0}
 

@@ -7,13 +7,13 @@ from kreplica.errors import ErrorCode, KafkaError
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 249, "...", "__consumer_offsets"])
-def test_legal(name):
+def test_valid_names(name):
     """Letters, digits, dot, underscore and dash are valid, up to 249 characters."""
     check_topic_name(name)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "a/b", "ä", "a\n"])
-def test_illegal(name):
+def test_invalid_names(name):
     """Other names are refused with a reason."""
     with pytest.raises(KafkaError) as caught:
         check_topic_name(name)
@@ -21,7 +21,7 @@ def test_illegal(name):
     assert caught.value.message
 
 
-def test_collision():
+def test_colliding_names():
     """Names that differ only in dots and underscores collide."""
     check_collision("a.b", ["a.b", "ab", "a-b"])
     check_collision("ab", ["a.b"])

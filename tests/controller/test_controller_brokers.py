@@ -163,7 +163,7 @@ def test_a_failed_directory_takes_its_replicas_offline(scene: ControllerScene) -
     assert states(scene) == [(2, (2, 3), ()), (2, (2, 3, 1), ()), (3, (3, 1, 2), ())]
     assert scene.brokers[3].received_of("UpdateMetadata")[-1].partitions[P0]["offline_replicas"] == [1]
     assert scene.run(scene.zookeeper.get_children(znodes.LOG_DIR_EVENT_NOTIFICATION)) == []
-    # The disk has room again: it answers so when it is asked after a while.
+    # The disk has space again: the broker reports success at the retry.
     scene.brokers[1].errors = {}
     scene.settle(31)
     assert scene.context.offline_replicas(P0) == ()

@@ -27,7 +27,7 @@ class Protocol:
     """An operation that takes the controller several writes.
 
     :param ask: starts it.
-    :param help: what brokers do in the meantime, called repeatedly.
+    :param help: performs the brokers' part, called repeatedly.
     :param is_done: returns True if the final state is reached.
     """
 
@@ -235,7 +235,7 @@ class Mortal:
 
 
 def run(protocol: Protocol, writes: int) -> bool:
-    """Run the operation with a controller failure after that many writes; return True if there were so many."""
+    """Run the operation with a controller failure after the given number of writes; return False if it takes fewer."""
     scene = ControllerScene(brokers=4, controllers=2)
     for controller in scene.controllers.values():
         controller.config = replace(controller.config, min_insync_replicas=lambda _: 1)

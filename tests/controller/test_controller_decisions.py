@@ -123,7 +123,7 @@ def test_unclean_elections():
 
 
 def test_replicas_in_a_failed_directory_count_as_dead():
-    """They leave the in-sync set and the leadership although their broker is live."""
+    """The replicas leave the in-sync set and the leadership although their broker is live."""
     known = context(
         [1, 2, 3],
         {0: (1, 2, 3), 1: (2, 1, 3)},

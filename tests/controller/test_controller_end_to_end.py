@@ -150,7 +150,7 @@ def test_an_interrupted_deletion_is_finished_by_the_next_controller(tmp_path: Pa
 
 
 def test_an_unreadable_topic_is_ignored(tmp_path: Path) -> None:
-    """It is logged once and does not affect other topics; it works again after a repair and can be deleted."""
+    """The topic is logged once and does not affect other topics; it works again after a repair and can be deleted."""
 
     async def story(scene: Scene) -> None:
         for name in ("bad", "worse"):
@@ -222,7 +222,8 @@ def test_a_controller_znode_with_another_id_makes_its_owner_resign(tmp_path: Pat
 
 
 def test_a_controller_with_an_old_epoch_writes_nothing(tmp_path: Path) -> None:
-    """Its next write fails on the guard; it resigns, is elected with a higher epoch, and then does the work."""
+    """The controller's next write fails on the guard; it resigns, is elected with a higher epoch, and then does the
+    work."""
 
     async def story(scene: Scene) -> None:
         first = await epoch(scene)

@@ -133,7 +133,7 @@ def test_a_failed_snapshot_ends_only_the_journal(monkeypatch):
 
     def state_of(*_: object) -> Iterator[None]:
         yield
-        raise KeyError("a timer that nobody knows")
+        raise KeyError("an unknown timer")
 
     monkeypatch.setattr(journal_files, "FILES_COUNT", 8)
     monkeypatch.setattr(rotation, "state_of", state_of)
@@ -252,7 +252,7 @@ def test_a_failed_write_leaves_a_gap(number):
 
 
 def test_more_entries_than_one_system_call_writes():
-    """More than ``IOV_MAX`` lines in one write are all written, on a disk that rejects so many buffers at once."""
+    """More than ``IOV_MAX`` lines in one write are all written, on a disk that rejects that many buffers at once."""
     simulation = Simulation(1)
     host = simulation.host("a")
     files = JournalFiles(host.runtime, JournalSettings(DIRECTORY, 1, 2**20), lambda: HEAD)

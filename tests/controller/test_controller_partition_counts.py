@@ -64,7 +64,7 @@ def sent(scene: ControllerScene, broker: int, command: str, partition: int) -> l
     return [t.partitions[key] for t in scene.brokers[broker].received_of(command) if key in t.partitions]
 
 
-# --- more -------------------------------------------------------------------------------------------------------------
+# --- additions --------------------------------------------------------------------------------------------------------
 
 
 def test_partitions_are_added_on_the_requested_brokers():
@@ -131,7 +131,7 @@ def test_an_addition_to_an_unknown_topic_is_rejected():
     assert not there_is(scene, znodes.partitions_add_path("nobody"))
 
 
-# --- fewer ------------------------------------------------------------------------------------------------------------
+# --- removals ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_partition_is_read_only_before_its_removal():

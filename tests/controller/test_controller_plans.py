@@ -108,7 +108,7 @@ def is_there(scene: ControllerScene, path: str) -> bool:
     return True
 
 
-# --- going on ---------------------------------------------------------------------------------------------------------
+# --- progress ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_plan_moves_replicas_and_ends():
@@ -243,7 +243,7 @@ def test_a_plan_starts_when_all_steps_are_written():
     assert "not completely written" in str(header(scene).reason)
 
 
-def test_a_plan_whose_steps_are_missing_fails():
+def test_a_plan_without_its_steps_fails():
     """No step of an incomplete plan starts."""
     scene = scene_with({0: (1, 2)})
     plan = Plan(PLAN, PlanKind.REASSIGN, PlanState.PENDING, 0, 2)
@@ -267,7 +267,7 @@ def test_the_limit_can_be_changed_while_a_plan_runs():
     assert letters(scene) == "fmmw"
 
 
-# --- what comes between -----------------------------------------------------------------------------------------------
+# --- interruptions ----------------------------------------------------------------------------------------------------
 
 
 def test_a_move_waits_for_a_broker_that_is_down():
@@ -330,7 +330,7 @@ def test_a_partition_moved_before_its_step_is_skipped():
 
 
 def test_steps_of_a_deleted_topic_fail():
-    """Its steps in progress and its waiting steps fail; other steps continue."""
+    """The topic's steps in progress and its waiting steps fail; other steps continue."""
     scene = scene_with({0: (1, 2), 1: (1, 2)})
     scene.make_topic("other", {0: (2, 3)})
     steps = [step(0, (1, 2), (1, 4)), step(1, (1, 2), (1, 4)), step(0, (2, 3), (2, 5), topic="other")]
@@ -381,7 +381,7 @@ def test_a_plan_that_is_patched_while_it_ends(monkeypatch):
     assert (header(scene).state, header(scene).comment) == (PlanState.COMPLETED, "patched")
 
 
-# --- cancelling -------------------------------------------------------------------------------------------------------
+# --- cancellation -----------------------------------------------------------------------------------------------------
 
 
 def test_cancelling_reverses_ongoing_moves():

@@ -88,7 +88,7 @@ def test_more_and_fewer_replicas():
     scene = scene_with({0: (1,), 1: (1, 2, 3)})
     assert move(scene, {P0: (1, 2, 3), P1: (3,)}) == {P0: 0, P1: 0}
     scene.settle()
-    assert znode(scene).partitions == {0: (1, 2, 3), 1: (3,)}, "what is in sync goes at once"
+    assert znode(scene).partitions == {0: (1, 2, 3), 1: (3,)}, "an in-sync replica is removed at once"
     assert scene.state("t", 1).leader == 3
     in_sync(scene, P0, 1, 2, 3)
     assert znode(scene).adding == {}
@@ -155,7 +155,7 @@ def test_a_cancelled_move_never_drops_the_only_replicas_in_sync():
     scene.settle()
     assert scene.state("t", 0).isr == (4, 5)
     in_sync(scene, P0, 2, 4, 5)
-    assert scene.state("t", 0).isr == (2, 4, 5), "with one alone nothing could be committed"
+    assert scene.state("t", 0).isr == (2, 4, 5), "a single one could not commit"
     in_sync(scene, P0, 2, 3, 4, 5)
     assert scene.state("t", 0).isr == (2, 3)
     assert scene.state("t", 0).leader in (2, 3)
@@ -168,7 +168,7 @@ def test_a_move_is_replaced_by_another():
     in_sync(scene, P0, 1, 2, 3, 4)
     assert move(scene, {P0: (1, 2, 5)}) == {P0: 0}
     scene.settle()
-    assert deleted(scene, 6) == [P0], "never in sync: of no use"
+    assert deleted(scene, 6) == [P0], "never in sync: not needed"
     assert deleted(scene, 4) == [], "in sync: it stays until the target is"
     assert znode(scene).partitions == {0: (1, 2, 5, 4, 3)}
     move(scene, {P0: None})

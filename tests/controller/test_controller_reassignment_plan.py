@@ -27,7 +27,7 @@ def test_a_move_expands_first():
 
 
 def test_it_contracts_when_the_target_is_in_sync():
-    """It does not contract earlier; a leader in the target stays, otherwise a target replica is elected."""
+    """The partition does not contract earlier; a leader in the target stays, otherwise a target replica is elected."""
     now = Placement((4, 2, 5, 1, 3), adding=(4, 5), removing=(1, 3))
     for isr in ((1, 2, 3), (1, 2, 3, 4), (2, 4, 1)):
         assert plan.contract(now, state(1, *isr), BROKERS, in_sync_required=REQUIRED) is None
@@ -77,7 +77,7 @@ def test_a_placement_survives_its_znode():
     assert written.removing == {0: (1, 9)}
 
 
-# --- any story --------------------------------------------------------------------------------------------------------
+# --- any sequence of events -------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -131,9 +131,9 @@ class World:
             assert chosen.leader in chosen.isr
             assert chosen.leader in self.live
             assert set(chosen.isr) <= set(target) & set(before)
-            assert len(chosen.isr) >= min(REQUIRED, len(target)), "what is acknowledged is on enough replicas"
+            assert len(chosen.isr) >= min(REQUIRED, len(target)), "acknowledged records are on enough replicas"
             was_in_sync = len(set(before) & set(self.now.origin))
-            assert len(chosen.isr) >= min(was_in_sync, len(target)), "no fewer are in sync than of those at first"
+            assert len(chosen.isr) >= min(was_in_sync, len(target)), "the number of in-sync replicas has not decreased"
             self.leader, self.isr, self.now = chosen.leader, chosen.isr, plan.contracted(self.now)
 
     def check(self) -> None:
@@ -141,7 +141,7 @@ class World:
         assert set(self.isr) <= set(self.now.replicas)
         assert len(set(self.now.replicas)) == len(self.now.replicas)
         assert set(self.now.adding) <= set(self.now.replicas)
-        assert self.now.target, "there is somewhere to go"
+        assert self.now.target, "a target exists"
 
 
 subsets = st.lists(st.sampled_from(BROKERS), unique=True, min_size=1, max_size=3).map(tuple)

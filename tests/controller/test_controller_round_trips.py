@@ -85,27 +85,27 @@ EVENTS = {
     broker_shuts_down: 1,
     controller_fails_over: 18,
 }
-"""Each with how many times ZooKeeper is waited for."""
+"""Operations, each with its number of ZooKeeper round trips."""
 
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_cost_is_independent_of_the_number_of_partitions(event: Callable[[int], tuple[Cost, ReceivedCommand]]) -> None:
     """ZooKeeper round trips and commands do not depend on the number of partitions."""
-    few, told_few = event(SIZES[0])
-    many, told_many = event(SIZES[1])
+    few, commands_few = event(SIZES[0])
+    many, commands_many = event(SIZES[1])
     assert few.zookeeper_round_trips == many.zookeeper_round_trips == EVENTS[event]
     assert (few.zookeeper_requests, few.commands) == (many.zookeeper_requests, many.commands)
-    assert told_few == told_many
-    assert all(count == 1 for name, count in told_many[1].items() if event is not controller_fails_over)
+    assert commands_few == commands_many
+    assert all(count == 1 for name, count in commands_many[1].items() if event is not controller_fails_over)
 
 
 def test_several_multis_are_sent_together() -> None:
     """2,500 states are three concurrent multis, without additional round trips or commands."""
-    few, told_few = broker_dies(SIZES[0])
-    many, told_many = broker_dies(2500)
+    few, commands_few = broker_dies(SIZES[0])
+    many, commands_many = broker_dies(2500)
     assert many.zookeeper_requests == few.zookeeper_requests + 2
     assert many.zookeeper_round_trips == few.zookeeper_round_trips
-    assert told_many == told_few
+    assert commands_many == commands_few
 
 
 def commands(bytes_max: int) -> list[tuple[int, Command]]:

@@ -69,7 +69,7 @@ class Cluster(RuleBasedStateMachine):
         for broker in self.context.brokers:
             self.logs[broker] = min(self.logs[broker], self.logs[leader])
 
-    # --- what clients, leaders and followers do ----------------------------------------------------------------------
+    # --- actions of clients, leaders and followers ------------------------------------------------------------------
 
     @precondition(lambda self: self.state.leader in self.context.brokers)
     @rule()
@@ -112,7 +112,7 @@ class Cluster(RuleBasedStateMachine):
         )
         self.commit()
 
-    # --- what happens to brokers -------------------------------------------------------------------------------------
+    # --- events of brokers -------------------------------------------------------------------------------------------
 
     @rule(broker=BROKERS)
     def dies(self, broker: int) -> None:
@@ -195,14 +195,14 @@ class Cluster(RuleBasedStateMachine):
         self.context.known_epochs = known | self.context.known_epochs
         self.catch_up()
 
-    # --- what must never be otherwise --------------------------------------------------------------------------------
+    # --- invariants --------------------------------------------------------------------------------------------------
 
     @invariant()
     def the_leader_is_in_sync(self) -> None:
         assert self.state.leader == NO_LEADER or self.state.leader in self.state.isr
 
     @invariant()
-    def somebody_is_in_sync_and_all_of_them_are_replicas(self) -> None:
+    def in_sync_replicas_exist_and_are_replicas(self) -> None:
         assert self.state.isr
         assert {*self.state.isr, *self.state.eligible_leader_replicas} <= set(REPLICAS)
         assert not set(self.state.isr) & set(self.state.eligible_leader_replicas)
@@ -212,12 +212,12 @@ class Cluster(RuleBasedStateMachine):
         assert self.epochs == sorted(self.epochs)
 
     @invariant()
-    def a_leader_lives(self) -> None:
+    def leader_is_live(self) -> None:
         leader = self.state.leader
         assert leader == NO_LEADER or self.context.is_online(P, leader)
 
     @invariant()
-    def who_could_lead_does(self) -> None:
+    def partition_with_a_candidate_has_a_leader(self) -> None:
         candidates = self.context.may_lead(P)
         if self.state.leader == NO_LEADER:
             assert not any(b in candidates for b in (*self.state.isr, *self.state.eligible_leader_replicas))

@@ -33,7 +33,7 @@ def scene() -> ControllerScene:
 
 
 def test_a_removed_topic_is_no_longer_served(scene: ControllerScene) -> None:
-    """Its replicas are deleted, and it disappears from the metadata."""
+    """The topic's replicas are deleted, and it disappears from the metadata."""
     scene.make_topic("t", {0: (1, 2), 1: (2,)})
     scene.clear_received()
     scene.run(scene.zookeeper.multi(REMOVAL))

@@ -49,10 +49,10 @@ class Notes:
         self.is_unloaded = True
 
     def put(self, key: bytes, value: bytes, answers: list[tuple[bytes, ErrorCode]]) -> None:
-        self.log.append([(key, value)], partial(self.values.__setitem__, key, value), told(key, answers))
+        self.log.append([(key, value)], partial(self.values.__setitem__, key, value), on_result(key, answers))
 
 
-def told(key: bytes, answers: list[tuple[bytes, ErrorCode]]) -> Callable[[ErrorCode], None]:
+def on_result(key: bytes, answers: list[tuple[bytes, ErrorCode]]) -> Callable[[ErrorCode], None]:
     return lambda code: answers.append((key, code))
 
 
@@ -94,7 +94,7 @@ class Scene:
 
 @contextmanager
 def scene(*, brokers: int = 3, timeout_s: float = 5.0, seed: int = 1) -> Iterator[Scene]:
-    """Three brokers, one of which leads the only partition; restarted brokers coordinate again."""
+    """Yield three brokers; one leads the only partition, and restarted brokers coordinate again."""
     cluster = SimulatedCluster(seed, brokers=brokers, overrides=["controlled.shutdown.enable=false"])
     shards: dict[int, list[Shards[Notes]]] = {number: [] for number in cluster.brokers}
 

@@ -14,7 +14,7 @@ from kreplica.wire.messages import LIST_GROUPS, METADATA
 BODY = {"topics": []}
 
 
-def test_a_connection_is_kept_follows_its_broker_and_fails_at_once() -> None:
+def test_connection_is_reused_follows_its_broker_and_fails_at_once() -> None:
     """A connection is reused, follows an address change, and fails without a backoff."""
     simulated = SimulatedCluster(seed=5)
     simulated.start()

@@ -17,7 +17,7 @@ from kreplica.coordination.hashing import java_hash, partition_of
         ("\N{GRINNING FACE}", 0xD83D * 31 + 0xDE00, (0xD83D * 31 + 0xDE00) % 50),
     ],
 )
-def test_as_java(name: str, hashed: int, partition: int) -> None:
-    """The hash equals Java's, also for characters outside of the basic multilingual plane."""
+def test_hash_equals_javas(name: str, hashed: int, partition: int) -> None:
+    """The comparison includes characters outside of the basic multilingual plane."""
     assert java_hash(name) == hashed
     assert partition_of(name, 50) == partition

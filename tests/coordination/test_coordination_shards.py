@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from coordination_scene import KEY, POISON, TOPIC, scene, told
+from coordination_scene import KEY, POISON, TOPIC, on_result, scene
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.testing.cluster.state import active_replicas
@@ -15,8 +15,8 @@ NONE = ErrorCode.NONE
 Answers = list[tuple[bytes, ErrorCode]]
 
 
-def test_an_answer_follows_what_is_committed() -> None:
-    """Callbacks follow the commit by all in-sync replicas, and are never synchronous."""
+def test_callbacks_follow_the_commit() -> None:
+    """The callbacks follow the commit by all in-sync replicas, and are never synchronous."""
     with scene() as run:
         notes = run.notes()
         answers: Answers = []
@@ -29,8 +29,8 @@ def test_an_answer_follows_what_is_committed() -> None:
         assert all(partition.log.log_end_offset == 1 for _, partition in active_replicas(run.cluster, KEY))
 
 
-def test_the_appends_of_a_turn_leave_in_one_batch() -> None:
-    """Appends of one reactor iteration share a batch and are answered in log order."""
+def test_appends_of_one_iteration_share_a_batch() -> None:
+    """The appends are answered in log order."""
     with scene(brokers=1) as run:
         notes = run.notes()
         partition = run.cluster.brokers[1].program.partitions.led(KEY)
@@ -45,7 +45,7 @@ def test_the_appends_of_a_turn_leave_in_one_batch() -> None:
         assert partition.log.read(19, size_max=10_000, offset_max=20).first_offset == read.first_offset == 0
 
 
-def test_one_that_is_too_large_takes_no_other_with_it() -> None:
+def test_oversized_append_fails_alone() -> None:
     """If a batch is too large, appends are written one by one and only the large one is refused."""
     with scene(brokers=1) as run:
         notes = run.notes()
@@ -58,8 +58,7 @@ def test_one_that_is_too_large_takes_no_other_with_it() -> None:
         assert sorted(notes.values) == [b"a", b"c"]
 
 
-def test_the_next_leader_knows_what_was_acknowledged() -> None:
-    """The next coordinator has loaded all acknowledged changes."""
+def test_next_leader_has_all_acknowledged_changes() -> None:
     with scene() as run:
         notes = run.notes()
         answers: Answers = []
@@ -74,8 +73,8 @@ def test_the_next_leader_knows_what_was_acknowledged() -> None:
         assert [run.error_of(number) for number in others] == [ErrorCode.NOT_COORDINATOR]
 
 
-def test_whoever_waits_is_told_when_the_leader_is_another() -> None:
-    """Pending appends are answered when leadership is lost."""
+def test_pending_appends_fail_on_a_leader_change() -> None:
+    """The callbacks are called when leadership is lost."""
     with scene() as run:
         notes = run.notes()
         leader = run.leader
@@ -94,8 +93,8 @@ def test_whoever_waits_is_told_when_the_leader_is_another() -> None:
         assert answers[1] == (b"b", ErrorCode.NOT_COORDINATOR)
 
 
-def test_an_answer_is_given_up_in_time() -> None:
-    """Without follower fetches, an append times out but takes effect when it is committed later."""
+def test_append_times_out() -> None:
+    """Without follower fetches the callback gets an error, but a later commit takes effect."""
     with scene(timeout_s=2.0) as run:
         notes = run.notes()
         run.cut_followers()
@@ -109,8 +108,8 @@ def test_an_answer_is_given_up_in_time() -> None:
         assert len(answers) == 1
 
 
-def test_a_leader_that_leads_on_keeps_what_it_knows() -> None:
-    """A new leader epoch without interruption neither reloads nor fails requests."""
+def test_leader_in_a_new_epoch_keeps_its_state() -> None:
+    """The leader neither reloads nor fails requests."""
     with scene() as run:
         notes = run.notes()
         epoch = notes.log.epoch
@@ -121,8 +120,8 @@ def test_a_leader_that_leads_on_keeps_what_it_knows() -> None:
         assert not notes.is_unloaded
 
 
-def test_transactions_count_when_their_markers_are_there() -> None:
-    """Transactional records take effect at their marker, during loading and at run time."""
+def test_transactions_take_effect_at_their_markers() -> None:
+    """This holds during loading and at run time."""
     with scene() as run:
         notes = run.notes()
         answers: Answers = []
@@ -130,7 +129,7 @@ def test_transactions_count_when_their_markers_are_there() -> None:
         for producer_id in (7, 8, 9):
             key = b"p%d" % producer_id
             partition.log.producers.verifications.begin(producer_id, 0, starts_at_zero=True).is_verified = True
-            notes.log.append_transactional(producer_id, 0, [(key, b"x")], lambda: None, told(key, answers))
+            notes.log.append_transactional(producer_id, 0, [(key, b"x")], lambda: None, on_result(key, answers))
         run.cluster.run_until(lambda: len(answers) == 3)
         for producer_id, committed in ((7, True), (8, False)):
             partition.append_own(build_end_marker(EndMarker(committed, 0), producer_id, 0, 1), 1)
@@ -143,7 +142,7 @@ def test_transactions_count_when_their_markers_are_there() -> None:
         assert later.values == {b"p7": b"x", b"p9": b"x"}
 
 
-def test_what_nobody_verified_opens_no_transaction() -> None:
+def test_unverified_records_open_no_transaction() -> None:
     """Records after the end of their transaction are refused (KIP-890)."""
     with scene(brokers=1) as run:
         notes = run.notes()
@@ -152,12 +151,12 @@ def test_what_nobody_verified_opens_no_transaction() -> None:
         verification = partition.log.producers.verifications.begin(7, 0, starts_at_zero=False)
         partition.append_marker(7, 0, EndMarker(False, 0), 1, epoch_grows=False)
         verification.is_verified = True
-        assert not notes.log.append_transactional(7, 0, [(b"p7", b"x")], lambda: None, told(b"p7", answers))
+        assert not notes.log.append_transactional(7, 0, [(b"p7", b"x")], lambda: None, on_result(b"p7", answers))
         run.cluster.run_until(lambda: bool(answers))
         assert answers == [(b"p7", ErrorCode.INVALID_TXN_STATE)]
 
 
-def test_what_cannot_be_loaded_is_tried_again() -> None:
+def test_failed_load_is_retried() -> None:
     """Loading is retried after an unknown record until it succeeds."""
     with scene(brokers=1) as run:
         run.notes()
@@ -174,7 +173,7 @@ def test_what_cannot_be_loaded_is_tried_again() -> None:
         run.cluster.run_until(client.close())
 
 
-def test_nobody_coordinates_a_topic_that_is_not_there() -> None:
+def test_missing_topic_has_no_coordinator() -> None:
     """Clients get a retriable error until the internal topic exists."""
     with scene(brokers=1) as run:
         run.notes()
@@ -182,8 +181,8 @@ def test_nobody_coordinates_a_topic_that_is_not_there() -> None:
         run.cluster.run_until(lambda: run.error_of(1) is ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
-def test_no_answer_where_another_may_coordinate() -> None:
-    """A coordinator without ZooKeeper does not answer from possibly outdated state."""
+def test_no_response_without_zookeeper() -> None:
+    """The state of the coordinator may be outdated."""
     with scene() as run:
         run.notes()
         leader = run.leader

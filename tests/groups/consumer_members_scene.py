@@ -40,7 +40,7 @@ class Reader:
         self._leaving = True
 
     def die(self) -> None:
-        """Stop without leaving."""
+        """Stop without leaving the group."""
         self.member.die()
         self.running.addErrback(lambda failure: failure.trap(CancelledError))
         self.running.cancel()

@@ -83,7 +83,7 @@ def test_rebalance_of_two_hundred_members() -> None:
 
 
 def test_request_cost_is_linear_in_the_number_of_members() -> None:
-    """Measured in executed lines."""
+    """The number of executed lines grows linearly with the number of members."""
 
     def lines_run(size: int) -> int:
         crowd = Crowd(ClassicScene(initial_rebalance_delay_ms=3000), size)

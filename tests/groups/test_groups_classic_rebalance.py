@@ -257,7 +257,6 @@ def test_leader_rejoins_a_stable_group() -> None:
 
 
 def test_follower_rejoins_with_other_metadata() -> None:
-    """It starts a rebalance."""
     check_transcript("""
 > a joins version=0 speaks=range,sticky
 > b joins version=0 speaks=range,sticky
@@ -297,7 +296,7 @@ def test_lost_join_group_response() -> None:
 
 
 def test_second_request_supersedes_the_first() -> None:
-    """Both are answered."""
+    """Both requests are answered."""
     check_transcript("""
 > a joins version=0
 > b joins version=0
@@ -415,7 +414,7 @@ def test_requests_during_a_rebalance() -> None:
 
 
 def test_full_group_refuses_new_members() -> None:
-    """Until a member leaves."""
+    """A member that leaves makes space for another."""
     check_transcript(
         """
 > a joins version=0
@@ -470,7 +469,7 @@ def test_members_join_a_group_that_fills_up() -> None:
 
 
 def test_members_of_a_full_group_rejoin() -> None:
-    """They may do so twice in one rebalance."""
+    """Members may do so twice in one rebalance."""
     check_transcript(
         """
 > a joins version=0

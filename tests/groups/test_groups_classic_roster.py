@@ -69,7 +69,7 @@ def test_all_have_joined() -> None:
 
 
 def test_renamed_static_member() -> None:
-    """It keeps its role as leader and its missing SyncGroup."""
+    """The member keeps its role as leader and its missing SyncGroup."""
     a = member("a", instance_id="one")
     roster = roster_of(a, member("b"))
     roster.unsynced = {"a": None, "b": None}
@@ -106,7 +106,7 @@ def test_protocol_selection() -> None:
 
 
 def test_rejoining_member_replaces_its_fields() -> None:
-    """Its protocols and both timeouts."""
+    """The fields are its protocols and both timeouts."""
     a, b = member("a", "range"), member("b", "range")
     roster = roster_of(a, b)
     roster.update(a, protocols("range", "sticky"), 20_000, 60_000)
@@ -121,7 +121,7 @@ def test_rejoining_member_replaces_its_fields() -> None:
 
 
 def test_subscribed_topics() -> None:
-    """They are decoded from the selected protocol and updated after changes."""
+    """The topics are decoded from the selected protocol and updated after changes."""
     a, b = member("a", topics=("t", "u")), member("b", topics=("v",))
     roster = roster_of(a)
     assert roster.topics("range") == {"t", "u"}
@@ -140,7 +140,7 @@ def test_subscribed_topics() -> None:
 
 
 def test_other_protocol_types_have_no_topics() -> None:
-    """Their metadata is not decoded."""
+    """The metadata is not decoded."""
     roster = Roster(GroupAccount(GroupMemory(), "g"))
     roster.add(member("a"), "connect")
     assert roster.topics("range") is None

@@ -197,7 +197,7 @@ VALID = {
 
 @pytest.mark.parametrize(("before", "after"), list(product(State, State)))
 def test_state_transitions(before: State, after: State) -> None:
-    """They are those of Kafka; others raise an error."""
+    """Kafka has the same transitions; others raise an error."""
     scene = ClassicScene()
     group = scene.shard.classic(GROUP)
     group.state = before

@@ -6,7 +6,7 @@ from classic_scene import check_transcript
 
 
 def test_static_follower_restarts() -> None:
-    """It keeps its assignment without a rebalance; its old ID is fenced."""
+    """The follower keeps its assignment without a rebalance; its old ID is fenced."""
     check_transcript("""
 > a joins static=one
 > b joins static=two
@@ -41,7 +41,7 @@ def test_static_follower_restarts() -> None:
 
 
 def test_static_leader_restarts() -> None:
-    """It leads again, with skip_assignment set."""
+    """The leader leads again, with skip_assignment set."""
     check_transcript("""
 > a joins static=one
 > b joins static=two
@@ -143,7 +143,7 @@ def test_replacement_that_cannot_be_written() -> None:
 
 
 def test_replacement_that_cannot_be_written_changes_nothing_else() -> None:
-    """Its new protocols and timeouts are discarded too."""
+    """The replacement's new protocols and timeouts are discarded too."""
     check_transcript("""
 > a joins static=one
 > b joins static=two
@@ -208,7 +208,7 @@ def test_replacement_starts_with_a_full_session() -> None:
 
 
 def test_replacement_with_a_slow_write() -> None:
-    """It stays a member after a wait longer than its session, with a full session from the response on."""
+    """The replacement stays a member after a wait longer than its session, with a full session from the response on."""
     check_transcript("""
 > a joins static=one
 > wait 0
@@ -307,7 +307,7 @@ def test_replacement_during_the_join_phase() -> None:
 
 
 def test_replacement_during_the_sync_phase() -> None:
-    """It starts a rebalance, because the leader assigns to the old ID."""
+    """The replacement starts a rebalance, because the leader assigns to the old ID."""
     check_transcript("""
 > a joins static=one
 > b joins static=two
@@ -326,7 +326,7 @@ def test_replacement_during_the_sync_phase() -> None:
 
 
 def test_static_member_that_stops_keeps_its_assignment() -> None:
-    """Until its session expires."""
+    """The assignment is kept until the session expires."""
     check_transcript("""
 > a joins static=one session=6000
 > b joins static=two session=20000
@@ -418,7 +418,7 @@ def test_all_static_members_are_absent() -> None:
 
 
 def test_administrator_removes_a_static_member() -> None:
-    """Its instance ID is sufficient."""
+    """The member's instance ID is sufficient."""
     check_transcript("""
 > a joins static=one
 > b joins static=two

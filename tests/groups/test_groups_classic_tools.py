@@ -35,7 +35,7 @@ def deleted(scene: ClassicScene) -> list[ErrorCode]:
 
 
 def test_stable_group_is_described() -> None:
-    """With the subscriptions and assignments of its members."""
+    """The description has the subscriptions and assignments of its members."""
     scene = scene_after(STABLE)
     described = scene.coordinator.describe(GROUP)
     subscription = protocols("range")[0][1]
@@ -46,7 +46,7 @@ def test_stable_group_is_described() -> None:
 
 
 def test_rebalancing_group_is_described() -> None:
-    """Its members have no assignment yet."""
+    """The members have no assignment yet."""
     scene = scene_after(STABLE + "> c joins version=0")
     described = scene.coordinator.describe(GROUP)
     assert (described.state_name, described.protocol_type, described.protocol) == ("PreparingRebalance", "consumer", "")
@@ -130,7 +130,7 @@ def test_deletion_that_cannot_be_written_changes_nothing() -> None:
 
 
 def test_member_joins_during_a_deletion() -> None:
-    """It joins a new group without the offsets of the old one."""
+    """The member joins a new group without the offsets of the old one."""
     scene = ClassicScene(initial_rebalance_delay_ms=0)
     scene.commit_offset()
     codes = deleted(scene)

@@ -112,7 +112,7 @@ def test_member_dies() -> None:
 
 
 def test_member_that_does_not_revoke() -> None:
-    """It is removed after its rebalance timeout."""
+    """The member is removed after its rebalance timeout."""
     check_transcript("""
 > a joins t timeout=20
   a: 1, owns t0 t1 t2 t3
@@ -243,7 +243,7 @@ def test_previous_epoch_with_reassigned_partitions() -> None:
 
 
 def test_offset_commits_and_fetches() -> None:
-    """They need the current member epoch, or a group without members."""
+    """Both need the current member epoch, or a group without members."""
     check_transcript("""
 > a joins t
   a: 1, owns t0 t1 t2 t3

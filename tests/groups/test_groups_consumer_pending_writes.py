@@ -71,7 +71,7 @@ def test_hundreds_of_members_join_at_once(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_heartbeat_without_changes_writes_nothing() -> None:
-    """It is answered immediately."""
+    """The heartbeat is answered immediately."""
     scene = ConsumerScene()
     scene.cluster.become("t", 4)
     member = Member("a")
@@ -88,7 +88,7 @@ def test_heartbeat_without_changes_writes_nothing() -> None:
 
 
 def test_failed_write_is_retried() -> None:
-    """Until it is committed; meanwhile requests are refused."""
+    """Requests are refused until the write is committed."""
     check_transcript("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
@@ -138,7 +138,7 @@ def test_write_during_a_zookeeper_outage_is_retried() -> None:
 
 
 def test_heartbeats_extend_sessions_while_writes_fail() -> None:
-    """They cannot be answered meanwhile."""
+    """Heartbeats cannot be answered meanwhile."""
     scene = ConsumerScene()
     scene.cluster.become("t", 4)
     members = [Member(name) for name in ("a", "b")]
@@ -184,7 +184,7 @@ def test_coordinator_loses_zookeeper() -> None:
 
 
 def test_write_too_large() -> None:
-    """It is discarded with all later decisions, and the group continues."""
+    """The write is discarded with all later decisions, and the group continues."""
     check_transcript("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
@@ -296,7 +296,6 @@ def test_failover_at_each_step(step: int, is_written: bool) -> None:
 
 
 def test_loaded_state_equals_written_state() -> None:
-    """With and without compaction of the log."""
     scene = ConsumerScene()
     scene.cluster.become("t", 4)
     scene.cluster.become("u", 2)
@@ -345,7 +344,7 @@ def test_deletion_waits_for_pending_writes() -> None:
 
 
 def test_unloaded_group_writes_nothing() -> None:
-    """Its pending changes are dropped."""
+    """The group's pending changes are dropped."""
     scene = left_by_all()
     scene.group.unload()
     scene.log.commit()

@@ -63,7 +63,7 @@ def test_restart_with_the_same_member_id() -> None:
 
 
 def test_member_that_has_not_left_is_not_replaced() -> None:
-    """Until it leaves or its session expires."""
+    """A static member can be replaced once it leaves or its session expires."""
     check_transcript("""
 > a joins t static=one
   a: 1, owns t0 t1 t2 t3
@@ -81,7 +81,7 @@ def test_member_that_has_not_left_is_not_replaced() -> None:
 
 
 def test_member_that_does_not_return() -> None:
-    """Its partitions are reassigned after its session, which leaving does not extend."""
+    """The member's partitions are reassigned after its session, which leaving does not extend."""
     check_transcript("""
 > a joins t static=one
   a: 1, owns t0 t1 t2 t3

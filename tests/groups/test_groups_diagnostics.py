@@ -20,7 +20,6 @@ def classic(script, **config):
 
 
 def test_initial_rebalance_waits_for_any_member():
-    """During the initial rebalance delay."""
     scene = classic("> a joins version=0", initial_rebalance_delay_ms=3000)
     assert pending(scene.group) == [(PendingStep.COME, "", 3)]
     scene.advance(4)
@@ -42,7 +41,7 @@ def test_rebalance_waits_for_missing_members():
 
 
 def test_stable_group_waits_for_no_member():
-    """It only has session deadlines."""
+    """The group only has session deadlines."""
     scene = classic("""
 > a joins version=0
 > wait 0

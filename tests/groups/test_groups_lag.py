@@ -63,7 +63,7 @@ def test_partition_without_commits_is_ok() -> None:
 
 
 def test_idle_consumer_is_not_stopped() -> None:
-    """When the first new record arrives."""
+    """An idle consumer is not STOPPED when the first new record arrives."""
     window = window_of([5, 0], interval_ms=10 * SECOND, advance=5)
     last_ms, hour_ms = 10 * SECOND, 3600 * SECOND
     window.add(last_ms, 1005, 0, hour_ms)
@@ -91,7 +91,7 @@ def test_window_slides() -> None:
 
 
 def test_repeated_commit_of_an_offset() -> None:
-    """It is STALLED, not STOPPED."""
+    """The partition is STALLED, not STOPPED."""
     window = Window()
     window.add(1, 10, 5, 1)
     window.add(2, 10, 5, 2)

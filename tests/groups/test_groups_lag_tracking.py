@@ -137,7 +137,7 @@ def test_status_is_derived_from_commits(scene: LagScene, produce: int, commit: i
 
 
 def test_queries_do_not_change_the_status(scene: LagScene) -> None:
-    """They do not change the window; a new commit counts immediately."""
+    """Queries do not change the window; a new commit counts immediately."""
     scene.tracker.start()
     run_for(scene, 150, produce=5, commit=-1)
     for _ in range(30):

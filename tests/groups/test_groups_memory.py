@@ -88,7 +88,7 @@ def test_rejoining_member_is_not_refused(classic: ClassicScene) -> None:
 
 @pytest.mark.parametrize("how", ["leave", "session", "unload"])
 def test_memory_of_members_is_released(classic: ClassicScene, how: str) -> None:
-    """After leaving, session expiry and unloading."""
+    """Leaving, session expiry and unloading release the memory."""
     answers = [join(classic, GROUP, 60 * KIB) for _ in range(3)]
     join(classic, GROUP, 10, requires_known_member=True)
     classic.advance(10)
@@ -134,7 +134,7 @@ def test_metadata_is_freed_without_garbage_collection(classic: ClassicScene) -> 
 
 
 def test_loaded_members_are_counted_and_not_refused(classic: ClassicScene) -> None:
-    """Also above the limits."""
+    """Loaded members may exceed the limits."""
     answers = join(classic, GROUP, 60 * KIB)
     classic.advance(10)
     classic.coordinator.sync(GROUP, Sync(1, answers[0].member_id), lambda synced: None)
@@ -147,7 +147,7 @@ def test_loaded_members_are_counted_and_not_refused(classic: ClassicScene) -> No
 
 
 def test_unused_member_ids_are_counted(classic: ClassicScene) -> None:
-    """They count against the limit of the address."""
+    """The IDs count against the limit of the address."""
     codes = [join(classic, f"g{number % 3}", 10, requires_known_member=True)[0].error for number in range(1000)]
     assert codes[0] is ErrorCode.MEMBER_ID_REQUIRED
     assert codes[-1] is ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -205,7 +205,6 @@ def test_subscribed_names_are_counted_and_released(consumer: ConsumerScene) -> N
 
 
 def test_matches_of_expressions_are_counted(consumer: ConsumerScene) -> None:
-    """While a member uses the regular expression."""
     consumer.cluster.become("t", 1)
     consumer.cluster.become("u", 1)
     consumer.advance(1)

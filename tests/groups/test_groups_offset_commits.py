@@ -26,7 +26,7 @@ def committed(scene: ClassicScene, offset: int = 5, committer: Committer = SIMPL
 
 
 def test_first_commit_creates_a_group(scene: ClassicScene) -> None:
-    """Without members and protocol."""
+    """The group has neither members nor a protocol."""
     answers = committed(scene)
     assert answers == []
     scene.log.commit()
@@ -87,7 +87,7 @@ def test_group_of_many_offsets_is_deleted_in_several_batches(scene: ClassicScene
 
 
 def test_partially_failed_deletion(scene: ClassicScene) -> None:
-    """It returns an error and can be repeated."""
+    """The deletion returns an error and can be repeated."""
     many = [("t", [(index, values("t", 0, 1)[0][1][0][1]) for index in range(TOMBSTONES_MAX + 1)])]
     commit(scene.shard, SIMPLE, many, lambda code: None)
     scene.log.commit()

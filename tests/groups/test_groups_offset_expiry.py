@@ -108,7 +108,7 @@ def test_offsets_expire_after_the_group_becomes_empty(scene: WireScene) -> None:
 
 
 def test_offsets_of_unsubscribed_topics_expire(scene: WireScene) -> None:
-    """Also in an active group."""
+    """This applies to active groups too."""
     member_id, generation = scene.join("g", ["t"])
     member = {"member_id": member_id, "generation_id_or_member_epoch": generation}
     scene.commit("g", {"t": {0: 5}, "u": {0: 6}}, **member)
@@ -123,7 +123,7 @@ def test_offsets_of_unsubscribed_topics_expire(scene: WireScene) -> None:
 
 
 def test_retention_in_the_request(scene: WireScene) -> None:
-    """It overrides the broker's (OffsetCommit 2 to 4)."""
+    """The retention overrides the broker's (OffsetCommit 2 to 4)."""
     scene.commit("short", {"t": {0: 5}}, version=4, retention_time_ms=2 * MINUTE_MS)
     scene.commit("long", {"t": {0: 5}}, version=4, retention_time_ms=3 * RETENTION_MIN * MINUTE_MS)
     scene.cluster.run(2 * 60 + PATIENCE_S)
@@ -133,7 +133,6 @@ def test_retention_in_the_request(scene: WireScene) -> None:
 
 
 def test_empty_group_without_offsets_is_removed(scene: WireScene) -> None:
-    """At the next check."""
     member_id, _ = scene.join("g", ["t"])
     scene.leave("g", member_id)
     assert exists(scene, "g")
@@ -142,7 +141,7 @@ def test_empty_group_without_offsets_is_removed(scene: WireScene) -> None:
 
 
 def test_offsets_are_removed_with_their_topic(scene: WireScene) -> None:
-    """They do not apply to a new topic of the same name."""
+    """The offsets do not apply to a new topic of the same name."""
     scene.commit("g", {"t": {0: 5}, "u": {0: 6}})
     scene.commit("h", {"t": {1: 5}})
     scene.cluster.run_until(scene.any_broker.delete_topic("t"))
@@ -152,7 +151,6 @@ def test_offsets_are_removed_with_their_topic(scene: WireScene) -> None:
 
 
 def test_missed_topic_deletion_is_detected(scene: WireScene) -> None:
-    """At the next check."""
     scene.commit("g", {"t": {0: 5}, "u": {0: 6}})
     broker = scene.cluster.brokers[1].program
     broker.metadata._removal_observers.clear()

@@ -54,7 +54,7 @@ def test_offsets_survive_their_coordinator(end: str) -> None:
 
 
 def test_broker_that_is_not_the_coordinator_refuses() -> None:
-    """For all requests about a group."""
+    """All requests about a group get an error."""
     with wire_scene(brokers=2) as scene:
         scene.commit("g", {"t": {0: 5}})
         other = next(number for number in (1, 2) if number != coordinator_of(scene, "g"))

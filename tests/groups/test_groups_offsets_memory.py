@@ -38,7 +38,6 @@ steps = st.lists(
 
 
 def test_offset_is_visible_once_it_is_committed() -> None:
-    """Then the commit is answered."""
     scene = OffsetsScene()
     scene.commit("g", "t", 0, 5)
     assert (scene.offset("g", "t", 0), scene.answers) == (None, [])
@@ -50,7 +49,7 @@ def test_offset_is_visible_once_it_is_committed() -> None:
 
 
 def test_all_fields_of_an_offset_are_stored() -> None:
-    """Leader epoch, metadata and commit time."""
+    """The fields are leader epoch, metadata and commit time."""
     scene = OffsetsScene()
     value = CommittedOffset(7, 3, "where I was", 1_700_000_000_000)
     key = build_offset_key("g", "t", 2)
@@ -88,7 +87,7 @@ def test_transactional_offsets_are_unstable_until_the_end() -> None:
 
 
 def test_offsets_of_an_aborted_transaction_are_discarded() -> None:
-    """After an abort the previous offsets apply."""
+    """The previous offsets are effective again."""
     scene = OffsetsScene()
     scene.commit("g", "t", 0, 3)
     scene.commit_in_transaction(1, "g", "t", 0, 5)
@@ -150,7 +149,7 @@ def test_second_commit_of_a_transaction_wins() -> None:
 
 
 def test_deletion_covers_pending_commits() -> None:
-    """And open transactions."""
+    """The deletion covers open transactions too."""
     scene = OffsetsScene()
     scene.commit("g", "t", 0, 5)
     scene.log.commit()
@@ -181,7 +180,7 @@ def test_only_the_requested_offsets_are_deleted() -> None:
 
 
 def test_value_of_an_unknown_version_fails_the_load() -> None:
-    """Its offset would be lost."""
+    """The record's offset would be lost."""
     offsets = OffsetsScene().offsets
     key = build_offset_key("g", "t", 0)
     with pytest.raises(ProtocolError, match="OffsetCommitValue: version 7"):

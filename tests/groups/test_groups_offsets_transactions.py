@@ -88,7 +88,7 @@ def scene() -> Iterator[WireScene]:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("commits", [True, False])
 def test_offsets_are_effective_when_their_transaction_commits(scene: WireScene, version: int, commits: bool) -> None:
-    """They are unstable until the marker, then applied or discarded."""
+    """Offsets are unstable until the marker, then applied or discarded."""
     group = f"g-{version}-{commits}"
     producer = producer_of(scene, group)
     scene.commit(group, {"t": {0: 3}})

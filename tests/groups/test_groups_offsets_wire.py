@@ -44,7 +44,7 @@ def test_committed_offsets_are_returned(scene: WireScene, version: int) -> None:
 
 @pytest.mark.parametrize("version", [version for version in FETCH_VERSIONS if version >= 2])
 def test_all_offsets_of_a_group_are_returned(scene: WireScene, version: int) -> None:
-    """For a request without topics."""
+    """The request has no topics."""
     scene.commit("all", {"u": {1: 7}, "t": {1: 6, 0: 5}})
     assert scene.fetch("all", None, version=version) == {("t", 0): (5, ""), ("t", 1): (6, ""), ("u", 1): (7, "")}
     assert scene.fetch("unknown", None, version=version) == {}
@@ -70,7 +70,7 @@ def test_several_groups_in_one_request(scene: WireScene) -> None:
 
 
 def test_last_commit_wins(scene: WireScene) -> None:
-    """Also with a smaller offset."""
+    """The later offset may be smaller."""
     for offset in (5, 9, 2):
         assert scene.commit("again", {"t": {0: (offset, f"n{offset}")}}) is NONE
     assert scene.fetch("again", {"t": [0]}) == {("t", 0): (2, "n2")}

@@ -108,7 +108,6 @@ def test_offset_values_of_other_versions_are_read(golden: str, value: CommittedO
 
 
 def test_group_values_equal_kafkas() -> None:
-    """With and without members."""
     assert records.build_group_key("readers") == bytes.fromhex("0002 0007 72656164657273")
     assert records.parse_group_key(bytes.fromhex("0002 0007 72656164657273")) == "readers"
     assert records.build_group_value(GROUP) == bytes.fromhex(GROUP_VALUE)

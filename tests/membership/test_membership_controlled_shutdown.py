@@ -75,7 +75,7 @@ class World:
 
         self.simulation.host("world").runtime.reactor.callLater(seconds, happen)
 
-    # What the broker knows.
+    # State of the cluster as the broker sees it.
 
     def controller(self) -> Endpoint | None:
         return self.at
@@ -96,51 +96,51 @@ def world() -> World:
     return World()
 
 
-def test_everything_is_taken_over(world: World) -> None:
-    """The controller is asked once, with the broker's epoch."""
+def test_all_partitions_are_taken_over(world: World) -> None:
+    """The controller gets one request, with the broker's epoch."""
     controller = world.ask(NOTHING_LEFT)
     assert world.stop() < 1
     assert controller.asked == [{"broker_id": 7, "broker_epoch": 70}]
 
 
-def test_followers_that_are_catching_up(world: World) -> None:
+def test_followers_are_catching_up(world: World) -> None:
     """Remaining partitions are requested again after the backoff."""
     controller = world.ask(LEFT, LEFT, NOTHING_LEFT)
     assert 10 <= world.stop(backoff_s=5) < 11
     assert len(controller.asked) == 3
 
 
-def test_followers_that_never_catch_up(world: World) -> None:
+def test_followers_never_catch_up(world: World) -> None:
     """After all retries the broker stops anyway."""
     controller = world.ask(LEFT)
     assert 10 <= world.stop(retries_max=2, backoff_s=5) < 11
     assert len(controller.asked) == 3
 
 
-def test_alone_in_the_cluster(world: World) -> None:
-    """Without other brokers no request is sent."""
+def test_single_broker(world: World) -> None:
+    """The broker sends no request."""
     controller = world.ask(LEFT)
     world.live = False
     assert world.stop() == 0
     assert controller.asked == []
 
 
-def test_no_other_replica_lives(world: World) -> None:
-    """Partitions without another live replica are not waited for."""
+def test_no_other_replica_is_live(world: World) -> None:
+    """The broker does not wait for such partitions."""
     controller = world.ask(LEFT)
     world.replicas_live = False
     assert world.stop() < 1
     assert len(controller.asked) == 1
 
 
-def test_the_last_other_replica_goes_meanwhile(world: World) -> None:
+def test_last_other_replica_stops_meanwhile(world: World) -> None:
     """The wait ends when the last other replica stops."""
     world.ask(LEFT)
     world.later(1, lambda: setattr(world, "replicas_live", False))
     assert 1 <= world.stop(backoff_s=60) < 2
 
 
-def test_another_controller_is_elected(world: World) -> None:
+def test_other_controller_is_elected(world: World) -> None:
     """A new controller is asked as soon as it is known."""
     former = world.ask(NOT_CONTROLLER, name="former")
     world.later(2, lambda: world.ask(NOTHING_LEFT, name="next") and None)
@@ -148,7 +148,7 @@ def test_another_controller_is_elected(world: World) -> None:
     assert len(former.asked) == 1
 
 
-def test_the_controller_is_gone(world: World) -> None:
+def test_controller_is_unreachable(world: World) -> None:
     """Without a reachable controller the broker stops after its retries."""
     world.at = Endpoint("PLAINTEXT", world.simulation.host("gone").name, 9092)
     assert 3 <= world.stop(retries_max=3, backoff_s=1) < 4

@@ -60,7 +60,7 @@ def test_only_the_registered_epoch_is_confirmed(broker_id: int, epoch: int) -> N
     assert known.epochs == {2: 20}
 
 
-def test_a_broker_that_named_its_epoch_cannot_leave_it_out() -> None:
+def test_broker_that_sent_its_epoch_cannot_omit_it() -> None:
     """Fetches without epoch (before KIP-903) are accepted only until the process has sent an epoch."""
     registrations = Registrations(b2=20)
     known = followers(registrations)
@@ -87,7 +87,7 @@ def test_one_batch_of_reads_at_a_time() -> None:
     assert sorted(outcomes) == [(7, False), (7, False), (20, True), (20, True)]
 
 
-def test_zookeeper_that_is_away_confirms_nothing() -> None:
+def test_zookeeper_outage_confirms_nothing() -> None:
     """Without ZooKeeper the fetch is refused, and the follower retries."""
     registrations = Registrations(b2=20)
     known = followers(registrations)
@@ -99,8 +99,7 @@ def test_zookeeper_that_is_away_confirms_nothing() -> None:
     assert confirmed(registrations, known, 2, 20)
 
 
-def test_a_client_that_goes_away_is_forgotten() -> None:
-    """A lost connection cancels its pending verification."""
+def test_closed_connection_cancels_its_verification() -> None:
     registrations = Registrations(b2=20)
     known = followers(registrations)
     outcome: list[bool] = []

@@ -24,21 +24,21 @@ OLDER = Note(broker_epoch=60, intact_since=50, boot_id="up", directories_count=2
     [
         pytest.param([NOTE, NOTE], "up", None, False, 50, id="killed, and the machine stayed up"),
         pytest.param([NOTE, NOTE], "up", 70, False, 50, id="stopped in order"),
-        pytest.param([NOTE, NOTE], "another", 70, False, 50, id="stopped in order, then the machine was started anew"),
-        pytest.param([NOTE, NOTE], "", 70, False, 50, id="stopped in order, nobody knows about the machine"),
+        pytest.param([NOTE, NOTE], "another", 70, False, 50, id="stopped in order, then the machine was restarted"),
+        pytest.param([NOTE, NOTE], "", 70, False, 50, id="stopped in order, boot ID unknown"),
         pytest.param([NOTE, NOTE], "another", None, False, -1, id="the machine went down"),
-        pytest.param([NOTE, NOTE], "", None, False, -1, id="killed, nobody knows about the machine"),
+        pytest.param([NOTE, NOTE], "", None, False, -1, id="killed, boot ID unknown"),
         pytest.param([NOTE, NOTE], "another", 69, False, -1, id="the marker is of another incarnation"),
-        pytest.param([NOTE, NOTE], "another", -1, False, -1, id="the marker of a program that notes no epoch"),
+        pytest.param([NOTE, NOTE], "another", -1, False, -1, id="the marker has no epoch"),
         pytest.param([NOTE, None], "up", None, False, -1, id="a directory was wiped or added"),
-        pytest.param([NOTE], "up", 70, False, -1, id="a directory was taken away"),
+        pytest.param([NOTE], "up", 70, False, -1, id="a directory was removed"),
         pytest.param([NOTE, OLDER], "up", None, False, -1, id="a directory is an older copy"),
-        pytest.param([NOTE, NOTE], "up", 70, True, -1, id="a log was taken away"),
+        pytest.param([NOTE, NOTE], "up", 70, True, -1, id="a log was removed"),
         pytest.param([None, None], "up", None, False, -1, id="the first start"),
         pytest.param([], "up", None, False, -1, id="no directories"),
     ],
 )
-def test_what_a_start_may_say(
+def test_intact_since_at_a_start(
     notes: list[Note | None], boot_id: str, clean_epoch: int | None, logs_missing: bool, expected: int
 ) -> None:
     """Logs are intact after an orderly stop or without a reboot, if all directories agree."""
@@ -84,7 +84,7 @@ def world() -> World:
     return World()
 
 
-def test_a_chain_of_kills_and_orderly_stops(world: World) -> None:
+def test_chain_of_kills_and_orderly_stops(world: World) -> None:
     """The first registration counts while nothing is lost, across kills and stops."""
     assert world.start() == NO_BROKER_EPOCH
     world.registered(10)
@@ -99,7 +99,7 @@ def test_a_chain_of_kills_and_orderly_stops(world: World) -> None:
     assert world.start() == 10
 
 
-def test_a_power_loss_ends_the_chain(world: World) -> None:
+def test_power_loss_ends_the_chain(world: World) -> None:
     """After a power loss the next registration starts a new incarnation."""
     world.start()
     world.registered(10)
@@ -110,8 +110,8 @@ def test_a_power_loss_ends_the_chain(world: World) -> None:
     assert world.start() == 20
 
 
-def test_a_power_loss_after_an_orderly_stop_ends_nothing(world: World) -> None:
-    """An orderly stop syncs all data, its marker and the notes."""
+def test_power_loss_after_an_orderly_stop(world: World) -> None:
+    """The stop synced all data, its marker and the notes, so nothing is lost."""
     world.start()
     world.registered(10)
     world.stop(10)
@@ -119,7 +119,7 @@ def test_a_power_loss_after_an_orderly_stop_ends_nothing(world: World) -> None:
     assert world.start() == 10
 
 
-def test_killed_before_it_could_note_the_loss(world: World) -> None:
+def test_kill_before_the_loss_is_recorded(world: World) -> None:
     """A start that detects a loss and is killed before it registers leaves no valid notes."""
     world.start()
     world.registered(10)
@@ -130,7 +130,7 @@ def test_killed_before_it_could_note_the_loss(world: World) -> None:
     assert world.start() == NO_BROKER_EPOCH
 
 
-def test_a_directory_that_is_left_out(world: World) -> None:
+def test_omitted_directory(world: World) -> None:
     """A start without one of the directories counts as a loss."""
     world.start()
     world.registered(10)
@@ -138,7 +138,7 @@ def test_a_directory_that_is_left_out(world: World) -> None:
     assert world.start(paths=["/data/one"]) == NO_BROKER_EPOCH
 
 
-def test_a_log_that_somebody_removed(world: World) -> None:
+def test_removed_log(world: World) -> None:
     """A log removed by hand counts as a loss, so that it is copied from the leader."""
     world.start()
     world.directories.create(TopicPartition("orders", 0), TOPIC_ID, LogConfig())
@@ -149,7 +149,7 @@ def test_a_log_that_somebody_removed(world: World) -> None:
     assert world.start() == NO_BROKER_EPOCH
 
 
-def test_a_directory_that_failed(world: World) -> None:
+def test_failed_directory(world: World) -> None:
     """After a device error the next start counts as a loss."""
     world.start()
     log = world.directories.create(TopicPartition("orders", 0), TOPIC_ID, LogConfig())
@@ -160,7 +160,7 @@ def test_a_directory_that_failed(world: World) -> None:
     assert world.start() == NO_BROKER_EPOCH
 
 
-def test_the_only_directory_failed(world: World) -> None:
+def test_only_directory_failed(world: World) -> None:
     """If the only directory fails, its note is removed."""
     world.start(paths=["/data/one"])
     log = world.directories.create(TopicPartition("orders", 0), TOPIC_ID, LogConfig())
@@ -171,7 +171,7 @@ def test_the_only_directory_failed(world: World) -> None:
 
 
 @pytest.mark.parametrize("operation", ["open", "read"])
-def test_a_directory_whose_device_is_dead_at_the_start(world: World, operation: Literal["open", "read"]) -> None:
+def test_directory_on_a_dead_device_at_the_start(world: World, operation: Literal["open", "read"]) -> None:
     """The broker starts with the other directory, and its logs count as incomplete."""
     world.start()
     world.registered(10)
@@ -186,7 +186,7 @@ def test_a_directory_whose_device_is_dead_at_the_start(world: World, operation: 
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"broker_epoch":"x"}'])
-def test_a_damaged_note(world: World, data: bytes) -> None:
+def test_damaged_note(world: World, data: bytes) -> None:
     """A damaged note counts as missing."""
     world.start()
     world.registered(10)
@@ -195,7 +195,7 @@ def test_a_damaged_note(world: World, data: bytes) -> None:
     assert world.start() == NO_BROKER_EPOCH
 
 
-def test_no_room_for_a_note(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_prevents_a_note(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a full disk the broker registers, and the next start counts as a loss."""
 
     def full(path: str, data: bytes, **_: Any) -> None:
@@ -210,7 +210,7 @@ def test_no_room_for_a_note(world: World, monkeypatch: pytest.MonkeyPatch) -> No
     assert world.start() == NO_BROKER_EPOCH
 
 
-def test_a_directory_is_intact_if_its_machine_stayed_up(world: World) -> None:
+def test_directory_is_intact_without_a_reboot(world: World) -> None:
     """After a kill, recovery may trust written data; after a power loss it reads everything."""
     directory = world.paths[0]
     world.start()
@@ -224,4 +224,4 @@ def test_a_directory_is_intact_if_its_machine_stayed_up(world: World) -> None:
     assert not world.incarnations.is_intact(directory)
     world.kill()
     world.start()
-    assert not world.incarnations.is_intact(directory)  # this one was killed before it registered
+    assert not world.incarnations.is_intact(directory)  # this process was killed before it registered

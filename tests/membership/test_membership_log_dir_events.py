@@ -51,7 +51,7 @@ def world() -> World:
     return World()
 
 
-def test_a_failure_is_told(world: World) -> None:
+def test_failure_is_reported(world: World) -> None:
     """Each failure creates one notification with the broker id."""
     world.events.directory_failed()
     world.simulation.run(1)
@@ -61,7 +61,7 @@ def test_a_failure_is_told(world: World) -> None:
     assert world.notifications() == [7, 7]
 
 
-def test_a_failure_while_zookeeper_is_away(world: World) -> None:
+def test_failure_during_a_zookeeper_outage(world: World) -> None:
     """Failures during an outage are reported afterwards, in one notification."""
     world.simulation.network.cut("broker", "coordinator")
     for _ in range(5):
@@ -72,7 +72,7 @@ def test_a_failure_while_zookeeper_is_away(world: World) -> None:
     assert world.notifications() == [7, 7]
 
 
-def test_a_broker_that_stops_tells_no_more(world: World) -> None:
+def test_stopped_broker_reports_nothing(world: World) -> None:
     """After a stop no timer or request is left."""
     world.simulation.network.cut("broker", "coordinator")
     world.events.directory_failed()
@@ -82,4 +82,4 @@ def test_a_broker_that_stops_tells_no_more(world: World) -> None:
     world.simulation.network.heal("broker", "coordinator")
     world.simulation.run(60)
     assert world.simulation.host("broker").runtime.reactor.getDelayedCalls() == []
-    assert world.notifications() == [7], "what was under way when it stopped"
+    assert world.notifications() == [7], "the write in progress when it stopped"

@@ -26,19 +26,19 @@ MOVING = TopicAssignment("orders", ORDERS, {0: (3, 1)}, adding={0: (3,)}, removi
     ("partition", "topic_id", "assignment", "reason"),
     [
         pytest.param(0, ORDERS, ASSIGNMENT, None, id="ours"),
-        pytest.param(0, None, ASSIGNMENT, None, id="ours, of an older program"),
-        pytest.param(0, ORDERS, TopicAssignment("orders", ZERO_UUID, {0: (1,)}), None, id="a topic without id"),
-        pytest.param(0, ORDERS, MOVING, None, id="ours until the reassignment is done"),
+        pytest.param(0, None, ASSIGNMENT, None, id="without a topic ID, of an older release"),
+        pytest.param(0, ORDERS, TopicAssignment("orders", ZERO_UUID, {0: (1,)}), None, id="a topic without an ID"),
+        pytest.param(0, ORDERS, MOVING, None, id="kept until the reassignment is complete"),
         pytest.param(0, ORDERS, None, "the topic does not exist", id="deleted"),
-        pytest.param(0, PAYMENTS, ASSIGNMENT, "its topic was deleted, and another", id="made again under the name"),
+        pytest.param(0, PAYMENTS, ASSIGNMENT, "its topic was deleted, and another", id="recreated with the same name"),
         pytest.param(1, ORDERS, ASSIGNMENT, "it is assigned to brokers 2, 3", id="moved away"),
         pytest.param(2, ORDERS, ASSIGNMENT, "the topic has no such partition", id="the partition was removed"),
     ],
 )
-def test_what_makes_a_stray(
+def test_stray_detection(
     partition: int, topic_id: UUID | None, assignment: TopicAssignment | None, reason: str | None
 ) -> None:
-    """A log is kept if topic, topic id and assignment match."""
+    """A log is kept if topic, topic ID and assignment match."""
     topic = Topic(assignment, made_in=9) if assignment is not None else None
     found = why_stray(TopicPartition("orders", partition), topic_id, topic, broker_id=1)
     assert (found is None) if reason is None else (found or "").startswith(reason)
@@ -90,14 +90,14 @@ def test_strays_are_removed_with_their_files(world: World) -> None:
     assert [name for name in left if name.startswith(("orders", "payments"))] == ["orders-0"]
 
 
-def test_a_cluster_without_topics_is_not_believed(world: World) -> None:
-    """If ZooKeeper has no topics, all logs are kept."""
+def test_cluster_without_topics_removes_nothing(world: World) -> None:
+    """All logs are kept if ZooKeeper has no topics."""
     world.make_log("orders", 0, ORDERS)
     assert world.remove_strays() == ["orders-0"]
 
 
-def test_a_topic_that_cannot_be_read_is_not_held_against_its_logs(world: World) -> None:
-    """Logs of a topic with an invalid znode are kept."""
+def test_logs_of_an_unreadable_topic_are_kept(world: World) -> None:
+    """The topic's znode is invalid."""
     world.make_topic(TopicAssignment("others", PAYMENTS, {0: (2,)}))
     world.run(world.client.create(znodes.topic_path("orders"), b"not JSON"))
     world.make_log("orders", 0, ORDERS)
@@ -108,13 +108,13 @@ def test_a_topic_that_cannot_be_read_is_not_held_against_its_logs(world: World) 
 @pytest.mark.parametrize(
     ("registered", "left"),
     [
-        pytest.param("before", [], id="another topic, made while the broker was down"),
-        pytest.param("after", ["orders-0"], id="the topic that was there, with an id that a tool wrote"),
-        pytest.param("unknown", [], id="nobody knows"),
+        pytest.param("before", [], id="another topic, created while the broker was down"),
+        pytest.param("after", ["orders-0"], id="the same topic, with an ID that a tool wrote"),
+        pytest.param("unknown", [], id="unknown"),
     ],
 )
-def test_a_topic_with_another_id(world: World, registered: str, left: list[str]) -> None:
-    """Logs are kept if the topic id was overwritten, because an operator can restore it."""
+def test_topic_with_another_id(world: World, registered: str, left: list[str]) -> None:
+    """Logs are kept if the topic ID was overwritten, because an operator can restore it."""
     last_epoch = NO_BROKER_EPOCH
     for step in ("before", "after"):
         if registered == step:
@@ -125,7 +125,7 @@ def test_a_topic_with_another_id(world: World, registered: str, left: list[str])
     assert world.remove_strays(last_epoch) == left
 
 
-def test_nothing_is_removed_when_zookeeper_does_not_answer(world: World) -> None:
+def test_zookeeper_error_removes_nothing(world: World) -> None:
     """The start fails and keeps every log."""
     world.make_topic(ASSIGNMENT)
     world.make_log("orders", 1, ORDERS)
@@ -135,7 +135,6 @@ def test_nothing_is_removed_when_zookeeper_does_not_answer(world: World) -> None
     assert sorted(map(str, world.directories.logs)) == ["orders-1"]
 
 
-def test_a_broker_without_logs_asks_nobody(world: World) -> None:
-    """Without logs no ZooKeeper request is needed."""
+def test_broker_without_logs_sends_no_request(world: World) -> None:
     world.simulation.network.cut("broker", "coordinator")
     assert world.run(find_strays(world.client, {}, 1, NO_BROKER_EPOCH)) == {}

@@ -40,7 +40,7 @@ class World:
         return self.simulation.run_until(goal)
 
 
-def test_cordoned_brokers_are_known_at_the_start_and_as_they_change() -> None:
+def test_cordoned_brokers_are_read_at_the_start_and_after_changes() -> None:
     """Znode names that are not broker ids are ignored."""
     world = World()
     world.run(world.operator.create(znodes.cordoned_path(3)))
@@ -54,7 +54,7 @@ def test_cordoned_brokers_are_known_at_the_start_and_as_they_change() -> None:
     world.run(lambda: cordoned.brokers == {4})
 
 
-def test_a_throttle_is_known_as_it_changes() -> None:
+def test_throttle_is_read_after_changes() -> None:
     """An invalid throttle counts as none."""
     world = World()
     throttle = PlanThrottle(world.reactor, world.broker)
@@ -66,8 +66,7 @@ def test_a_throttle_is_known_as_it_changes() -> None:
     world.run(lambda: throttle.bytes_per_second is None)
 
 
-def test_what_changed_while_the_connection_was_lost_is_known_afterwards() -> None:
-    """Changes during an outage of ZooKeeper are read afterwards."""
+def test_changes_during_a_lost_connection_are_read_afterwards() -> None:
     world = World()
     throttle = PlanThrottle(world.reactor, world.broker)
     world.run(throttle.watching.start())
@@ -78,7 +77,7 @@ def test_what_changed_while_the_connection_was_lost_is_known_afterwards() -> Non
     world.run(lambda: throttle.bytes_per_second == 7)
 
 
-def test_a_new_session_reads_everything_again() -> None:
+def test_new_session_reads_everything_again() -> None:
     """Changes between two sessions are not missed."""
     world = World()
     cordoned = CordonedBrokers(world.reactor, world.broker)
@@ -89,11 +88,11 @@ def test_a_new_session_reads_everything_again() -> None:
     cordoned.watching.stop()
     world.run(world.operator.create(znodes.cordoned_path(3)))
     world.simulation.run(2)
-    assert cordoned.brokers == frozenset(), "it follows no more"
+    assert cordoned.brokers == frozenset(), "it is no longer watched"
 
 
-def test_a_path_that_somebody_removed_holds_nothing() -> None:
-    """A removed znode counts as empty and is watched for."""
+def test_removed_path_counts_as_empty() -> None:
+    """The path is watched for."""
     world = World()
     world.run(world.operator.delete(znodes.PLAN_THROTTLE))
     throttle = PlanThrottle(world.reactor, world.broker)
@@ -102,7 +101,7 @@ def test_a_path_that_somebody_removed_holds_nothing() -> None:
     world.run(lambda: throttle.bytes_per_second == 5)
 
 
-def test_the_document_of_a_throttle() -> None:
+def test_throttle_document() -> None:
     """An empty znode means no throttle; errors name the problem."""
     assert decode_throttle(b"") is None
     assert decode_throttle(encode_throttle(None)) is None

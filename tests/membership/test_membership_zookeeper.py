@@ -58,7 +58,7 @@ def registration(broker_id=1, port=9092):
     return BrokerRegistration(broker_id, (Endpoint("PLAINTEXT", "here", port),), timestamp_ms=7)
 
 
-def test_persistent_paths_are_made_once(world):
+def test_persistent_paths_are_created_once(world):
     """Two brokers that start together create the paths below a new chroot."""
     _, one = world.client("one")
     _, two = world.client("two")
@@ -68,8 +68,8 @@ def test_persistent_paths_are_made_once(world):
         assert world.run(two.exists(path)) is not None
 
 
-def test_the_cluster_has_one_id(world):
-    """The first broker creates the cluster id of 22 characters, and all others read it."""
+def test_cluster_id_is_unique(world):
+    """The first broker creates the cluster ID of 22 characters, and all others read it."""
     runtime, one = world.client("one")
     other_runtime, two = world.client("two")
     world.run(create_persistent_paths(one))
@@ -78,7 +78,7 @@ def test_the_cluster_has_one_id(world):
     assert len(first) == 22
 
 
-def test_registration_carries_its_epoch(world):
+def test_registration_has_its_epoch(world):
     """The epoch is the czxid of the znode; repeating it in the same session changes nothing."""
     _, client = world.client("one")
     world.run(create_persistent_paths(client))
@@ -103,7 +103,7 @@ def test_persistent_paths_have_no_data(world):
     assert {path: world.run(raw(path)) for path in znodes.PERSISTENT_PATHS} == dict.fromkeys(znodes.PERSISTENT_PATHS)
 
 
-def test_a_registration_whose_answer_was_lost(world):
+def test_registration_with_a_lost_response(world):
     """The registration is read back; the same one is kept, another one is replaced."""
     runtime, client = world.client("one")
     world.run(create_persistent_paths(client))
@@ -125,7 +125,7 @@ def test_a_registration_whose_answer_was_lost(world):
     assert documents.decode_broker(1, data, epoch) == again
 
 
-def test_a_leftover_is_waited_for_while_zookeeper_restarts(world):
+def test_leftover_registration_is_awaited_while_zookeeper_restarts(world):
     """A restarted server restarts session timeouts, which extends the wait."""
     _, killed = world.client("one")
     world.run(create_persistent_paths(killed))
@@ -142,7 +142,7 @@ def test_a_leftover_is_waited_for_while_zookeeper_restarts(world):
     assert world.run(waiting).epoch > earlier.epoch
 
 
-def test_another_brokers_id_is_refused(world):
+def test_id_of_another_broker_is_refused(world):
     """The error contains the other broker's endpoints."""
     _, one = world.client("one")
     _, two = world.client("two")
@@ -152,7 +152,7 @@ def test_another_brokers_id_is_refused(world):
         world.register(two, registration(port=2222))
 
 
-def test_own_leftover_is_waited_for(world):
+def test_own_leftover_registration_is_awaited(world):
     """A znode with this broker's endpoints disappears with its old session."""
     _, killed = world.client("one")
     world.run(create_persistent_paths(killed))
@@ -162,8 +162,8 @@ def test_own_leftover_is_waited_for(world):
     assert world.register(again, registration()).epoch > earlier.epoch
 
 
-def test_a_living_namesake_is_not_waited_for_ever(world):
-    """With the same id and address on two machines, the second gives up."""
+def test_live_broker_of_the_same_id_is_not_awaited_forever(world):
+    """With the same ID and address on two machines, the second gives up."""
     _, living = world.client("one")
     world.run(create_persistent_paths(living))
     earlier = world.register(living, registration())
@@ -173,7 +173,7 @@ def test_a_living_namesake_is_not_waited_for_ever(world):
     assert world.run(again.exists("/brokers/ids/1")).czxid == earlier.epoch
 
 
-def test_a_killed_brokers_session_is_ended(world):
+def test_session_of_a_killed_broker_is_ended(world):
     """Ephemeral znodes of a killed broker are removed before its successor opens a session."""
     runtime, killed = world.client("one")
     world.run(create_persistent_paths(killed))
@@ -190,7 +190,7 @@ def test_a_killed_brokers_session_is_ended(world):
 
 
 @pytest.mark.parametrize("data", [None, b"", b"{}", b'{"connect":"other:1","session_id":1,"password":"00"}'])
-def test_nothing_useful_is_remembered(world, data):
+def test_unusable_session_file(world, data):
     """A missing or damaged file, or one of another cluster, does not prevent the start."""
     runtime, client = world.client("one")
     runtime.disk.make_directories("/data")
@@ -221,7 +221,7 @@ async def registered(client):
     return data, stat.czxid
 
 
-def test_another_took_the_id_meanwhile(world):
+def test_other_broker_took_the_id(world):
     """A broker whose id was taken reports this once and does not interfere."""
     runtime, client = world.client("one")
     world.run(create_persistent_paths(client))
@@ -243,7 +243,7 @@ def test_another_took_the_id_meanwhile(world):
     world.run(membership.leave())
 
 
-def test_a_lost_session_is_replaced(world):
+def test_lost_session_is_replaced(world):
     """After losing its session a broker registers again with a higher epoch."""
     runtime, client = world.client("one")
     world.run(create_persistent_paths(client))
@@ -264,7 +264,7 @@ def test_a_lost_session_is_replaced(world):
     world.run(membership.leave())
 
 
-def test_producer_ids_are_never_given_twice(world):
+def test_producer_ids_are_unique(world):
     """Producer ids are unique across brokers, blocks and restarts."""
     _, one = world.client("one")
     _, two = world.client("two")
@@ -276,7 +276,7 @@ def test_producer_ids_are_never_given_twice(world):
     assert min(given) == 0
 
 
-def test_a_block_whose_answer_was_lost(world):
+def test_producer_id_block_with_a_lost_response(world):
     """A block that was written without a response is used."""
     _, client = world.client("one")
     world.run(create_persistent_paths(client))
@@ -296,8 +296,7 @@ def test_a_block_whose_answer_was_lost(world):
     assert world.run(ids.next()) == 1
 
 
-def test_producer_ids_for_many_at_once(world):
-    """Concurrent requests share the allocation of a block."""
+def test_concurrent_requests_share_a_producer_id_block(world):
     from twisted.internet.defer import gatherResults
 
     _, client = world.client("one")

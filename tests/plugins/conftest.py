@@ -1,4 +1,4 @@
-"""The examples are found as anybody's plugins are: by their place on the path."""
+"""Makes the example plugins importable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "plugins"
 
 @pytest.fixture(autouse=True, scope="session")
 def examples() -> Iterator[Path]:
-    """As with ``PYTHONPATH=docs/plugins``, for a process that has been started already."""
+    """Extend the path as ``PYTHONPATH=docs/plugins`` does, in a running process."""
     place = str(EXAMPLES / "kreplica" / "plugins")
     kreplica.plugins.__path__.append(place)
     yield EXAMPLES

@@ -1,4 +1,4 @@
-"""An authorizer decides what each client may do, request by request and name by name."""
+"""Authorization of each request and resource by a plugin."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNKNOWN_ID = 100
 
 
 class Scene:
-    """One broker; ``allow`` names what the guest may do, and everybody else may do everything."""
+    """One broker; ``allow`` lists the operations of the guest, and other principals may do everything."""
 
     def __init__(self) -> None:
         overrides = ["kreplica.authorizer=acl-file", f"kreplica.plugin.acl-file.path={ACL}"]
@@ -73,7 +73,7 @@ def produce_body(*topics: str, acks: int = 1) -> dict[str, Any]:
 
 
 def test_produce(scene):
-    """What may be written is, and the other topic's row says why it was not."""
+    """Allowed topics are written, and the rows of others have an error."""
     scene.allow((Operation.WRITE, "open"))
     answer = scene.ask(messages.PRODUCE, produce_body("open", "closed"))
     codes = {row["name"]: row["partition_responses"][0]["error_code"] for row in answer["responses"]}
@@ -81,8 +81,8 @@ def test_produce(scene):
     assert scene.cluster.run_until(scene.admin.read_all("closed", 0)) == []
 
 
-def test_a_transactional_produce(scene):
-    """The transactional id counts before the topics."""
+def test_transactional_produce(scene):
+    """The transactional ID is checked before the topics."""
     scene.allow((Operation.WRITE, "open"))
     body = {**produce_body("open"), "transactional_id": "app"}
     row = scene.ask(messages.PRODUCE, body)["responses"][0]["partition_responses"][0]
@@ -91,7 +91,7 @@ def test_a_transactional_produce(scene):
 
 @pytest.mark.parametrize("at_most", [11, None])
 def test_fetch(scene, at_most):
-    """In one answer records of one topic, and an error for the other; again and again within a session."""
+    """A response has records of one topic and an error for the other, repeatedly within a session."""
     scene.allow((Operation.READ, "open"), (Operation.DESCRIBE, "open"), (Operation.DESCRIBE, "closed"))
     scene.cluster.run_until(scene.admin.produce("open", 0, batch()))
     rows = scene.cluster.run_until(scene.admin.metadata())["topics"]
@@ -116,7 +116,7 @@ def test_fetch(scene, at_most):
 
 @pytest.mark.parametrize("at_most", [0, 9, None])
 def test_metadata(scene, at_most):
-    """Topics that one may not see are refused where they are named, and left out of the list of all."""
+    """Forbidden topics are refused if they are named, and left out of the list of all topics."""
     scene.allow((Operation.DESCRIBE, "open"))
     everything = scene.ask(messages.METADATA, {"topics": [] if at_most == 0 else None}, at_most)
     assert [row["name"] for row in everything["topics"]] == ["open"]
@@ -132,7 +132,7 @@ def test_metadata(scene, at_most):
 
 @pytest.mark.parametrize("name", [None, "", "open"])
 def test_metadata_by_id(scene, name):
-    """Asking by id needs the right to describe the topic of that id, whatever name the request has beside it."""
+    """A request by ID needs permission to describe the topic with that ID, whatever name the request contains."""
     rows = scene.cluster.run_until(scene.admin.metadata())["topics"]
     ids = {row["name"]: row["topic_id"] for row in rows}
     scene.allow((Operation.DESCRIBE, "open"))
@@ -143,22 +143,22 @@ def test_metadata_by_id(scene, name):
 
 
 def test_authorized_operations(scene):
-    """Clients that ask are shown what the authorizer allows them; asking refuses nothing."""
+    """The response contains the operations that the authorizer allows; the request itself is not refused."""
     scene.allow((Operation.DESCRIBE, "open"), (Operation.READ, "open"))
     before = scene.permissions.refusals
     body = {"topics": [{"name": "open"}], "include_topic_authorized_operations": True}
     body["include_cluster_authorized_operations"] = True
     answer = scene.ask(messages.METADATA, body, 10)
     assert answer["topics"][0]["topic_authorized_operations"] == 1 << 3 | 1 << 8
-    assert answer["cluster_authorized_operations"] == 0, "it may not describe the cluster"
+    assert answer["cluster_authorized_operations"] == 0, "the client may not describe the cluster"
     assert scene.permissions.refusals == before
     scene.allow((Operation.DESCRIBE, "kafka-cluster"), (Operation.CREATE, "kafka-cluster"))
     answer = scene.ask(messages.DESCRIBE_CLUSTER, {"include_cluster_authorized_operations": True})
     assert answer["cluster_authorized_operations"] == 1 << 5 | 1 << 8
 
 
-def test_metadata_makes_no_topic(scene):
-    """To have a topic made by asking for it needs the right to make one."""
+def test_metadata_creates_no_topic_without_permission(scene):
+    """Creating a topic by a Metadata request needs the permission to create it."""
     scene.allow((Operation.DESCRIBE, "fresh"))
     body = {"topics": [{"name": "fresh"}], "allow_auto_topic_creation": True}
     assert scene.ask(messages.METADATA, body)["topics"][0]["error_code"] == TOPIC
@@ -166,8 +166,8 @@ def test_metadata_makes_no_topic(scene):
     assert scene.ask(messages.METADATA, body)["topics"][0]["error_code"] != TOPIC
 
 
-def test_topics_are_made_and_deleted(scene):
-    """Each by its name; who may make any may make all."""
+def test_create_and_delete_topics(scene):
+    """Each topic is checked by name; the permission to create in the cluster covers all."""
     rows = [
         {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
         for name in ("mine", "yours")
@@ -183,8 +183,8 @@ def test_topics_are_made_and_deleted(scene):
         assert scene.ask(messages.DELETE_TOPICS, by_name, at_most)["responses"][0]["error_code"] == TOPIC
 
 
-def test_a_topic_that_may_not_be_seen_has_no_name(scene):
-    """By its id it is as unknown as one that does not exist."""
+def test_forbidden_topic_id_is_unknown(scene):
+    """The response equals that of a missing topic."""
     scene.allow()
     rows = scene.cluster.run_until(scene.admin.metadata())["topics"]
     topic_id = next(row["topic_id"] for row in rows if row["name"] == "closed")
@@ -196,7 +196,7 @@ def test_a_topic_that_may_not_be_seen_has_no_name(scene):
 
 
 def test_settings(scene):
-    """A topic's are the topic's, a broker's the cluster's."""
+    """Topic settings need permission for the topic, broker settings for the cluster."""
     scene.allow((Operation.DESCRIBE_CONFIGS, "open"), (Operation.ALTER_CONFIGS, "kafka-cluster"))
     resources = [
         {"resource_type": kind, "resource_name": name, "configuration_keys": None, "configs": []}
@@ -211,7 +211,7 @@ def test_settings(scene):
 
 @pytest.mark.parametrize("at_most", [3, None])
 def test_groups(scene, at_most):
-    """Members need to read their group; who looks for its coordinator needs to see it."""
+    """Members need READ on their group; finding its coordinator needs DESCRIBE."""
     scene.allow()
     found = scene.ask(
         messages.FIND_COORDINATOR, {"key": "g", "key_type": 0, "coordinator_keys": ["g"]}, at_most
@@ -229,8 +229,8 @@ def test_groups(scene, at_most):
     assert scene.ask(messages.HEARTBEAT, heartbeat)["error_code"] != GROUP
 
 
-def test_what_brokers_do(scene):
-    """Only who may act for the cluster commands brokers or follows partitions."""
+def test_broker_requests(scene):
+    """Commands to brokers and follower fetches need CLUSTER_ACTION."""
     scene.allow((Operation.READ, "open"))
     shutdown = {"broker_id": 1, "broker_epoch": -1}
     assert scene.ask(messages.CONTROLLED_SHUTDOWN, shutdown)["error_code"] == CLUSTER
@@ -249,7 +249,7 @@ def whole_answers() -> list[int]:
 
 @pytest.mark.parametrize("key", whole_answers(), ids=lambda key: messages.APIS[key].name)
 def test_every_refusal_can_be_sent(scene, key):
-    """In each version that is served: a refusal that does not fit its schema would close the connection."""
+    """In every version the refusal matches the schema; otherwise the connection would close."""
     scene.allow()
     api = messages.APIS[key]
     body = {
@@ -263,12 +263,12 @@ def test_every_refusal_can_be_sent(scene, key):
     for version in range(LOWEST.get(key, api.versions[0]), api.versions[1] + 1):
         before = scene.permissions.refusals
         scene.ask(api, body, version)
-        assert scene.permissions.refusals > before, f"version {version} asked nobody"
+        assert scene.permissions.refusals > before, f"version {version} did not call the authorizer"
 
 
-def test_an_authorizer_that_raises(scene):
-    """What it was asked is denied, and its keeper told."""
-    told = []
+def test_authorizer_that_raises(scene):
+    """The request is denied, and the error reported to the plugin host."""
+    reported = []
 
     class Failing:
         def is_allowed(self, principal, operation, resource):
@@ -280,9 +280,9 @@ def test_an_authorizer_that_raises(scene):
     class Asked:
         connection, client_id = Connection, "app"
 
-    permissions = Permissions(Failing(), told.append)
+    permissions = Permissions(Failing(), reported.append)
     assert not permissions.allows(Asked, Operation.READ, Resource(ResourceType.TOPIC, "t"))
-    assert told == ["asked whether ::1 may read topic t"]
+    assert reported == ["asked whether ::1 may read topic t"]
     assert permissions.refusals == 1
 
 
@@ -294,8 +294,8 @@ def test_an_authorizer_that_raises(scene):
         ("* read a", "'a' is neither cluster nor TYPE:NAME"),
     ],
 )
-def test_a_file_that_is_malformed(line, text):
-    """The line and what is wrong with it are named."""
+def test_malformed_rules_file(line, text):
+    """The error names the line and the reason."""
     with pytest.raises(ValueError) as refused:
         acl(line)
     assert text in str(refused.value)
@@ -313,9 +313,9 @@ def acl(text: str) -> Any:
     return AclFile(PluginContext("acl-file", {"path": "/acl/file"}, host.runtime, None))
 
 
-def test_the_rules_of_a_file():
-    """Stars at the end stand for anything, in addresses and in names; what no line allows is denied."""
-    rules = acl("10.0.* *  *\n# nothing\n* read,describe topic:public-*  # everybody\n10.1.0.7 write cluster\n")
+def test_rules_file():
+    """A star at the end of an address or name matches any suffix; operations without a matching line are denied."""
+    rules = acl("10.0.* *  *\n# nothing\n* read,describe topic:public-*  # all\n10.1.0.7 write cluster\n")
 
     def may(host: str, operation: Operation, kind: ResourceType, name: str) -> bool:
         return rules.is_allowed(Principal("User:ANONYMOUS", host, "PLAINTEXT", None), operation, Resource(kind, name))

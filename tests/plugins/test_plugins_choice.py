@@ -1,4 +1,4 @@
-"""Plugins are found by name, and a mistake is told before the broker starts."""
+"""Plugins are selected by name; errors are reported before the broker starts."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ def start(*overrides: str) -> None:
         cluster.stop()
 
 
-def test_those_that_come_along_and_the_examples():
-    """Both are found in their places, by what they provide."""
+def test_built_in_and_example_plugins_are_found():
     names = {interface: {maker.name for maker in makers_of(interface)} for interface in (
         IExtraListener, IMetricsReporter, IProduceInterceptor
     )}
@@ -32,8 +31,8 @@ def test_those_that_come_along_and_the_examples():
     assert find("kreplica.extra.listeners", "agent-check", IExtraListener).settings.keys() == {"listen"}
 
 
-def test_a_name_that_nobody_has(tmp_path: Path, monkeypatch):
-    """The error lists the names that there are, and the modules that could not be imported with the reason."""
+def test_unknown_name(tmp_path: Path, monkeypatch):
+    """The error lists the known names, and the modules that could not be imported with the reason."""
     (tmp_path / "broken_one.py").write_text("import there_is_no_such_module\n")
     monkeypatch.setattr(kreplica.plugins, "__path__", [*kreplica.plugins.__path__, str(tmp_path)])
     with pytest.raises(SettingsError) as refused:
@@ -43,8 +42,8 @@ def test_a_name_that_nobody_has(tmp_path: Path, monkeypatch):
     assert "broken_one could not be imported: ModuleNotFoundError: No module named 'there_is_no_such_module'" in text
 
 
-def test_a_plugin_of_another_kind():
-    """A reporter is no interceptor, whatever its name."""
+def test_plugin_of_another_kind():
+    """A reporter cannot be used as an interceptor, whatever its name is."""
     with pytest.raises(SettingsError, match=r"kreplica\.produce\.interceptors: there is no plugin 'log'"):
         start("kreplica.produce.interceptors=log")
 
@@ -63,8 +62,8 @@ def test_a_plugin_of_another_kind():
         (["kreplica.authorizer=acl-file", "kreplica.plugin.acl-file.path=/no"], "path: '/no' cannot be read"),
     ],
 )
-def test_a_mistake_in_its_settings(overrides, text):
-    """The broker does not start, and says which setting and what is wrong."""
+def test_invalid_plugin_settings(overrides, text):
+    """The broker does not start, and the error names the setting and the reason."""
     with pytest.raises(SettingsError) as refused:
         start(*overrides)
     assert text in str(refused.value)

@@ -1,4 +1,4 @@
-"""Placement by tags, leaders in a rack, and what happens where a plugin fails."""
+"""Placement by tags, preferred racks for leaders, and failing plugins."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ def made(cluster: SimulatedCluster, topic: str, partitions: int, factor: int) ->
     return [each["replica_nodes"] for each in sorted(found, key=lambda each: each["partition_index"])]
 
 
-def test_replicas_go_to_brokers_with_the_tag(cluster):
-    """A topic's tag is that of the first pattern that fits it; others go anywhere."""
+def test_replicas_are_placed_on_brokers_with_the_tag(cluster):
+    """A topic's tag is that of the first matching pattern; other topics are placed anywhere."""
     assert made(cluster, "logs-web", 3, 1) == [[4], [4], [4]]
     assert {replica for row in made(cluster, "fast", 3, 2) for replica in row} == {1, 2, 3}
     assert {replica for row in made(cluster, "other", 4, 1) for replica in row} == {1, 2, 3, 4}
 
 
-def test_too_few_brokers_have_the_tag(cluster):
-    """Whoever asks is told how many there are."""
+def test_too_few_brokers_with_the_tag(cluster):
+    """The error contains their number."""
     client = cluster.client(broker=cluster.controller())
     with pytest.raises(KafkaError, match="need brokers with the tag hdd; there are 1"):
         cluster.run_until(client.create_topic("logs-db", replication_factor=2))
 
 
-def test_leaders_stand_in_the_preferred_rack(cluster):
-    """From the first election on; where nobody of that rack is in sync, another leads."""
+def test_leaders_are_in_the_preferred_rack(cluster):
+    """This holds from the first election on; without an in-sync replica in that rack another one leads."""
     made(cluster, "led", 4, 2)
     leaders = [state_of(cluster, TopicPartition("led", number)).leader for number in range(4)]
     assert {RACKS[leader] for leader in leaders} == {"a"}
@@ -90,8 +90,8 @@ class Wrong:
 
 
 @pytest.mark.parametrize("answer", [RuntimeError("no"), {}, {0: [1, 1]}, {0: [1, 9]}, {0: [1]}, None])
-def test_a_placement_that_fails(answer):
-    """The built-in one places, and the failure is counted."""
+def test_failing_placement(answer):
+    """The built-in placement is used, and the failure is counted."""
     failures = PluginFailures(Clock(), "wrong")
     place = ChosenPlacement(Wrong(answer), failures)
     from kreplica.cluster.placement import BrokerPlace
@@ -102,8 +102,8 @@ def test_a_placement_that_fails(answer):
 
 
 @pytest.mark.parametrize("answer", [RuntimeError("no"), (), (1, 2), (1, 1, 2), (1, 2, 4), None])
-def test_an_election_that_fails(answer):
-    """The order of the assignment counts, and the failure is counted."""
+def test_failing_election(answer):
+    """The order of the assignment is used, and the failure is counted."""
     failures = PluginFailures(Clock(), "wrong")
     assert ChosenElection(Wrong(answer), failures)(TopicPartition("t", 0), (3, 1, 2), {}) == (3, 1, 2)
     assert failures.errors == 1

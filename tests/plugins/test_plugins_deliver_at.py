@@ -1,4 +1,4 @@
-"""Delayed delivery by header: nothing early, nothing lost, nothing twice, whatever dies."""
+"""Delayed delivery by header: no record is early, lost or duplicated, whichever broker fails."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class Scene:
         return self.cluster.run_until(self.client.produce(TOPIC, 0, batch))
 
     def records(self) -> list[Record]:
-        """What a consumer sees; the client of these tests gives control records too, which consumers skip."""
+        """Return the records that a consumer sees; the client of these tests also returns control records, which
+        consumers skip."""
         records = self.cluster.run_until(self.client.read_all(TOPIC, 0))
         return [record for record in records if record.key != NOTE_KEY]
 
@@ -65,8 +66,8 @@ def scene() -> Iterator[Scene]:
     scene.cluster.stop()
 
 
-def test_a_record_appears_when_its_time_has_come(scene):
-    """Of a batch, what has no time is there at once, and the others one by one, in the order of their times."""
+def test_record_appears_at_its_time(scene):
+    """Records of a batch without a time appear at once, the others one by one in the order of their times."""
     scene.produce(("now", None), ("in a minute", 60), ("in ten seconds", 10), ("long ago", -5))
     assert scene.seen() == ["now", "long ago"]
     scene.cluster.run(9)
@@ -77,8 +78,8 @@ def test_a_record_appears_when_its_time_has_come(scene):
     assert scene.seen() == ["now", "long ago", "in ten seconds", "in a minute"]
 
 
-def test_a_batch_of_which_nothing_is_left(scene):
-    """All of it is held back; what follows keeps its place, and the records come with their keys and headers."""
+def test_batch_without_remaining_records(scene):
+    """All of its records are delayed; later batches keep their offsets, and the records keep their keys and headers."""
     scene.produce(("later", 5))
     scene.produce(("now", None))
     scene.cluster.run(10)
@@ -89,15 +90,15 @@ def test_a_batch_of_which_nothing_is_left(scene):
 
 
 @pytest.mark.parametrize("seed", range(1, 7))
-def test_the_leader_dies_at_any_moment(seed):
-    """Each record that was acknowledged is delivered once, by whoever leads then."""
+def test_leader_dies_at_any_moment(seed):
+    """Each acknowledged record is delivered once, by the next leader if necessary."""
     scene = Scene(seed, brokers=3, configs={"min.insync.replicas": "2"})
     expected = []
     for number in range(6):
         expected += [f"{number}-now", f"{number}-later"]
         scene.produce((f"{number}-now", None), (f"{number}-later", 10 + number))
         scene.cluster.run(scene.cluster.simulation.random.random())
-    scene.cluster.run(4 + 1.3 * seed)  # from before the first delivery to among them
+    scene.cluster.run(4 + 1.3 * seed)  # from before the first delivery to between deliveries
     dead = scene.leader
     scene.cluster.brokers[dead].power_loss()
     scene.cluster.run(25)
@@ -111,9 +112,9 @@ def test_the_leader_dies_at_any_moment(seed):
     scene.cluster.stop()
 
 
-def test_the_whole_cluster_was_down_when_the_time_came(scene):
-    """It is delivered as soon as somebody leads again."""
-    scene.produce(("while nobody was there", 30))
+def test_cluster_was_down_at_the_delivery_time(scene):
+    """The record is delivered once a broker leads again."""
+    scene.produce(("while no broker was up", 30))
     for machine in scene.cluster.brokers.values():
         machine.kill()
     scene.cluster.run(60)
@@ -121,11 +122,11 @@ def test_the_whole_cluster_was_down_when_the_time_came(scene):
     for each in starts:
         scene.cluster.run_until(each)
     scene.cluster.run(30)
-    assert scene.seen() == ["while nobody was there"]
+    assert scene.seen() == ["while no broker was up"]
 
 
-def test_a_retry_is_held_back_once(scene):
-    """An idempotent producer that was not told sends its batch again, and is told of the first."""
+def test_retry_is_delayed_once(scene):
+    """An idempotent producer that missed the response retries its batch and gets the result of the first one."""
     options = {"producer_id": 4000, "producer_epoch": 0, "base_sequence": 0}
     first = scene.produce(("now", None), ("later", 5), **options)
     assert scene.produce(("now", None), ("later", 5), **options) == first
@@ -135,16 +136,16 @@ def test_a_retry_is_held_back_once(scene):
 
 
 @pytest.mark.parametrize("text", [b"tomorrow", b"-1", b"", b"1e3"])
-def test_a_time_that_is_none(scene, text):
-    """The producer is told which record, and nothing of the batch is taken."""
+def test_invalid_time(scene, text):
+    """The error names the record, and the batch is refused."""
     batch = build_batch([Record(-1, 1, None, b"v", ()), Record(-1, 1, None, b"w", (("deliver-at", text),))])
     with pytest.raises(KafkaError, match="INVALID_RECORD"):
         scene.cluster.run_until(scene.client.produce(TOPIC, 0, batch))
     assert scene.seen() == []
 
 
-def test_longer_than_the_topic_keeps_its_records():
-    """What retention would remove before its time is refused."""
+def test_time_beyond_the_retention():
+    """Records that retention would remove before their time are refused."""
     scene = Scene(3, brokers=1, configs={"retention.ms": "60000"})
     with pytest.raises(KafkaError, match="INVALID_RECORD"):
         scene.produce(("in two minutes", 120))
@@ -152,8 +153,8 @@ def test_longer_than_the_topic_keeps_its_records():
     scene.cluster.stop()
 
 
-def test_nobody_can_say_that_something_was_delivered(scene):
-    """A ``held-at`` of a client's own is taken off, and cancels nothing after a failover."""
+def test_client_cannot_mark_a_record_as_delivered(scene):
+    """A ``held-at`` header of a client is removed, and cancels nothing after a failover."""
     offset = scene.produce(("later", 40))
     forged = tuple(("held-at", b"%d.0" % guess) for guess in range(offset - 1, offset + 2))
     for header in forged:
@@ -166,8 +167,8 @@ def test_nobody_can_say_that_something_was_delivered(scene):
     assert records[0].headers == ()
 
 
-def test_compacted_topics_hold_nothing_back():
-    """The log cleaner would take a note for garbage."""
+def test_compacted_topics_delay_nothing():
+    """The log cleaner would remove a note."""
     scene = Scene(5, brokers=1, configs={"cleanup.policy": "compact"})
     batch = build_batch([Record(-1, scene.now_ms, b"k", b"v", (("deliver-at", str(scene.now_ms + 9999).encode()),))])
     with pytest.raises(KafkaError, match="INVALID_RECORD"):
@@ -175,8 +176,8 @@ def test_compacted_topics_hold_nothing_back():
     scene.cluster.stop()
 
 
-def test_a_note_whose_batch_never_followed(scene):
-    """It was never acknowledged: whoever leads next delivers nothing of it, and all of the one that was sent again."""
+def test_note_without_its_batch(scene):
+    """The batch was never acknowledged: the next leader ignores it, and delivers the retried batch."""
     leader = scene.cluster.brokers[scene.leader].program
     partition = leader.partitions.get(TopicPartition(TOPIC, 0))
     due_ms = scene.now_ms + 40_000
@@ -189,8 +190,7 @@ def test_a_note_whose_batch_never_followed(scene):
     assert scene.seen() == ["now", "beside", "once"]
 
 
-def test_notes_of_other_plugins_are_theirs(scene):
-    """Each reads its own."""
+def test_notes_of_other_plugins_are_ignored(scene):
     leader = scene.cluster.brokers[scene.leader].program
     partition = leader.partitions.get(TopicPartition(TOPIC, 0))
     partition.append_own(build_notes([Note("another", b"not JSON")], None, scene.now_ms), scene.now_ms)

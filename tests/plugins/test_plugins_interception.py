@@ -1,4 +1,4 @@
-"""Interceptors that refuse, change and fail; and what clients of all kinds see of it."""
+"""Interceptors that refuse, change and fail, and the effects on clients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def batch_of(*values: bytes | None, **options: int) -> bytes:
 
 
 def produced(cluster: SimulatedCluster, topic: str, batch: bytes, transactional_id: str | None = None):
-    """The row of the answer."""
+    """Return the row of the response."""
     body = {
         "transactional_id": transactional_id,
         "acks": -1,
@@ -50,13 +50,13 @@ def validating() -> Iterator[SimulatedCluster]:
     cluster.stop()
 
 
-def test_values_that_fit_their_schema(validating):
-    """They are taken, and so are tombstones."""
+def test_values_that_match_their_schema(validating):
+    """The values are accepted, and so are tombstones."""
     assert produced(validating, "orders", batch_of(b'{"id": 1}', None))["error_code"] == 0
 
 
-def test_values_that_do_not(validating):
-    """The producer is told of each record what is wrong with it, and nothing of the batch is taken."""
+def test_values_that_do_not_match(validating):
+    """The response has the reason for each record, and the batch is refused."""
     row = produced(validating, "orders", batch_of(b'{"id": 1}', b'{"id": "x"}', b"{", b"{}"))
     assert row["error_code"] == 87
     assert row["error_message"] == "json-schema: 3 of 4 records do not fit the schema"
@@ -67,25 +67,25 @@ def test_values_that_do_not(validating):
 
 
 def test_topics_without_a_schema(validating):
-    """They take anything."""
+    """Such topics accept any value."""
     assert produced(validating, "others", batch_of(b"\xff"))["error_code"] == 0
 
 
 @implementer(IProduceInterceptor)
 class By:
-    """An interceptor that does what it is told."""
+    """An interceptor with scripted behaviour."""
 
     def __init__(self, intercept: Callable) -> None:
         self.intercept = intercept
-        self.told: list[int] = []
+        self.notified: list[int] = []
 
     def appended(self, batch, note_offset):
-        self.told.append(note_offset)
+        self.notified.append(note_offset)
 
 
 @pytest.fixture
 def intercepted() -> Iterator[Callable]:
-    """Makes a broker whose batches go through these functions."""
+    """Return a function that starts a broker with interceptors made from the given functions."""
     clusters = []
 
     def make(*functions: Callable) -> tuple[SimulatedCluster, list[By], list[str]]:
@@ -115,8 +115,8 @@ def values(cluster: SimulatedCluster) -> list[bytes | None]:
     return [record.value for record in records if record.key != b"\0\0kr"]
 
 
-def test_records_are_changed_and_left_out(intercepted):
-    """Each interceptor sees what those before it left; offsets of what is left out stay empty."""
+def test_records_are_changed_and_removed(intercepted):
+    """Each interceptor sees the result of the previous ones; offsets of removed records stay unused."""
 
     def without_secrets(batch):
         return Instead([record for record in batch.records if record.value != b"secret"])
@@ -130,8 +130,8 @@ def test_records_are_changed_and_left_out(intercepted):
     assert values(cluster) == [b"A", b"B", b"C"]
 
 
-def test_an_idempotent_producer_goes_on(intercepted):
-    """Its sequences count as it sent them: also a batch of which nothing is left is known again."""
+def test_idempotent_producer_continues(intercepted):
+    """The producer's sequences count as sent: even a batch without remaining records is detected when retried."""
     cluster, _, _ = intercepted(lambda batch: Instead([]) if batch.records[0].value == b"drop" else None)
     options = {"producer_id": 77, "producer_epoch": 0}
     first = produced(cluster, "t", batch_of(b"drop", b"drop", base_sequence=0, **options))
@@ -142,8 +142,8 @@ def test_an_idempotent_producer_goes_on(intercepted):
     assert values(cluster) == [b"kept"]
 
 
-def test_an_interceptor_that_raises(intercepted):
-    """The batch is refused, the failure is told to its keeper, and the next batch is looked at again."""
+def test_interceptor_that_raises(intercepted):
+    """The batch is refused, the error is reported to the plugin host, and the next batch is intercepted again."""
 
     def fails(batch):
         if batch.records[0].value == b"boom":
@@ -156,8 +156,8 @@ def test_an_interceptor_that_raises(intercepted):
     assert produced(cluster, "t", batch_of(b"fine"))["error_code"] == 0
 
 
-def test_batches_behind_one_that_an_interceptor_refuses(intercepted):
-    """An error after which the batch is sent again is that of those behind it; any other leaves a gap."""
+def test_batches_behind_a_refused_one(intercepted):
+    """A retriable error applies to the batches behind it too; any other error leaves a gap."""
     errors = [KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED), KafkaError(ErrorCode.POLICY_VIOLATION)]
 
     def refuses(batch):
@@ -175,8 +175,8 @@ def test_batches_behind_one_that_an_interceptor_refuses(intercepted):
 
 
 @pytest.mark.parametrize("offsets", [[1, 0], [0, 0], [5], [-1]])
-def test_an_interceptor_that_answers_nonsense(intercepted, offsets):
-    """Offsets that do not grow, or are none of the batch's, are its failure."""
+def test_interceptor_with_an_invalid_result(intercepted, offsets):
+    """Offsets that do not increase, or are outside of the batch, are an error of the plugin."""
     cluster, _, failures = intercepted(
         lambda batch: Instead([batch.records[0]._replace(offset=offset) for offset in offsets])
     )
@@ -185,20 +185,20 @@ def test_an_interceptor_that_answers_nonsense(intercepted, offsets):
     assert values(cluster) == []
 
 
-def test_notes_are_told_once_they_are_in_the_log(intercepted):
-    """Each interceptor is told of its own; a retry leaves none."""
+def test_interceptors_are_notified_of_their_notes(intercepted):
+    """The interceptors are notified once the notes are in the log; a retry creates none."""
     cluster, plugins, _ = intercepted(
         lambda batch: Instead(batch.records, b"first"), lambda batch: Instead(batch.records, b"second")
     )
     batch = batch_of(b"a", producer_id=5, producer_epoch=0, base_sequence=0)
     row = produced(cluster, "t", batch)
     assert produced(cluster, "t", batch)["base_offset"] == row["base_offset"] == 2
-    assert [plugin.told for plugin in plugins] == [[0], [1]]
+    assert [plugin.notified for plugin in plugins] == [[0], [1]]
     assert values(cluster) == [b"a"]
 
 
-def test_transactions_leave_no_notes(intercepted):
-    """They could be aborted: the batch is refused; without a note it goes the way of all of them."""
+def test_transactional_batches_have_no_notes(intercepted):
+    """The transaction could abort, so the batch is refused; without a note it is accepted."""
     notes = [None]
     cluster, _, _ = intercepted(lambda batch: Instead(batch.records, notes[0]))
     options = {"producer_id": 6, "producer_epoch": 0, "transactional": True}
@@ -208,8 +208,8 @@ def test_transactions_leave_no_notes(intercepted):
     assert row["error_message"] == "records of a transaction cannot be held back"
 
 
-def test_a_malformed_batch_is_not_the_plugins_fault():
-    """Records that cannot be opened are refused as such."""
+def test_malformed_batch_is_not_an_error_of_the_plugin():
+    """Malformed records have their own error."""
 
     class Partition:
         topic_partition = None

@@ -1,4 +1,4 @@
-"""What the page about plugins shows is what happens."""
+"""The documentation page about plugins is correct."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ COMMANDS = [
 ]
 
 
-def test_the_example_is_a_plugin(tmp_path: Path, monkeypatch):
-    """As it stands on the page, in a directory of its own, it refuses what it says."""
+def test_example_works(tmp_path: Path, monkeypatch):
+    """The plugin on the page, in a directory of its own, refuses the documented records."""
     (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     place = tmp_path / "kreplica" / "plugins"
     place.mkdir(parents=True)
@@ -47,15 +47,15 @@ def test_the_example_is_a_plugin(tmp_path: Path, monkeypatch):
     cluster.stop()
 
 
-def test_the_table_names_every_plugin():
-    """Each plugin that comes along or is an example stands in the table, and each that stands there is one."""
+def test_table_lists_every_plugin():
+    """Built-in and example plugins are exactly those in the table."""
     rows = re.findall(r"^\| `(kreplica\.[\w.]+)` \|[^|]*\| `([\w-]+)` \| (.*) \|$", PAGE, re.MULTILINE)
     one_plugin = {plugin_creation.PLACEMENT, plugin_creation.ELECTION, plugin_creation.AUTHORIZER}
     several_plugins = {plugin_creation.INTERCEPTORS, plugin_creation.REPORTERS, plugin_creation.LISTENERS}
     assert {row[0] for row in rows} == one_plugin | several_plugins
-    told = {name for _, built_in, more in rows for name in (built_in, *re.findall(r"\[`([\w-]+)`\]", more))}
+    listed = {name for _, built_in, more in rows for name in (built_in, *re.findall(r"\[`([\w-]+)`\]", more))}
     found = {maker.name for maker in getPlugins(IPluginMaker, kreplica.plugins)}
-    assert told == found | set(plugin_creation.BUILT_INTO.values())
+    assert listed == found | set(plugin_creation.BUILT_INTO.values())
 
 
 def overrides(command: str) -> list[str]:
@@ -73,8 +73,8 @@ def overrides(command: str) -> list[str]:
         if "twistd" in line
     ],
 )
-def test_a_broker_starts_with_the_example(command, tmp_path, monkeypatch):
-    """The command of the page, but for its ports."""
+def test_broker_starts_with_the_example(command, tmp_path, monkeypatch):
+    """The command of the page is run with other ports."""
     (port,) = free_ports(1)
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "docs" / "plugins"))
     words = [word.replace("127.0.0.1:9099", f"127.0.0.1:{port}") for word in overrides(command)]
@@ -89,6 +89,5 @@ def test_a_broker_starts_with_the_example(command, tmp_path, monkeypatch):
     assert "Traceback" not in process.all_output
 
 
-def test_there_are_commands():
-    """The page has not lost them."""
+def test_page_has_commands():
     assert len(COMMANDS) == 3

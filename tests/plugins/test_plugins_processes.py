@@ -1,4 +1,4 @@
-"""The examples in a broker of its own, as somebody would run them, and with the clients that people use."""
+"""The example plugins in a broker process, with third-party clients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "plugins"
 
 
 class Running:
-    """A broker with the examples; ``statsd`` is where it reports to."""
+    """A broker with the examples; ``statsd`` is the address of its reports."""
 
     def __init__(self, directory: Path) -> None:
         self.statsd = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -78,8 +78,8 @@ def consumed(running: Running, count: int, isolation: str) -> list[bytes]:
     return values
 
 
-def test_consumers_see_no_notes(running):
-    """librdkafka and kafka-python read past what is held back, and past batches of which nothing is left."""
+def test_consumers_skip_notes(running):
+    """librdkafka and kafka-python skip delayed records and batches without remaining records."""
     producer = Producer({"bootstrap.servers": running.process.bootstrap_servers, "enable.idempotence": True})
     soon = str(int(time.time() * 1000) + 1500)
     producer.produce("held", b"later", headers={"deliver-at": soon})
@@ -110,7 +110,7 @@ def asked(port: int, text: bytes = b"", lines: int = 1) -> list[bytes]:
 
 
 def test_lines_become_records(running):
-    """Each line is answered in its order, with partition and offset, or with what is wrong."""
+    """Each line is answered in order with partition and offset, or with an error."""
     lines = b'PUT lines {"id": 7}\r\nPUT lines b\nPUT nowhere x\nGET lines\nPUT lines c\n'
     answers = asked(running.lines_port, lines, 5)
     assert answers == [
@@ -122,13 +122,13 @@ def test_lines_become_records(running):
     ]
 
 
-def test_load_balancers_are_told(running):
-    """A broker that can serve says so."""
+def test_load_balancer_check(running):
+    """A broker that can serve reports it."""
     assert asked(running.check_port) == [b"up\n"]
 
 
-def test_statsd_gets_figures(running):
-    """Lines with the broker and the labels as tags, no datagram larger than a network takes."""
+def test_statsd_metrics(running):
+    """Lines have the broker and the labels as tags, and datagrams a bounded size."""
     found: set[str] = set()
     while not {"kafka_log_log_size", "kafka_server_replicamanager_leadercount"} <= found:
         datagram = running.statsd.recv(65536)
@@ -140,6 +140,6 @@ def test_statsd_gets_figures(running):
     assert all(name == "kafka_log_log_size" or name.startswith("kafka_server_") for name in found)
 
 
-def test_figures_in_the_log(running):
-    """A line for each chosen name."""
+def test_metrics_in_the_log(running):
+    """The log has a line for each chosen name."""
     assert "kafka_brokers: 1" in running.process.all_output

@@ -120,7 +120,7 @@ def test_offset_out_of_the_leaders_range(leader_has: tuple[int, int], ends_at: i
 
 @pytest.mark.parametrize("code", [3, 5, 6, 9, 56, 74, 75, 78, 100, 103, 2, 9999])
 def test_failing_partition_does_not_delay_others(code: int) -> None:
-    """It is left out with increasing backoff; the others continue at once."""
+    """The partition is left out with increasing backoff; the others continue at once."""
     world = World()
     bad, good = world.partition(number=0), world.partition(number=1)
     link = world.accept()
@@ -143,7 +143,7 @@ def test_failing_partition_does_not_delay_others(code: int) -> None:
 
 
 def test_records_damaged_in_transit_are_not_appended() -> None:
-    """They are fetched again from the damaged batch on; other partitions of the response are applied."""
+    """The records are fetched again from the damaged batch on; other partitions of the response are applied."""
     world = World()
     bad, good = world.partition(number=0), world.partition(number=1)
     link = world.accept()
@@ -248,7 +248,7 @@ def test_response_for_another_offset_is_discarded() -> None:
 
 
 def test_added_partition_is_fetched_during_a_pending_fetch() -> None:
-    """It does not wait until the leader has data for the others."""
+    """The partition does not wait until the leader has data for the others."""
     world = World()
     first = world.partition(number=0)
     link = world.accept()
@@ -375,7 +375,7 @@ def test_leader_that_does_not_respond_times_out() -> None:
 
 @pytest.mark.parametrize("code", [70, 71, 106, 103, 100])
 def test_refused_session_is_restarted(code: int) -> None:
-    """It is restarted at once; after repeated refusals with a delay."""
+    """The session is restarted at once; after repeated refusals with a delay."""
     world = World()
     partition = world.partition(records=1)
     link = world.accept()
@@ -469,7 +469,7 @@ def test_throttled_partition_is_left_out_above_the_rate() -> None:
 
 
 def test_three_thousand_partitions_are_added_at_once() -> None:
-    """They need one connection and one request."""
+    """The partitions need one connection and one request."""
     world = World()
     partitions = [world.partition(number=number) for number in range(3000)]
     link = world.accept()
@@ -485,7 +485,7 @@ def test_three_thousand_partitions_are_added_at_once() -> None:
 
 
 def test_closed_fetchers_leave_nothing() -> None:
-    """They may be connecting, waiting for a response, or waiting to retry."""
+    """Fetchers may be connecting, waiting for a response, or waiting to retry."""
     for stage in range(4):
         world = World()
         partition = world.partition()

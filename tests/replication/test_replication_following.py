@@ -107,7 +107,7 @@ class Brokers:
 
 
 def test_acknowledged_records_are_on_every_replica() -> None:
-    """They are replicated byte for byte without waiting for a pending fetch."""
+    """The records are replicated byte for byte without waiting for a pending fetch."""
     brokers = Brokers(configs={"min.insync.replicas": "3"})
     brokers.produce(b"first")
     brokers.cluster.run(3)
@@ -149,7 +149,7 @@ def test_appended_records_are_read_once_per_waiting_fetch(monkeypatch: pytest.Mo
 
 
 def test_new_topic_is_replicated_while_others_are_idle() -> None:
-    """Its first record is acknowledged at once, although every leader has a pending fetch of its followers."""
+    """The topic's first record is acknowledged at once, although every leader has a pending fetch of its followers."""
     brokers = Brokers(configs={"min.insync.replicas": "3"})
     brokers.cluster.run(2)
     for number in range(5):
@@ -181,7 +181,7 @@ def test_records_are_synced_on_every_replica_before_the_response() -> None:
 
 
 def test_follower_catches_up_after_an_outage() -> None:
-    """It fetches responses of the requested size until it is in sync."""
+    """The follower fetches responses of the requested size until it is in sync."""
     brokers = Brokers(overrides=["replica.fetch.max.bytes=20000", "replica.lag.time.max.ms=3000"])
     away = brokers.followers()[0]
     brokers.cluster.brokers[away].kill()
@@ -282,7 +282,7 @@ def test_error_names_the_current_leader() -> None:
 
 
 def test_latest_offset_of_a_new_leader() -> None:
-    """Its high watermark lags until its followers have fetched; consumers may know higher end offsets already
+    """The leader's high watermark lags until its followers have fetched; consumers may know higher end offsets already
     (KIP-207)."""
     brokers = Brokers()
     brokers.cluster.run(2)

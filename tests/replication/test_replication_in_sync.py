@@ -24,13 +24,13 @@ def progress(log_end_offset: int = UNKNOWN_OFFSET, broker_epoch: int = 7) -> Pro
 
 @given(offsets, offsets, offsets)
 def test_follower_joins_with_all_committed_records(end: int, high_watermark: int, epoch_start: int) -> None:
-    """It needs all records that this leader or earlier ones may have committed."""
+    """The follower needs all records that this leader or earlier ones may have committed."""
     joins = in_sync.may_join(progress(end), high_watermark=high_watermark, epoch_start_offset=epoch_start)
     assert joins is (end >= high_watermark and end >= epoch_start)
 
 
 def test_follower_without_a_fetch_in_this_epoch_does_not_join() -> None:
-    """Its log may contain records that this leader does not have, even if the leader's log is empty."""
+    """The follower's log may contain records that this leader does not have, even if the leader's log is empty."""
     assert not in_sync.may_join(progress(), high_watermark=0, epoch_start_offset=0)
 
 

@@ -188,7 +188,7 @@ def test_many_changes_are_one_write(world: World) -> None:
 
 
 def test_lagging_follower_leaves(world: World) -> None:
-    """It joins again when it has caught up."""
+    """The follower joins again when it has caught up."""
     partition = world.lead(isr=ALL_REPLICAS)
     append(partition)
     world.leading.clock.advance(LAG_S + 1)
@@ -206,7 +206,7 @@ def test_lagging_follower_leaves(world: World) -> None:
 
 @pytest.mark.parametrize("again", [True, False], ids=["restarted", "down"])
 def test_stale_incarnation_does_not_join(world: World, *, again: bool) -> None:
-    """Its log may have lost its end since; other caught-up followers join (KIP-903)."""
+    """The follower's log may have lost its end since; other caught-up followers join (KIP-903)."""
     partition = world.lead()
     if again:
         world.register(SECOND)
@@ -339,7 +339,8 @@ def test_topic_was_deleted(world: World) -> None:
 
 
 def test_state_without_write_permission(world: World, caplog_events: list[dict[str, Any]]) -> None:
-    """It is retried about once a second, with a log line, while others are written; it succeeds with the permission."""
+    """The write is retried about once a second, with a log line, while others are written; it succeeds with the
+    permission."""
     first, second = world.lead(0), world.lead(1)
     world.allow(Permission.READ)
     before = world.broker.multis
@@ -381,7 +382,7 @@ def test_state_without_read_permission(world: World) -> None:
 
 
 def test_unexpected_error(world: World, caplog_events: list[dict[str, Any]]) -> None:
-    """It is logged, no request hangs, and the write is not retried at once."""
+    """The error is logged, no request hangs, and the write is not retried at once."""
     partition = world.lead()
     world.broker.stumble = 1
     world.fetch(partition, SECOND, 0)

@@ -52,7 +52,7 @@ def test_stop_leaves_no_timer() -> None:
 
 
 def test_partition_that_stops_leading_is_skipped() -> None:
-    """It may do so during the check."""
+    """The partition may do so during the check."""
     leading = Leading()
     partition = leading.partition()
     watch = watch_of(leading, partition)

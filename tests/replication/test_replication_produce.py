@@ -78,7 +78,7 @@ class Producing(Leading):
 
 
 def test_all_in_sync_replicas() -> None:
-    """It completes with its offset once the last in-sync replica has the record."""
+    """The request completes with its offset once the last in-sync replica has the record."""
     producing = Producing()
     sent = producing.send()
     fetch(producing.led, SECOND, 1)

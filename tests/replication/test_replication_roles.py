@@ -162,7 +162,7 @@ def test_partition_without_a_local_replica(broker: Broker) -> None:
 
 
 def test_replica_is_removed(broker: Broker) -> None:
-    """It stops, then its files are deleted, and it can be created again."""
+    """The replica stops, then its files are deleted, and it can be created again."""
     broker.command(following(1))
     assert broker.stopped(2, delete=False) is ErrorCode.NONE
     assert (broker.partition.role, broker.fetching.fetched) == (Role.STOPPED, set())
@@ -195,7 +195,7 @@ def test_session_ended(broker: Broker) -> None:
 
 
 def test_directory_fails(broker: Broker) -> None:
-    """Its partitions report the error to clients and the controller, and are no longer fetched."""
+    """The directory's partitions report the error to clients and the controller, and are no longer fetched."""
     broker.command(following(1))
     broker.directories.logs[KEY].fail(OSError(5, "Input/output error"))
     broker.simulation.run(1)
@@ -227,8 +227,8 @@ def test_command_for_many_partitions_yields(broker: Broker) -> None:
 
 @pytest.mark.parametrize("taken", [3, 5])
 def test_cancelled_command(broker: Broker, monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
-    """Its connection is lost: partitions already applied are fetched, since a repeated command does not restart them.
-    """
+    """The command's connection is lost: partitions already applied are fetched, since a repeated command does not
+    restart them."""
     monkeypatch.setattr(turns, "TURN_SECONDS_MAX", -1.0)  # one partition per iteration
     wanted = {TopicPartition("t", number): following(1) for number in range(5)}
     pending = Deferred.fromCoroutine(broker.partitions.lead_and_follow(wanted))

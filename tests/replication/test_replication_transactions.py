@@ -210,7 +210,7 @@ class TestMarkers:
         assert ending.clock.getDelayedCalls() == []
 
     def test_group_coordinator_is_not_notified_of_other_topics(self) -> None:
-        """It is notified of the offsets topic only."""
+        """The group coordinator is notified of the offsets topic only."""
         ending = Ending()
         asked = ending.end()
         ending.all_fetch()
@@ -249,7 +249,7 @@ class TestMarkers:
         assert ending.end(coordinator_epoch=3).code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
     def test_late_marker_does_not_end_the_next_transaction(self) -> None:
-        """It is refused if epochs grow."""
+        """The marker is refused if epochs grow."""
         ending = Ending()
         ending.end(producer_epoch=1, transaction_version=2)
         verify(ending.led, 1)

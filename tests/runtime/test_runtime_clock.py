@@ -1,4 +1,4 @@
-"""The time that a real process lives by."""
+"""The clock of a real process."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from kreplica.runtime import count_true_seconds, real_runtime, true_seconds
 
 
 class WallClockReactor(Clock):
-    """A reactor of Twisted's, whose timers take the wall clock."""
+    """A reactor of Twisted whose timers use the wall clock."""
 
     def seconds(self) -> float:
         return 1_700_000_000.0 + super().seconds()
 
 
-def test_time_never_goes_back() -> None:
-    """Whoever sets the machine's clock changes no timer: time is counted from the machine's start."""
+def test_time_never_decreases() -> None:
+    """Timers are independent of the wall clock: time is counted from the machine's start."""
     first = true_seconds()
     assert 0 <= true_seconds() - first < 1
     assert abs(first - time.time()) > 3600, "not the wall clock"
 
 
-def test_timers_that_run_already_keep_what_is_left() -> None:
-    """A timer that was set before the change is due after the rest of its time, not in fifty years."""
+def test_running_timers_keep_their_remaining_time() -> None:
+    """A timer started before the change of clocks is due after its remaining time, not in fifty years."""
     reactor: Any = WallClockReactor()
     call: DelayedCall = reactor.callLater(30, int)
     count_true_seconds(reactor)
@@ -35,8 +35,8 @@ def test_timers_that_run_already_keep_what_is_left() -> None:
     assert 29 < call.getTime() - true_seconds() < 31
 
 
-def test_a_runtime_counts_true_seconds() -> None:
-    """What a broker calls its reactor's time is that."""
+def test_runtime_uses_the_monotonic_clock() -> None:
+    """The seconds of a broker's reactor are those of this clock."""
     reactor: Any = WallClockReactor()
     runtime = real_runtime(reactor)
     assert abs(runtime.reactor.seconds() - true_seconds()) < 1

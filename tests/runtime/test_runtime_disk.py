@@ -1,4 +1,4 @@
-"""What every ``Disk`` does: the same tests on the operating system's files and on the simulator's."""
+"""Contract of ``Disk``, tested for the operating system's files and the simulator's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def base(disk: Disk, tmp_path: Path) -> str:
 
 
 def open_paths(disk: Disk, base: str) -> list[str]:
-    """What this process (or the simulated one) holds open there."""
+    """Return the open files of this (or the simulated) process below the directory."""
     if isinstance(disk, MemoryDisk):
         return disk.open_paths
     links = (Path("/proc/self/fd", name) for name in os.listdir("/proc/self/fd"))
@@ -33,8 +33,8 @@ def open_paths(disk: Disk, base: str) -> list[str]:
 
 
 class TestFiles:
-    def test_bytes_written_are_read_back(self, disk: Disk, base: str) -> None:
-        """What is written at a position, in several pieces of any kind, is there for any reader."""
+    def test_written_bytes_are_read(self, disk: Disk, base: str) -> None:
+        """The bytes may be written at any position in several buffers of any type, and all readers see them."""
         file = disk.open(f"{base}/log", create=True)
         assert file.write_at(0, [b"abc", bytearray(b"def"), memoryview(b"xghix")[1:4]]) == 9
         assert file.write_at(3, [b"DE"]) == 2
@@ -46,22 +46,21 @@ class TestFiles:
         assert disk.read_file(f"{base}/log") == b"abcDEfghi"
 
     @pytest.mark.parametrize("count", [IOV_MAX, IOV_MAX + 1, 3 * IOV_MAX + 7])
-    def test_more_pieces_than_one_system_call_takes(self, disk: Disk, base: str, count: int) -> None:
-        """A write of any number of pieces is complete and in order."""
+    def test_more_buffers_than_one_system_call_takes(self, disk: Disk, base: str, count: int) -> None:
+        """The write is complete and in order."""
         file = disk.open(f"{base}/log", create=True)
         pieces = [b"%d," % number for number in range(count)]
         assert file.write_at(3, pieces) == len(b"".join(pieces))
         assert disk.read_file(f"{base}/log") == bytes(3) + b"".join(pieces)
 
-    def test_two_openers_share_one_file(self, disk: Disk, base: str) -> None:
-        """A file opened twice is one file."""
+    def test_file_opened_twice_is_shared(self, disk: Disk, base: str) -> None:
         first = disk.open(f"{base}/log", create=True)
         second = disk.open(f"{base}/log")
         first.write_at(0, [b"seen"])
         assert second.read_at(0, 4) == b"seen"
 
-    def test_what_was_read_does_not_change(self, disk: Disk, base: str) -> None:
-        """Bytes handed out are a copy: later writes do not reach them, nor does a reused buffer reach the file."""
+    def test_returned_bytes_are_a_copy(self, disk: Disk, base: str) -> None:
+        """Later writes do not change them, and changes of a written buffer do not change the file."""
         file = disk.open(f"{base}/log", create=True)
         buffer = bytearray(b"one")
         file.write_at(0, [memoryview(buffer)])
@@ -71,14 +70,13 @@ class TestFiles:
         file.write_at(0, [buffer])
         assert before == b"one"
 
-    def test_writing_beyond_the_end_leaves_zeros(self, disk: Disk, base: str) -> None:
-        """A gap reads as zeros."""
+    def test_write_beyond_the_end_leaves_zeros(self, disk: Disk, base: str) -> None:
         file = disk.open(f"{base}/log", create=True)
         file.write_at(4, [b"x"])
         assert file.read_at(0, 10) == b"\0\0\0\0x"
 
-    def test_truncate_cuts_and_lengthens(self, disk: Disk, base: str) -> None:
-        """A shorter file loses its tail for good; a longer one ends in zeros."""
+    def test_truncate_shortens_and_extends(self, disk: Disk, base: str) -> None:
+        """A shorter file loses its tail; a longer one ends in zeros."""
         file = disk.open(f"{base}/log", create=True)
         file.write_at(0, [b"abcdef"])
         file.truncate(2)
@@ -87,7 +85,6 @@ class TestFiles:
         assert file.read_at(0, 10) == b"ab\0\0"
 
     def test_allocate_keeps_the_length(self, disk: Disk, base: str) -> None:
-        """Reserving space is not writing."""
         file = disk.open(f"{base}/log", create=True)
         file.write_at(0, [b"abc"])
         file.allocate(1 << 16)
@@ -95,22 +92,22 @@ class TestFiles:
         file.write_at(3, [b"def"])
         assert disk.read_file(f"{base}/log") == b"abcdef"
 
-    def test_a_fresh_file_is_cached(self, disk: Disk, base: str) -> None:
-        """What has just been written is read without waiting for the device."""
+    def test_new_file_is_cached(self, disk: Disk, base: str) -> None:
+        """Written bytes are read without waiting for the device."""
         file = disk.open(f"{base}/log", create=True)
         file.write_at(0, [b"abc"])
         assert file.is_cached(0, 3)
 
-    def test_from_memory_all_that_is_asked_or_nothing(self, disk: Disk, base: str) -> None:
-        """What the file does not have is not made up."""
+    def test_cached_read_returns_everything_or_nothing(self, disk: Disk, base: str) -> None:
+        """Bytes beyond the end of the file are missing."""
         file = disk.open(f"{base}/log", create=True)
         file.write_at(0, [b"abc"])
         assert file.read_cached(1, 2) == b"bc"
         assert file.read_cached(1, 3) is None
         assert file.read_cached(9, 1) is None
 
-    def test_open_needs_the_file(self, disk: Disk, base: str) -> None:
-        """Opening what is not there is an error, unless it is to be made."""
+    def test_open_requires_the_file(self, disk: Disk, base: str) -> None:
+        """A missing file is an error, unless it is created."""
         with pytest.raises(FileNotFoundError):
             disk.open(f"{base}/log")
         with pytest.raises(FileNotFoundError):
@@ -120,8 +117,8 @@ class TestFiles:
         disk.open(f"{base}/log", create=True).close()
         assert disk.open(f"{base}/log", create=True).size() == 0
 
-    def test_a_closed_file_is_of_no_use(self, disk: Disk, base: str) -> None:
-        """After close every operation fails, but close."""
+    def test_closed_file_cannot_be_used(self, disk: Disk, base: str) -> None:
+        """Every operation except close fails."""
         file = disk.open(f"{base}/log", create=True)
         file.write_at(0, [b"abc"])
         file.close()
@@ -131,8 +128,8 @@ class TestFiles:
                 use()
             assert caught.value.errno == errno.EBADF
 
-    def test_a_range_keeps_its_file(self, disk: Disk, base: str) -> None:
-        """An answer that is being sent keeps its bytes, although the log has let go of the file and removed it."""
+    def test_range_keeps_its_file_open(self, disk: Disk, base: str) -> None:
+        """A response being sent keeps its bytes although the log has closed and removed the file."""
         file = disk.open(f"{base}/log", create=True)
         file.write_at(0, [b"0123456789"])
         piece = FileRange(file, 2, 5)
@@ -142,15 +139,15 @@ class TestFiles:
         piece.file.truncate(4)
         assert piece.read() == b"23"
 
-    def test_a_file_that_nobody_holds_is_closed(self, disk: Disk, base: str) -> None:
-        """With its last reference a file closes, so that the space of a removed one is free again."""
+    def test_unreferenced_file_is_closed(self, disk: Disk, base: str) -> None:
+        """The space of a removed file is then free."""
         file = disk.open(f"{base}/log", create=True)
         assert open_paths(disk, base) == [f"{base}/log"]
         del file
         assert open_paths(disk, base) == []
 
-    def test_positions_are_not_negative(self, disk: Disk, base: str) -> None:
-        """A negative position or length is refused, and changes nothing."""
+    def test_negative_positions_are_refused(self, disk: Disk, base: str) -> None:
+        """A negative position or length changes nothing."""
         file = disk.open(f"{base}/log", create=True)
         for use in (lambda: file.read_at(-1, 1), lambda: file.write_at(-1, [b"x"]), lambda: file.truncate(-1)):
             with pytest.raises(OSError) as caught:
@@ -158,16 +155,14 @@ class TestFiles:
             assert caught.value.errno == errno.EINVAL
         assert file.size() == 0
 
-    def test_sync_keeps_what_is_there(self, disk: Disk, base: str) -> None:
-        """Syncing a file or a directory changes nothing that a program sees."""
+    def test_sync_changes_nothing_visible(self, disk: Disk, base: str) -> None:
         file = disk.open(f"{base}/log", create=True)
         file.write_at(0, [b"abc"])
         file.sync()
         disk.sync_directory(base)
         assert disk.read_file(f"{base}/log") == b"abc"
 
-    def test_write_file_replaces_the_whole(self, disk: Disk, base: str) -> None:
-        """The new text takes the place of the old, and nothing else is left."""
+    def test_write_file_replaces_the_contents(self, disk: Disk, base: str) -> None:
         for sync in (True, False):
             disk.write_file(f"{base}/checkpoint", b"a long first text", sync=sync)
             disk.write_file(f"{base}/checkpoint", b"short", sync=sync)
@@ -177,7 +172,7 @@ class TestFiles:
 
 class TestNames:
     def test_directories(self, disk: Disk, base: str) -> None:
-        """Directories are made with their parents, listed in order, and are not files."""
+        """Directories are created with their parents, listed in order, and are not files."""
         disk.make_directories(f"{base}/b/c")
         disk.make_directories(f"{base}/b/c")
         disk.write_file(f"{base}/a", b"")
@@ -198,8 +193,8 @@ class TestNames:
         with pytest.raises(NotADirectoryError):
             disk.sync_directory(f"{base}/a")
 
-    def test_a_removed_file_stays_readable_where_it_is_open(self, disk: Disk, base: str) -> None:
-        """A consumer that reads a segment finishes, although retention has removed it."""
+    def test_removed_file_stays_readable_while_open(self, disk: Disk, base: str) -> None:
+        """A consumer finishes reading a segment that retention has removed."""
         file = disk.open(f"{base}/log", create=True)
         file.write_at(0, [b"abc"])
         disk.remove(f"{base}/log")
@@ -211,7 +206,7 @@ class TestNames:
             disk.remove(base)
 
     def test_remove_tree(self, disk: Disk, base: str) -> None:
-        """A directory goes with all below it; one that is not there is fine."""
+        """A missing directory is not an error."""
         disk.make_directories(f"{base}/t-0/deep")
         disk.write_file(f"{base}/t-0/deep/log", b"x")
         disk.remove_tree(f"{base}/t-0")
@@ -222,7 +217,7 @@ class TestNames:
             disk.remove_tree(f"{base}/file")
 
     def test_rename_replaces(self, disk: Disk, base: str) -> None:
-        """The file that had the name is gone, the file renamed is whole, and open files follow."""
+        """The renamed file replaces the other, and open files stay valid."""
         disk.write_file(f"{base}/old", b"old")
         disk.write_file(f"{base}/new", b"new")
         file = disk.open(f"{base}/new")
@@ -235,7 +230,7 @@ class TestNames:
         assert file.path == f"{base}/new"
 
     def test_rename_moves_directories(self, disk: Disk, base: str) -> None:
-        """A directory moves with what is in it, as a topic that is deleted does."""
+        """The contents move too, as for a deleted topic."""
         disk.make_directories(f"{base}/t-0")
         disk.write_file(f"{base}/t-0/log", b"x")
         disk.rename(f"{base}/t-0", f"{base}/t-0-delete")
@@ -254,7 +249,7 @@ class TestNames:
             assert caught.value.errno == number
 
     def test_usage_and_dates(self, disk: Disk, base: str) -> None:
-        """The device has a size; a file has a date; neither is known of what is not there."""
+        """The device has a size and a file has a date; for a missing path they are errors."""
         disk.write_file(f"{base}/log", b"x" * 10_000)
         total, free = disk.usage(base)
         assert 0 < free < total
@@ -264,8 +259,8 @@ class TestNames:
         with pytest.raises(FileNotFoundError):
             disk.modified_ms(f"{base}/none")
 
-    def test_a_directory_is_locked_once(self, disk: Disk, base: str) -> None:
-        """A second broker on the same directory is refused, by a text that names it, until the first lets go."""
+    def test_directory_is_locked_once(self, disk: Disk, base: str) -> None:
+        """A second lock is refused with the name of the directory until the first is released."""
         lock = disk.lock_directory(base)
         with pytest.raises(StorageError, match=base):
             disk.lock_directory(base)
@@ -281,8 +276,8 @@ class TestNames:
 
 
 @pytest.mark.parametrize("bytes_max", [1, 3, 1000])
-def test_a_device_that_takes_a_part(bytes_max: int) -> None:
-    """A short write is continued where it ended, whichever piece that is in."""
+def test_partial_write_is_continued(bytes_max: int) -> None:
+    """The write continues at the right position of the right buffer."""
     stored = bytearray(2)
     pieces = [b"%d," % number for number in range(IOV_MAX + 5)]
 

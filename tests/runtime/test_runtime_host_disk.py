@@ -1,4 +1,4 @@
-"""A killed program's files and threads: taken away at once, and closed when no call is under way."""
+"""Files and threads of a killed program: revoked at once, and closed when no call is in progress."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from tests.support.real_reactor import run
 
 
 def open_descriptors(directory: Path) -> list[str]:
-    """What this process has open below a directory."""
+    """Return the open files of this process below a directory."""
     targets = []
     for number in os.listdir("/proc/self/fd"):
         try:
             targets.append(os.readlink(f"/proc/self/fd/{number}"))
         except FileNotFoundError:
-            continue  # the list's own
+            continue  # the descriptor of the listing itself
     return sorted(target for target in targets if target.startswith(str(directory)))
 
 
 class TestDisk:
     def test_nothing_is_written_after_a_kill(self, tmp_path: Path) -> None:
-        """What was written stays; whoever still has the file can neither read nor write nor sync it."""
+        """Written data stays; later reads, writes and syncs through open files fail."""
         disk = HostDisk()
         file = disk.open(str(tmp_path / "log"), create=True)
         file.write_at(0, [b"before"])
@@ -59,8 +59,8 @@ class TestDisk:
         assert os.listdir(tmp_path) == ["log"]
         assert (tmp_path / "log").read_bytes() == b"before"
 
-    def test_every_file_is_closed_and_every_lock_is_free(self, tmp_path: Path) -> None:
-        """Also those that an answer under way still holds; the next program takes the directory."""
+    def test_files_are_closed_and_locks_released(self, tmp_path: Path) -> None:
+        """This includes files of pending responses; the next program can lock the directory."""
         disk = HostDisk()
         lock = disk.lock_directory(str(tmp_path))
         held = FileRange(disk.open(str(tmp_path / "log"), create=True), 0, 6)
@@ -73,8 +73,8 @@ class TestDisk:
         held.file.close()
         lock.release()
 
-    def test_a_number_is_not_given_away_under_a_thread(self, tmp_path: Path) -> None:
-        """Until ``release``, a descriptor that a thread may be about to use leads to no other file."""
+    def test_descriptor_is_not_reused_while_a_thread_may_use_it(self, tmp_path: Path) -> None:
+        """Until ``release`` it refers to no other file."""
         disk = HostDisk()
         file = disk.open(str(tmp_path / "log"), create=True)
         number = file.descriptor()
@@ -90,7 +90,7 @@ class TestDisk:
 
 
 class Program:
-    """Writes a file, and waits where it is told to."""
+    """Writes a file, and waits at given points."""
 
     def __init__(self, runtime: Runtime, directory: Path) -> None:
         self.runtime = runtime
@@ -124,8 +124,8 @@ def machine_at(
 
 
 class TestMachine:
-    def test_starts_again_from_its_directory(self, tmp_path: Path) -> None:
-        """Killed and started again and again: each program finds what the one before wrote, and no lock."""
+    def test_program_restarts_from_its_directory(self, tmp_path: Path) -> None:
+        """After each kill the next program finds the files of the previous one, and no lock."""
         from twisted.internet import reactor
 
         async def story() -> None:
@@ -142,8 +142,8 @@ class TestMachine:
 
         run(story())
 
-    def test_a_call_that_is_under_way_ends_first(self, tmp_path: Path) -> None:
-        """A thread in the middle of its work does the step that it is in and no other; then the files are closed."""
+    def test_call_in_progress_ends_first(self, tmp_path: Path) -> None:
+        """A thread finishes its current step only; then the files are closed."""
         from twisted.internet import reactor
 
         async def story() -> None:
@@ -165,7 +165,7 @@ class TestMachine:
 
             program.runtime.offload.run(work).addBoth(heard.append)
             begun.wait(10)
-            for _ in range(8):  # more than there are threads
+            for _ in range(8):  # more calls than threads
                 program.runtime.offload.run(steps.append, "queued").addBoth(heard.append)
             machine.kill()
             gone = machine.when_gone()
@@ -179,8 +179,8 @@ class TestMachine:
 
         run(story())
 
-    def test_killed_while_it_starts(self, tmp_path: Path) -> None:
-        """Whoever started it is told, nothing is left, and it can be started again."""
+    def test_kill_during_a_start(self, tmp_path: Path) -> None:
+        """The caller gets an error, nothing is left, and the program can be started again."""
         from twisted.internet import reactor
 
         async def story() -> None:

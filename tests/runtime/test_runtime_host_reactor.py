@@ -1,4 +1,4 @@
-"""Hosts on real sockets: what is killed, paused or cut off is so at once, and nobody else notices."""
+"""Hosts on real sockets: kill, pause and isolation take effect at once, and do not affect other hosts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOST = "127.0.0.1"
 
 
 class Peer(Protocol):
-    """Notes what it is told."""
+    """Records its events."""
 
     def __init__(self, echoes: bool = False) -> None:
         self.received = b""
@@ -43,7 +43,7 @@ class Peer(Protocol):
 
 
 class World:
-    """Hosts that echo what they receive, each on a port of its own, and connections between them."""
+    """Hosts that echo received data, each on a port of its own, and connections between them."""
 
     def __init__(self, reactor: Any) -> None:
         self.reactor = reactor
@@ -75,7 +75,7 @@ class World:
         return TCP4ClientEndpoint(reactor, HOST, self.ports[to], timeout_s).connect(factory), peer
 
     async def connected(self, reactor: Any, to: str) -> Peer:
-        """A connection that has carried something both ways."""
+        """Return a connection that has transported data in both directions."""
         made, peer = self.connect(reactor, to)
         await made
         await self.echoed(peer, b"hello ")
@@ -91,7 +91,7 @@ class World:
             await pause(self.reactor, 0.001)
 
     async def others_go_on(self) -> None:
-        """So long that what could happen has: a bystander's connection has carried ten messages there and back."""
+        """Wait long enough for pending effects: a connection of other hosts transports ten messages."""
         if "bystander" not in self.hosts:
             self.host("bystander")
         peer = await self.connected(self.reactor, "bystander")
@@ -108,8 +108,8 @@ class World:
 Story = Callable[[World], Coroutine[Any, Any, None]]
 
 
-def tell(story: Story) -> None:
-    """Run a story on the process's reactor; that none of its hosts leaves anything there is part of each."""
+def run_story(story: Story) -> None:
+    """Run a test function on the process's reactor, and check that its hosts leave nothing there."""
     from twisted.internet import reactor
 
     async def whole() -> None:
@@ -126,8 +126,8 @@ def tell(story: Story) -> None:
 # --- killed ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_killed_host_is_gone_for_its_peers_at_once() -> None:
-    """Its connections end, its port refuses, and whatever it had planned never happens."""
+def test_connections_of_a_killed_host_are_lost_at_once() -> None:
+    """The host's port refuses connections, and its timers never fire."""
 
     async def story(world: World) -> None:
         victim = world.host("victim")
@@ -144,11 +144,11 @@ def test_a_killed_host_is_gone_for_its_peers_at_once() -> None:
         assert happened == []
         assert own_end.lost is None
 
-    tell(story)
+    run_story(story)
 
 
-def test_code_of_a_killed_host_that_is_still_called_can_do_no_harm() -> None:
-    """What the garbage collector runs of it may make and cancel timers; none fires."""
+def test_code_of_a_killed_host_has_no_effect() -> None:
+    """The garbage collector may run code that starts and cancels timers; none fires."""
 
     async def story(world: World) -> None:
         victim = world.host("victim")
@@ -163,25 +163,25 @@ def test_code_of_a_killed_host_that_is_still_called_can_do_no_harm() -> None:
         assert happened == []
         assert not cancelled.active()
 
-    tell(story)
+    run_story(story)
 
 
-def test_a_host_can_have_the_port_that_was_its_predecessors() -> None:
-    """The next process of a killed broker is found where clients know it."""
+def test_next_process_can_use_the_same_port() -> None:
+    """Clients find the restarted broker at its address."""
 
     async def story(world: World) -> None:
         world.host("broker").kill()
         world.host("broker", world.ports["broker"])
         await world.connected(world.reactor, "broker")
 
-    tell(story)
+    run_story(story)
 
 
 # --- paused ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_paused_host_answers_nothing_and_then_everything() -> None:
-    """Its connections stay, the kernel takes what is sent, and a resumed host reads all of it."""
+def test_paused_host_responds_after_its_resume() -> None:
+    """The host's connections stay open, the kernel buffers data, and the resumed host reads all of it."""
 
     async def story(world: World) -> None:
         sleeper = world.host("sleeper")
@@ -197,11 +197,11 @@ def test_a_paused_host_answers_nothing_and_then_everything() -> None:
         sleeper.resume()
         await world.until(lambda: peer.received == b"hello are you there?" and late.received == b"and for me?")
 
-    tell(story)
+    run_story(story)
 
 
-def test_timers_of_a_paused_host_wait_and_then_fire_in_their_order() -> None:
-    """Those that were due meanwhile fire at once, the others when they would have."""
+def test_timers_of_a_paused_host_fire_afterwards_in_order() -> None:
+    """Overdue ones fire at once, the others at their time."""
 
     async def story(world: World) -> None:
         sleeper = world.host("sleeper")
@@ -223,11 +223,11 @@ def test_timers_of_a_paused_host_wait_and_then_fire_in_their_order() -> None:
         assert [each for each in fired if each != "from a thread"] == ["first", "second"]
         assert later.getTime() == pytest.approx(due_s, abs=0.05)
 
-    tell(story)
+    run_story(story)
 
 
-def test_a_paused_host_can_be_killed() -> None:
-    """Its peers learn of it then."""
+def test_paused_host_can_be_killed() -> None:
+    """The host's peers then lose their connections."""
 
     async def story(world: World) -> None:
         sleeper = world.host("sleeper")
@@ -236,14 +236,14 @@ def test_a_paused_host_can_be_killed() -> None:
         sleeper.kill()
         await world.until(lambda: peer.lost is not None)
 
-    tell(story)
+    run_story(story)
 
 
-# --- cut off ---------------------------------------------------------------------------------------------------------
+# --- isolated --------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_passes_between_hosts_that_are_cut_off_until_they_are_healed() -> None:
-    """Neither way, on no connection; what was sent meanwhile arrives then, as after lost packets."""
+def test_nothing_passes_between_isolated_hosts() -> None:
+    """This holds for both directions and all connections; pending data arrives after the link is restored."""
 
     async def story(world: World) -> None:
         a, _ = world.host("a"), world.host("b")
@@ -257,11 +257,11 @@ def test_nothing_passes_between_hosts_that_are_cut_off_until_they_are_healed() -
         world.loopback.heal()
         await world.until(lambda: own_end.received == b"hello from a" and peer.received == b"hello from bfrom a")
 
-    tell(story)
+    run_story(story)
 
 
-def test_a_new_connection_hangs_while_the_link_is_cut() -> None:
-    """It is made when the link is whole again."""
+def test_new_connection_hangs_while_the_link_is_cut() -> None:
+    """The connection is established when the link is restored."""
 
     async def story(world: World) -> None:
         a, _ = world.host("a"), world.host("b")
@@ -274,11 +274,11 @@ def test_a_new_connection_hangs_while_the_link_is_cut() -> None:
         await made
         await world.echoed(peer, b"at last")
 
-    tell(story)
+    run_story(story)
 
 
-def test_a_new_connection_times_out_while_the_link_is_cut() -> None:
-    """Whoever wants to connect is not kept longer than it would wait; healing changes nothing for it any more."""
+def test_new_connection_times_out_while_the_link_is_cut() -> None:
+    """The timeout is that of the client; restoring the link changes nothing afterwards."""
 
     async def story(world: World) -> None:
         a, _ = world.host("a"), world.host("b")
@@ -288,18 +288,18 @@ def test_a_new_connection_times_out_while_the_link_is_cut() -> None:
             await made
         await world.others_go_on()
         gc.collect()
-        # `isinstance` would ask dead weak references; other tests may have left clients of their own.
+        # `isinstance` would call dead weak references; other tests may have left clients of their own.
         clients = [each for each in gc.get_objects() if type(each) is HostClient]
         assert [client for client in clients if client.reactor is a] == []
         world.loopback.heal()
         await world.others_go_on()
         assert world.accepted["b"] == []
 
-    tell(story)
+    run_story(story)
 
 
-def test_a_host_that_is_cut_off_does_not_hear_of_the_others_end() -> None:
-    """A kill behind a cut link looks like silence; only a whole link brings the news."""
+def test_isolated_host_is_not_notified_of_a_closed_connection() -> None:
+    """A kill behind a cut link looks like silence until the link is restored."""
 
     async def story(world: World) -> None:
         a, b = world.host("a"), world.host("b")
@@ -315,11 +315,11 @@ def test_a_host_that_is_cut_off_does_not_hear_of_the_others_end() -> None:
         world.loopback.heal()
         await world.until(lambda: peer.lost is not None and world.accepted["a"][0].lost is not None)
 
-    tell(story)
+    run_story(story)
 
 
-def test_others_are_reached_while_two_are_cut_off_from_each_other() -> None:
-    """A third host, and clients, reach both."""
+def test_other_hosts_reach_both_isolated_ones() -> None:
+    """A third host and clients are not affected."""
 
     async def story(world: World) -> None:
         for name in ("a", "b", "c"):
@@ -331,11 +331,11 @@ def test_others_are_reached_while_two_are_cut_off_from_each_other() -> None:
             await world.echoed(peer, b"unhindered")
         await world.connected(world.reactor, "b")
 
-    tell(story)
+    run_story(story)
 
 
-def test_clients_can_be_cut_off_alone() -> None:
-    """The cluster's own connections go on; a client's stand still, old and new."""
+def test_clients_can_be_isolated() -> None:
+    """Connections between brokers continue; those of clients, old and new, do not."""
 
     async def story(world: World) -> None:
         a, _ = world.host("a"), world.host("b")
@@ -352,11 +352,11 @@ def test_clients_can_be_cut_off_alone() -> None:
         world.loopback.heal()
         await world.until(lambda: client.received == b"hello anybody?" and late.received == b"anybody?")
 
-    tell(story)
+    run_story(story)
 
 
-def test_a_cut_link_holds_what_a_paused_host_sends_when_it_goes_on() -> None:
-    """Two faults at a time: each keeps its own effect until it ends itself."""
+def test_cut_link_and_paused_host() -> None:
+    """Each of two simultaneous faults lasts until its own end."""
 
     async def story(world: World) -> None:
         a, b = world.host("a"), world.host("b")
@@ -374,4 +374,4 @@ def test_a_cut_link_holds_what_a_paused_host_sends_when_it_goes_on() -> None:
         b.resume()
         await world.until(lambda: peer.received == b"hello held twice")
 
-    tell(story)
+    run_story(story)

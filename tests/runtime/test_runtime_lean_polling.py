@@ -1,4 +1,4 @@
-"""A reactor that polls leanly does what a stock one does: bytes come and go, ends are told, faults end a connection."""
+"""The lean polling reactor behaves like Twisted's: data, lost connections, and exceptions of protocols."""
 
 import pytest
 from twisted.internet.endpoints import TCP4ClientEndpoint
@@ -25,7 +25,7 @@ class Echo(Protocol):
 
 
 class Asking(Protocol):
-    """Sends, and closes when all came back."""
+    """Sends data, and closes the connection when all of it was echoed."""
 
     def connectionMade(self):
         self.received = b""
@@ -51,7 +51,7 @@ def reactor():
 
 
 def run(reactor, sends):
-    """A client sends that to an echo; what came back, and how both connections ended."""
+    """Let a client send data to an echo server; return the received data, and how both connections ended."""
     ended = []
 
     def end(reason):
@@ -68,15 +68,15 @@ def run(reactor, sends):
     return asking.received, ended
 
 
-def test_bytes_come_and_go(reactor):
-    """Many of them, and both sides are told of the end."""
+def test_data_is_echoed(reactor):
+    """There are many connections, and both sides are notified of the end."""
     received, ended = run(reactor, LARGE)
     assert received == LARGE
     assert [reason.check(ConnectionDone) for reason in ended] == [ConnectionDone] * 2
 
 
-def test_a_fault_ends_its_connection_only(reactor):
-    """It is logged, and the loop goes on."""
+def test_exception_ends_its_connection_only(reactor):
+    """The exception is logged, and the event loop continues."""
     events = []
     log.addObserver(events.append)
     try:
@@ -88,8 +88,8 @@ def test_a_fault_ends_its_connection_only(reactor):
     assert any(event.get("isError") and event["failure"].check(ZeroDivisionError) for event in events)
 
 
-def test_other_reactors_stay_as_they_are():
-    """They have no epoll."""
+def test_other_reactors_are_not_changed():
+    """The other reactors do not use epoll."""
     assert not poll_leanly(Clock())
     reactor = SelectReactor()
     assert not poll_leanly(reactor)

@@ -1,4 +1,4 @@
-"""A process ends with the one that started it, whatever either is doing."""
+"""A process ends with its parent, whatever either is doing."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ os.kill(os.getpid(), 9)
 """
 
 
-def test_a_parent_that_had_ended_before() -> None:
-    """Another process is the parent by now: it ends at once."""
+def test_parent_ended_before() -> None:
+    """Another process is the parent by now: the child ends at once."""
     program = CHILD.format(1, "print('lives')")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (-9, b"")
 
 
-def test_a_parent_that_is_killed() -> None:
-    """The end of the child is the end of its standard error, which nobody else has open; it stands still even."""
+def test_parent_is_killed() -> None:
+    """The end of the child closes its standard error, which no other process has open; it may be stopped by SIGSTOP."""
     then = "print('ready', flush=True); os.kill(os.getpid(), 19); time.sleep(600)"
     program = PARENT.format(child=CHILD, then=then)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)

@@ -1,4 +1,4 @@
-"""Long work is done in slices, between which everything else on the event loop has its turn."""
+"""Long work is done in slices; other events are handled in between."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Owner:
 
 
 class Work:
-    """Counts its steps, each of which takes a given time of a clock."""
+    """Counts its steps; each step advances a clock by a given time."""
 
     def __init__(self, clock: IteratedClock, steps: int, step_s: float = 0.0) -> None:
         self.done = 0
@@ -42,7 +42,7 @@ class Work:
         return self.done
 
 
-def test_a_slice_ends_after_its_time() -> None:
+def test_slice_ends_after_its_time() -> None:
     """One iteration of the event loop does work for at most ``SLICE_S`` and one step."""
     clock = IteratedClock()
     slices, work = Slices(clock), Work(clock, 10, SLICE_S / 3.5)
@@ -58,8 +58,8 @@ def test_a_slice_ends_after_its_time() -> None:
     assert clock.getDelayedCalls() == []
 
 
-def test_a_slice_ends_after_its_steps_on_a_clock_that_stands_still() -> None:
-    """Simulated time does not pass during work, and slices end all the same."""
+def test_slice_ends_after_its_steps_without_a_clock() -> None:
+    """Simulated time does not advance during work."""
     clock = IteratedClock()
     slices, work = Slices(clock), Work(clock, SLICE_STEPS_MAX + 1)
     slices.run(Owner(), work.run())
@@ -68,7 +68,7 @@ def test_a_slice_ends_after_its_steps_on_a_clock_that_stands_still() -> None:
 
 
 def test_short_work_is_done_at_once() -> None:
-    """``begin`` returns the result of work that is short, and defers the rest of work that is not."""
+    """``begin`` returns the result of short work, and a Deferred for the rest of long work."""
     clock = IteratedClock()
     slices = Slices(clock)
     assert slices.begin(Work(clock, 3).run()) == 3
@@ -80,8 +80,8 @@ def test_short_work_is_done_at_once() -> None:
     assert result.result == 1000
 
 
-def test_nothing_but_one_step_is_done_at_once_while_work_is_queued() -> None:
-    """New requests do not lengthen an iteration that has a slice to do already."""
+def test_new_work_does_one_step_while_other_work_is_queued() -> None:
+    """New requests do not prolong an iteration that already has a slice of work."""
     clock = IteratedClock()
     slices = Slices(clock)
     slices.run(Owner(), Work(clock, 1000).run())
@@ -90,8 +90,8 @@ def test_nothing_but_one_step_is_done_at_once_while_work_is_queued() -> None:
     assert work.done == 1
 
 
-def test_the_owner_that_has_had_least_goes_first() -> None:
-    """A short piece of work overtakes a long one that came before it."""
+def test_owner_with_the_least_used_time_goes_first() -> None:
+    """Short work overtakes longer work that was queued before."""
     clock = IteratedClock()
     slices = Slices(clock)
     long, short = Work(clock, 100_000), Work(clock, 10)
@@ -104,7 +104,7 @@ def test_the_owner_that_has_had_least_goes_first() -> None:
 
 
 def test_tasks_of_one_owner_keep_their_order() -> None:
-    """A connection's requests are worked on one after the other."""
+    """The requests of a connection are handled one after the other."""
     clock = IteratedClock()
     slices, owner = Slices(clock), Owner()
     first, second = Work(clock, 3 * SLICE_STEPS_MAX), Work(clock, 1)
@@ -117,7 +117,7 @@ def test_tasks_of_one_owner_keep_their_order() -> None:
     assert (first.closed, second.closed) == (True, True)
 
 
-def test_a_task_can_queue_the_next_of_its_owner() -> None:
+def test_task_can_queue_the_next_of_its_owner() -> None:
     """Handling follows parsing, and the owner stays admitted."""
     clock = IteratedClock()
     slices, owner = Slices(clock), Owner()
@@ -130,7 +130,7 @@ def test_a_task_can_queue_the_next_of_its_owner() -> None:
 
 
 def test_cancelled_work_ends() -> None:
-    """The generator is closed, and nothing is left on the event loop's list."""
+    """The generator is closed, and nothing is left in the queue."""
     clock = IteratedClock()
     slices, work = Slices(clock), Work(clock, 1000)
     result = slices.run(Owner(), work.run())
@@ -144,7 +144,7 @@ def test_cancelled_work_ends() -> None:
 
 
 def test_work_that_cancels_itself_ends() -> None:
-    """As happens if a step closes the connection that the work is for."""
+    """A step may close the connection that the work belongs to."""
     clock = IteratedClock()
     slices, steps = Slices(clock), 0
 
@@ -164,8 +164,8 @@ def test_work_that_cancels_itself_ends() -> None:
     assert len(slices) == 0
 
 
-def test_an_error_ends_the_work_and_no_other() -> None:
-    """The Deferred fails with what the generator raises."""
+def test_error_ends_the_work_and_no_other() -> None:
+    """The Deferred fails with the generator's exception."""
     clock = IteratedClock()
     slices, other = Slices(clock), Work(clock, 100)
 
@@ -181,8 +181,8 @@ def test_an_error_ends_the_work_and_no_other() -> None:
     assert whole.result == 100
 
 
-def test_few_large_requests_are_worked_on_at_once() -> None:
-    """Further ones wait, small ones and control requests do not, and each gets its turn."""
+def test_concurrent_large_requests_are_bounded() -> None:
+    """Further ones wait; small ones and control requests do not; each is handled eventually."""
     clock = IteratedClock()
     slices = Slices(clock)
     works = [Work(clock, 10 * SLICE_STEPS_MAX) for _ in range(ACTIVE_LARGE_MAX + 2)]
@@ -200,8 +200,8 @@ def test_few_large_requests_are_worked_on_at_once() -> None:
     assert all(work.closed for work in works)
 
 
-def test_waiting_work_can_be_cancelled() -> None:
-    """It leaves the queue although it was never admitted."""
+def test_queued_work_can_be_cancelled() -> None:
+    """The work leaves the queue without being admitted."""
     clock = IteratedClock()
     slices = Slices(clock)
     for _ in range(ACTIVE_LARGE_MAX):
@@ -215,7 +215,7 @@ def test_waiting_work_can_be_cancelled() -> None:
 
 
 def failure_of(result: Deferred[object]) -> BaseException:
-    """The exception that a Deferred has failed with, which is thereby handled."""
+    """Return the exception of a Deferred, which is thereby handled."""
     errors: list[BaseException] = []
     result.addErrback(lambda failure: errors.append(failure.value))
     if not errors:

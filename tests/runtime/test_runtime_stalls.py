@@ -21,11 +21,11 @@ def lines() -> Iterator[list[dict[str, Any]]]:
 
 
 def stall(clock: Clock, seconds: float) -> None:
-    """Keep the event loop busy until the watch's timer is late by that much."""
+    """Block the event loop until the watch's timer is late by this time."""
     clock.advance(INTERVAL_S + seconds)
 
 
-def test_a_stall_is_logged_with_the_longest_work_of_the_time(lines: list[dict[str, Any]]) -> None:
+def test_stall_is_logged_with_its_longest_work(lines: list[dict[str, Any]]) -> None:
     """The line has the duration and the request."""
     clock = Clock()
     watch = StallWatch(clock, threshold_s=0.1)
@@ -41,7 +41,7 @@ def test_a_stall_is_logged_with_the_longest_work_of_the_time(lines: list[dict[st
 
 
 def test_short_delays_are_counted_and_not_logged(lines: list[dict[str, Any]]) -> None:
-    """They are in the distribution."""
+    """Short delays are part of the distribution."""
     clock = Clock()
     watch = StallWatch(clock, threshold_s=0.1)
     watch.start()
@@ -52,8 +52,8 @@ def test_short_delays_are_counted_and_not_logged(lines: list[dict[str, Any]]) ->
     assert (watch.stalls, watch.longest_s) == (0, 0.0)
 
 
-def test_lines_are_few(lines: list[dict[str, Any]]) -> None:
-    """At most one in ``LOG_INTERVAL_S``; the next says how many were left out."""
+def test_log_lines_are_limited(lines: list[dict[str, Any]]) -> None:
+    """At most one line is logged per ``LOG_INTERVAL_S``; the next one has the number of omitted lines."""
     clock = Clock()
     watch = StallWatch(clock, threshold_s=0.1)
     watch.start()

@@ -1,4 +1,4 @@
-"""Long loops do not keep the reactor."""
+"""Long loops yield to the reactor."""
 
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
@@ -6,8 +6,8 @@ from twisted.internet.task import Clock
 from kreplica.runtime.turns import TURN_SECONDS_MAX, Turns
 
 
-def test_others_have_their_turn():
-    """A loop goes on until its time is up, then all that waits is done, and then it goes on for as long again."""
+def test_loop_yields_after_its_time():
+    """Pending events are handled, then the loop continues for the same time again."""
     clock = Clock()
     story: list[object] = []
 

@@ -93,7 +93,7 @@ def test_long_poll_ends_as_soon_as_data_is_produced(tmp_path: Path) -> None:
 
 
 def test_fetch_waits_for_min_bytes(tmp_path: Path) -> None:
-    """It waits over several produces, at most max_wait_ms; a partition with an error ends the wait."""
+    """The fetch waits over several produces, at most max_wait_ms; a partition with an error ends the wait."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", 2)

@@ -171,7 +171,7 @@ def test_byte_limit_does_not_starve_partitions(tmp_path: Path) -> None:
 
 
 def test_client_that_closes_during_a_pending_fetch_leaves_nothing(tmp_path: Path) -> None:
-    """Its session stays available for a reconnect; the pending request is dropped."""
+    """The client's session stays available for a reconnect; the pending request is dropped."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", PARTITIONS)

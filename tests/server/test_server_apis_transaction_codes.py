@@ -137,7 +137,7 @@ def test_offsets_topic_is_created_on_first_use(tmp_path: Path) -> None:
 
 
 def test_list_transactions_filters(tmp_path: Path) -> None:
-    """By state, by producer ID, and by duration."""
+    """ListTransactions filters by state, by producer ID, and by duration."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")

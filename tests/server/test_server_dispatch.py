@@ -182,7 +182,7 @@ def test_requests_woken_within_a_flush_scope_are_answered_with_it() -> None:
 
 
 def test_wake_up_outside_of_a_flush_scope_is_deferred() -> None:
-    """It runs soon, but not within its caller."""
+    """The wake-up runs soon, but not within its caller."""
     bench = Bench()
     bench.receive(*(produce_frame(number, b"x", acks=-1) for number in range(3)))
     sends: list[int] = []

@@ -238,8 +238,8 @@ def test_epochs_wrap_around_to_1() -> None:
 
 
 def test_follower_gets_changes_again_after_a_superseded_fetch() -> None:
-    """It ignores response rows of partitions that it has changed in the session since; their changes must not be lost.
-    """
+    """The follower ignores response rows of partitions that it has changed in the session since; their changes must not
+    be lost."""
     sessions = FetchSessions(random.Random(1), 10)
     session_id, _ = finish(begin(sessions, 0, 0, topics(a=[(0, 3)]), follower=True), row())
     assert finish(begin(sessions, session_id, 1, follower=True), row(high_watermark=6))[1]

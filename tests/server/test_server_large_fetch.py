@@ -137,7 +137,7 @@ def test_a_large_fetch_opens_a_session(broker: Many, always_large: None) -> None
 
 @pytest.mark.parametrize("epoch", [-1, 0], ids=["without", "session"])
 def test_partition_that_changes_after_it_was_read(broker: Many, always_large: None, epoch: int) -> None:
-    """It is read again before the request waits, so the response is not delayed until the timeout."""
+    """The partition is read again before the request waits, so the response is not delayed until the timeout."""
     broker.give(frame_of(dict(enumerate(broker.ends())), (0, epoch), wait_ms=30_000))
     assert broker.connection.paused
     broker.read(produce(1, batch(), topic="many", index=0), connection=broker.connect())

@@ -199,7 +199,7 @@ def commit_frame(correlation_id: int, count: int) -> bytes:
 
 
 def test_large_commit_is_parsed_in_slices_and_applied_atomically() -> None:
-    """Its connection is not read meanwhile; the commit of another connection is applied in between."""
+    """The request's connection is not read meanwhile; the commit of another connection is applied in between."""
     coordinator = Coordinator()
     handler = OffsetCommit(coordinator, coordinator, lambda: 0, 4096)  # type: ignore[arg-type]
     broker, client = serving(messages.OFFSET_COMMIT, handler)

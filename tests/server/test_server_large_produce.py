@@ -129,7 +129,7 @@ def test_stored_batches_survive_reuse_of_the_frame_buffer(broker: Many) -> None:
 
 
 def test_next_request_of_the_connection_waits(broker: Many) -> None:
-    """It is read after all batches are appended."""
+    """The next request is read after all batches are appended."""
     last = MANY - 1
     end = broker.ends()[last]
     broker.give(frame_of({"many": [batch()] * MANY}, correlation_id=1))

@@ -197,7 +197,7 @@ def test_malformed_large_request_closes_its_connection() -> None:
 
 
 def test_request_of_excessive_size_is_refused() -> None:
-    """Its parsed form would exceed the memory limit, so the connection closes before anything is parsed."""
+    """The request's parsed form would exceed the memory limit, so the connection closes before anything is parsed."""
     broker = Broker(Bounds(parsed_bytes_max=1_000_000))
     client = broker.connect()
     client.send(names_frame(NAMES))

@@ -64,7 +64,7 @@ def test_full_update_in_several_parts(metadata: MetadataCache) -> None:
 
 
 def test_controller_that_crashes_between_two_parts(metadata: MetadataCache) -> None:
-    """Its successor starts with the first part; parts of both are not combined."""
+    """The controller's successor starts with the first part; parts of both are not combined."""
     metadata.update(part(0, 2, "a"))
     metadata.update(part(0, 2, "b"))
     assert metadata.update(part(1, 2, "c")) == ["a"]

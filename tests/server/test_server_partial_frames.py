@@ -99,7 +99,7 @@ def test_all_continue_below_the_limit(scene: Scene) -> None:
 
 
 def test_waiting_connection_that_closes_is_forgotten(scene: Scene) -> None:
-    """It does not continue, and its bytes are no longer counted."""
+    """The connection does not continue, and its bytes are no longer counted."""
     a, b = map(scene.holder, "ab")
     a.holds(101)
     b.holds(10)

@@ -198,7 +198,7 @@ def test_leader_that_resigned_during_validation() -> None:
 
 
 def test_connection_that_closes_during_validation() -> None:
-    """Its batch is dropped, and the next connection's is validated."""
+    """The connection's batch is dropped, and the next connection's is validated."""
     broker = Broker()
     frame = produce(1, large_batch(1, Codec.GZIP))
     with broker.resources.turn:
@@ -213,7 +213,7 @@ def test_connection_that_closes_during_validation() -> None:
 
 
 def test_responses_are_sent_as_one_buffer() -> None:
-    """From the second request of a template on."""
+    """This starts with the second request of a template."""
     broker = Broker()
     broker.read(produce(0, batch()))
     sink = broker.sinks[broker.connection]
@@ -275,7 +275,7 @@ def test_partition_led_elsewhere() -> None:
 
 
 def test_requests_before_an_invalid_frame() -> None:
-    """They are appended and answered before the connection closes."""
+    """The requests are appended and answered before the connection closes."""
     broker = Broker()
     broker.read(produce(0, batch()))
     broker.read(produce(1, batch()), produce(2, batch()), b"\0\0\0\4" + b"\x7f\xff\0\0")
@@ -284,7 +284,7 @@ def test_requests_before_an_invalid_frame() -> None:
 
 
 def test_failing_handler() -> None:
-    """Its connection is closed; the next read is handled."""
+    """The handler's connection is closed; the next read is handled."""
     broker = Broker()
     broker.read(produce(0, batch()))
     assert isinstance(broker.runs, ProduceRuns)

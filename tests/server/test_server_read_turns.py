@@ -81,7 +81,7 @@ def test_few_requests_overtake_many_of_the_same_address() -> None:
 
 
 def test_failing_connection_does_not_stop_others() -> None:
-    """It is aborted, and the others have their turns."""
+    """The failing connection is aborted, and the others have their turns."""
     clock = IteratedClock()
     turns = ReadTurns(clock)
     failing, other = Reader(turns, clock, "a"), Reader(turns, clock, "a")

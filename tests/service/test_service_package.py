@@ -119,7 +119,7 @@ def test_control_fields(package, unpacked):
 
 @pytest.mark.parametrize("name", ["postinst", "prerm", "postrm"])
 def test_maintainer_scripts(unpacked, name):
-    """They are executable shell scripts, stop at the first error, and remove no data."""
+    """The scripts are executable shell scripts, stop at the first error, and remove no data."""
     script = unpacked / "DEBIAN" / name
     assert script.stat().st_mode & 0o777 == 0o755
     text = script.read_text()

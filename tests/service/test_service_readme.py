@@ -58,7 +58,7 @@ def test_console_sessions(index, started, request):
 
 @pytest.mark.needs_program("curl")
 def test_python_example(process):
-    """It prints the record that it wrote."""
+    """The example prints the record that it wrote."""
     program, *_ = blocks("python")  # tests/docs/test_docs_client.py and tests/spark_jvm run the others
     done = subprocess.run([sys.executable, "-c", moved(program, process)], capture_output=True, text=True, timeout=60)
     assert done.stdout == "b'42' b'two coffees'\n", done.stderr

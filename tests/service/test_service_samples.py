@@ -91,7 +91,7 @@ def test_units_refer_to_existing_files(unit: Path) -> None:
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_units_have_few_permissions(unit: Path) -> None:
-    """They run with an account of their own, notify systemd, and see only their own data."""
+    """The units run with an account of their own, notify systemd, and see only their own data."""
     text = unit.read_text(encoding="utf-8")
     for line in ("User=kreplica", "Type=notify", "NotifyAccess=main", "ProtectSystem=strict", "CapabilityBoundingSet="):
         assert f"\n{line}\n" in text, line
@@ -105,7 +105,7 @@ def analyzed(*words: str) -> str:
 @pytest.mark.needs_program("systemd-analyze")
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_systemd_analyze_verify(unit: Path, tmp_path: Path) -> None:
-    """Its only complaint about the unit is that the program is not installed here."""
+    """The only complaint about the unit is that the program is not installed here."""
     copy = tmp_path / unit.name.replace("@", "@1")
     twistd = tmp_path / "twistd"
     twistd.write_text("#!/bin/sh\n")

@@ -19,7 +19,7 @@ def notifications() -> list[str]:
 
 
 def test_long_start_extends_the_timeout(notifications):
-    """It is extended by a minute every ten seconds, until the broker serves; then no timer is left."""
+    """The timeout is extended by a minute every ten seconds, until the broker serves; then no timer is left."""
     clock = Clock()
     manager = ServiceManager(clock, notifications.append)
     manager.starting()
@@ -31,7 +31,7 @@ def test_long_start_extends_the_timeout(notifications):
 
 
 def test_watchdog_is_notified_in_time(notifications):
-    """It is notified three times per period, also while the broker stops."""
+    """The watchdog is notified three times per period, also while the broker stops."""
     clock = Clock()
     manager = ServiceManager(clock, notifications.append, watchdog_s=30.0)
     manager.ready()

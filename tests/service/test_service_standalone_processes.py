@@ -86,7 +86,7 @@ def process(tmp_path: Path) -> Iterator[StandaloneProcess]:
 
 
 def test_killed_broker_is_restarted(process: StandaloneProcess, tmp_path: Path) -> None:
-    """Its replicas are in sync again, a stop is orderly, and one process can serve the same data."""
+    """The broker's replicas are in sync again, a stop is orderly, and one process can serve the same data."""
     with Cluster(process.bootstrap_servers) as cluster:
         create_topic(cluster, TOPIC, partitions=2, replication_factor=2)
         until(lambda: all_in_sync(cluster))

@@ -126,7 +126,7 @@ def test_start_ends_with_the_ready_message(scene: Scene) -> None:
 
 
 def test_failed_start(scene: Scene) -> None:
-    """Its last output is the reason, and is not logged as well; nothing is restarted."""
+    """The child's last output is the reason, and is not logged as well; nothing is restarted."""
     started = scene.begin()
     scene.child.says("kreplica: the port is in use")
     scene.child.ends(1)
@@ -145,7 +145,7 @@ def test_start_refused_by_the_system(scene: Scene) -> None:
 
 @pytest.mark.parametrize(("status", "number"), [(None, None), (3, None), (None, signal.SIGKILL)])
 def test_backoff_grows(scene: Scene, status: int | None, number: int | None) -> None:
-    """It is restarted after any end, with a backoff that grows up to a limit."""
+    """The child is restarted after any end, with a backoff that grows up to a limit."""
     scene.serving()
     pauses = []
     for _ in range(7):

@@ -110,7 +110,8 @@ def test_invalid_input_on_every_port(process, port):
 
 
 def test_client_that_never_reads(process):
-    """It sends thousands of requests with large responses: it is no longer read, and other clients are answered."""
+    """The client sends thousands of requests with large responses: it is no longer read, and other clients are
+    answered."""
     admin = AdminClient({"bootstrap.servers": process.bootstrap_servers})
     admin.create_topics([NewTopic("wide", PARTITIONS, 1)])["wide"].result(20)
     bystander, greedy = connected(process.port), connected(process.port)

@@ -1,4 +1,4 @@
-"""What clients may do to settings while the cluster runs."""
+"""Changes of settings by clients at run time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def alter(current, *operations, **kwargs):
     ],
 )
 def test_operations(current, operations, expected):
-    """Set, delete, append and subtract; a list that nobody set begins as its default; nothing twice in a list."""
+    """Set, delete, append and subtract; an unset list starts with its default; list items are unique."""
     before = dict(current)
     assert alter(current, *operations) == expected
     assert current == before
@@ -63,16 +63,16 @@ def test_operations(current, operations, expected):
         ([("cleanup.polic", APPEND, "1")], ErrorCode.INVALID_CONFIG, "Did you mean cleanup.policy?"),
     ],
 )
-def test_operations_that_are_refused(operations, code, message):
-    """A request that contradicts itself is malformed; one that treats a value as a list has the wrong setting."""
+def test_refused_operations(operations, code, message):
+    """A contradictory request is malformed; a list operation on another type is an invalid setting."""
     with pytest.raises(KafkaError) as caught:
         alter({}, *operations)
     assert caught.value.code is code
     assert message in caught.value.message
 
 
-def test_lists_of_brokers_can_be_edited_too():
-    """The same operations on the settings of brokers."""
+def test_broker_lists_can_be_changed():
+    """The same operations apply to broker settings."""
     operation = ("log.cleanup.policy", APPEND, "compact")
     assert alter({}, operation, known=BROKER_SETTINGS) == {"log.cleanup.policy": "delete,compact"}
 
@@ -80,8 +80,7 @@ def test_lists_of_brokers_can_be_edited_too():
 # --- validation -------------------------------------------------------------------------------------------------------
 
 
-def test_good_topic_settings():
-    """Nothing happens where nothing is wrong."""
+def test_valid_topic_settings():
     validate_topic_config({})
     validate_topic_config({"retention.ms": "-1", "cleanup.policy": "compact,delete", "segment.bytes": " 14 "})
 
@@ -102,29 +101,29 @@ def test_good_topic_settings():
         ({"remote.storage.enable": "true"}, "there is no tiered storage"),
     ],
 )
-def test_bad_topic_settings(configs, message):
-    """The client is told the setting, its value, and what is allowed."""
+def test_invalid_topic_settings(configs, message):
+    """The error has the setting, its value, and the allowed values."""
     with pytest.raises(KafkaError) as caught:
         validate_topic_config(configs)
     assert caught.value.code is ErrorCode.INVALID_CONFIG
     assert message in caught.value.message
 
 
-def test_a_topics_setting_may_contradict_its_brokers():
-    """The bounds of compaction are compared with what the broker says of the other one."""
+def test_topic_setting_may_contradict_its_broker():
+    """The compaction bounds of a topic are checked against the broker's value of the other one."""
     validate_topic_config({"min.compaction.lag.ms": "9"}, {"max.compaction.lag.ms": 9})
     with pytest.raises(KafkaError, match=r"min\.compaction\.lag\.ms=9"):
         validate_topic_config({"min.compaction.lag.ms": "9"}, {"max.compaction.lag.ms": 8})
 
 
-def test_good_broker_settings():
-    """What may change while a broker runs; what is per broker, for one broker."""
+def test_valid_broker_settings():
+    """Only dynamic settings can be changed, and per-broker ones for one broker."""
     validate_broker_config({"message.max.bytes": "5"}, changed=["message.max.bytes"], per_broker=False)
     validate_broker_config({"ssl.keystore.type": "JKS"}, changed=["ssl.keystore.type"], per_broker=True)
 
 
-def test_a_setting_that_promises_protection_cannot_be_set():
-    """It is refused, not forgotten; what is there from elsewhere can be removed, and does not block other changes."""
+def test_unsupported_protection_cannot_be_set():
+    """The setting is refused instead of ignored; an existing one can be removed, and does not block other changes."""
     promise = {"ssl.client.auth": "required", "message.max.bytes": "5"}
     with pytest.raises(KafkaError) as caught:
         validate_broker_config(promise, changed=["ssl.client.auth"], per_broker=True)
@@ -144,15 +143,15 @@ def test_a_setting_that_promises_protection_cannot_be_set():
         ({"retention.ms": "1"}, True, ErrorCode.INVALID_CONFIG, "It is a setting of topics"),
     ],
 )
-def test_bad_broker_settings(configs, per_broker, code, message):
-    """Settings that need a restart, or one broker's id, are refused with that reason."""
+def test_invalid_broker_settings(configs, per_broker, code, message):
+    """The reason is that they need a restart or a broker ID."""
     with pytest.raises(KafkaError) as caught:
         validate_broker_config(configs, changed=configs, per_broker=per_broker)
     assert caught.value.code is code
     assert message in caught.value.message
 
 
-def test_what_was_there_before_does_not_stop_a_change():
-    """Only what a request names must be allowed to change."""
+def test_existing_settings_do_not_block_a_change():
+    """Only the settings in a request are validated."""
     both = {"num.partitions": "3", "message.max.bytes": "5"}
     validate_broker_config(both, changed=["message.max.bytes"], per_broker=True)

@@ -1,4 +1,4 @@
-"""A broker's file and overrides: typed values, structured listeners, and errors that say where and what."""
+"""A broker's file and overrides: typed values, structured listeners, and errors with their position."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def error(text: str, *overrides: str) -> str:
     return str(caught.value)
 
 
-def test_values_are_typed_and_know_their_source():
-    """A value that was written is read by its type; the others are Kafka's defaults."""
+def test_typed_values_and_sources():
+    """A value in the file is parsed by its type; the others are Kafka's defaults."""
     made = settings("num.partitions = 8\nlog.cleanup.policy=compact, delete\nlog.preallocate=TRUE\n")
     assert made["num.partitions"] == 8
     assert made["log.cleanup.policy"] == ("compact", "delete")
@@ -38,15 +38,14 @@ def test_values_are_typed_and_know_their_source():
         made["no.such.setting"]
 
 
-def test_overrides_win_and_the_later_one_more():
-    """What is typed on the command line counts more than the file."""
+def test_last_override_wins():
+    """Command-line overrides take precedence over the file."""
     made = settings("num.partitions=8\n", "num.partitions=2", "num.partitions= 3 ", "log.dirs=/a=b")
     assert made["num.partitions"] == 3
     assert made.log_dirs == ("/a=b",)
 
 
-def test_an_override_without_a_value_is_refused():
-    """Half an override is a mistake of typing."""
+def test_override_without_a_value_is_refused():
     assert error("", "num.partitions") == "--override num.partitions: name=value is expected"
 
 
@@ -67,18 +66,17 @@ def test_an_override_without_a_value_is_refused():
         ("log.dirs=/a,/b,/a", "line 3: the directory /a is there twice"),
     ],
 )
-def test_mistakes_are_named_with_their_line(text, message):
-    """Unknown names come with the nearest known ones, bad values with what is allowed."""
+def test_errors_have_their_line(text, message):
+    """The error for an unknown name suggests similar names, the one for a value has the allowed values."""
     assert message in error(text)
 
 
-def test_a_mistake_in_an_override_is_named_as_such():
-    """The file has no line for it."""
+def test_errors_of_overrides_have_no_line():
     assert error("", "num.partitions=x").startswith("--override num.partitions: num.partitions: 'x' is not allowed")
 
 
-def test_what_is_known_and_not_obeyed_is_a_warning():
-    """A file of Apache Kafka starts, and says what it does not get."""
+def test_unsupported_settings_are_warnings():
+    """A broker starts with a file of Apache Kafka, and logs the unsupported settings."""
     made = settings("num.io.threads=16\nlistener.name.internal.ssl.client.auth=none\nnum.partitions=1\n")
     assert len(made.warnings) == 2
     assert made.warnings[0].startswith("num.io.threads is a setting of Apache Kafka that kreplica does not obey: one")
@@ -104,12 +102,12 @@ PROMISES = {
     "create.topic.policy.class.name": "org.example.Policy",
     "alter.config.policy.class.name": "org.example.Policy",
 }
-"""Settings that protect an Apache Kafka broker, none of which is obeyed."""
+"""Unsupported settings that protect an Apache Kafka broker."""
 
 
 @pytest.mark.parametrize("name", PROMISES)
-def test_a_setting_that_promises_protection_stops_the_start(name: str) -> None:
-    """A broker that served everybody in spite of it would be open by mistake; the error says where and what to do."""
+def test_unsupported_protection_stops_the_start(name: str) -> None:
+    """Otherwise the broker would be open by mistake; the error has the position and the remedy."""
     value = PROMISES[name]
     message = error(f"num.partitions=1\n{name}={value}\n")
     shown = "(hidden)" if value == "a secret" else value
@@ -122,16 +120,16 @@ def test_a_setting_that_promises_protection_stops_the_start(name: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
-def test_a_listener_that_promises_protection_stops_the_start(protocol: str) -> None:
-    """Whether by its name or by the map; a map that no listener uses promises nothing."""
+def test_unsupported_listener_protection_stops_the_start(protocol: str) -> None:
+    """The protocol comes from the listener name or the map; an unused entry of the map is harmless."""
     assert f"promises {protocol}, which this release does not serve" in error(f"listeners={protocol}://:9093\n")
     mapped = f"listener.security.protocol.map=INTERNAL:{protocol},PLAINTEXT:PLAINTEXT\n"
     assert f"promises {protocol}" in error(f"{mapped}listeners=PLAINTEXT://:9092,INTERNAL://:9093\n")
     assert settings(mapped).listeners
 
 
-def test_values_that_promise_nothing_are_accepted() -> None:
-    """Kafka's own defaults, written out, as many files have them."""
+def test_protection_settings_with_defaults_are_accepted() -> None:
+    """Many files contain Kafka's own defaults."""
     made = settings(
         "authorizer.class.name=\nssl.client.auth=none\nsecurity.inter.broker.protocol=PLAINTEXT\n"
         "zookeeper.set.acl=false\nsasl.mechanism.inter.broker.protocol=GSSAPI\nssl.protocol=TLSv1.3\n"
@@ -140,23 +138,23 @@ def test_values_that_promise_nothing_are_accepted() -> None:
     assert made["ssl.client.auth"] == "none"
 
 
-def test_settings_of_one_listener_may_name_a_mechanism():
-    """Kafka puts the listener, and for SASL the mechanism, before the setting's name; an obeyed one holds for all."""
+def test_listener_prefixes():
+    """Kafka puts the listener, and for SASL the mechanism, before the setting's name; supported ones apply to all
+    listeners."""
     made = settings("listener.name.a.scram-sha-256.sasl.jaas.config=\nlistener.name.a.max.connections=5\n")
     assert "sasl.jaas.config" in made.warnings[0]
     assert made.warnings[1].endswith("max.connections holds for all")
     assert "there is no setting 'listener.name.a.nonsense'" in error("listener.name.a.nonsense=1")
 
 
-def test_log_dirs_goes_before_log_dir():
-    """Kafka's two names for where records are kept."""
+def test_log_dirs_takes_precedence_over_log_dir():
     assert settings().log_dirs == ("/tmp/kafka-logs",)
     assert settings("log.dir=/one\n").log_dirs == ("/one",)
     assert settings("log.dir=/one\nlog.dirs=/a, /b\n").log_dirs == ("/a", "/b")
 
 
-def test_other_names_and_fallbacks():
-    """node.id is broker.id, and the connection time-out is the session's where it is not set."""
+def test_synonyms_and_fallbacks():
+    """node.id is broker.id, and the default of the connection timeout is the session timeout."""
     made = BrokerSettings.from_text("node.id=7\nzookeeper.connect=a:1\nzookeeper.session.timeout.ms=500")
     assert made["broker.id"] == made["node.id"] == 7
     assert made["zookeeper.connection.timeout.ms"] == 500
@@ -166,8 +164,8 @@ def test_other_names_and_fallbacks():
 # --- listeners --------------------------------------------------------------------------------------------------------
 
 
-def test_listeners_are_endpoints():
-    """Names in upper case, hosts of every kind, advertised ones instead of those listened on."""
+def test_listeners():
+    """Names are upper case, hosts may have any form, and advertised listeners replace the addresses."""
     made = settings(
         "listeners=plaintext://:9092,INTERNAL://[::1]:0\n"
         "advertised.listeners=PLAINTEXT://broker-1.example.org:19092,INTERNAL://10.0.0.1:9093\n"
@@ -182,15 +180,15 @@ def test_listeners_are_endpoints():
     assert made.inter_broker_listener == "INTERNAL"
 
 
-def test_listeners_by_default():
-    """One listener on Kafka's port; what is not advertised otherwise is advertised as it is."""
+def test_default_listeners():
+    """The only listener has Kafka's port; advertised listeners default to the listeners."""
     made = settings()
     assert made.listeners == made.advertised_listeners == (Endpoint("PLAINTEXT", "", 9092),)
     assert made.inter_broker_listener == "PLAINTEXT"
 
 
 def test_one_port_for_ipv4_and_ipv6():
-    """Two addresses of different kinds do not clash; several ports of the system's choice neither."""
+    """Addresses of both families may share a port, and so may several ports chosen by the system."""
     protocols = "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT\ninter.broker.listener.name=A\n"
     assert len(settings(protocols + "listeners=A://127.0.0.1:9092,B://[::1]:9092\n").listeners) == 2
     assert len(settings(protocols + "listeners=A://127.0.0.1:0,B://127.0.0.1:0\n").listeners) == 2
@@ -220,11 +218,11 @@ def test_one_port_for_ipv4_and_ipv6():
         ("inter.broker.listener.name=PLAINTEXT\nsecurity.inter.broker.protocol=PLAINTEXT", "only one of"),
     ],
 )
-def test_mistakes_in_listeners(text, message):
-    """Each says its line and what is wrong with which listener."""
-    told = error(text)
-    assert message in told
-    assert told.startswith("broker.properties, line ")
+def test_invalid_listeners(text, message):
+    """The error has the line, the listener and the reason."""
+    text_of_error = error(text)
+    assert message in text_of_error
+    assert text_of_error.startswith("broker.properties, line ")
 
 
 # --- together ---------------------------------------------------------------------------------------------------------
@@ -253,8 +251,8 @@ def test_mistakes_in_listeners(text, message):
         ("max.connections.per.ip=0", "no client could connect"),
     ],
 )
-def test_settings_that_do_not_fit_together(text, message):
-    """What Kafka refuses to start with is refused here, by name and value."""
+def test_inconsistent_settings(text, message):
+    """Combinations that Kafka refuses are refused with name and value."""
     assert message in error(text)
 
 
@@ -269,21 +267,20 @@ def test_settings_that_do_not_fit_together(text, message):
         "replica.fetch.wait.max.ms=1000\nreplica.lag.time.max.ms=1000",
     ],
 )
-def test_settings_at_the_edge_that_fit(text):
-    """Edges that Kafka allows are allowed."""
+def test_consistent_settings_at_the_limit(text):
     settings(text)
 
 
-def test_a_broker_without_an_id_or_a_cluster_does_not_start():
-    """The two settings that have no default are asked for by name."""
+def test_required_settings():
+    """The two settings without a default are named in the error."""
     with pytest.raises(SettingsError, match=r"file: broker\.id=-1 must be set"):
         BrokerSettings.from_text("zookeeper.connect=a:1", origin="file")
     with pytest.raises(SettingsError, match=r"file: zookeeper\.connect= must be set"):
         BrokerSettings.from_text("broker.id=1", origin="file")
 
 
-def test_a_file_is_loaded(tmp_path):
-    """Errors of a file name its path."""
+def test_load_file(tmp_path):
+    """Errors of a file contain its path."""
     path = tmp_path / "broker.properties"
     path.write_text(MINIMUM + "broker.rack=Zürich\n", encoding="utf-8")
     assert load(path)["broker.rack"] == "Zürich"

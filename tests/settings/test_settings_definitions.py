@@ -1,4 +1,4 @@
-"""The tables: what must be true of every setting, and how values are read and shown."""
+"""Definitions of all settings, and parsing and formatting of values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALL = [*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values()]
 
 @pytest.mark.parametrize("setting", ALL, ids=lambda setting: setting.name)
 def test_default_is_valid(setting):
-    """Whoever writes a default into the file gets the same value as one who leaves the setting out."""
+    """Parsing the text of a default returns the default."""
     if setting.default is not None:
         text = format_value(setting.default)
         assert text is not None
@@ -25,7 +25,7 @@ def test_default_is_valid(setting):
 
 
 def test_every_setting_is_documented():
-    """A setting says in one sentence what it does, or what happens instead."""
+    """The documentation says in one sentence what the setting does, or what happens instead."""
     for setting in ALL:
         assert setting.documentation or setting.instead, setting.name
         if setting.implemented:
@@ -35,14 +35,14 @@ def test_every_setting_is_documented():
             assert not setting.instead.endswith("."), setting.name
 
 
-def test_no_name_stands_twice():
-    """A name in two groups would have two meanings."""
+def test_names_are_unique():
     names = [setting.name for group in BROKER_GROUPS.values() for setting in group]
     assert len(names) == len(set(names)) == len(BROKER_SETTINGS)
 
 
-def test_apache_kafka_3_9_has_as_many():
-    """Kafka 3.9 has 328 broker settings, three that are only dynamic, and 36 of topics; ours begin with kreplica.
+def test_number_of_settings_equals_apache_kafka_3_9():
+    """Kafka 3.9 has 328 broker settings, three dynamic-only ones, and 36 topic settings; additional ones start with
+    kreplica.
 
     ``super.users`` is a setting of Kafka's authorizer.
     """
@@ -53,7 +53,7 @@ def test_apache_kafka_3_9_has_as_many():
 
 
 def test_synonyms_are_broker_settings_with_the_same_default():
-    """A topic's default is its broker's default, in whatever unit that is."""
+    """The units may differ."""
     hours = 60 * 60 * 1000
     for topic in TOPIC_SETTINGS.values():
         defaults = []
@@ -65,15 +65,15 @@ def test_synonyms_are_broker_settings_with_the_same_default():
         assert all(default == topic.default for default in defaults), topic.name
 
 
-def test_what_changes_at_run_time():
-    """A few settings of each kind; what the broker reads once, at start, is refused at run time."""
+def test_dynamic_settings():
+    """A few settings of each kind are checked; those read only at the start are refused at run time."""
     assert BROKER_SETTINGS["max.connections"].update is Update.READ_ONLY
     kinds = {name: BROKER_SETTINGS[name].update for name in ("num.partitions", "ssl.keystore.type", "log.retention.ms")}
     assert list(kinds.values()) == [Update.READ_ONLY, Update.PER_BROKER, Update.CLUSTER_WIDE]
 
 
 def test_passwords_are_sensitive():
-    """Secrets are known by their type, and nothing else is hidden."""
+    """Exactly the settings of type password are hidden."""
     assert BROKER_SETTINGS["ssl.key.password"].sensitive
     assert not BROKER_SETTINGS["ssl.keystore.location"].sensitive
 
@@ -92,8 +92,8 @@ def test_passwords_are_sensitive():
         ("message.max.bytes", "bytes"),
     ],
 )
-def test_unit(name, unit):
-    """Units are read off the end of a name, as Kafka chose them."""
+def test_units(name, unit):
+    """The unit follows from the end of a name."""
     assert BROKER_SETTINGS[name].unit == unit
 
 
@@ -116,8 +116,8 @@ def test_unit(name, unit):
         (Type.PASSWORD, "secret", "secret"),
     ],
 )
-def test_values_are_read(type_, text, value):
-    """White space around a value does not count; numbers may have a sign."""
+def test_valid_values(type_, text, value):
+    """White space around a value is ignored; numbers may have a sign."""
     assert Setting("name", type_, None).parse(text) == value
 
 
@@ -141,13 +141,13 @@ def test_values_are_read(type_, text, value):
     ],
 )
 def test_malformed_values_are_refused(type_, text):
-    """What is not of the type is an error that names the setting, the value and what is expected."""
+    """The error has the setting, the value and the expected type."""
     with pytest.raises(ValueError, match=r"^name: .* is not allowed; expected (true or false|a whole number|a number)"):
         Setting("name", type_, None).parse(text)
 
 
-def test_a_refused_secret_is_not_shown():
-    """An error message ends in logs, where a password has no place."""
+def test_refused_secret_is_hidden():
+    """Error messages are logged, so they must not contain passwords."""
     setting = Setting("name", Type.PASSWORD, None, OneOf(("x",)))
     with pytest.raises(ValueError) as caught:
         setting.parse("hunter2")
@@ -174,7 +174,7 @@ def test_a_refused_secret_is_not_shown():
     ],
 )
 def test_rules(valid, good, bad, words):
-    """Each rule takes what it says, refuses the rest, and can say itself."""
+    """Each rule accepts its valid values, refuses others, and has a description."""
     assert all(valid.accepts(value) for value in good)
     assert not any(valid.accepts(value) for value in bad)
     assert words in valid.allowed
@@ -198,12 +198,12 @@ def test_rules(valid, good, bad, words):
         ("text", "text"),
     ],
 )
-def test_values_are_shown_as_java_shows_them(value, text):
-    """Tools that compare a described value with what they expect compare texts."""
+def test_values_are_formatted_as_in_java(value, text):
+    """Tools compare described values as text."""
     assert format_value(value) == text
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_shown_numbers_read_back(value):
-    """No digit is lost on the way to a client and back."""
+def test_number_round_trip(value):
+    """Formatting and parsing lose no digit."""
     assert Setting("name", Type.DOUBLE, None).parse(format_value(value) or "") == value

@@ -1,4 +1,4 @@
-"""Layers of settings: what counts, and how DescribeConfigs tells where it comes from."""
+"""Layers of settings: precedence, and sources in DescribeConfigs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def topic_row(effective: EffectiveSettings, name: str, **overrides: str) -> Conf
 
 
 def names(sentences: Iterable[str]) -> list[str]:
-    """What each sentence begins with: the name of a setting."""
+    """Return the setting's name at the start of each message."""
     return [sentence.split(":")[0] for sentence in sentences]
 
 
@@ -32,8 +32,8 @@ def broker_row(effective: EffectiveSettings, name: str) -> ConfigRow:
     return row
 
 
-def test_a_topic_without_settings_has_kafkas_defaults():
-    """Every setting has a typed value, that of the table."""
+def test_topic_without_settings_has_kafkas_defaults():
+    """Every setting has a typed value, the default in the definitions."""
     topic = EffectiveSettings(static()).topic({})
     assert topic.values == {name: setting.default for name, setting in TOPIC_SETTINGS.items()}
     assert topic["retention.ms"] == 7 * 24 * HOUR
@@ -59,13 +59,13 @@ def test_a_topic_without_settings_has_kafkas_defaults():
         ("unclean.leader.election.enable=true", "unclean.leader.election.enable", True),
     ],
 )
-def test_a_topics_defaults_come_from_its_broker(text, name, value):
-    """Each from the broker's setting of another name and perhaps another unit; the finer unit goes first."""
+def test_topic_defaults_come_from_the_broker(text, name, value):
+    """The broker setting may have another name and unit; the finer unit takes precedence."""
     assert EffectiveSettings(static(text)).topic({})[name] == value
 
 
-def test_the_strongest_layer_counts():
-    """Topic, then this broker, then all brokers, then the file, then the default."""
+def test_precedence_of_layers():
+    """The order is topic, this broker, all brokers, file, default."""
     file = static("min.insync.replicas=2")
     everything = EffectiveSettings(file, {"min.insync.replicas": "4"}, {"min.insync.replicas": "3"})
     assert everything.topic({"min.insync.replicas": "5"})["min.insync.replicas"] == 5
@@ -76,14 +76,14 @@ def test_the_strongest_layer_counts():
     assert EffectiveSettings(static())["min.insync.replicas"] == 1
 
 
-def test_a_dynamic_time_goes_before_a_coarser_unit_of_the_file():
+def test_dynamic_value_precedes_a_coarser_unit_of_the_file():
     """log.retention.ms set for all brokers beats log.retention.hours of one broker's file."""
     effective = EffectiveSettings(static("log.retention.hours=2"), None, {"log.retention.ms": "5"})
     assert effective.topic({})["retention.ms"] == 5
 
 
-def test_the_older_bound_of_timestamps_counts_where_the_newer_is_not_set():
-    """message.timestamp.difference.max.ms is what message.timestamp.before.max.ms was called."""
+def test_older_timestamp_limit_is_a_fallback():
+    """message.timestamp.difference.max.ms is the former name of message.timestamp.before.max.ms."""
     effective = EffectiveSettings(static())
     older = {"message.timestamp.difference.max.ms": "10"}
     newer = "message.timestamp.before.max.ms"
@@ -92,8 +92,8 @@ def test_the_older_bound_of_timestamps_counts_where_the_newer_is_not_set():
     assert EffectiveSettings(static("log.message.timestamp.difference.max.ms=30")).topic({})[newer] == 30
 
 
-def test_what_is_wrong_in_zookeeper_does_not_count():
-    """Another tool may have written anything: it is told, and the next layer counts."""
+def test_invalid_values_in_zookeeper_are_ignored():
+    """Another tool may write any value: it is reported, and the next layer applies."""
     effective = EffectiveSettings(
         static("message.max.bytes=5"),
         {"message.max.bytes": "many", "num.partitions": "3", "nonsense": "1", "log.retention.ms": "7"},
@@ -112,7 +112,7 @@ def test_what_is_wrong_in_zookeeper_does_not_count():
 
 
 def test_every_setting_of_a_topic_is_described():
-    """Name, value, type, source and documentation of all, whether anybody set them or not."""
+    """The description has name, value, type, source and documentation, whether or not the setting is set."""
     rows = EffectiveSettings(static()).describe_topic({})
     assert [row.name for row in rows] == list(TOPIC_SETTINGS)
     for row in rows:
@@ -124,8 +124,8 @@ def test_every_setting_of_a_topic_is_described():
         assert row.value is not None
 
 
-def test_the_places_of_a_value_stand_in_their_order():
-    """All five layers, the one that counts first, with the broker's name for it."""
+def test_synonyms_are_in_order_of_precedence():
+    """All five layers are listed with the broker's name of the setting, the effective one first."""
     effective = EffectiveSettings(
         static("message.max.bytes=2"), {"message.max.bytes": "4"}, {"message.max.bytes": "3"}
     )
@@ -143,15 +143,15 @@ def test_the_places_of_a_value_stand_in_their_order():
     assert row.synonyms[0].name == "message.max.bytes"
 
 
-def test_a_value_in_another_unit_is_shown_in_the_topics_own():
-    """The value is in milliseconds; the synonym shows what the file says."""
+def test_value_in_another_unit_is_converted():
+    """The value is in milliseconds; the synonym has the value of the file."""
     row = topic_row(EffectiveSettings(static("log.retention.hours=2")), "retention.ms")
     assert (row.value, row.source) == (str(2 * HOUR), STATIC)
     assert row.synonyms == (("log.retention.hours", "2", STATIC), ("log.retention.hours", "168", DEFAULT))
 
 
-def test_a_setting_that_only_topics_have():
-    """Throttled replicas have no broker's setting behind them."""
+def test_setting_of_topics_only():
+    """Throttled replicas have no broker setting as a default."""
     name = "leader.replication.throttled.replicas"
     row = topic_row(EffectiveSettings(static()), name)
     assert (row.value, row.source, row.synonyms) == ("", DEFAULT, ())
@@ -159,16 +159,16 @@ def test_a_setting_that_only_topics_have():
     assert (row.value, row.source, row.synonyms) == ("0:1", TOPIC, ((name, "0:1", TOPIC),))
 
 
-def test_what_nobody_knows_is_shown_as_a_secret():
-    """An override that some other tool wrote is listed, and its value kept."""
+def test_unknown_setting_is_described_as_sensitive():
+    """An override written by another tool is listed without its value, which is kept."""
     rows = EffectiveSettings(static()).describe_topic({"their.token": "x"})
     assert rows[-1].name == "their.token"
     assert (rows[-1].value, rows[-1].is_sensitive, rows[-1].config_type) == (None, True, 0)
     assert rows[-1].synonyms == (("their.token", None, TOPIC),)
 
 
-def test_a_broker_describes_itself():
-    """All of Kafka's public settings and ours, with what may change and what may not."""
+def test_broker_settings_are_described():
+    """All of Kafka's public settings and the additional ones are listed, each dynamic or read-only."""
     effective = EffectiveSettings(static("num.partitions=3"), {"log.segment.bytes": "17"})
     rows = {row.name: row for row in effective.describe_broker()}
     assert set(rows) == {name for name, setting in BROKER_SETTINGS.items() if setting.listed}
@@ -182,8 +182,8 @@ def test_a_broker_describes_itself():
     assert rows["log.cleaner.io.max.bytes.per.second"].value == "1.7976931348623157E308"
 
 
-def test_settings_that_are_not_listed_are_described_once_set():
-    """Kafka's internal settings show when somebody uses them."""
+def test_internal_settings_are_described_once_set():
+    """Kafka's internal settings are omitted otherwise."""
     name = "producer.id.expiration.check.interval.ms"
     assert EffectiveSettings(static()).describe_broker([name]) == []
     assert broker_row(EffectiveSettings(static(f"{name}=5")), name).value == "5"
@@ -191,8 +191,8 @@ def test_settings_that_are_not_listed_are_described_once_set():
     assert broker_row(EffectiveSettings(static(), {rate: "5"}), rate).source is BROKER
 
 
-def test_a_coarser_unit_is_described_by_itself():
-    """log.retention.hours is not what log.retention.ms is, but the minutes and hours stand behind the milliseconds."""
+def test_coarser_unit_is_described_separately():
+    """log.retention.hours is a synonym of log.retention.ms, but not the reverse."""
     effective = EffectiveSettings(static("log.retention.hours=2\nlog.retention.ms=3"))
     assert broker_row(effective, "log.retention.ms").synonyms[0] == ("log.retention.ms", "3", STATIC)
     assert broker_row(effective, "log.retention.ms").synonyms[1] == ("log.retention.hours", "2", STATIC)
@@ -200,14 +200,15 @@ def test_a_coarser_unit_is_described_by_itself():
 
 
 def test_secrets_are_not_described():
-    """Neither the value nor any place that gives it is shown."""
+    """Neither the value nor its synonyms are shown."""
     row = broker_row(EffectiveSettings(static(), {"ssl.key.password": "hunter2"}), "ssl.key.password")
     assert (row.value, row.is_sensitive, row.source) == (None, True, BROKER)
     assert row.synonyms == (("ssl.key.password", None, BROKER),)
 
 
-def test_promises_of_protection_are_told() -> None:
-    """Those that would be in effect, by the layer that counts, without the secrets; not what nobody could set."""
+def test_unsupported_protection_is_reported() -> None:
+    """Effective settings are reported with their source and without secrets; settings that no client can set are not.
+    """
     shared = {"ssl.client.auth": "required", "ssl.keystore.type": "PEM", "authorizer.class.name": "x"}
     own = {"ssl.keystore.type": "JKS", "ssl.key.password": "hunter2"}
     unkept = EffectiveSettings(static(), own, shared).unkept
@@ -218,14 +219,14 @@ def test_promises_of_protection_are_told() -> None:
     assert EffectiveSettings(static(), {"message.max.bytes": "5"}).unkept == ()
 
 
-def test_what_is_not_obeyed_says_so():
-    """A tool that shows documentation shows that a setting does nothing here."""
+def test_unsupported_settings_are_documented_as_such():
+    """Tools that show the documentation show that the setting has no effect."""
     row = broker_row(EffectiveSettings(static()), "num.io.threads")
     assert row.documentation.startswith("No effect: one reactor")
 
 
-def test_all_brokers_together_have_only_what_is_set_for_them():
-    """As Kafka answers for the broker without a name."""
+def test_cluster_default_has_only_its_own_settings():
+    """Kafka responds in the same way for a broker without a name."""
     own = {"log.segment.bytes": "17"}
     effective = EffectiveSettings(static("log.segment.bytes=15"), own, {"log.segment.bytes": "16"})
     (row,) = effective.describe_default_broker()

@@ -50,12 +50,12 @@ def values(text: str) -> dict[str, str]:
     ],
 )
 def test_entries(text, expected):
-    """Separators, comments, continued lines, escapes and repeated names are read as Java reads them."""
+    """Separators, comments, continued lines, escapes and repeated names are parsed as in Java."""
     assert values(text) == expected
 
 
-def test_every_entry_knows_its_line():
-    """The line of an entry is where it begins, whatever is continued or left out before it."""
+def test_line_of_an_entry():
+    """The line is the first line of the entry, whatever is continued or skipped before it."""
     text = "# comment\na=1\\\n  2\n\nb=3\r\nc=4\n"
     assert parse_properties(text, "file") == {
         "a": Entry("a", "12", 2),
@@ -64,8 +64,8 @@ def test_every_entry_knows_its_line():
     }
 
 
-def test_a_repeated_name_has_the_line_and_place_of_the_last():
-    """An error about a repeated name has to point to the value that counts."""
+def test_repeated_name_has_the_line_of_the_last():
+    """An error must point to the effective value."""
     entries = parse_properties("a=1\nb=2\na=3", "file")
     assert list(entries) == ["b", "a"]
     assert entries["a"].line == 3
@@ -73,12 +73,12 @@ def test_a_repeated_name_has_the_line_and_place_of_the_last():
 
 @pytest.mark.parametrize("text", [r"a=\u12", r"a=\uXYZW", r"\u=1", "a=\\u"])
 def test_malformed_unicode_escape(text):
-    """An escape that is cut off is an error that names file and line."""
+    """The error names file and line."""
     with pytest.raises(SettingsError, match=r"file, line 2: malformed \\u escape"):
         parse_properties("x=1\n" + text, "file")
 
 
-def test_half_a_surrogate_pair():
-    """Half a character cannot be written anywhere, so that it is refused where it is read."""
+def test_unpaired_surrogate():
+    """The surrogate cannot be encoded, so it is refused by the parser."""
     with pytest.raises(SettingsError, match="file, line 1: half a surrogate pair"):
         parse_properties(r"a=\uD83D", "file")

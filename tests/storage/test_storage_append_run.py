@@ -92,7 +92,6 @@ def test_append_run_equals_single_appends(seed: int) -> None:
 
 
 def test_run_is_written_at_once() -> None:
-    """For idempotent and other producers."""
     disk = CountingDisk(directories=["/data"])
     log = open_log(PATH, BIG, disk)
     log.append_all_as_leader([batch("a"), batch("b"), batch("c")], 0, now_ms=1)

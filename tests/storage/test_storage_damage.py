@@ -246,7 +246,7 @@ class TestTakingOut:
         assert world.directories.failed_logs() == []
 
     def test_log_is_restored(self, world: World) -> None:
-        """With all of its readable records."""
+        """The log has all of its readable records again."""
         log = world.log()
         world.flip(log, 2, 100)
         world.run(3)
@@ -358,7 +358,7 @@ class TestAtAStart:
 
     @pytest.mark.parametrize(("position", "is_durable"), [(70, True), (17, True), (8, False), (26, False)])
     def test_damaged_log_without_a_better_copy(self, world: World, position: int, is_durable: bool) -> None:
-        """It is used without the batches damaged below the recovery point, if their boundaries are certain."""
+        """The log is used without the batches damaged below the recovery point, if their boundaries are certain."""
         log = world.log()
         log.flush()
         world.directories.directories[0].checkpoint()

@@ -164,7 +164,7 @@ def test_failed_sync_is_never_retried(number: int) -> None:
 
 
 def test_directory_closed_during_a_failure() -> None:
-    """It gets no clean-shutdown marker, nothing runs afterwards, and the next start has all records."""
+    """The directory gets no clean-shutdown marker, nothing runs afterwards, and the next start has all records."""
     world = World(SYNCED)
     fill(world.log, 20)
     world.simulation.run(61)
@@ -182,7 +182,7 @@ def test_directory_closed_during_a_failure() -> None:
 
 @pytest.mark.parametrize("offset", [0, 1, 7, 15, 29])
 def test_log_truncated_during_a_failure(offset: int) -> None:
-    """It ends at the truncation offset, at the latest after another truncation, and accepts only appends at that
+    """The log ends at the truncation offset, at the latest after another truncation, and accepts only appends at that
     offset."""
     for failing in range(1, 9):
         world = World(SMALL)

@@ -138,7 +138,8 @@ def test_records_after_a_truncation_are_rewritten() -> None:
 
 
 def test_failed_device_is_not_accessed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It might block: nothing is written to it while other work waits; the next start already has all that it needs."""
+    """The device might block: nothing is written to it while other work waits; the next start already has all that it
+    needs."""
     world = World(1)
     world.start()
     log = world.directories.create(KEYS[0], TOPIC_ID, replace(SYNCED, flush_messages=1000))

@@ -49,7 +49,6 @@ def written(tmp_path):
 
 
 def test_kafka_python_reads_segments(tmp_path):
-    """Records of every codec."""
     _, path = written(tmp_path)
     theirs = [record for file in sorted(path.glob("*.log")) for record in read_with_kafka_python(file)]
     again = open_log(path, clean_shutdown=True)

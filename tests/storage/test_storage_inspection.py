@@ -128,7 +128,7 @@ class TestBatches:
         assert problems(tmp_path) == []
 
     def test_wrong_checksum_is_reported_once(self, closed: Path) -> None:
-        """By its position; later batches are checked."""
+        """The report has the batch's position, and later batches are checked."""
         with (closed / f"{FIRST}.log").open("rb") as file:
             data = file.read()
         second = next(at for at, _, _ in batches_of(closed / f"{FIRST}.log") if at)
@@ -215,7 +215,6 @@ class TestIndexes:
         assert any(f"offset 1 at position {position}, where the batch of" in text for _, _, text in found)
 
     def test_entries_beyond_the_end(self, closed: Path) -> None:
-        """In both indexes."""
         last = segments(closed)[-1]
         with (closed / f"{last}.index").open("ab") as file:
             file.write(pack(">ii", 900, 99_999))
@@ -260,7 +259,6 @@ class TestIndexes:
         assert problems(closed) == []
 
     def test_entries_are_read_in_slices(self, tmp_path: Path) -> None:
-        """For any number of entries."""
         path = tmp_path / f"{5:020}.index"
         path.write_bytes(b"".join(pack(">ii", number, 100 * number) for number in range(1, 10_001)))
         file = offset_index(ReadOnlyDisk(), str(path))

@@ -14,7 +14,7 @@ def latest_entry(epochs: LeaderEpochs) -> int:
 
 
 def test_latest_epoch_is_that_of_the_last_entry(tmp_path) -> None:
-    """After assignment, truncation at either end, clearing, writing and reading."""
+    """The operations are assignment, truncation at either end, clearing, writing and reading."""
     chance = random.Random(1)
     path = str(tmp_path / "leader-epoch-checkpoint")
     epochs = LeaderEpochs.empty(path, OsDisk())

@@ -117,7 +117,7 @@ class TestLeader:
         ],
     )
     def test_refused_batch_leaves_no_trace(self, tmp_path, records, config, code):
-        """It gets its own error code, and the log is unchanged, also after a restart."""
+        """The batch gets its own error code, and the log is unchanged, also after a restart."""
         log = open_log(tmp_path / "t-0", replace(SMALL, **config))
         assert code_of(append, log, records) is code
         assert (log.log_end_offset, log.size_bytes, log.leader_epochs.entries) == (0, 0, ())
@@ -225,7 +225,6 @@ class TestReading:
         return log
 
     def test_read_returns_whole_batches_from_any_offset(self, log):
-        """Across all boundaries of segments and index entries."""
         for offset in range(36):
             part = log.read(offset, size_max=10_000, offset_max=36)
             assert part.first_offset == offset - offset % 3
@@ -266,7 +265,7 @@ class TestReading:
         assert log.offset_for_timestamp(2001, 37) is None
 
     def test_special_timestamps(self, log):
-        """Latest, earliest, and the record with the highest timestamp."""
+        """The special timestamps select the latest and earliest offset, and the record with the highest timestamp."""
         append(log, batch("late", timestamp_ms=9999), epoch=3)
         append(log, batch("early", timestamp_ms=1), epoch=3)
         log.advance_log_start_offset(5)

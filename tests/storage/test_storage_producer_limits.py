@@ -56,7 +56,7 @@ def test_a_refused_producer_keeps_its_order(tmp_path: Path) -> None:
 
 
 def test_expired_producers_make_room(tmp_path: Path) -> None:
-    """Also for the broker's total."""
+    """Expired producers no longer count towards the broker's total either."""
     limits = ProducerLimits(broker_max=2)
     log = limited_log(tmp_path / "t-0", limits)
     for producer_id in range(2):
@@ -81,7 +81,7 @@ def test_the_broker_is_bounded_and_each_log_has_its_share(tmp_path: Path) -> Non
 
 
 def test_a_deleted_log_makes_room(tmp_path: Path) -> None:
-    """Its producers no longer count."""
+    """The log's producers no longer count."""
     limits = ProducerLimits(broker_max=4)
     deleted, log = limited_log(tmp_path / "t-0", limits), limited_log(tmp_path / "t-1", limits)
     for producer_id in range(2):

@@ -64,7 +64,7 @@ def test_sequences_wrap_around(log):
 
 
 def test_unknown_producer_starts_at_any_sequence(log):
-    """Its state may have expired (KIP-360)."""
+    """The producer's state may have expired (KIP-360)."""
     assert append(log, 77).base_offset == 0
     assert append(log, 78).base_offset == 1
 

@@ -206,7 +206,6 @@ def _has_closed_segments(story: Story) -> bool:
 
 
 def test_response_lists_only_overlapping_aborted_transactions(tmp_path: Path) -> None:
-    """Not all of the aborted transactions in the log."""
     log = open_log(tmp_path / "t-0", replace(SMALL, segment_bytes=100_000))
     for sequence in range(300):
         records = idempotent(sequence, transactional=True)

@@ -23,7 +23,6 @@ def active_of(path):
 
 
 def test_kill_loses_no_written_record(path):
-    """With and without an index."""
     log = open_log(path)
     fill(log, 25, epoch=3)
     again = open_log(path, recovery_point=7)
@@ -228,7 +227,7 @@ def test_start_offset_is_kept(path):
 
 
 def test_empty_directory_is_an_empty_log(path):
-    """It starts at offset 0, also after another open."""
+    """The log starts at offset 0, also after another open."""
     assert open_log(path).log_end_offset == 0
     assert open_log(path, clean_shutdown=True).log_end_offset == 0
 

@@ -83,7 +83,7 @@ def test_gap_is_out_of_order(log):
 
 
 def test_old_batch_is_out_of_order_while_another_is_refused(log):
-    """It precedes the refused one and is too old to be detected as a retry."""
+    """The batch precedes the refused one and is too old to be detected as a retry."""
     for sequence in range(8):
         append(log, sequence)
     refuse(log, 8)
@@ -102,7 +102,7 @@ def test_sequences_wrap_around(log):
 
 
 def test_unknown_producer_may_start_before_the_refused_batch(log):
-    """Its batches arrived in another order than they were sent."""
+    """The producer's batches arrived in another order than they were sent."""
     refuse(log, 2)
     refuse(log, 0)
     refuse(log, 1)
@@ -125,7 +125,7 @@ def test_higher_epoch_discards_refusals(log):
 
 
 def test_final_refusal_ends_the_wait(log):
-    """Its producer does not retry that batch: those behind it are out of order, and it renumbers them."""
+    """The producer does not retry that batch: those behind it are out of order, and it renumbers them."""
     append(log, 0)
     refuse(log, 1)
     assert code_of(log, 2) is FULL
@@ -179,7 +179,7 @@ def test_refusals_of_many_producers_are_bounded(log):
 
 
 def test_refusals_before_the_log_is_open():
-    """They are kept for it, for a bounded number of partitions."""
+    """The refusals are kept for it, for a bounded number of partitions."""
     without_log = RefusalsWithoutLog()
     header = parse_header(idempotent(4))
     for partition in range(LOGS_MISSING_MAX + 1):

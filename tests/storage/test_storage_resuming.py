@@ -184,7 +184,7 @@ def test_without_the_promise_every_batch_is_read():
 
 
 def test_damage_below_the_snapshot_is_left_to_the_scrubber():
-    """It is not a torn write: the log is not truncated there."""
+    """The damage is not a torn write: the log is not truncated there."""
     disk, end = damaged_below_the_snapshot()
     assert open_log(PATH, CONFIG, disk, is_intact=True).log_end_offset == end
 

@@ -123,7 +123,7 @@ class TestLeaderEpochs:
         assert (epochs.entries, epochs.latest, epochs.epoch_of(5)) == ((), -1, -1)
 
     def test_epoch_without_records_is_removed(self, epochs):
-        """When the next epoch starts at the same offset."""
+        """The epoch is removed when the next one starts at the same offset."""
         epochs.assign(7, 30)
         epochs.assign(5, 40)
         assert epochs.entries == ((2, 10), (3, 20), (7, 30))
@@ -178,7 +178,7 @@ class TestCheckpoints:
             read_topic_id(DISK, path)
 
     def test_clean_shutdown_marker(self, tmp_path):
-        """With a broker epoch, without one (older Kafka), or absent."""
+        """The marker may have a broker epoch, have none (older Kafka), or be absent."""
         path = str(tmp_path / "m")
         assert read_clean_shutdown(DISK, path) is None
         write_clean_shutdown(DISK, path, 42)

@@ -170,7 +170,7 @@ class TestEnding:
         assert code_of(end, log, epoch=-1) is ErrorCode.INVALID_PRODUCER_EPOCH
 
     def test_replaced_coordinator_ends_nothing(self, log: Log) -> None:
-        """Its successor may have decided differently."""
+        """The coordinator's successor may have decided differently."""
         verify(log)
         write(log, 0)
         end(log, coordinator_epoch=5)

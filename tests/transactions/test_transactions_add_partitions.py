@@ -23,29 +23,28 @@ STATES = (S.EMPTY, S.ONGOING, S.PREPARE_COMMIT, S.PREPARE_ABORT, S.COMPLETE_COMM
         (Identity(8, 3), E.INVALID_PRODUCER_ID_MAPPING),
     ],
 )
-def test_who_is_not_the_producer_is_refused_in_every_state(state, claimed, code):
+def test_other_producers_are_refused_in_every_state(state, claimed, code):
     """Refused are the previous epoch, an unknown epoch, and another producer id."""
     known = transaction(state=state, partitions=[P0])
     assert add(known, claimed, [P0], NOW) == ((code, (-1, -1), (-1, -1)), None, False)
     assert verify(known, claimed, [P0, P1]) == {P0: code, P1: code}
 
 
-def test_an_unheard_of_transactional_id_has_no_transactions():
-    """An unknown transactional id is refused."""
+def test_unknown_transactional_id_is_refused():
     assert add(None, CURRENT, [P0], NOW).answer.code is E.INVALID_PRODUCER_ID_MAPPING
     assert verify(None, CURRENT, [P0]) == {P0: E.INVALID_PRODUCER_ID_MAPPING}
 
 
 @pytest.mark.parametrize("state", [S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
-def test_the_first_partition_begins_a_transaction(state):
-    """The first partition starts a transaction without partitions of the previous one."""
+def test_first_partition_starts_a_transaction(state):
+    """The transaction has no partitions of the previous one."""
     known = transaction(state=state, start_ms=1, client_version=2)
     new = add(known, CURRENT, [P0], NOW).new
     assert (new.state, new.partitions, new.start_ms, new.client_version) == (S.ONGOING, {P0}, NOW, 0)
     assert verify(known, CURRENT, [P0]) == {P0: E.TRANSACTION_ABORTABLE}
 
 
-def test_further_partitions_join_the_ongoing_one():
+def test_further_partitions_are_added_to_the_ongoing_transaction():
     """Further partitions keep the start time; known partitions are answered immediately."""
     known = transaction(state=S.ONGOING, partitions=[P0], start_ms=1)
     new = add(known, CURRENT, [P0, P1], NOW).new
@@ -56,15 +55,14 @@ def test_further_partitions_join_the_ongoing_one():
 
 
 @pytest.mark.parametrize("state", [S.PREPARE_COMMIT, S.PREPARE_ABORT])
-def test_while_markers_are_written_nothing_begins(state):
-    """No transaction starts until the markers of the previous one are written."""
+def test_no_transaction_starts_while_markers_are_written(state):
     known = transaction(state=state, partitions=[P0])
     assert add(known, CURRENT, [P0], NOW).answer.code is E.CONCURRENT_TRANSACTIONS
     assert verify(known, CURRENT, [P0]) == {P0: E.CONCURRENT_TRANSACTIONS}
 
 
-def test_a_transaction_that_was_taken_over_can_only_be_ended():
-    """Its markers would not cover records of the new identity (KIP-939)."""
+def test_transaction_that_was_taken_over_can_only_be_ended():
+    """The transaction's markers would not cover records of the new identity (KIP-939)."""
     taken = transaction(state=S.ONGOING, partitions=[P0], next_identity=Identity(7, 4))
     assert add(taken, Identity(7, 4), [P0], NOW).answer.code is E.INVALID_TXN_STATE
     assert verify(taken, Identity(7, 4), [P0]) == {P0: E.TRANSACTION_ABORTABLE}

@@ -96,7 +96,7 @@ class Scene:
     def read(self, partition: int) -> list[bytes]:
         """Return the committed records of a partition.
 
-        :raise AssertionError: an undecided transaction is left.
+        :raise AssertionError: a transaction is still open.
         """
         return self.cluster.run_until(self._read(partition), 120.0)
 
@@ -138,7 +138,7 @@ STEPS = {
 @pytest.mark.parametrize("grows", [False, True])
 @pytest.mark.parametrize("victim", ["the coordinator", "another broker"])
 @pytest.mark.parametrize("step", STEPS)
-def test_a_broker_dies_at_each_step(step: str, victim: str, grows: bool) -> None:
+def test_broker_dies_at_each_step(step: str, victim: str, grows: bool) -> None:
     """All partitions have the same outcome, which matches the response; the next transaction works."""
     scene = Scene(100 + list(STEPS).index(step), grows=grows)
     cluster = scene.cluster
@@ -147,14 +147,14 @@ def test_a_broker_dies_at_each_step(step: str, victim: str, grows: bool) -> None
         await scene.producer.start()
         return await scene.whole_transaction(b"first")
 
-    told: list[Any] = []
-    Deferred.fromCoroutine(first()).addBoth(told.append)
+    outcomes: list[Any] = []
+    Deferred.fromCoroutine(first()).addBoth(outcomes.append)
     cluster.run_until(lambda: STEPS[step](scene.entry()))
     coordinator = scene.coordinator
     number = coordinator if victim == "the coordinator" else 1 + coordinator % 3
     cluster.brokers[number].kill()
-    cluster.run_until(lambda: bool(told), 120.0)
-    assert told[0] in (True, False), told
+    cluster.run_until(lambda: bool(outcomes), 120.0)
+    assert outcomes[0] in (True, False), outcomes
     cluster.run_until(lambda: scene.coordinator not in (-1, number), 120.0)
     cluster.run_until(cluster.brokers[number].start(), 120.0)
     cluster.wait_in_sync(TOPIC, range(PARTITIONS))
@@ -168,13 +168,13 @@ def test_a_broker_dies_at_each_step(step: str, victim: str, grows: bool) -> None
     assert cluster.run_until(second(), 120.0)
     cluster.run_until(lambda: has_become("CompleteCommit")(scene.entry()))
     found = [scene.read(partition) for partition in range(PARTITIONS)]
-    assert found == [[b"first", b"second"] if told[0] else [b"second"]] * PARTITIONS
+    assert found == [[b"first", b"second"] if outcomes[0] else [b"second"]] * PARTITIONS
     cluster.run_until(scene.producer.close())
     cluster.stop()
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_a_prepared_transaction_outlives_its_producer_and_its_coordinator(commits: bool) -> None:
+def test_prepared_transaction_survives_its_producer_and_its_coordinator(commits: bool) -> None:
     """After its timeout another incarnation takes it over and ends it in all partitions (KIP-939)."""
     scene = Scene(1, grows=True)
     cluster = scene.cluster
@@ -186,10 +186,11 @@ def test_a_prepared_transaction_outlives_its_producer_and_its_coordinator(commit
 
     async def prepare() -> tuple[int, int]:
         answer = await begin(keeps=False)
-        who = answer["producer_id"], answer["producer_epoch"]
+        identity = answer["producer_id"], answer["producer_epoch"]
         for number in range(PARTITIONS):
             leader = cluster.leader_client(TOPIC, number, name="two-phase")
-            builder = BatchBuilder(producer_id=who[0], producer_epoch=who[1], base_sequence=0, transactional=True)
+            producer_id, epoch = identity
+            builder = BatchBuilder(producer_id=producer_id, producer_epoch=epoch, base_sequence=0, transactional=True)
             builder.append(cluster.host("two-phase").runtime.wall_clock_ms(), None, b"prepared")
             row = {"index": number, "records": builder.build()}
             data = [{"name": TOPIC, "partition_data": [row]}]
@@ -197,7 +198,7 @@ def test_a_prepared_transaction_outlives_its_producer_and_its_coordinator(commit
             answer = await leader.request(messages.PRODUCE, body)
             assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
             await leader.close()
-        return who
+        return identity
 
     async def end(producer_id: int, epoch: int) -> dict[str, Any]:
         asked = {"transactional_id": ID, "producer_id": producer_id, "producer_epoch": epoch, "committed": commits}

@@ -12,7 +12,7 @@ from kreplica.transactions import Answer, Identity, TransactionsConfig
 from kreplica.transactions.records import decode_value, encode_value
 
 
-def test_a_transaction_commits_in_all_its_partitions():
+def test_transaction_commits_in_all_its_partitions():
     """EndTxn is answered when the decision is committed; markers follow."""
     scene = Scene()
     producer = scene.begin()
@@ -25,11 +25,11 @@ def test_a_transaction_commits_in_all_its_partitions():
     scene.settle()
     assert scene.state == "CompleteCommit"
     assert [scene.markers_in(key) for key in (P0, P1, OFFSETS)] == [[True]] * 3
-    assert [len(body["markers"]) for _, body in scene.cluster.requests] == [1, 1], "one request for each leader"
+    assert [len(body["markers"]) for _, body in scene.cluster.requests] == [1, 1], "one request per leader"
     scene.stop()
 
 
-def test_nothing_is_told_before_it_is_committed():
+def test_no_response_before_the_commit():
     """No request is answered before its change is committed."""
     scene = Scene()
     scene.ask_to_begin()
@@ -61,8 +61,8 @@ def test_epochs_grow_with_each_transaction():
     scene.stop()
 
 
-def test_a_new_incarnation_aborts_what_the_last_one_began():
-    """It has to retry until the abort completes; the old one is fenced from the decision on."""
+def test_new_incarnation_aborts_the_open_transaction():
+    """The new incarnation has to retry until the abort completes; the old one is fenced from the decision on."""
     scene = Scene()
     zombie = scene.begin()
     scene.add(zombie, P0)
@@ -77,8 +77,8 @@ def test_a_new_incarnation_aborts_what_the_last_one_began():
     scene.stop()
 
 
-def test_while_one_request_is_under_way_others_wait():
-    """A concurrent request gets CONCURRENT_TRANSACTIONS, or PRODUCER_FENCED if it is fenced."""
+def test_concurrent_requests_are_refused():
+    """The requests get CONCURRENT_TRANSACTIONS, or PRODUCER_FENCED if they are fenced."""
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)
@@ -92,7 +92,7 @@ def test_while_one_request_is_under_way_others_wait():
     assert scene.state == "CompleteCommit"
 
 
-class TestWhoComesWhileMarkersAreWritten:
+class TestRequestsWhileMarkersAreWritten:
     """Requests during marker writes are delayed until the transaction is complete."""
 
     def completing(self) -> tuple[Scene, Identity]:
@@ -104,7 +104,7 @@ class TestWhoComesWhileMarkersAreWritten:
         scene.answers.clear()
         return scene, producer
 
-    def test_is_served_when_they_are(self):
+    def test_they_are_answered_afterwards(self):
         """Delayed are AddPartitionsToTxn, InitProducerId and repeated EndTxn requests."""
         for ask, code in (
             (lambda scene, producer: scene.ask_to_add(producer, P1), E.NONE),
@@ -121,7 +121,7 @@ class TestWhoComesWhileMarkersAreWritten:
             assert [answer.code for answer in scene.answers] == [code]
             scene.stop()
 
-    def test_is_told_to_come_again_when_that_takes_long(self):
+    def test_they_time_out(self):
         """After the maximum delay, a retriable error is returned."""
         scene, producer = self.completing()
         scene.ask_to_add(producer, P1)
@@ -129,7 +129,7 @@ class TestWhoComesWhileMarkersAreWritten:
         assert [answer.code for answer in scene.answers] == [E.CONCURRENT_TRANSACTIONS]
         scene.stop()
 
-    def test_is_told_so_at_once_when_many_are_there(self):
+    def test_they_are_bounded(self):
         """The number of delayed requests is limited."""
         scene, producer = self.completing()
         for _ in range(10):
@@ -140,8 +140,8 @@ class TestWhoComesWhileMarkersAreWritten:
         assert [answer.code for answer in scene.answers[2:]] == [*[E.CONCURRENT_TRANSACTIONS] * 7, E.NONE]
         scene.stop()
 
-    def test_is_sent_to_the_next_coordinator(self):
-        """After a change of coordinator, NOT_COORDINATOR is returned."""
+    def test_coordinator_changes(self):
+        """NOT_COORDINATOR is returned."""
         scene, producer = self.completing()
         scene.ask_to_add(producer, P1)
         scene.fail_over()
@@ -149,21 +149,21 @@ class TestWhoComesWhileMarkersAreWritten:
         scene.stop()
 
 
-def test_two_that_begin_together_get_two_identities():
+def test_concurrent_producers_get_two_identities():
     """The later of two concurrent InitProducerId requests fences the earlier one."""
     scene = Scene()
     scene.holds_ids = True
     scene.ask_to_begin()
     scene.ask_to_begin()
     scene.release_ids()
-    assert [answer.code for answer in scene.answers] == [E.CONCURRENT_TRANSACTIONS], "the first waits for the log"
+    assert [answer.code for answer in scene.answers] == [E.CONCURRENT_TRANSACTIONS], "the first one waits for the log"
     scene.settle()
     first = scene.answers[-1].identity
     second = scene.begin()
     assert second == Identity(first.producer_id, first.epoch + 1)
 
 
-def test_a_coordinator_that_loses_its_partition_while_it_waits_for_a_producer_id_says_so():
+def test_coordinator_resigns_while_a_producer_id_is_allocated():
     """Leadership is checked again after the wait."""
     scene = Scene()
     scene.holds_ids = True
@@ -174,7 +174,7 @@ def test_a_coordinator_that_loses_its_partition_while_it_waits_for_a_producer_id
     assert scene.records == []
 
 
-def test_a_broker_that_stops_coordinates_nothing_more():
+def test_stopped_broker_coordinates_nothing():
     """Pending and later requests get NOT_COORDINATOR, and nothing more is written."""
     scene = Scene()
     producer = scene.begin()
@@ -187,7 +187,7 @@ def test_a_broker_that_stops_coordinates_nothing_more():
     assert [answer.code for answer in scene.answers[-2:]] == [E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR]
 
 
-def test_who_waits_for_a_producer_id_is_told_when_the_broker_stops():
+def test_stop_answers_requests_that_wait_for_a_producer_id():
     """Every request is answered once."""
     scene = Scene()
     scene.holds_ids = True
@@ -197,8 +197,8 @@ def test_who_waits_for_a_producer_id_is_told_when_the_broker_stops():
 
 
 @pytest.mark.parametrize("code", [E.NOT_COORDINATOR, E.COORDINATOR_LOAD_IN_PROGRESS, E.COORDINATOR_NOT_AVAILABLE])
-def test_who_asks_the_wrong_broker_is_told_so(code):
-    """Every request is refused by a broker that is not, or not yet, the coordinator."""
+def test_wrong_broker_refuses_every_request(code):
+    """The broker is not, or not yet, the coordinator."""
     scene = Scene()
     producer = scene.begin()
     scene.shards.error = code
@@ -208,8 +208,8 @@ def test_who_asks_the_wrong_broker_is_told_so(code):
     assert scene.coordinator.verify(ID, producer, [P0]) == {P0: code}
 
 
-def test_timeouts_that_are_too_long_are_refused():
-    """So are timeouts of 0; two-phase transactions have none."""
+def test_invalid_timeouts_are_refused():
+    """The timeouts are too long or 0; two-phase transactions have none."""
     scene = Scene(TransactionsConfig(timeout_ms_max=10_000, is_two_phase_enabled=True))
     for timeout_ms in (-1, 0, 10_001):
         answer = scene.told(lambda: scene.ask_to_begin(timeout_ms=timeout_ms))  # noqa: B023
@@ -218,7 +218,7 @@ def test_timeouts_that_are_too_long_are_refused():
     assert scene.begin(timeout_ms=10_001, is_two_phase=True)
 
 
-def test_two_phases_are_served_where_the_operator_allows_them():
+def test_two_phase_commit_needs_permission():
     """Otherwise an abandoned transaction would stay open forever (KIP-939)."""
     scene = Scene(TransactionsConfig())
     for asked in ({"is_two_phase": True}, {"keeps_prepared": True}):
@@ -229,7 +229,7 @@ def test_two_phases_are_served_where_the_operator_allows_them():
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_a_prepared_transaction_is_ended_by_the_next_incarnation(commits):
+def test_prepared_transaction_is_ended_by_the_next_incarnation(commits):
     """After a crash between the phases, the successor decides, at any coordinator."""
     scene = Scene()
     producer = scene.begin(is_two_phase=True)
@@ -246,7 +246,7 @@ def test_a_prepared_transaction_is_ended_by_the_next_incarnation(commits):
     scene.stop()
 
 
-def test_an_end_that_exhausts_the_epochs_tells_another_producer_id():
+def test_last_epoch_is_followed_by_another_producer_id():
     """A new producer id is allocated before the response."""
     scene = Scene()
     producer = scene.begin()
@@ -261,7 +261,7 @@ def test_an_end_that_exhausts_the_epochs_tells_another_producer_id():
     assert scene.cluster.markers[P0][0][:3] == (producer.producer_id, 32767, True)
 
 
-def test_what_cannot_be_written_in_time_is_written_again():
+def test_write_that_timed_out_is_repeated():
     """The producer gets an error, but the decision stays and cannot be changed."""
     scene = Scene()
     producer = scene.begin()
@@ -273,14 +273,14 @@ def test_what_cannot_be_written_in_time_is_written_again():
         ask()
         assert scene.answers[-1].code is E.CONCURRENT_TRANSACTIONS
     scene.clock.advance(0.5)
-    assert len(scene.log.waiting) == 2, "it was written a second time"
+    assert len(scene.log.waiting) == 2, "it was written twice"
     scene.settle()
     assert scene.state == "CompleteCommit"
     assert scene.markers_in(P0) == [True]
     assert scene.end(producer, commits=True).code is E.NONE
 
 
-def test_a_record_that_is_in_the_log_twice_is_obeyed_once():
+def test_repeated_record_takes_effect_once():
     """The second commit of a repeated write has no effect."""
     scene = Scene()
     producer = scene.begin()
@@ -297,7 +297,7 @@ def test_a_record_that_is_in_the_log_twice_is_obeyed_once():
     scene.stop()
 
 
-def test_what_is_refused_is_written_when_replicas_are_back():
+def test_refused_write_is_repeated():
     """With too few in-sync replicas, the write is repeated until it succeeds."""
     scene = Scene()
     producer = scene.begin()
@@ -317,7 +317,7 @@ def test_what_is_refused_is_written_when_replicas_are_back():
     scene.stop()
 
 
-def test_a_record_that_is_too_large_changes_nothing():
+def test_oversized_record_changes_nothing():
     """The transaction continues without the partitions that do not fit."""
     scene = Scene()
     producer = scene.begin()
@@ -331,8 +331,7 @@ def test_a_record_that_is_too_large_changes_nothing():
     assert (scene.markers_in(P0), scene.markers_in(P1)) == ([True], [])
 
 
-def test_what_is_in_the_log_says_what_happened():
-    """The log has one record per transition, in order."""
+def test_log_has_one_record_per_transition():
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)

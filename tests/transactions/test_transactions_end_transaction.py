@@ -37,7 +37,7 @@ OLD = {
 }
 
 GROWING = {
-    # state: commit and abort with the present epoch, and with the one before
+    # state: commit and abort with the current epoch, and with the previous one
     S.EMPTY: (E.INVALID_TXN_STATE, A, E.PRODUCER_FENCED, E.PRODUCER_FENCED),
     S.ONGOING: (C, A, E.PRODUCER_FENCED, E.PRODUCER_FENCED),
     S.PREPARE_COMMIT: (*[E.CONCURRENT_TRANSACTIONS] * 3, E.INVALID_TXN_STATE),
@@ -50,7 +50,7 @@ DECIDED_BY_CLIENT = (S.PREPARE_COMMIT, S.PREPARE_ABORT, S.COMPLETE_COMMIT, S.COM
 
 
 @pytest.mark.parametrize("state", OLD)
-def test_a_producer_of_old_may_ask_again(state):
+def test_repeated_end_with_a_constant_epoch(state):
     """A repeated EndTxn succeeds, the opposite one is refused, and the epoch does not grow."""
     known = transaction(state=state, partitions=[P0])
     assert tuple(outcome(decide(known, CURRENT, which, grows=False)) for which in (COMMIT, ABORT)) == OLD[state]
@@ -61,8 +61,9 @@ def test_a_producer_of_old_may_ask_again(state):
 
 
 @pytest.mark.parametrize("state", GROWING)
-def test_a_producer_whose_epoch_grows_means_the_next_transaction_by_its_present_epoch(state):
-    """The previous epoch marks a repeated request for the last transaction (KIP-890)."""
+def test_repeated_end_with_a_growing_epoch(state):
+    """The previous epoch marks a repeated request for the last transaction (KIP-890); the current one means the next.
+    """
     known = transaction(state=state, partitions=[P0], client_version=2 if state in DECIDED_BY_CLIENT else 0)
     found = tuple(
         outcome(decide(known, claimed, which, grows=True))
@@ -76,12 +77,12 @@ def test_a_producer_whose_epoch_grows_means_the_next_transaction_by_its_present_
         assert outcome(decide(known, Identity(8, 3), which, grows=True)) is E.INVALID_PRODUCER_ID_MAPPING
 
 
-def test_an_unheard_of_transactional_id_has_nothing_to_end():
-    """It may have expired: the producer has to start again."""
+def test_end_of_an_unknown_transactional_id():
+    """The ID may have expired: the producer has to start again."""
     assert outcome(decide(None, CURRENT, COMMIT, grows=False)) is E.INVALID_PRODUCER_ID_MAPPING
 
 
-def test_the_epoch_grows_with_the_decision():
+def test_epoch_grows_with_the_decision():
     """The marker and the response have the next epoch, also for a repeated request."""
     first = decide(transaction(state=S.ONGOING, partitions=[P0], start_ms=1), CURRENT, COMMIT, grows=True)
     assert first.answer.identity == first.new.identity == Identity(7, 4)
@@ -91,14 +92,14 @@ def test_the_epoch_grows_with_the_decision():
     assert decide(done, CURRENT, COMMIT, grows=True).answer == first.answer
 
 
-def test_a_producer_of_old_keeps_its_epoch():
+def test_old_producer_keeps_its_epoch():
     """The marker has the epoch of the records."""
     new = decide(transaction(state=S.ONGOING, partitions=[P0]), CURRENT, COMMIT, grows=False).new
     assert new.identity == CURRENT
     assert complete(new, NOW).identity == CURRENT
 
 
-def test_exhausted_epochs_are_followed_by_another_producer_id():
+def test_last_epoch_is_followed_by_another_producer_id():
     """The marker has the last epoch of the old id, the next transaction epoch 0 of the new id."""
     exhausted = Identity(7, 32766)
     known = transaction(state=S.ONGOING, partitions=[P0], producer_epoch=32766)
@@ -114,7 +115,7 @@ def test_exhausted_epochs_are_followed_by_another_producer_id():
     assert outcome(decide(done, Identity(7, 32765), COMMIT, grows=True)) is E.INVALID_PRODUCER_ID_MAPPING
 
 
-def test_what_has_not_begun_may_be_aborted():
+def test_transaction_that_has_not_started_can_be_aborted():
     """A producer with growing epochs does not know whether its transaction has started."""
     first = decide(transaction(), CURRENT, ABORT, grows=True)
     assert (first.answer.identity, first.new.state, first.new.start_ms) == (Identity(7, 4), A, NOW)
@@ -122,8 +123,8 @@ def test_what_has_not_begun_may_be_aborted():
 
 
 @pytest.mark.parametrize("grows", [False, True])
-def test_whoever_was_fenced_or_timed_out_is_told_so(grows):
-    """An end by another cause is not mistaken for the producer's own, before and after completion."""
+def test_fenced_and_timed_out_producers_get_an_error(grows):
+    """An end by another cause is distinguished from the producer's own, before and after completion."""
     aborted = aborted_by_fence(transaction(state=S.ONGOING, partitions=[P0]), NOW)
     assert (aborted.state, aborted.identity) == (A, Identity(7, 4))
     for known in (aborted, complete(aborted, NOW)):
@@ -135,7 +136,7 @@ def test_whoever_was_fenced_or_timed_out_is_told_so(grows):
 
 
 @pytest.mark.parametrize("which", [COMMIT, ABORT])
-def test_who_took_a_transaction_over_ends_it(which):
+def test_successor_ends_a_transaction_that_it_took_over(which):
     """The marker has the transaction's producer id and an epoch above that of its records."""
     taken = transaction(state=S.ONGOING, partitions=[P0], next_identity=Identity(7, 4))
     assert outcome(decide(taken, CURRENT, which, grows=True)) is E.PRODUCER_FENCED
@@ -146,7 +147,7 @@ def test_who_took_a_transaction_over_ends_it(which):
     assert decide(done, Identity(7, 4), which, grows=True).answer == first.answer
 
 
-def test_who_took_a_transaction_over_under_another_producer_id_ends_it():
+def test_successor_with_another_producer_id_ends_a_transaction():
     """The next epoch belongs to the new id, or to a third one if its epochs are exhausted."""
     taken = transaction(state=S.ONGOING, partitions=[P0], producer_epoch=32766, next_identity=Identity(8, 0))
     first = decide(taken, Identity(8, 0), COMMIT, grows=True)
@@ -158,8 +159,8 @@ def test_who_took_a_transaction_over_under_another_producer_id_ends_it():
     assert decide(complete(third.new, NOW), Identity(8, 32766), COMMIT, grows=True).answer == third.answer
 
 
-def test_a_producer_of_old_that_took_a_transaction_over_keeps_its_identity():
-    """Its records follow the marker correctly."""
+def test_successor_with_a_constant_epoch_keeps_its_identity():
+    """The successor's records follow the marker correctly."""
     taken = transaction(state=S.ONGOING, partitions=[P0], next_identity=Identity(7, 4))
     first = decide(taken, Identity(7, 4), COMMIT, grows=False)
     assert first.new.identity == Identity(7, 4)
@@ -174,8 +175,8 @@ def moved_coordinator(known):
 @pytest.mark.parametrize("epoch", [3, EXHAUSTED_EPOCH])
 @pytest.mark.parametrize("grows", [False, True])
 @pytest.mark.parametrize("which", [COMMIT, ABORT])
-def test_an_end_whose_answer_was_lost_is_never_an_invalid_state(which, grows, epoch):
-    """A repeated EndTxn succeeds at the same and at the next coordinator, before and after the markers."""
+def test_repeated_end_is_never_an_invalid_state(which, grows, epoch):
+    """The repeated end succeeds at the same and at the next coordinator, before and after the markers."""
     claimed = Identity(7, epoch)
     ongoing = transaction(state=S.ONGOING, partitions=[P0], producer_epoch=epoch)
     decided = decide(ongoing, claimed, which, grows=grows, new_producer_id=8)
@@ -191,7 +192,7 @@ def test_an_end_whose_answer_was_lost_is_never_an_invalid_state(which, grows, ep
     assert repeated.answer.code is E.NONE
 
 
-def test_the_table_of_answers_in_the_docs():
+def test_response_table_of_the_docs():
     """``docs/explanation/transactions.md`` lists the EndTxn response of each state."""
     text = (Path(__file__).parents[2] / "docs" / "explanation" / "transactions.md").read_text()
     rows = {

@@ -1,4 +1,4 @@
-"""The coordinator dies between any two steps: responses stay true, and all partitions have the same outcome."""
+"""Failover of the coordinator between any two steps: responses stay true, and all partitions have the same outcome."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Story:
         self.scene = Scene()
         self.scene.cluster.holds = True
         self.producer = Identity(-1, -1)
-        self.told_end = False
+        self.end_response = False
 
     def steps(self) -> list[Callable[[], object]]:
         scene = self.scene
@@ -48,7 +48,7 @@ class Story:
         self.scene.ask_to_end(self.producer, commits=self.commits, grows=self.grows)
 
     @property
-    def was_told_of_its_end(self) -> bool:
+    def end_was_acknowledged(self) -> bool:
         """Return True if EndTxn was acknowledged."""
         return len(self.scene.answers) == 3 and self.scene.answers[-1].code is E.NONE
 
@@ -60,13 +60,13 @@ STEP_COUNT = len(Story(commits=True, grows=True).steps())
 @pytest.mark.parametrize("commits", [False, True])
 @pytest.mark.parametrize("survives", [False, True])
 @pytest.mark.parametrize("step", range(STEP_COUNT + 1))
-def test_a_transaction_is_decided_once_wherever_its_coordinator_dies(step, survives, commits, grows):
+def test_transaction_is_decided_once_across_failovers(step, survives, commits, grows):
     """After a retry all partitions have the acknowledged outcome."""
     story = Story(commits=commits, grows=grows)
     scene = story.scene
     for one in story.steps()[:step]:
         one()
-    was_told = story.was_told_of_its_end
+    acknowledged = story.end_was_acknowledged
     scene.fail_over(survives=survives)
     scene.cluster.holds = False
     scene.cluster.release()
@@ -79,8 +79,8 @@ def test_a_transaction_is_decided_once_wherever_its_coordinator_dies(step, survi
     assert {commits} == set().union(*decided.values())
     assert set(scene.markers_in(P0)) == set(scene.markers_in(P1)) == {commits}
     assert scene.state == ("CompleteCommit" if commits else "CompleteAbort")
-    if was_told:
-        assert step >= 7, "the end was told before it was in the log"
+    if acknowledged:
+        assert step >= 7, "the end was acknowledged before it was in the log"
     scene.stop()
 
 
@@ -93,8 +93,9 @@ def _go_on(story: Story) -> None:
 
 
 @pytest.mark.parametrize("survives", [False, True])
-def test_who_gives_up_after_a_lost_answer_leaves_nothing_undecided(survives):
-    """A decision in the log is executed; otherwise the transaction is aborted after its timeout."""
+def test_abandoned_transaction_is_decided(survives):
+    """If the producer does not retry after a lost response, a decision in the log is executed; otherwise the timeout
+    aborts."""
     scene = Scene()
     producer = scene.begin(timeout_ms=30_000)
     scene.add(producer, P0, P1)
@@ -106,8 +107,8 @@ def test_who_gives_up_after_a_lost_answer_leaves_nothing_undecided(survives):
     scene.stop()
 
 
-def test_a_coordinator_that_was_replaced_gives_up():
-    """Its late markers are refused, and it completes nothing."""
+def test_replaced_coordinator_gives_up():
+    """The former coordinator's late markers are refused, and it completes nothing."""
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)
@@ -122,13 +123,13 @@ def test_a_coordinator_that_was_replaced_gives_up():
     scene.cluster.held = held
     scene.cluster.release()
     assert [marker.coordinator_epoch for marker in scene.cluster.markers[P0]] == [1]
-    assert not replaced_log.waiting, "it has written nothing more"
+    assert not replaced_log.waiting, "it wrote nothing afterwards"
     replaced.stop()
     scene.stop()
 
 
-def test_a_transaction_that_is_under_way_goes_on_at_another_broker():
-    """Its partitions and its start time are kept."""
+def test_ongoing_transaction_continues_at_another_broker():
+    """The transaction's partitions and its start time are kept."""
     scene = Scene()
     producer = scene.begin(timeout_ms=60_000)
     scene.add(producer, P0)
@@ -141,7 +142,7 @@ def test_a_transaction_that_is_under_way_goes_on_at_another_broker():
     scene.stop()
 
 
-def test_a_fence_that_was_written_and_not_decided_is_no_decision():
+def test_fence_without_a_decision():
     """A transaction loaded in Kafka's unwritten fence state stays ongoing until its timeout."""
     scene = Scene()
     producer = scene.begin()

@@ -15,16 +15,16 @@ def decide(known, claimed=NO_IDENTITY, new_producer_id=None, **more):
     return begin(ID, known, InitRequest(30_000, claimed, **more), new_producer_id, NOW)
 
 
-def told(decision):
+def response(decision):
     return decision.answer.code, decision.answer.identity, None if decision.new is None else decision.new.state
 
 
-def test_an_unheard_of_transactional_id_gets_a_producer_id_of_its_own():
+def test_unknown_transactional_id_gets_a_producer_id():
     """The first incarnation has epoch 0; an identity from before an expiry is ignored."""
     assert decide(None).needs_producer_id
     for claimed in (NO_IDENTITY, Identity(99, 4)):
         decision = decide(None, claimed, 8)
-        assert told(decision) == (ErrorCode.NONE, Identity(8, 0), S.EMPTY)
+        assert response(decision) == (ErrorCode.NONE, Identity(8, 0), S.EMPTY)
         assert decision.new.timeout_ms == 30_000
 
 
@@ -34,7 +34,7 @@ ABORT = (ErrorCode.CONCURRENT_TRANSACTIONS, NO_IDENTITY, S.PREPARE_ABORT)
 NEXT = (ErrorCode.NONE, Identity(7, 4), S.EMPTY)
 
 TABLE = {
-    # state: what is told to a new incarnation, to the present producer, and to one before it
+    # state: responses to a new incarnation, to the current producer, and to an earlier one
     S.EMPTY: (NEXT, NEXT, FENCED),
     S.ONGOING: (ABORT, ABORT, FENCED),
     S.PREPARE_COMMIT: (LATER, LATER, FENCED),
@@ -45,62 +45,61 @@ TABLE = {
 
 
 @pytest.mark.parametrize("state", TABLE)
-def test_who_comes_is_given_the_next_epoch_when_no_transaction_is_under_way(state):
+def test_producer_gets_the_next_epoch_without_an_open_transaction(state):
     """An ongoing transaction is aborted first; fenced producers are refused."""
     known = transaction(state=state, partitions=[P0])
     expected = TABLE[state]
     for claimed, row in zip((NO_IDENTITY, CURRENT, Identity(7, 2)), expected, strict=True):
-        assert told(decide(known, claimed)) == row
-    assert told(decide(known, Identity(6, 3))) == FENCED
+        assert response(decide(known, claimed)) == row
+    assert response(decide(known, Identity(6, 3))) == FENCED
 
 
-def test_the_timeout_is_that_of_the_last_incarnation():
-    """The transaction timeout of the latest request applies."""
+def test_latest_timeout_applies():
     assert decide(transaction()).new.timeout_ms == 30_000
 
 
-def test_a_repeated_request_gets_the_answer_of_the_first():
+def test_repeated_request_gets_the_first_response():
     """A producer that missed the response retries with its current epoch (KIP-360)."""
     first = decide(transaction(state=S.COMPLETE_ABORT), CURRENT)
     again = decide(first.new, CURRENT)
-    assert told(again) == told(first) == NEXT
-    assert told(decide(again.new, CURRENT)) == NEXT
+    assert response(again) == response(first) == NEXT
+    assert response(decide(again.new, CURRENT)) == NEXT
 
 
-def test_a_new_incarnation_ends_the_right_to_repeat():
+def test_new_incarnation_fences_repeated_requests():
     """After a new incarnation, a retry of the old one is fenced."""
     first = decide(transaction(), CURRENT)
     other = decide(first.new)
     assert other.answer.identity == Identity(7, 5)
-    assert told(decide(other.new, CURRENT)) == FENCED
-    assert told(decide(other.new, Identity(7, 4))) == FENCED
+    assert response(decide(other.new, CURRENT)) == FENCED
+    assert response(decide(other.new, Identity(7, 4))) == FENCED
 
 
-def test_exhausted_epochs_are_followed_by_another_producer_id():
+def test_last_epoch_is_followed_by_another_producer_id():
     """After epoch 32766 comes epoch 0 of a new id, also for a repeated request."""
     exhausted = Identity(7, 32766)
     known = transaction(producer_epoch=32766, state=S.COMPLETE_COMMIT)
     assert decide(known, exhausted).needs_producer_id
     first = decide(known, exhausted, 8)
-    assert told(first) == (ErrorCode.NONE, Identity(8, 0), S.EMPTY)
-    assert told(decide(first.new, exhausted)) == told(first)
-    assert told(decide(first.new, Identity(7, 32765))) == FENCED
+    assert response(first) == (ErrorCode.NONE, Identity(8, 0), S.EMPTY)
+    assert response(decide(first.new, exhausted)) == response(first)
+    assert response(decide(first.new, Identity(7, 32765))) == FENCED
     fresh = decide(known, NO_IDENTITY, 9)
-    assert told(fresh) == (ErrorCode.NONE, Identity(9, 0), S.EMPTY)
-    assert told(decide(fresh.new, exhausted)) == FENCED
+    assert response(fresh) == (ErrorCode.NONE, Identity(9, 0), S.EMPTY)
+    assert response(decide(fresh.new, exhausted)) == FENCED
 
 
-def test_a_fence_of_the_last_epoch_leads_to_another_producer_id():
+def test_abort_of_the_last_epoch_leads_to_another_producer_id():
     """A transaction of epoch 32766 is aborted with a marker of epoch 32767."""
     aborted = decide(transaction(producer_epoch=32766, state=S.ONGOING)).new
     assert aborted.producer_epoch == 32767
     known = aborted.moved(S.COMPLETE_ABORT)
-    assert told(decide(known, Identity(7, 32766), 8)) == FENCED
-    assert told(decide(known, NO_IDENTITY, 8)) == (ErrorCode.NONE, Identity(8, 0), S.EMPTY)
+    assert response(decide(known, Identity(7, 32766), 8)) == FENCED
+    assert response(decide(known, NO_IDENTITY, 8)) == (ErrorCode.NONE, Identity(8, 0), S.EMPTY)
 
 
-def test_a_fence_is_never_told():
-    """The epoch of the abort lies between those of the old and the new producer."""
+def test_epoch_of_an_abort_is_never_returned():
+    """The epoch of the abort is between those of the old and the new producer."""
     aborted = decide(transaction(state=S.ONGOING, partitions=[P0])).new
     assert aborted.identity == Identity(7, 4)
     assert aborted.partitions == {P0}
@@ -119,27 +118,27 @@ def keep(known, claimed=NO_IDENTITY, new_producer_id=None):
     return decide(known, claimed, new_producer_id, is_two_phase=True, keeps_prepared=True)
 
 
-def test_a_prepared_transaction_is_taken_over():
+def test_prepared_transaction_is_taken_over():
     """The new incarnation gets its own identity and that of the transaction."""
     known = transaction(state=S.ONGOING, partitions=[P0], start_ms=100)
     first = keep(known)
-    assert told(first) == (ErrorCode.NONE, Identity(7, 4), S.ONGOING)
+    assert response(first) == (ErrorCode.NONE, Identity(7, 4), S.ONGOING)
     assert first.answer.ongoing == CURRENT
     assert (first.new.partitions, first.new.start_ms, first.new.timeout_ms) == ({P0}, 100, NEVER_MS)
     second = keep(first.new)
     assert (second.answer.identity, second.answer.ongoing) == (Identity(7, 5), CURRENT)
-    assert told(keep(second.new, Identity(7, 4))) == FENCED
-    assert told(keep(second.new, CURRENT)) == FENCED
+    assert response(keep(second.new, Identity(7, 4))) == FENCED
+    assert response(keep(second.new, CURRENT)) == FENCED
 
 
-def test_taking_over_may_be_repeated():
+def test_takeover_may_be_repeated():
     """A repeated request gets the same identity."""
     taken = keep(transaction(state=S.ONGOING), CURRENT)
     assert taken.answer.identity == Identity(7, 4)
     assert keep(taken.new, CURRENT).answer == taken.answer
 
 
-def test_taking_over_with_exhausted_epochs_takes_another_producer_id():
+def test_takeover_with_exhausted_epochs_gets_another_producer_id():
     """The transaction keeps its own producer id."""
     known = transaction(state=S.ONGOING, producer_epoch=32766)
     assert keep(known).needs_producer_id
@@ -148,17 +147,17 @@ def test_taking_over_with_exhausted_epochs_takes_another_producer_id():
     assert taken.new.identity == Identity(7, 32766)
 
 
-def test_where_nothing_is_prepared_nothing_is_taken_over():
+def test_takeover_without_a_prepared_transaction():
     """Without a transaction, the response contains no ongoing one."""
     for state in (S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT):
         decision = keep(transaction(state=state))
-        assert told(decision) == NEXT
+        assert response(decision) == NEXT
         assert decision.answer.ongoing == NO_IDENTITY
-    assert told(keep(transaction(state=S.PREPARE_COMMIT))) == LATER
+    assert response(keep(transaction(state=S.PREPARE_COMMIT))) == LATER
 
 
-def test_who_does_not_take_a_prepared_transaction_over_aborts_it():
-    """Also after a takeover: both identities are fenced."""
+def test_new_incarnation_without_a_takeover_aborts():
+    """This holds after a takeover too: both identities are fenced."""
     taken = keep(transaction(state=S.ONGOING)).new
     aborted = decide(taken).new
     assert aborted.state is S.PREPARE_ABORT

@@ -21,7 +21,7 @@ def decided(*keys, markers=None, **cluster):
     return scene
 
 
-def test_a_leader_that_has_moved_is_found():
+def test_leader_that_has_moved_is_found():
     """After NOT_LEADER_OR_FOLLOWER the marker is sent to the new leader."""
     scene = decided(P0, P1, moved={P0: 1})
     scene.clock.advance(0)
@@ -34,14 +34,14 @@ def test_a_leader_that_has_moved_is_found():
     scene.stop()
 
 
-def test_a_broker_that_is_down_keeps_nobody_else_waiting():
+def test_broker_that_is_down_delays_no_other():
     """Other brokers get their markers immediately, and its partitions after a leader change."""
     scene = decided(P0, P1, down={1: True})
     scene.settle(5.0)
     assert scene.markers_in(P1) == [True]
     assert scene.state == "PrepareCommit"
     tries = len(scene.cluster.requests)
-    assert tries < 10, "it is asked ever more rarely"
+    assert tries < 10, "the backoff grows"
     scene.cluster.leaders[P0] = 2
     scene.settle(3.0)
     assert scene.markers_in(P0) == [True]
@@ -49,8 +49,8 @@ def test_a_broker_that_is_down_keeps_nobody_else_waiting():
     scene.stop()
 
 
-def test_a_partition_without_a_leader_is_waited_for():
-    """Markers wait without limit for a leader."""
+def test_markers_wait_for_a_leader():
+    """There is no limit on the wait."""
     scene = decided(P0, P1, leaders={P0: None, P1: 2})
     scene.settle(100.0)
     assert scene.state == "PrepareCommit"
@@ -60,8 +60,8 @@ def test_a_partition_without_a_leader_is_waited_for():
     scene.stop()
 
 
-def test_a_partition_that_is_gone_is_given_up_after_a_while():
-    """A deleted partition is given up after a delay, because metadata may lag behind."""
+def test_deleted_partition_is_given_up_after_a_delay():
+    """Metadata may be outdated."""
     scene = decided(P0, P1, leaders={P1: 2})
     del scene.cluster.leaders[P1]
     scene.settle(9.0)
@@ -71,7 +71,7 @@ def test_a_partition_that_is_gone_is_given_up_after_a_while():
     scene.stop()
 
 
-def test_a_partition_that_comes_back_is_not_gone():
+def test_partition_that_returns_is_not_deleted():
     """Two shorter absences do not add up."""
     scene = decided(P0, leaders={})
     scene.settle(9.0)
@@ -86,8 +86,7 @@ def test_a_partition_that_comes_back_is_not_gone():
     scene.stop()
 
 
-def test_a_broker_that_knows_of_no_topic_gives_up_none():
-    """Without any metadata no partition counts as deleted."""
+def test_broker_without_metadata_gives_up_no_partition():
     scene = decided(P0, is_known=False)
     scene.settle(60.0)
     assert scene.state == "PrepareCommit"
@@ -100,8 +99,7 @@ def test_a_broker_that_knows_of_no_topic_gives_up_none():
 @pytest.mark.parametrize(
     "code", [E.NOT_ENOUGH_REPLICAS, E.KAFKA_STORAGE_ERROR, E.REQUEST_TIMED_OUT, E.UNKNOWN_TOPIC_OR_PARTITION]
 )
-def test_what_may_do_better_later_is_tried_again(code):
-    """Retriable errors are retried until they succeed."""
+def test_retriable_errors_are_retried(code):
     scene = decided(P0, answers={P0: code})
     scene.settle(20.0)
     assert scene.state == "PrepareCommit"
@@ -112,7 +110,7 @@ def test_what_may_do_better_later_is_tried_again(code):
 
 
 @pytest.mark.parametrize("code", [E.INVALID_PRODUCER_EPOCH, E.UNSUPPORTED_FOR_MESSAGE_FORMAT])
-def test_a_partition_that_will_never_take_the_marker_keeps_none_waiting(code):
+def test_partition_that_never_accepts_the_marker_is_skipped(code):
     """A later producer epoch, or an old message format, needs no marker."""
     scene = decided(P0, P1, answers={P0: code})
     scene.settle()
@@ -121,8 +119,8 @@ def test_a_partition_that_will_never_take_the_marker_keeps_none_waiting(code):
     scene.stop()
 
 
-def test_a_partition_that_was_told_by_a_later_coordinator_ends_it():
-    """After TRANSACTION_COORDINATOR_FENCED the later coordinator completes the transaction."""
+def test_later_coordinator_completes_the_transaction():
+    """The error is TRANSACTION_COORDINATOR_FENCED."""
     scene = decided(P0, P1, answers={P0: E.TRANSACTION_COORDINATOR_FENCED})
     scene.settle(20.0)
     assert scene.state == "PrepareCommit"
@@ -153,7 +151,7 @@ def test_markers_of_many_transactions_share_requests():
     scene.stop()
 
 
-def test_one_request_at_a_time_goes_to_a_broker():
+def test_one_request_per_broker_at_a_time():
     """The next request is sent after the response to the previous one."""
     scene = decided(P1, P2, holds=True)
     scene.clock.advance(0)
@@ -178,8 +176,8 @@ def test_one_request_at_a_time_goes_to_a_broker():
     scene.stop()
 
 
-def test_a_partition_that_is_led_elsewhere_sends_no_more_markers():
-    """A forgotten shard's queued markers are dropped; the response in flight has no effect."""
+def test_forgotten_shard_drops_its_markers():
+    """The shard's queued markers are dropped; the response in flight has no effect."""
     scene = decided(P0, P1, holds=True, down={2: True})
     scene.clock.advance(0)
     scene.shard.unload()
@@ -192,7 +190,7 @@ def test_a_partition_that_is_led_elsewhere_sends_no_more_markers():
     scene.stop()
 
 
-def test_an_answer_that_was_lost_is_asked_for_again():
+def test_lost_response_is_retried():
     """A duplicate marker has no effect."""
     scene = decided(P0, holds=True)
     scene.clock.advance(0)
@@ -204,7 +202,7 @@ def test_an_answer_that_was_lost_is_asked_for_again():
     scene.stop()
 
 
-def test_an_empty_transaction_needs_no_markers():
+def test_empty_transaction_needs_no_markers():
     """An aborted transaction without partitions completes immediately."""
     scene = Scene()
     producer = scene.begin()
@@ -214,7 +212,7 @@ def test_an_empty_transaction_needs_no_markers():
     scene.stop()
 
 
-def test_a_coordinator_that_stops_leaves_its_markers_to_others():
+def test_stopped_coordinator_leaves_nothing():
     """No requests or timers are left."""
     scene = decided(P0, P1, holds=True)
     scene.clock.advance(0)

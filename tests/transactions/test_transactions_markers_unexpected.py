@@ -8,10 +8,10 @@ from transactions_scene import P0, Scene
 
 @pytest.fixture
 def failures_logged() -> None:
-    """Overrides the check for logged failures."""
+    """Override the check for logged failures."""
 
 
-def test_an_error_that_nobody_foresaw_loses_no_marker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_error_loses_no_marker(monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing marker would block read_committed consumers forever."""
     scene = Scene()
     producer = scene.begin()
@@ -20,7 +20,7 @@ def test_an_error_that_nobody_foresaw_loses_no_marker(monkeypatch: pytest.Monkey
 
     def fails_once(*args, **kwargs):
         monkeypatch.setattr(scene.cluster, "request", request)
-        raise RuntimeError("nobody foresaw this")
+        raise RuntimeError("unexpected")
 
     monkeypatch.setattr(scene.cluster, "request", fails_once)
     scene.ask_to_end(producer, commits=True)

@@ -35,8 +35,8 @@ def add(scene: Scene, transactional_id: str, identity: Identity, *keys: object) 
     return code
 
 
-def test_one_address_is_bounded_and_another_is_not_affected() -> None:
-    """New ids of the address get a retriable error and use up no producer id; known ones start again."""
+def test_address_is_bounded_and_others_are_not_affected() -> None:
+    """New IDs of the address get a retriable error without using a producer ID; producers of known IDs can restart."""
     scene = limited(address_max=3 * (ID_BYTES + 4))
     assert codes(scene, 4, ADDRESS) == [E.NONE] * 3 + [E.COORDINATOR_NOT_AVAILABLE]
     assert E.COORDINATOR_NOT_AVAILABLE.retriable
@@ -47,8 +47,8 @@ def test_one_address_is_bounded_and_another_is_not_affected() -> None:
     scene.stop()
 
 
-def test_the_broker_is_bounded() -> None:
-    """The total of all addresses, with ids that were loaded from the log."""
+def test_broker_is_bounded() -> None:
+    """The limit applies to all addresses together, including IDs loaded from the log."""
     scene = limited(broker_max=3 * (ID_BYTES + 4))
     addresses = [f"/10.0.0.{number}" for number in range(4)]
     answered = [start(scene, f"id-{number}", address).code for number, address in enumerate(addresses)]
@@ -59,8 +59,8 @@ def test_the_broker_is_bounded() -> None:
     scene.stop()
 
 
-def test_partitions_of_a_transaction_count_until_it_ends() -> None:
-    """A transaction does not grow beyond the bound, but it can be ended, and another one is not affected."""
+def test_partitions_count_until_the_transaction_ends() -> None:
+    """A transaction does not grow above the limit, but it can be ended, and other transactions are not affected."""
     scene = limited(address_max=ID_BYTES + len(ID) + 2 * PARTITION_BYTES)
     producer, other = start(scene, ID, ADDRESS).identity, start(scene, "other", OTHER).identity
     assert add(scene, ID, producer, P0, P1) is E.NONE
@@ -75,8 +75,8 @@ def test_partitions_of_a_transaction_count_until_it_ends() -> None:
     scene.stop()
 
 
-def test_an_id_that_expires_makes_room() -> None:
-    """Its memory is given back when the tombstone is committed."""
+def test_expired_id_releases_its_memory() -> None:
+    """The memory is released when the tombstone is committed."""
     scene = limited(address_max=ID_BYTES + 4, expiration_ms=1000, expiration_interval_ms=500)
     assert codes(scene, 2, ADDRESS) == [E.NONE, E.COORDINATOR_NOT_AVAILABLE]
     scene.settle(2)
@@ -85,8 +85,8 @@ def test_an_id_that_expires_makes_room() -> None:
     scene.stop()
 
 
-def test_a_loaded_id_is_charged_to_the_client_that_starts_its_producer() -> None:
-    """After a fail-over no address is charged until then; a shard that is unloaded gives its memory back."""
+def test_loaded_id_is_charged_to_the_client_that_starts_its_producer() -> None:
+    """After a failover it is charged to no address until then; an unloaded shard releases its memory."""
     scene = limited(address_max=2 * (ID_BYTES + 4))
     assert codes(scene, 2, ADDRESS) == [E.NONE] * 2
     memory = scene.coordinator.memory
@@ -99,8 +99,8 @@ def test_a_loaded_id_is_charged_to_the_client_that_starts_its_producer() -> None
     scene.stop()
 
 
-def test_a_record_that_is_too_large_is_not_charged() -> None:
-    """The new id is forgotten, with its memory."""
+def test_oversized_record_is_not_charged() -> None:
+    """The new ID is forgotten and its memory released."""
     scene = limited()
     scene.log.refuses = E.MESSAGE_TOO_LARGE
     answers: list[Answer] = []

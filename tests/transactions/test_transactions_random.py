@@ -25,10 +25,10 @@ class Watched(Scene):
     def __init__(self, seed: int) -> None:
         super().__init__()
         self.random = Random(seed)
-        self.told: list[Identity] = []
+        self.granted: list[Identity] = []
         self.written: dict[TopicPartition, None] = {}
         self.seen = 0
-        self.ends_told = 0
+        self.acknowledged_ends = 0
         self.decided: list[bool] = []
         self.cluster.holds = True
         append = self.cluster._append
@@ -42,7 +42,7 @@ class Watched(Scene):
 
         self.cluster._append = watched  # type: ignore[method-assign]
 
-    # --- what must be true -------------------------------------------------------------------------------------------
+    # --- invariants --------------------------------------------------------------------------------------------------
 
     def in_log(self) -> Transaction | None:
         return decode_value(ID, self.records[-1][1] or b"") if self.records else None
@@ -62,10 +62,10 @@ class Watched(Scene):
             old = decode_value(ID, self.records[self.seen - 1][1] or b"") if self.seen else None
             self.seen += 1
             if old is None or new.state is old.state is not S.ONGOING:
-                assert old is None or new.state is S.EMPTY or new == old, f"{old} and then {new}"
+                assert old is None or new.state is S.EMPTY or new == old, f"invalid transition from {old} to {new}"
                 continue
             through_fence = (old.state, new.state) == (S.ONGOING, S.PREPARE_ABORT)
-            assert through_fence or old.state in PREVIOUS[new.state], f"{old} and then {new}"
+            assert through_fence or old.state in PREVIOUS[new.state], f"invalid transition from {old} to {new}"
             if new.state in COMPLETE:
                 assert set(self.written) == set(old.partitions), f"{old} has markers in {list(self.written)} only"
                 self.written.clear()
@@ -74,14 +74,14 @@ class Watched(Scene):
     def begun(self, claimed: Identity, answer: Answer) -> None:
         if answer.code is not E.NONE:
             return
-        is_repeated = claimed.producer_id >= 0 and answer.identity == self.told[-1]
-        assert is_repeated or answer.identity not in self.told, "an identity was given twice"
+        is_repeated = claimed.producer_id >= 0 and answer.identity == self.granted[-1]
+        assert is_repeated or answer.identity not in self.granted, "an identity was given twice"
         if not is_repeated:
-            self.told.append(answer.identity)
+            self.granted.append(answer.identity)
 
     def added(self, claimed: Identity, answer: Answer) -> None:
         if answer.code is E.NONE:
-            assert claimed == self.told[-1], f"{claimed} was not fenced by {self.told[-1]}"
+            assert claimed == self.granted[-1], f"{claimed} was not fenced by {self.granted[-1]}"
 
     def ended(self, claimed: Identity, commits: bool, grows: bool, answer: Answer) -> None:
         if answer.code is not E.NONE:
@@ -90,19 +90,19 @@ class Watched(Scene):
         last = self.in_log()
         assert last is not None
         assert last.state in ((S.PREPARE_COMMIT, S.COMPLETE_COMMIT) if commits else (S.PREPARE_ABORT, S.COMPLETE_ABORT))
-        self.ends_told += 1
+        self.acknowledged_ends += 1
         if not grows:
-            assert claimed == self.told[-1]
-        elif answer.identity != self.told[-1]:
-            assert claimed == self.told[-1], f"{claimed} was not fenced by {self.told[-1]}"
-            assert answer.identity not in self.told
-            self.told.append(answer.identity)
+            assert claimed == self.granted[-1]
+        elif answer.identity != self.granted[-1]:
+            assert claimed == self.granted[-1], f"{claimed} was not fenced by {self.granted[-1]}"
+            assert answer.identity not in self.granted
+            self.granted.append(answer.identity)
 
-    # --- what happens ------------------------------------------------------------------------------------------------
+    # --- steps -------------------------------------------------------------------------------------------------------
 
-    def somebody(self) -> Identity:
-        """Return mostly the last producer, sometimes a zombie."""
-        return self.told[-1] if self.random.random() < 0.8 else self.random.choice(self.told[-3:])
+    def some_producer(self) -> Identity:
+        """Return mostly the last producer, sometimes an earlier one."""
+        return self.granted[-1] if self.random.random() < 0.8 else self.random.choice(self.granted[-3:])
 
     def step(self) -> None:
         self.random.choices(
@@ -112,7 +112,7 @@ class Watched(Scene):
         self.look_at_log()
 
     def _begin(self) -> None:
-        claimed = self.somebody() if self.random.random() < 0.4 else Identity(-1, -1)
+        claimed = self.some_producer() if self.random.random() < 0.4 else Identity(-1, -1)
         self._ask_to_begin(claimed)
 
     def _ask_to_begin(self, claimed: Identity) -> None:
@@ -121,12 +121,12 @@ class Watched(Scene):
         self.coordinator.begin(ID, asked, partial(self.begun, claimed))
 
     def _add(self) -> None:
-        claimed = self.somebody()
+        claimed = self.some_producer()
         keys = self.random.sample((P0, P1, P2), self.random.randint(1, 3))
         self.coordinator.add(ID, claimed, keys, lambda code: self.added(claimed, Answer(code)))
 
     def _end(self) -> None:
-        claimed = self.somebody()
+        claimed = self.some_producer()
         commits, grows = self.random.random() < 0.6, self.random.random() < 0.6
         self.coordinator.end(ID, EndRequest(claimed, commits, grows), partial(self.ended, claimed, commits, grows))
 
@@ -154,7 +154,7 @@ class Watched(Scene):
         self.cluster.release()
         self.fail_over(survives=self.random.random() < 0.5)
 
-    def come_to_rest(self) -> None:
+    def settle(self) -> None:
         """Stop all faults; every transaction is then decided in all partitions."""
         self.log.refuses = None
         self.cluster.holds = False
@@ -171,15 +171,15 @@ def run(seed: int) -> Watched:
     scene.log.commit()
     for _ in range(STEPS):
         scene.step()
-    scene.come_to_rest()
+    scene.settle()
     return scene
 
 
 @pytest.mark.parametrize("seeds", [SEEDS[start::3] for start in range(3)], ids=["first", "second", "third"])
-def test_what_is_told_and_what_is_written_agree(seeds: Any) -> None:
-    """Markers match the decision, completion implies all markers, and zombies are refused."""
+def test_responses_match_the_log(seeds: Any) -> None:
+    """Markers match the decision, completion implies all markers, and fenced producers are refused."""
     decided: list[bool] = []
-    ends_told = 0
+    acknowledged_ends = 0
     for seed in seeds:
         try:
             scene = run(seed)
@@ -190,7 +190,7 @@ def test_what_is_told_and_what_is_written_agree(seeds: Any) -> None:
             error.add_note(f"seed {seed}")
             raise
         decided += scene.decided
-        ends_told += scene.ends_told
+        acknowledged_ends += scene.acknowledged_ends
     assert decided.count(True) > 50
     assert decided.count(False) > 50
-    assert ends_told > 100
+    assert acknowledged_ends > 100

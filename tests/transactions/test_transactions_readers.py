@@ -119,7 +119,7 @@ class Scene:
                 try:
                     found = self.read(broker)
                 except (KafkaError, ClientError):
-                    continue  # it does not know its role yet
+                    continue  # the broker does not know its role yet
                 assert found == self.committed[: len(found)], broker
 
     def settle(self) -> None:

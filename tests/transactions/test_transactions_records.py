@@ -36,7 +36,7 @@ EMPTY = bytes.fromhex(
     "00"  # Empty
     "ffffffff"  # no partitions
     "0000018bcfe56801"
-    "ffffffffffffffff"  # it has never begun
+    "ffffffffffffffff"  # no transaction has started
 )  # fmt: skip
 
 GROWING = bytes.fromhex(
@@ -73,12 +73,12 @@ def test_keys():
     assert decode_key(encode_key("gruß")) == "gruß"
 
 
-def test_key_of_a_later_version_says_nothing_to_us():
-    """Unknown key versions are ignored, as in Kafka (KIP-915)."""
+def test_unknown_key_versions_are_ignored():
+    """Kafka ignores them as well (KIP-915)."""
     assert decode_key(b"\x00\x01" + KEY[2:]) is None
 
 
-def test_what_version_0_can_hold_is_written_in_it():
+def test_version_0_is_preferred():
     """Transactions without growing epochs are readable by all Kafka versions."""
     assert encode_value(ongoing()) == PLAIN
     assert decode_value("tx", PLAIN) == ongoing()
@@ -87,7 +87,7 @@ def test_what_version_0_can_hold_is_written_in_it():
     assert decode_value("tx", EMPTY) == empty
 
 
-def test_what_version_0_cannot_hold_is_written_in_version_1():
+def test_version_1_is_used_if_needed():
     """Previous and next ids and the client version are tagged fields."""
     prepared = Transaction(
         "tx",
@@ -105,7 +105,7 @@ def test_what_version_0_cannot_hold_is_written_in_version_1():
     assert decode_value("tx", GROWING) == prepared
 
 
-def test_a_next_id_without_an_epoch_begins_with_0():
+def test_next_id_without_an_epoch_starts_at_0():
     """Kafka 4.0 writes only the next producer id, which implies epoch 0."""
     before_939 = GROWING.replace(bytes.fromhex("0402"), bytes.fromhex("0302"), 0)
     without = before_939[: -len(bytes.fromhex("03020000"))]
@@ -128,8 +128,8 @@ def test_value_of_an_unknown_state_is_refused():
 
 
 @pytest.mark.parametrize("whole", [KEY, PLAIN, GROWING])
-def test_records_that_are_cut_short_are_refused(whole):
-    """A truncated record is an error that names the missing field."""
+def test_truncated_records_are_refused(whole):
+    """The error names the missing field."""
     for size in range(len(whole)):
         with pytest.raises(ProtocolError):
             decode_key(whole[:size]) if whole is KEY else decode_value("tx", whole[:size])
@@ -154,7 +154,6 @@ transactions = st.builds(
 
 
 @given(transactions)
-def test_what_was_written_is_read_again(transaction):
-    """A transaction survives encoding and decoding."""
+def test_transaction_round_trip(transaction):
     assert decode_key(encode_key(transaction.transactional_id)) == transaction.transactional_id
     assert decode_value(transaction.transactional_id, encode_value(transaction)) == transaction

@@ -24,7 +24,7 @@ def lines() -> Iterator[list[str]]:
     globalLogPublisher.removeObserver(observe)
 
 
-def test_a_refused_end_is_logged_with_the_state_that_it_found(lines):
+def test_refused_end_is_logged_with_the_state(lines):
     """The line contains the state, both identities and the requested outcome."""
     scene = Scene()
     producer = scene.begin()
@@ -50,7 +50,7 @@ def test_retries_are_not_logged(lines):
     assert not lines
 
 
-def test_a_client_that_loops_does_not_fill_the_log(lines):
+def test_repeated_requests_do_not_fill_the_log(lines):
     """Above the limit per interval only the number of requests is logged."""
     scene = Scene()
     producer = scene.begin()

@@ -16,7 +16,7 @@ from kreplica.transactions.states import (
 )
 
 
-def test_every_pair_is_either_in_the_table_or_refused():
+def test_every_transition_is_either_in_the_table_or_refused():
     """Every state is reachable, and transitions outside of the table are refused."""
     allowed = 0
     for old, new in product(TransactionState, TransactionState):
@@ -31,7 +31,7 @@ def test_every_pair_is_either_in_the_table_or_refused():
     assert set(PREVIOUS) == set(TransactionState)
 
 
-def test_a_decision_is_final():
+def test_decision_is_final():
     """A decided commit can only become an abort in the next transaction, and vice versa."""
     assert [state for state in TransactionState if TransactionState.PREPARE_COMMIT in PREVIOUS[state]] == [
         TransactionState.COMPLETE_COMMIT
@@ -41,7 +41,7 @@ def test_a_decision_is_final():
     ]
 
 
-def test_tools_know_the_states_by_their_names():
+def test_state_names_are_kafkas():
     """State names are those that Kafka's tools expect."""
     assert [state.title for state in TransactionState] == [
         "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
@@ -51,7 +51,7 @@ def test_tools_know_the_states_by_their_names():
     assert not INACTIVE & DECIDED
 
 
-def test_epochs_are_exhausted_one_before_the_last():
-    """The last epoch is reserved for fencing."""
+def test_last_epoch_is_reserved():
+    """The last epoch is used for fencing only."""
     assert not Identity(7, 32765).is_exhausted
     assert Identity(7, 32766).is_exhausted

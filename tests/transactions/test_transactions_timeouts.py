@@ -11,8 +11,8 @@ from kreplica.transactions import EndRequest, TransactionsConfig
 DAY_S = 86_400.0
 
 
-def test_a_transaction_is_aborted_after_its_timeout():
-    """Its producer is fenced."""
+def test_long_transaction_is_aborted():
+    """The transaction's producer is fenced."""
     scene = Scene()
     producer = scene.begin(timeout_ms=30_000)
     scene.add(producer, P0, P1)
@@ -27,7 +27,7 @@ def test_a_transaction_is_aborted_after_its_timeout():
     scene.stop()
 
 
-def test_time_counts_from_the_first_partition():
+def test_timeout_starts_with_the_first_partition():
     """The timeout starts neither with the producer nor with the last partition."""
     scene = Scene()
     producer = scene.begin(timeout_ms=30_000)
@@ -42,7 +42,7 @@ def test_time_counts_from_the_first_partition():
 
 
 @pytest.mark.parametrize("jump_ms", [-1_000_000, 1_000_000])
-def test_a_wall_clock_that_is_set_aborts_nothing(jump_ms):
+def test_change_of_the_wall_clock_aborts_nothing(jump_ms):
     """Durations are independent of the wall clock."""
     scene = Scene()
     producer = scene.begin(timeout_ms=30_000)
@@ -55,8 +55,8 @@ def test_a_wall_clock_that_is_set_aborts_nothing(jump_ms):
     scene.stop()
 
 
-def test_an_end_that_is_under_way_is_not_overtaken():
-    """A pending EndTxn is not aborted while the log is slow."""
+def test_pending_end_is_not_aborted():
+    """The log may be slow."""
     scene = Scene()
     producer = scene.begin(timeout_ms=9_000)
     scene.add(producer, P0)
@@ -82,8 +82,8 @@ def test_two_phase_transactions_do_not_time_out():
     scene.stop()
 
 
-def test_a_transactional_id_that_nobody_uses_is_forgotten():
-    """Its tombstone is in the log, so the next coordinator does not load it."""
+def test_unused_transactional_id_expires():
+    """The ID's tombstone is in the log, so the next coordinator does not load it."""
     scene = Scene()
     producer = scene.begin()
     scene.settle(7 * DAY_S + 3600.0)
@@ -97,7 +97,7 @@ def test_a_transactional_id_that_nobody_uses_is_forgotten():
     scene.stop()
 
 
-def test_a_transactional_id_that_is_used_is_kept():
+def test_used_transactional_id_is_kept():
     """Each transaction restarts the expiry; an ongoing one never expires."""
     config = TransactionsConfig(expiration_ms=3_600_000, expiration_interval_ms=600_000, is_two_phase_enabled=True)
     scene = Scene(config)
@@ -113,7 +113,7 @@ def test_a_transactional_id_that_is_used_is_kept():
     scene.stop()
 
 
-def test_a_transactional_id_expires_by_the_time_that_passed_at_other_brokers_too():
+def test_expiry_counts_time_at_other_brokers():
     """The time of the last use is read from the log."""
     scene = Scene(TransactionsConfig(expiration_ms=3_600_000, expiration_interval_ms=600_000))
     scene.begin()
@@ -124,8 +124,8 @@ def test_a_transactional_id_expires_by_the_time_that_passed_at_other_brokers_too
     scene.stop()
 
 
-def test_while_it_is_being_forgotten_it_is_not_begun():
-    """A request during the removal has to be retried and starts anew."""
+def test_request_during_the_expiry_is_retried():
+    """The request then starts from an unknown transactional ID."""
     scene = Scene(TransactionsConfig(expiration_ms=3_600_000, expiration_interval_ms=600_000))
     producer = scene.begin()
     scene.clock.advance(3600.0)

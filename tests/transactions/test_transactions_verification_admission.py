@@ -34,7 +34,7 @@ class Gate:
         self.partitions: dict[TopicPartition, Any] = {
             key: SimpleNamespace(topic_partition=key, log=self._log(directory, key)) for key in (KEY, OTHER)
         }
-        self.told: list[tuple[int, ErrorCode]] = []
+        self.admitted_batches: list[tuple[int, ErrorCode]] = []
 
     @staticmethod
     def _log(directory: Path, key: TopicPartition) -> Log:
@@ -52,7 +52,7 @@ class Gate:
         def admitted(code: ErrorCode) -> None:
             if code is ErrorCode.NONE:
                 code = self._append(partition.log, sequence, producer)
-            self.told.append((sequence, code))
+            self.admitted_batches.append((sequence, code))
 
         self.admission.admit(producer, [(partition, admitted)], adds=adds)
 
@@ -92,30 +92,30 @@ def gate(tmp_path: Path) -> Gate:
 NONE = ErrorCode.NONE
 
 
-def test_one_question_for_those_behind_each_other(gate: Gate) -> None:
+def test_batches_share_a_verification(gate: Gate) -> None:
     """Batches sent during a verification wait for it and keep their order."""
     for sequence in range(3):
         gate.write(sequence)
-    assert gate.told == []
+    assert gate.admitted_batches == []
     assert [question for question, _ in gate.asked] == [Question("tx", 7, 0, (KEY,), False)]
     gate.answer()
-    assert gate.told == [(0, NONE), (1, NONE), (2, NONE)]
+    assert gate.admitted_batches == [(0, NONE), (1, NONE), (2, NONE)]
     gate.write(3)
-    assert (gate.told[-1], gate.asked) == ((3, NONE), []), "while the transaction is open nobody asks"
+    assert (gate.admitted_batches[-1], gate.asked) == ((3, NONE), []), "an open transaction needs no verification"
 
 
-def test_a_refusal_is_that_of_all_who_waited(gate: Gate) -> None:
+def test_refusal_applies_to_all_waiting_batches(gate: Gate) -> None:
     """All waiting batches are refused; the next one starts a new verification."""
     gate.write(0)
     gate.write(1)
     gate.answer(ErrorCode.TRANSACTION_ABORTABLE)
-    assert gate.told == [(0, ErrorCode.TRANSACTION_ABORTABLE), (1, ErrorCode.TRANSACTION_ABORTABLE)]
+    assert gate.admitted_batches == [(0, ErrorCode.TRANSACTION_ABORTABLE), (1, ErrorCode.TRANSACTION_ABORTABLE)]
     assert len(gate.partitions[KEY].log.producers.verifications) == 0
     gate.write(2)
     assert len(gate.asked) == 1
 
 
-def test_partitions_and_producers_do_not_wait_for_each_other(gate: Gate) -> None:
+def test_partitions_and_producers_are_independent(gate: Gate) -> None:
     """Each partition, producer and epoch has its own queue."""
     gate.write(0)
     gate.write(1, OTHER)
@@ -123,30 +123,30 @@ def test_partitions_and_producers_do_not_wait_for_each_other(gate: Gate) -> None
     gate.write(3, KEY, Producer("tx", 7, 1))
     assert len(gate.asked) == 4
     gate.answer(number=1)
-    assert gate.told == [(1, NONE)]
+    assert gate.admitted_batches == [(1, NONE)]
 
 
-def test_several_partitions_are_one_question(gate: Gate) -> None:
-    """A request to many partitions causes one question; open transactions proceed immediately."""
+def test_several_partitions_share_one_request(gate: Gate) -> None:
+    """Open transactions proceed immediately."""
     gate.write(0, OTHER)
     gate.answer()
-    told: list[tuple[TopicPartition, ErrorCode]] = []
-    wanted = [(gate.partitions[key], lambda code, key=key: told.append((key, code))) for key in (KEY, OTHER)]
+    admitted: list[tuple[TopicPartition, ErrorCode]] = []
+    wanted = [(gate.partitions[key], lambda code, key=key: admitted.append((key, code))) for key in (KEY, OTHER)]
     gate.admission.admit(PRODUCER, wanted, adds=True)
-    assert told == [(OTHER, NONE)]
+    assert admitted == [(OTHER, NONE)]
     ((question, _),) = gate.asked
     assert (question.keys, question.adds) == ((KEY,), True)
 
 
-def test_a_marker_that_comes_before_the_answer_closes_the_door(gate: Gate) -> None:
-    """A batch is refused if the transaction ended after the verification."""
+def test_marker_before_the_response_refuses_the_batch(gate: Gate) -> None:
+    """The transaction ended after the verification."""
     gate.write(0)
     gate.end()
     gate.answer()
-    assert gate.told == [(0, ErrorCode.INVALID_TXN_STATE)]
+    assert gate.admitted_batches == [(0, ErrorCode.INVALID_TXN_STATE)]
 
 
-def test_the_marker_of_the_last_transaction_does_not(gate: Gate) -> None:
+def test_marker_of_the_previous_transaction_is_harmless(gate: Gate) -> None:
     """With growing epochs a batch may arrive before the marker of the previous transaction."""
     gate.write(0, adds=True)
     gate.answer()
@@ -154,42 +154,42 @@ def test_the_marker_of_the_last_transaction_does_not(gate: Gate) -> None:
     gate.write(0, producer=following, adds=True)
     gate.end(epoch=1, grows=True)
     gate.answer()
-    assert gate.told == [(0, NONE), (0, NONE)]
+    assert gate.admitted_batches == [(0, NONE), (0, NONE)]
     assert gate.partitions[KEY].log.producers.is_in_transaction(7, 1)
 
 
-def test_turned_off_nobody_asks(gate: Gate) -> None:
-    """With the setting off only partitions that have to be added are verified."""
+def test_verification_turned_off(gate: Gate) -> None:
+    """Only partitions that have to be added are verified."""
     gate.is_enabled = False
     gate.write(5)
-    assert (gate.told, gate.asked) == ([(5, NONE)], [])
+    assert (gate.admitted_batches, gate.asked) == ([(5, NONE)], [])
     gate.write(0, OTHER, adds=True)
     assert len(gate.asked) == 1
 
 
-def test_turned_off_meanwhile_the_order_stays(gate: Gate) -> None:
+def test_verification_turned_off_keeps_the_order(gate: Gate) -> None:
     """Waiting batches are not overtaken after the setting was turned off."""
     gate.write(0)
     gate.is_enabled = False
     gate.write(1)
-    assert gate.told == []
+    assert gate.admitted_batches == []
     gate.answer()
-    assert gate.told == [(0, NONE), (1, NONE)]
+    assert gate.admitted_batches == [(0, NONE), (1, NONE)]
 
 
-def test_the_line_is_bounded(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queue_is_bounded(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     """Above the limit writes get a retriable error, until responses make room."""
     monkeypatch.setattr(admission, "WAITING_MAX", 2)
     for sequence in range(3):
         gate.write(sequence)
-    assert gate.told == [(2, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+    assert gate.admitted_batches == [(2, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
     gate.answer()
     gate.end()
     gate.write(2)
     assert len(gate.asked) == 1
 
 
-def test_one_that_fails_does_not_take_the_others_with_it(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_callback_does_not_affect_others(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failing callback is logged and does not affect the ones behind it."""
     partition = gate.partitions[KEY]
     logged: list[str] = []
@@ -202,5 +202,5 @@ def test_one_that_fails_does_not_take_the_others_with_it(gate: Gate, monkeypatch
     gate.admission.admit(PRODUCER, [(partition, fails)], adds=False)
     gate.write(0)
     gate.answer()
-    assert gate.told == [(0, NONE)]
+    assert gate.admitted_batches == [(0, NONE)]
     assert len(logged) == 1

@@ -35,7 +35,7 @@ class World:
         connections: Any = self
         self.verifier = Verifier(self.clock, view, connections, self.ends.append, config)  # type: ignore[arg-type]
 
-    # --- what a verifier sees ---
+    # --- interface for the verifier ---
 
     def partition_count(self, topic: str) -> int | None:
         assert topic == "__transaction_state"
@@ -51,7 +51,7 @@ class World:
         self.requests.append((broker_id, body, answer))
         return answer
 
-    # --- what a test does ---
+    # --- interface for tests ---
 
     def ask(self, transactional_id: str = "tx", *keys: TopicPartition, epoch: int = 0, adds: bool = False) -> None:
         question = Question(transactional_id, 7, epoch, keys or (KEY,), adds)
@@ -93,7 +93,7 @@ def world() -> World:
     return World()
 
 
-def test_questions_of_one_turn_leave_together(world: World) -> None:
+def test_questions_of_one_iteration_share_a_request(world: World) -> None:
     """Questions of one reactor iteration share one request per coordinator."""
     world.leaders = {partition_of("b", COUNT): 2}
     for name in ("a", "b", "c"):
@@ -111,7 +111,7 @@ def test_questions_of_one_turn_leave_together(world: World) -> None:
     ]
 
 
-def test_one_transactional_id_stands_in_a_request_once(world: World) -> None:
+def test_transactional_id_occurs_once_per_request(world: World) -> None:
     """Two incarnations of a transactional id need separate requests."""
     world.ask("tx", epoch=0)
     world.ask("tx", epoch=1)
@@ -122,7 +122,7 @@ def test_one_transactional_id_stands_in_a_request_once(world: World) -> None:
     assert [codes[KEY] for _, codes in world.answers] == [ErrorCode.PRODUCER_FENCED, ErrorCode.NONE]
 
 
-def test_what_is_asked_meanwhile_gathers() -> None:
+def test_questions_are_collected_during_a_request() -> None:
     """Requests in flight per coordinator and questions per request are limited."""
     world = World(VerifierConfig(requests_max=2, per_request_max=2))
     for number in range(7):
@@ -137,8 +137,8 @@ def test_what_is_asked_meanwhile_gathers() -> None:
     assert len(world.answers) == 7
 
 
-def test_without_a_coordinator_it_is_told_so(world: World) -> None:
-    """Without a known coordinator the answer is an error, and never synchronous."""
+def test_unknown_coordinator_is_an_error(world: World) -> None:
+    """The callback is never synchronous."""
     world.count = None
     world.ask()
     assert world.answers == []
@@ -150,8 +150,8 @@ def test_without_a_coordinator_it_is_told_so(world: World) -> None:
     assert world.answers == [("tx", {KEY: ErrorCode.COORDINATOR_NOT_AVAILABLE})] * 2
 
 
-def test_too_many_questions_are_refused() -> None:
-    """An unresponsive coordinator uses limited memory."""
+def test_questions_are_bounded() -> None:
+    """A coordinator that does not respond uses limited memory."""
     world = World(VerifierConfig(questions_max=2))
     for number in range(3):
         world.ask(f"id{number}")
@@ -165,8 +165,7 @@ def test_too_many_questions_are_refused() -> None:
 
 
 @pytest.mark.parametrize("error", [ConnectionFailed("no"), ConnectionLost("gone")])
-def test_no_answer_is_told_as_such(world: World, error: ClientError) -> None:
-    """After a connection failure the question may be repeated."""
+def test_connection_failure_is_retriable(world: World, error: ClientError) -> None:
     world.ask()
     world.end_turn()
     world.requests.pop()[2].errback(error)
@@ -174,7 +173,7 @@ def test_no_answer_is_told_as_such(world: World, error: ClientError) -> None:
 
 
 @pytest.mark.parametrize(("adds", "code"), [(False, ErrorCode.NONE), (True, ErrorCode.COORDINATOR_NOT_AVAILABLE)])
-def test_a_coordinator_that_is_too_old(world: World, adds: bool, code: ErrorCode) -> None:
+def test_old_coordinator(world: World, adds: bool, code: ErrorCode) -> None:
     """A coordinator without verification counts as verified; adding partitions fails."""
     world.ask(adds=adds)
     world.end_turn()
@@ -185,8 +184,8 @@ def test_a_coordinator_that_is_too_old(world: World, adds: bool, code: ErrorCode
     assert world.answers == [("tx", {KEY: code})] * 2
 
 
-def test_an_error_of_the_whole_request_is_that_of_each(world: World) -> None:
-    """A top-level error applies to each partition; missing partitions count as unanswered."""
+def test_top_level_error_applies_to_each_partition(world: World) -> None:
+    """Missing partitions count as unanswered."""
     world.ask()
     world.end_turn()
     world.answer(top=31)
@@ -199,8 +198,8 @@ def test_an_error_of_the_whole_request_is_that_of_each(world: World) -> None:
     ]
 
 
-def test_a_transaction_that_is_being_completed_is_waited_for(world: World) -> None:
-    """Adding a partition is retried while markers of the previous transaction are written."""
+def test_transaction_being_completed_is_retried(world: World) -> None:
+    """Adding a partition waits while markers of the previous transaction are written."""
     world.ask(adds=True)
     world.end_turn()
     world.answer(code=51)
@@ -211,7 +210,7 @@ def test_a_transaction_that_is_being_completed_is_waited_for(world: World) -> No
     assert world.answers == [("tx", {KEY: ErrorCode.NONE})]
 
 
-def test_but_not_for_long(world: World) -> None:
+def test_retry_is_limited(world: World) -> None:
     """After a tenth of a second the error is returned; a pure verification is not retried."""
     world.ask("old")
     world.ask("new", adds=True)
@@ -224,7 +223,7 @@ def test_but_not_for_long(world: World) -> None:
     assert world.requests == []
 
 
-def test_stopping_leaves_nobody_waiting() -> None:
+def test_stop_answers_all_questions() -> None:
     """All questions get NETWORK_EXCEPTION, and no timers or requests are left."""
     world = World(VerifierConfig(requests_max=1))
     world.ask("again", adds=True)
@@ -238,9 +237,9 @@ def test_stopping_leaves_nobody_waiting() -> None:
     world.verifier.stop()
     world.ask("late")
     world.end_turn()
-    told = {name: codes[KEY] for name, codes in world.answers}
+    codes_by_name = {name: codes[KEY] for name, codes in world.answers}
     no_answer = dict.fromkeys(("again", "sent", "queued", "gathered"), ErrorCode.NETWORK_EXCEPTION)
-    assert told == no_answer | {"late": ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert codes_by_name == no_answer | {"late": ErrorCode.COORDINATOR_NOT_AVAILABLE}
     assert world.clock.getDelayedCalls() == []
 
 
@@ -275,7 +274,7 @@ def test_stopping_leaves_nobody_waiting() -> None:
         (ErrorCode.INVALID_PRODUCER_ID_MAPPING, *[ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 3),
     ],
 )
-def test_producers_are_told_what_they_know(
+def test_producers_get_errors_known_to_their_version(
     code: ErrorCode, old: ErrorCode, abortable: ErrorCode, adding: ErrorCode
 ) -> None:
     """Coordinator errors are translated to codes that the producer's version handles."""

@@ -80,12 +80,12 @@ class SteppedLog:
         """Answer pending appends with a timeout; they may be committed later."""
         for index, (records, committed, answer) in enumerate(self.waiting):
             answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            self.waiting[index] = (records, committed, _nobody)
+            self.waiting[index] = (records, committed, _ignore)
 
     def lose(self, *, survives: bool) -> None:
-        """Another broker becomes leader.
+        """Let another broker become leader.
 
-        :param survives: whether its log contains the last appends.
+        :param survives: true if its log has the last appends.
         """
         for records, _, answer in self.waiting:
             if survives:
@@ -94,7 +94,7 @@ class SteppedLog:
         self.waiting.clear()
 
 
-def _nobody(code: ErrorCode) -> None:
+def _ignore(code: ErrorCode) -> None:
     """Ignore a late result."""
 
 
@@ -109,12 +109,12 @@ class Marker(NamedTuple):
 
 @dataclass
 class Cluster:
-    """A ``ClusterView``, and the ``BrokerConnections`` to it: partitions that take markers.
+    """A ``ClusterView``, and the ``BrokerConnections`` to it: partitions that accept markers.
 
-    :ivar leaders: of the partitions that are there; None for one that nobody leads.
-    :ivar moved: partitions that answer NOT_LEADER_OR_FOLLOWER once, whoever is thought to lead them.
-    :ivar answers: by partition, a code with which its leader refuses markers.
-    :ivar holds: requests wait until ``release``.
+    :ivar leaders: leaders by existing partition; None without a leader.
+    :ivar moved: partitions that respond NOT_LEADER_OR_FOLLOWER once, for any leader.
+    :ivar answers: error code by partition of leaders that refuse markers.
+    :ivar holds: true if requests wait until ``release``.
     """
 
     leaders: dict[TopicPartition, int | None] = field(default_factory=lambda: {P0: 1, P1: 2, P2: 2, OFFSETS: 1})
@@ -127,7 +127,7 @@ class Cluster:
     held: list[tuple[int, dict[str, Any], Deferred[dict[str, Any]]]] = field(default_factory=list)
     requests: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
 
-    # --- as a ClusterView ---
+    # --- interface of a ClusterView ---
 
     def partition_count(self, topic: str) -> int | None:
         if not self.is_known:
@@ -140,7 +140,7 @@ class Cluster:
     def leader_of(self, key: TopicPartition) -> int | None:
         return self.leaders.get(key) if self.is_known else None
 
-    # --- as BrokerConnections ---
+    # --- interface of BrokerConnections ---
 
     def request(self, broker_id: int, api: Api, body: dict[str, Any], *, timeout_s: float) -> Deferred[dict[str, Any]]:
         assert api is WRITE_TXN_MARKERS
@@ -264,7 +264,7 @@ class Scene:
     def fail_over(self, *, survives: bool = False) -> None:
         """Replace the coordinator.
 
-        :param survives: whether uncommitted appends are in the log that the next coordinator reads.
+        :param survives: true if uncommitted appends are in the log that the next coordinator reads.
         """
         self.shards.error = ErrorCode.NOT_COORDINATOR
         self.shard.unload()
@@ -299,7 +299,7 @@ class Scene:
     # --- time --------------------------------------------------------------------------------------------------------
 
     def settle(self, seconds: float = 0.0) -> None:
-        """Commit all appends and advance time until nothing more happens."""
+        """Commit all appends and advance time until no event is left."""
         for _ in range(20):
             self.log.commit()
             self.clock.advance(0)
@@ -336,13 +336,13 @@ class Scene:
 
     def _until_served(self, ask: Callable[[], None]) -> Answer:
         for _ in range(100):
-            answer = self.told(ask)
+            answer = self.response_to(ask)
             if answer.code not in (E.CONCURRENT_TRANSACTIONS, E.COORDINATOR_NOT_AVAILABLE):
                 return answer
             self.settle(0.2)
         raise AssertionError(f"always {answer}")
 
-    def told(self, ask: Callable[[], None]) -> Answer:
+    def response_to(self, ask: Callable[[], None]) -> Answer:
         """Return the response to one request after everything is committed."""
         before = len(self.answers)
         ask()
@@ -350,7 +350,7 @@ class Scene:
         (answer,) = self.answers[before:]
         return answer
 
-    # --- what is known -----------------------------------------------------------------------------------------------
+    # --- state -------------------------------------------------------------------------------------------------------
 
     @property
     def transaction(self) -> Transaction:

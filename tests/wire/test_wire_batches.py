@@ -53,7 +53,7 @@ def changed(**fields: int) -> bytes:
 
 
 def test_golden_bytes() -> None:
-    """They follow Kafka's documentation field by field."""
+    """The bytes follow Kafka's documentation field by field."""
     built = build_batch(RECORDS, producer_id=7, producer_epoch=3, base_sequence=41, transactional=True)
     assert built.hex() == GOLDEN.hex()
     assert list(iter_records(GOLDEN)) == RECORDS
@@ -98,7 +98,7 @@ def test_impossible_length_is_an_error(length: int) -> None:
 
 
 def test_crc_detects_changed_bytes() -> None:
-    """It covers every byte that the producer wrote, but not the leader's offset and epoch."""
+    """The CRC covers every byte that the producer wrote, but not the leader's offset and epoch."""
     header = parse_header(GOLDEN)
     assert verify_crc(b"x" + GOLDEN, header, 1)
     assert not verify_crc(GOLDEN[:-1], header)

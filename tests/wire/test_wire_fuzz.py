@@ -143,7 +143,7 @@ def test_a_million_mutated_frames() -> None:
 
 
 def test_random_bytes_raise_protocol_errors_only() -> None:
-    """They are parsed as the body of any message."""
+    """The bytes are parsed as the body of any message."""
     rng = random.Random(3)
     for api in APIS.values():
         for version in range(api.versions[0], api.versions[1] + 1):

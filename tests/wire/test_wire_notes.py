@@ -22,7 +22,7 @@ ROWS = st.lists(st.tuples(NAMES, st.binary(max_size=50)), min_size=1, max_size=5
 
 @given(ROWS, st.none() | st.integers(0, 2**32 - 1))
 def test_notes_round_trip(rows, crc):
-    """They contain any bytes of a plugin, and identify the batch that has to follow."""
+    """Notes contain any bytes of a plugin, and identify the batch that has to follow."""
     notes = [Note(*row) for row in rows]
     batch = build_notes(notes, crc, 1000)
     assert parse_notes(batch) == Notes(tuple(notes), crc)

@@ -26,7 +26,8 @@ def both_ways(
 
 @pytest.mark.parametrize("seed", range(20))
 def test_any_records(seed: int) -> None:
-    """They have optional keys, values and headers, equal and different sizes, and regular and irregular timestamps."""
+    """The records have optional keys, values and headers, equal and different sizes, and regular and irregular
+    timestamps."""
     random = Random(seed)
     sizes = random.choice([(0, 1), (100,), (63, 64, 65), (0, 50, 5_000, 20_000)])
     share = random.random() ** 2
@@ -45,7 +46,7 @@ def test_any_records(seed: int) -> None:
 
 
 def test_many_records() -> None:
-    """Their offsets take one, two and three bytes."""
+    """The records' offsets take one, two and three bytes."""
     one_go, one_by_one = both_ways([(5, None, b"v", ())] * 8200, Codec.NONE)
     assert one_go == one_by_one
 

@@ -50,7 +50,7 @@ record_lists = st.lists(
 @given(sent=record_lists, library=st.sampled_from(sorted(LIBRARIES)))
 @settings(max_examples=150, deadline=None)
 def test_batches_of_all_libraries_are_accepted(sent: list[Record], library: str) -> None:
-    """They pass unchanged, with the highest timestamp of their records."""
+    """The batches pass unchanged, with the highest timestamp of their records."""
     codec, pack = LIBRARIES[library]
     plain = build_batch(sent)
     header = parse_header(plain)._replace(attributes=int(codec))

@@ -85,7 +85,7 @@ def test_python_clients_read_batches(codec: Codec, reader: Callable[..., Any]) -
 
 
 def test_extreme_numbers() -> None:
-    """They are the lowest and highest 64-bit timestamps, and the largest offset delta."""
+    """The numbers are the lowest and highest 64-bit timestamps, and the largest offset delta."""
     records = [Record(0, -(2**63), None, b""), Record(2**31 - 1, -1, None, b"")]
     assert list(iter_records(build_batch(records))) == records
     records = [Record(0, 2**63 - 1, None, b""), Record(1, 0, None, b""), Record(2, 2**63 - 64, None, b"")]
@@ -136,7 +136,7 @@ def test_transaction_markers() -> None:
 
 
 def test_other_control_records_are_not_markers() -> None:
-    """They are ignored; truncated markers are errors."""
+    """The records are ignored; truncated markers are errors."""
     assert parse_end_marker(Record(0, 0, b"\x00\x00\x00\x02", b"")) is None
     for key, value in ((None, None), (b"\x00\x00\x00", b""), (b"\x00\x00\x00\x01", b"\x00\x00\x00\x00\x00")):
         with pytest.raises(ProtocolError, match=r"Record\(offset=5\)"):

@@ -61,7 +61,7 @@ def partition_row(index: int) -> dict[str, Any]:
 
 
 def test_encoded_elements_are_not_joined() -> None:
-    """Their bytes stay separate buffers."""
+    """The elements' bytes stay separate buffers."""
     build = METADATA.response.element(1, "topics")
     topics = [build({"error_code": 0, "name": f"t{number}", "partitions": []}) for number in range(100)]
     body = {"brokers": [], "controller_id": 1, "topics": Built(len(topics), topics)}

@@ -78,7 +78,7 @@ def test_malformed_request_closes_its_connection_only(scene: Scene, junk: bytes,
     opcode=st.sampled_from([*Opcode, 0, 99]),
 )
 def test_any_body_of_any_operation(body: bytes, opcode: int) -> None:
-    """It is answered, or its connection is closed; other clients continue."""
+    """The request is answered, or its connection is closed; other clients continue."""
     scene = _FUZZED.setdefault("scene", Scene())
     peer, _ = scene.session()
     peer.send_code(opcode, body)
@@ -130,7 +130,7 @@ def test_connection_without_a_handshake_times_out() -> None:
 
 
 def test_client_that_does_not_read_is_paused(scene: Scene) -> None:
-    """Its unsent responses are bounded because reading pauses; when it reads again, every response arrives."""
+    """The client's unsent responses are bounded because reading pauses; when it reads again, every response arrives."""
     peer, _ = scene.session()
     other, _ = scene.session(host="other")
     scene.ask(peer, Create("/a", bytes(900_000)))

@@ -18,7 +18,7 @@ PROCESSES_COUNT = 6
 
 @pytest.mark.timeout(200)
 def test_kazoos_own_suite_passes(tmp_path: Path) -> None:
-    """It covers locks, queues, watches, caches and other recipes."""
+    """The suite covers locks, queues, watches, caches and other recipes."""
     report = tmp_path / "report.xml"
     command = [sys.executable, "-m", "pytest", "-q", "--pyargs", "kazoo.tests", "-p", "kazoo_on_coordinator"]
     # Its own configuration and root: this project's pytest settings do not apply to it.

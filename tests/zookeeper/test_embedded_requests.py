@@ -51,7 +51,7 @@ def create_body(path: str, flags: int) -> bytes:
 
 
 def test_containers_and_ttl_znodes(scene: Scene) -> None:
-    """They have their own create operations, and are removed when they are empty or expired."""
+    """Such znodes have their own create operations, and are removed when they are empty or expired."""
     peer, _ = scene.session()
     assert peer.send_code(Opcode.CREATE_CONTAINER, create_body("/box", 4))
     reply = scene.run(peer.next())

@@ -113,7 +113,7 @@ def test_process_pause_expires_no_session(scene: Scene) -> None:
 
 
 def test_client_with_another_history_is_refused(scene: Scene) -> None:
-    """Its last transaction is later than the server's, so the data directory is not the same."""
+    """The client's last transaction is later than the server's, so the data directory is not the same."""
     peer = scene.peer()
     peer.send_raw(frame(struct.pack(">iqiq", 0, 1000, 4000, 0) + pack_buffer(bytes(16)) + b"\0"))
     scene.run(peer.closed)

@@ -92,7 +92,7 @@ def test_watches_are_removed_by_kind() -> None:
 
 
 def test_removed_watcher_leaves_nothing() -> None:
-    """Its recursive watches cost nothing afterwards."""
+    """The watcher's recursive watches cost nothing afterwards."""
     watches: Watches[str] = Watches()
     watches.data.add("/a", "ann")
     watches.add_persistent("/b", "ann", AddWatchMode.PERSISTENT_RECURSIVE)
@@ -195,7 +195,7 @@ def test_digest_equals_zookeepers() -> None:
     ],
 )
 def test_acl_schemes(entry: Acl, identities: tuple[tuple[str, str], ...], allowed: bool) -> None:
-    """They are world, user, address and network."""
+    """The schemes are world, user, address and network."""
     if allowed:
         check_access((entry,), 1, identities, "/a")
     else:
@@ -228,7 +228,7 @@ def test_scheme_auth_means_the_caller() -> None:
 
 
 def test_hashes_are_hidden_from_readers() -> None:
-    """They are visible with the ADMIN permission."""
+    """The hashes are visible with the ADMIN permission."""
     acl = (Acl(31, *ANN), Acl(1, "world", "anyone"))
     assert hidden_digests(acl) == (Acl(31, "digest", "ann:x"), Acl(1, "world", "anyone"))
     assert sees_digests(acl, (ANN,))

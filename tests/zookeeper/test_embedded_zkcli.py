@@ -33,7 +33,7 @@ def zkcli(coordinator: CoordinatorProcess, lines: str) -> str:
 
 
 def test_zkcli_session(coordinator: CoordinatorProcess) -> None:
-    """It creates, reads, changes, checks versions, and deletes a znode and a subtree."""
+    """The session creates, reads, changes, checks versions, and deletes a znode and a subtree."""
     output = zkcli(
         coordinator,
         """create /kc first

@@ -162,7 +162,7 @@ def outcome(deferred: Deferred[Any]) -> list[Any]:
 
 
 def test_handshake_requests_a_new_session() -> None:
-    """It has no ID, a password of zeros, and the configured timeout; ``start`` fires with the response."""
+    """The request has no ID, a password of zeros, and the configured timeout; ``start`` fires with the response."""
     stage = Stage()
     started = outcome(stage.client.start())
     early = outcome(stage.client.exists("/early"))
@@ -247,7 +247,7 @@ def test_ping_is_sent_every_third_of_the_session() -> None:
 
 
 def test_ping_delayed_by_a_backlog_is_sent_soon_after() -> None:
-    """It is not delayed by another third of the session, because the lease of a broker depends on it."""
+    """The ping is not delayed by another third of the session, because the lease of a broker depends on it."""
     stage = Stage()
     peer = stage.connected()
     connection = stage.client._session._connection
@@ -378,7 +378,7 @@ def test_other_session_id_means_expiry() -> None:
 
 
 def test_backoff_grows_if_the_session_is_lost_at_once() -> None:
-    """It grows although each connection succeeds, and is reset by one that lasts."""
+    """The backoff grows although each connection succeeds, and is reset by one that lasts."""
     stage = Stage()
     peer = stage.connected()
     for _ in range(8):
@@ -555,7 +555,7 @@ def test_servers_are_tried_in_turn_with_growing_backoff() -> None:
 
 
 def test_unresponsive_server_is_skipped() -> None:
-    """It may accept no connection or never answer the handshake."""
+    """The server may accept no connection or never answer the handshake."""
     stage = Stage("10.0.0.1:1,10.0.0.2:1")
     outcome(stage.client.start())
     first, _, _ = stage.connecting()

@@ -88,7 +88,7 @@ def test_conditions_and_errors_with_their_path(zookeeper_server: ServerUnderTest
 
 
 def test_invalid_paths_are_refused_by_the_client(zookeeper_server: ServerUnderTest) -> None:
-    """They are refused before anything is sent, also if a chroot would hide a missing slash."""
+    """The paths are refused before anything is sent, also if a chroot would hide a missing slash."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
@@ -121,7 +121,7 @@ def test_children_are_listed_and_counted(zookeeper_server: ServerUnderTest) -> N
 
 
 def test_sequence_numbers_increase_and_are_never_reused(zookeeper_server: ServerUnderTest) -> None:
-    """They have ten digits and are counted per parent."""
+    """The numbers have ten digits and are counted per parent."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
@@ -138,7 +138,7 @@ def test_sequence_numbers_increase_and_are_never_reused(zookeeper_server: Server
 
 
 def test_ephemeral_znodes_are_removed_with_their_session(zookeeper_server: ServerUnderTest) -> None:
-    """They have their owner's session ID, and are removed when the owner closes."""
+    """The znodes have their owner's session ID, and are removed when the owner closes."""
 
     async def scenario(scene: Scene) -> None:
         owner, other = await scene.client(), await scene.client()
@@ -238,7 +238,7 @@ def test_event_precedes_the_new_data(zookeeper_server: ServerUnderTest) -> None:
 
 
 def test_persistent_watch_fires_until_it_is_removed(zookeeper_server: ServerUnderTest) -> None:
-    """It fires for every change of the znode and its list of children."""
+    """The watch fires for every change of the znode and its list of children."""
 
     async def scenario(scene: Scene) -> None:
         watching, acting = await scene.client(), await scene.client()
@@ -384,7 +384,7 @@ def test_failed_multi_changes_nothing(zookeeper_server: ServerUnderTest) -> None
 
 
 def test_empty_multi(zookeeper_server: ServerUnderTest) -> None:
-    """It succeeds."""
+    """The empty multi succeeds."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()

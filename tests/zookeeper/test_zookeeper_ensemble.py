@@ -29,7 +29,7 @@ from tests.support.real_zookeeper import LOOPBACK, RealZooKeeper
     ],
 )
 def test_connect_strings(text: str, servers: list[tuple[str, int]], chroot: str) -> None:
-    """They have the format of ``zookeeper.connect``, with IPv6."""
+    """The strings have the format of ``zookeeper.connect``, with IPv6."""
     assert Ensemble.parse(text) == Ensemble(tuple(Server(*each) for each in servers), chroot)
 
 

@@ -97,7 +97,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureServer]:
 
 
 def test_digest_equals_the_rfc_example() -> None:
-    """It is in RFC 2831, section 4."""
+    """The example is in RFC 2831, section 4."""
     exchange = DigestExchange(
         SaslCredentials("chris", "secret"),
         "elwood.innosoft.com",
@@ -140,7 +140,7 @@ def test_wrong_sasl_password_is_refused(server: SecureServer) -> None:
 
 
 def test_credentials_hide_their_password() -> None:
-    """It appears neither in logs nor in tracebacks."""
+    """The password appears neither in logs nor in tracebacks."""
     assert "sesame" not in repr(SaslCredentials("alice", "open sesame"))
 
 

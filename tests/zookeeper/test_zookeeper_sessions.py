@@ -48,7 +48,8 @@ class States(list[SessionState]):
 
 
 def test_session_survives_a_lost_connection(zookeeper_server: ServerUnderTest) -> None:
-    """It is suspended, then connected again, with the same ID, its ephemeral znodes and its pending requests."""
+    """The session is suspended, then connected again, with the same ID, its ephemeral znodes and its pending requests.
+    """
 
     async def scenario(scene: Scene) -> None:
         link = scene.link()
@@ -194,7 +195,7 @@ def test_expiry_while_connected_is_detected(zookeeper_server: ServerUnderTest) -
 
 
 def test_session_is_resumed_by_another_client(zookeeper_server: ServerUnderTest) -> None:
-    """It needs the ID and the password; a wrong password, or an expired session, is refused."""
+    """The other client needs the ID and the password; a wrong password, or an expired session, is refused."""
 
     async def scenario(scene: Scene) -> None:
         link = scene.link()
@@ -321,7 +322,7 @@ def test_start_without_a_server_fails(zookeeper_server: ServerUnderTest) -> None
 
 
 def test_requests_without_a_connection_time_out(zookeeper_server: ServerUnderTest) -> None:
-    """They fail as not sent, so they have changed nothing; the session continues."""
+    """The requests fail as not sent, so they have changed nothing; the session continues."""
 
     async def scenario(scene: Scene) -> None:
         link = scene.link()
