@@ -24,7 +24,7 @@ from kreplica.testing.cluster.cluster import SimulatedCluster
 Run = Callable[[Deferred[Any]], Any]
 
 
-class Around:
+class PeerAdminApis:
     """The other brokers' admin APIs, called like ``Forwarding`` but without HTTP."""
 
     def __init__(self, broker_id: int, cluster: DirectCluster) -> None:
@@ -82,7 +82,7 @@ class DirectCluster:
             stalls = StallWatch(clock)
             stalls.start()
             self._stalls[broker_id] = stalls, clock
-            resources = operating_resources(broker, stalls, registrations, Around(broker_id, self))
+            resources = operating_resources(broker, stalls, registrations, PeerAdminApis(broker_id, self))
             made = self._apis[broker_id] = broker, Direct(resources, self._cluster.run_until)
         return made[1]
 

@@ -18,7 +18,7 @@ BODY = {
 }
 
 
-class Kept:
+class RecordingRoutes:
     """Routes whose handler keeps its call."""
 
     def __init__(self):
@@ -45,7 +45,7 @@ class Kept:
 
 @pytest.fixture
 def kept():
-    return Kept()
+    return RecordingRoutes()
 
 
 @pytest.fixture
@@ -246,7 +246,7 @@ def test_head(api, kept):
 
 def test_two_resources_of_one_api():
     """Two resources of one API share only the port."""
-    first, second = Kept(), Kept()
+    first, second = RecordingRoutes(), RecordingRoutes()
     other = Resource(Route("GET", "/others", second.keep, "Others."))
     api = Api(first, other)
     api.ask("GET", "/others")

@@ -26,7 +26,7 @@ BROKER = Address("broker", 9092)
 OPTIONS = ClientOptions(backoff_s=2.0, backoff_s_max=4.0, connect_timeout_s=7.0)
 
 
-class Ways:
+class ConnectionsScene:
     """Connections, on a network whose attempts succeed or fail as the test decides."""
 
     def __init__(self) -> None:
@@ -69,9 +69,9 @@ class Ways:
 
 
 @pytest.fixture
-def ways() -> Ways:
+def ways() -> ConnectionsScene:
     """Connections without any attempt."""
-    return Ways()
+    return ConnectionsScene()
 
 
 def failure_of(deferred: Deferred[Connection]) -> BaseException:
@@ -81,7 +81,7 @@ def failure_of(deferred: Deferred[Connection]) -> BaseException:
     return caught.value
 
 
-def test_concurrent_callers_share_an_attempt(ways: Ways) -> None:
+def test_concurrent_callers_share_an_attempt(ways: ConnectionsScene) -> None:
     """Cancelling one caller does not affect the others; cancelling the last one ends the attempt and its timers."""
     first, second = ways.ask(), ways.ask()
     assert ways.attempts == 1
@@ -110,7 +110,7 @@ def test_concurrent_callers_share_an_attempt(ways: Ways) -> None:
     assert ways.reactor.getDelayedCalls() == []
 
 
-def test_failed_attempts_are_spaced(ways: Ways) -> None:
+def test_failed_attempts_are_spaced(ways: ConnectionsScene) -> None:
     """Early callers get the last error at once; a success resets the backoff."""
     refused = ways.ask()
     ways.refuse()
@@ -134,7 +134,7 @@ def test_failed_attempts_are_spaced(ways: Ways) -> None:
     assert ways.attempts == 4
 
 
-def test_silent_broker_is_a_failed_attempt(ways: Ways) -> None:
+def test_silent_broker_is_a_failed_attempt(ways: ConnectionsScene) -> None:
     """The broker accepts the connection but does not respond."""
     asked = ways.ask()
     transport = ways.accept()
@@ -145,7 +145,7 @@ def test_silent_broker_is_a_failed_attempt(ways: Ways) -> None:
     assert ways.attempts == 1
 
 
-def test_lost_peer_is_detected_by_a_timeout(ways: Ways) -> None:
+def test_lost_peer_is_detected_by_a_timeout(ways: ConnectionsScene) -> None:
     """A request without a response closes the connection, and the next one opens another."""
     asked = ways.ask()
     ways.accept()
@@ -163,7 +163,7 @@ def test_lost_peer_is_detected_by_a_timeout(ways: Ways) -> None:
     assert ways.attempts == 2
 
 
-def test_forgotten_address(ways: Ways) -> None:
+def test_forgotten_address(ways: ConnectionsScene) -> None:
     """The address's connection or attempt ends; a later caller starts again."""
     asked = ways.ask()
     ways.connections.forget(BROKER)
@@ -180,7 +180,7 @@ def test_forgotten_address(ways: Ways) -> None:
     assert ways.attempts == 3
 
 
-def test_close_ends_everything(ways: Ways) -> None:
+def test_close_ends_everything(ways: ConnectionsScene) -> None:
     """Callers that wait for a connection fail, later ones too; no timer remains."""
     connected = ways.ask()
     ways.accept()

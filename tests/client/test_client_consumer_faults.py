@@ -62,7 +62,7 @@ def diverged(scene: Scene) -> None:
     scene.write("t", 0, [str(number) for number in range(5)], batch=1)
 
 
-def lose_the_end(scene: Scene) -> None:
+def truncate_by_failover(scene: Scene) -> None:
     """Let broker 2 with five records lead instead of broker 1 with ten."""
     one, two = scene.simulated.brokers[1], scene.simulated.brokers[2]
     one.kill()
@@ -81,7 +81,7 @@ def test_truncated_log(scene: Scene, reset: str) -> None:
     scene.run_until(scene.simulated.brokers[2].stop())
     scene.write("t", 0, [str(number) for number in range(5, 10)], batch=1)
     assert values(scene.read(consumer, 5)) == [str(number) for number in range(5, 10)]
-    lose_the_end(scene)
+    truncate_by_failover(scene)
     if reset == "fail":
         with pytest.raises(LogTruncated) as caught:
             scene.read(consumer, 1)
@@ -119,7 +119,7 @@ def test_transactions(scene: Scene) -> None:
         producer.send("t", text.encode(), partition=0).addErrback(lambda _: None)
         await producer.flush()
 
-    async def all_of_it() -> None:
+    async def read_everything() -> None:
         for producer in (one, two, three):
             await producer.begin()
         await write(one, "aborted 1")
@@ -132,7 +132,7 @@ def test_transactions(scene: Scene) -> None:
         await one.commit()
         await write(three, "open")
 
-    scene.run_until(all_of_it())
+    scene.run_until(read_everything())
     committed = scene.consumer(isolation=Isolation.READ_COMMITTED)
     scene.run_until(committed.assign({T0: 0}))
     assert values(scene.read(committed, 2)) == ["committed 1", "committed 2"]

@@ -133,7 +133,7 @@ class Churn:
     def die(self) -> None:
         self._any().die()
 
-    def stand_still(self) -> None:
+    def suspend(self) -> None:
         """Suspend a reader; its partitions are free for others after its session."""
         worker = self.random.choice(self.workers)
         worker.host.pause()
@@ -142,7 +142,7 @@ class Churn:
         self.owners.take_again(worker.name, worker.has)
         worker.host.resume()
 
-    def be_cut_off(self) -> None:
+    def isolate(self) -> None:
         name = self.random.choice(self.workers).name
         self.brokers.simulation.network.isolate(name)
         self.brokers.run(self.random.choice([1.0, 5.0, 20.0]))
@@ -159,7 +159,7 @@ class Churn:
     def step(self) -> None:
         possible = [self.come] if len(self.workers) < READERS_MAX else []
         if self.workers:
-            possible += [self.go, self.die, self.stand_still, self.be_cut_off, self.lose_coordinator]
+            possible += [self.go, self.die, self.suspend, self.isolate, self.lose_coordinator]
         self.random.choice([*possible, *possible[:1]])()
         self.brokers.run(self.random.choice([0.1, 1.0, 10.0]))
 

@@ -193,7 +193,7 @@ def test_isolated_member_loses_its_partitions(brokers: SimulatedCluster, kind: d
 def test_removed_member_joins_again(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
     """A removed member cannot commit, notices by a heartbeat, and joins again."""
     (one,) = begin(brokers, "one", **kind)
-    brokers.run_until(put_out(one))
+    brokers.run_until(remove_from_group(one))
     with pytest.raises(CommitFailed):
         brokers.run_until(one.membership.commit({each: CommittedOffset(5) for each in one.has}))
     brokers.run_until(lambda: one.calls[1:] == [("lost", ALL), ("assigned", ALL)])
@@ -206,14 +206,14 @@ def test_member_removed_while_it_stops(brokers: SimulatedCluster, kind: dict[str
     (one,) = begin(brokers, "one", **kind, instance_id="one")
     one.before_giving = waiting(one, 1000.0)
     stopped = Deferred.fromCoroutine(one.membership.stop())
-    brokers.run_until(put_out(one))
+    brokers.run_until(remove_from_group(one))
     brokers.run_until(stopped, 5.0)
     assert one.calls[1:] == [("revoked", ALL), ("lost", ALL)]
     one.stop()
     assert one.host.runtime.reactor.getDelayedCalls() == []
 
 
-async def put_out(reader: Reader) -> None:
+async def remove_from_group(reader: Reader) -> None:
     """Remove a member from the group."""
     identity = reader.membership.identity
     member = {"group_id": "g", "member_id": identity.member_id, "group_instance_id": identity.instance_id}

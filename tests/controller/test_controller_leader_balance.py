@@ -17,7 +17,7 @@ TOPIC = {0: (1, 2, 3), 1: (2, 3, 1), 2: (3, 1, 2), 3: (1, 3)}
 PREFERRED, UNCLEAN = ElectionType.PREFERRED, ElectionType.UNCLEAN
 
 
-def astray(scene: ControllerScene) -> None:
+def move_leaders_away(scene: ControllerScene) -> None:
     """Restart broker 1, so that other brokers lead its preferred partitions."""
     scene.brokers[1].kill()
     scene.await_expiry()
@@ -35,7 +35,7 @@ def scene() -> ControllerScene:
 
 def test_preferred_leaders_on_request(scene: ControllerScene) -> None:
     """Each partition has its own result; the leader changes in the next epoch and the in-sync set does not."""
-    astray(scene)
+    move_leaders_away(scene)
     scene.run(scene.brokers[2].write_isr(P0, (2, 3, 1)))
     scene.settle()
     before = scene.state("t", 0)
@@ -78,7 +78,7 @@ def test_unclean_leaders_on_request(scene: ControllerScene) -> None:
 
 def test_preferred_leaders_by_znode(scene: ControllerScene) -> None:
     """The znode that older tools write is removed after the election, even if its contents are invalid."""
-    astray(scene)
+    move_leaders_away(scene)
     scene.run(scene.brokers[2].write_isr(P0, (2, 3, 1)))
     path = znodes.PREFERRED_REPLICA_ELECTION
     for document in (documents.encode_partitions([P0, P3, TopicPartition("gone", 0)]), b"nonsense"):
@@ -95,7 +95,7 @@ def test_preferred_leaders_periodically() -> None:
     scripted.config = replace(scripted.config, rebalance=True, rebalance_interval_s=60.0, imbalance_percentage=40)
     scene.start()
     scene.make_topic("t", TOPIC)
-    astray(scene)
+    move_leaders_away(scene)
     scene.run(scene.brokers[2].write_isr(P0, (2, 3, 1)))
     scene.settle(70)
     assert scene.state("t", 0).leader == 1
@@ -104,7 +104,7 @@ def test_preferred_leaders_periodically() -> None:
     scene.settle(70)
     assert scene.state("t", 3).leader == 1, "half of what broker 1 should lead"
     scene.make_topic("u", {0: (1, 2), 1: (1, 2)})
-    astray(scene)
+    move_leaders_away(scene)
     for partition, leader in ((P0, 2), (TopicPartition("u", 0), 2), (TopicPartition("u", 1), 2)):
         scene.run(scene.brokers[leader].write_isr(partition, (2, 1)))
     scene.settle(70)

@@ -91,8 +91,8 @@ class ConsumerMembersScene(MembersScene):
         before = {reader.member.member_id: reader.commits for reader in self.readers}
 
         def has_settled() -> bool:
-            have_committed = all(reader.commits > before[reader.member.member_id] for reader in self.readers)
-            return have_committed and self.is_shared()
+            all_have_committed = all(reader.commits > before[reader.member.member_id] for reader in self.readers)
+            return all_have_committed and self.is_shared()
 
         self.cluster.run_until(has_settled, CONVERGED_S_MAX)
         self.cluster.run(7)

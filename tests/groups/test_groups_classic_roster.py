@@ -11,8 +11,8 @@ from kreplica.groups.memory_limits import GroupAccount, GroupMemory
 
 
 def member(member_id: str, *names: str, instance_id: str | None = None, topics: tuple[str, ...] = ("t",)) -> Member:
-    spoken = protocols(*(names or ("range",)), topics=topics)
-    return Member(member_id, instance_id, "client", "/host", 10_000, 30_000, spoken, StrictClock(), lambda _: None)
+    offered = protocols(*(names or ("range",)), topics=topics)
+    return Member(member_id, instance_id, "client", "/host", 10_000, 30_000, offered, StrictClock(), lambda _: None)
 
 
 def roster_of(*members: Member) -> Roster:

@@ -72,7 +72,7 @@ def test_topics_without_a_schema(validating):
 
 
 @implementer(IProduceInterceptor)
-class By:
+class ScriptedInterceptor:
     """An interceptor with scripted behaviour."""
 
     def __init__(self, intercept: Callable) -> None:
@@ -88,7 +88,7 @@ def intercepted() -> Iterator[Callable]:
     """Return a function that starts a broker with interceptors made from the given functions."""
     clusters = []
 
-    def make(*functions: Callable) -> tuple[SimulatedCluster, list[By], list[str]]:
+    def make(*functions: Callable) -> tuple[SimulatedCluster, list[ScriptedInterceptor], list[str]]:
         cluster = SimulatedCluster(
             4,
             overrides=[
@@ -99,7 +99,7 @@ def intercepted() -> Iterator[Callable]:
         )
         cluster.start()
         clusters.append(cluster)
-        plugins, failures = [By(function) for function in functions], []
+        plugins, failures = [ScriptedInterceptor(function) for function in functions], []
         interceptors = [Interceptor(f"by-{n}", plugin, failures.append) for n, plugin in enumerate(plugins)]
         cluster.brokers[1].program.plugins.interception._interceptors = interceptors
         cluster.run_until(cluster.client().create_topic("t"))
@@ -121,10 +121,10 @@ def test_records_are_changed_and_removed(intercepted):
     def without_secrets(batch):
         return Instead([record for record in batch.records if record.value != b"secret"])
 
-    def louder(batch):
+    def upper_case(batch):
         return Instead([record._replace(value=record.value.upper()) for record in batch.records])
 
-    cluster, _, _ = intercepted(without_secrets, louder)
+    cluster, _, _ = intercepted(without_secrets, upper_case)
     assert produced(cluster, "t", batch_of(b"a", b"secret", b"b"))["base_offset"] == 0
     assert produced(cluster, "t", batch_of(b"c"))["base_offset"] == 3
     assert values(cluster) == [b"A", b"B", b"C"]
@@ -222,7 +222,7 @@ def test_malformed_batch_is_not_an_error_of_the_plugin():
     header = parse_header(batch_of(b"a"))
     malformed = memoryview(bytearray(seal(header, b"\x7f" * 9)))
     failures: list[str] = []
-    looking = Interceptor("looks", By(lambda batch: Refuse(str(len(batch.records)))), failures.append)
+    looking = Interceptor("looks", ScriptedInterceptor(lambda batch: Refuse(str(len(batch.records)))), failures.append)
     with pytest.raises(KafkaError, match="INVALID_RECORD"):
         Interception([looking]).intercept(Partition(), malformed, NOBODY, 0)
     assert failures == []

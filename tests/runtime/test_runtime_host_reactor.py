@@ -90,7 +90,7 @@ class World:
         while not condition():
             await pause(self.reactor, 0.001)
 
-    async def others_go_on(self) -> None:
+    async def wait_for_pending_effects(self) -> None:
         """Wait long enough for pending effects: a connection of other hosts transports ten messages."""
         if "bystander" not in self.hosts:
             self.host("bystander")
@@ -140,7 +140,7 @@ def test_connections_of_a_killed_host_are_lost_at_once() -> None:
         await world.until(lambda: peer.lost is not None)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((HOST, world.ports["victim"]))
-        await world.others_go_on()
+        await world.wait_for_pending_effects()
         assert happened == []
         assert own_end.lost is None
 
@@ -159,7 +159,7 @@ def test_code_of_a_killed_host_has_no_effect() -> None:
         cancelled.cancel()
         victim.callFromThread(happened.append, "from a thread")
         victim.kill()
-        await world.others_go_on()
+        await world.wait_for_pending_effects()
         assert happened == []
         assert not cancelled.active()
 
@@ -191,7 +191,7 @@ def test_paused_host_responds_after_its_resume() -> None:
         made, late = world.connect(world.reactor, "sleeper")
         await made
         late.send(b"and for me?")
-        await world.others_go_on()
+        await world.wait_for_pending_effects()
         assert peer.received == b"hello "
         assert len(world.accepted["sleeper"]) == 1
         sleeper.resume()
@@ -215,7 +215,7 @@ def test_timers_of_a_paused_host_fire_afterwards_in_order() -> None:
         sleeper.callFromThread(fired.append, "from a thread")
         end_s = world.reactor.seconds() + 0.01
         await world.until(lambda: world.reactor.seconds() > end_s)
-        await world.others_go_on()
+        await world.wait_for_pending_effects()
         assert fired == []
         sleeper.resume()
         sleeper.resume()
@@ -252,7 +252,7 @@ def test_nothing_passes_between_isolated_hosts() -> None:
         world.loopback.cut(["a"], ["b"])
         peer.send(b"from a")
         own_end.send(b"from b")
-        await world.others_go_on()
+        await world.wait_for_pending_effects()
         assert (peer.received, own_end.received) == (b"hello ", b"hello ")
         world.loopback.heal()
         await world.until(lambda: own_end.received == b"hello from a" and peer.received == b"hello from bfrom a")
@@ -267,7 +267,7 @@ def test_new_connection_hangs_while_the_link_is_cut() -> None:
         a, _ = world.host("a"), world.host("b")
         world.loopback.cut(["a"], ["b"])
         made, peer = world.connect(a, "b")
-        await world.others_go_on()
+        await world.wait_for_pending_effects()
         assert not made.called
         assert world.accepted["b"] == []
         world.loopback.heal()
@@ -286,13 +286,13 @@ def test_new_connection_times_out_while_the_link_is_cut() -> None:
         made, _ = world.connect(a, "b", timeout_s=0.02)
         with pytest.raises(ConnectTimedOut):
             await made
-        await world.others_go_on()
+        await world.wait_for_pending_effects()
         gc.collect()
         # `isinstance` would call dead weak references; other tests may have left clients of their own.
         clients = [each for each in gc.get_objects() if type(each) is HostClient]
         assert [client for client in clients if client.reactor is a] == []
         world.loopback.heal()
-        await world.others_go_on()
+        await world.wait_for_pending_effects()
         assert world.accepted["b"] == []
 
     run_story(story)
@@ -308,7 +308,7 @@ def test_isolated_host_is_not_notified_of_a_closed_connection() -> None:
         world.loopback.cut(["a"], ["b"])
         b.kill()
         world.loopback.cut(["a"], ["somebody else"])
-        await world.others_go_on()
+        await world.wait_for_pending_effects()
         assert peer.lost is None
         assert world.accepted["a"][0].lost is None
         assert back.lost is None
@@ -346,7 +346,7 @@ def test_clients_can_be_isolated() -> None:
         await made
         late.send(b"anybody?")
         await world.echoed(inside, b"unhindered")
-        await world.others_go_on()
+        await world.wait_for_pending_effects()
         assert (client.received, late.received) == (b"hello ", b"")
         assert [peer.received for peer in world.accepted["b"]] == [b"hello unhindered", b"hello ", b""]
         world.loopback.heal()
@@ -365,11 +365,11 @@ def test_cut_link_and_paused_host() -> None:
         world.loopback.cut(["a"], ["b"])
         peer.send(b"held twice")
         b.resume()
-        await world.others_go_on()
+        await world.wait_for_pending_effects()
         assert peer.received == b"hello "
         b.pause()
         world.loopback.heal()
-        await world.others_go_on()
+        await world.wait_for_pending_effects()
         assert peer.received == b"hello "
         b.resume()
         await world.until(lambda: peer.received == b"hello held twice")

@@ -270,7 +270,7 @@ def test_leader_and_isr_of_many_partitions_yields(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(turns, "TURN_SECONDS_MAX", -1.0)  # a slice per partition
     count = 50
 
-    class Obedient:
+    class ReplicaStub:
         """Fence, admission, replicas and settings of a broker that follows all controller requests."""
 
         def admit(self, request: Request, decided: Callable[[ErrorCode], None]) -> None:
@@ -294,7 +294,7 @@ def test_leader_and_isr_of_many_partitions_yields(monkeypatch: pytest.MonkeyPatc
         async def lead_and_follow(self, leaderships: dict[TopicPartition, Any]) -> dict[TopicPartition, ErrorCode]:
             return dict.fromkeys(leaderships, ErrorCode.NONE)
 
-    broker, obedient = Broker(), Obedient()
+    broker, obedient = Broker(), ReplicaStub()
     handler = LeaderAndIsr(broker.clock, obedient, obedient, obedient, obedient, obedient)  # type: ignore[arg-type]
     broker.dispatch.table[LEADER_AND_ISR.key] = HandlerEntry.of(LEADER_AND_ISR, handler)
     client = broker.connect()

@@ -26,8 +26,8 @@ class Scene:
         self.partial = PartialFrames(bytes_max, RATE_MIN, WINDOW_S, self.clock.seconds, self.metrics)
         self.journal: list[str] = []
 
-    def holder(self, name: str, host: str = "10.0.0.1") -> Stub:
-        return Stub(self, name, host)
+    def holder(self, name: str, host: str = "10.0.0.1") -> FrameStub:
+        return FrameStub(self, name, host)
 
     def advance(self, seconds: float) -> None:
         for _ in range(round(seconds)):
@@ -35,7 +35,7 @@ class Scene:
             self.partial.sweep()
 
 
-class Stub:
+class FrameStub:
     """A connection within a frame."""
 
     def __init__(self, scene: Scene, name: str, host: str) -> None:

@@ -34,7 +34,7 @@ def batch(value: bytes) -> bytes:
     return builder.build()
 
 
-def until_it_works(simulation: Simulation, ask: Callable[[], Coroutine[Deferred[Any], Any, Any]]) -> Any:
+def ask_until_it_succeeds(simulation: Simulation, ask: Callable[[], Coroutine[Deferred[Any], Any, Any]]) -> Any:
     """Send a request as clients do, again after each retriable error; return the result."""
     for _ in range(200):
         try:
@@ -67,12 +67,12 @@ class TestStoppingInOrder:
             began_s = cluster.simulation.now_s
             cluster.run_until(machine.stop())
             value = b"while %d is down" % number
-            until_it_works(cluster.simulation, lambda value=value: producer.produce("orders", 0, batch(value)))
+            ask_until_it_succeeds(cluster.simulation, lambda value=value: producer.produce("orders", 0, batch(value)))
             assert cluster.simulation.now_s - began_s < 1
             written.append(value)
             cluster.run_until(machine.start())
             cluster.wait_in_sync("orders", range(3))
-        records = until_it_works(cluster.simulation, lambda: producer.read_all("orders", 0))
+        records = ask_until_it_succeeds(cluster.simulation, lambda: producer.read_all("orders", 0))
         assert list(dict.fromkeys(record.value for record in records)) == written
 
     @pytest.mark.parametrize("seed", [1, 2, 3, 4])
@@ -125,7 +125,7 @@ class TestStoppingInOrder:
         cluster.run_until(stopped)
         assert cluster.simulation.now_s - began_s < 60
         producer = cluster.leader_client("orders", 0, name="producer")
-        assert until_it_works(cluster.simulation, lambda: producer.produce("orders", 0, batch(b"on"))) == 0
+        assert ask_until_it_succeeds(cluster.simulation, lambda: producer.produce("orders", 0, batch(b"on"))) == 0
 
 
 class TestOneProcess:
@@ -144,9 +144,9 @@ class TestOneProcess:
         simulation.run_until(machine.start())
         client = WireClient(host.reactor, "127.0.0.1", 9092, client_id="client")
         simulation.run_until(client.create_topic("orders", 1, replication_factor=-1))
-        leader = led_by(simulation, client)
+        leader = leader_of(simulation, client)
         client = WireClient(host.reactor, "127.0.0.1", 9091 + leader, client_id="client")
-        until_it_works(simulation, lambda: client.produce("orders", 0, batch(b"kept")))
+        ask_until_it_succeeds(simulation, lambda: client.produce("orders", 0, batch(b"kept")))
         for number in (1, 2, 3):
             assert simulation.host("laptop").disk.exists(f"/data/broker-{number}/orders-0")
         began_s = simulation.now_s
@@ -154,12 +154,12 @@ class TestOneProcess:
         assert simulation.now_s - began_s < 2
         simulation.run_until(machine.start())
         client = WireClient(host.reactor, "127.0.0.1", 9092, client_id="client")
-        client = WireClient(host.reactor, "127.0.0.1", 9091 + led_by(simulation, client), client_id="client")
-        records = until_it_works(simulation, lambda: client.read_all("orders", 0))
+        client = WireClient(host.reactor, "127.0.0.1", 9091 + leader_of(simulation, client), client_id="client")
+        records = ask_until_it_succeeds(simulation, lambda: client.read_all("orders", 0))
         assert [record.value for record in records] == [b"kept"]
 
 
-def led_by(simulation: Simulation, client: WireClient) -> int:
+def leader_of(simulation: Simulation, client: WireClient) -> int:
     """Return the leader of partition 0, once it has one."""
     for _ in range(100):
         (topic,) = simulation.run_until(client.metadata())["topics"]
@@ -170,7 +170,7 @@ def led_by(simulation: Simulation, client: WireClient) -> int:
     raise AssertionError("no leader")
 
 
-class TestItsIdIsTaken:
+class TestIdIsTaken:
     def test_id_is_taken_while_the_session_was_lost(self, cluster: SimulatedCluster) -> None:
         """Another broker registered under its ID: it stops in order and does not affect the other."""
         runtime = cluster.simulation.host("operator").runtime
@@ -189,7 +189,7 @@ class TestItsIdIsTaken:
         assert cluster.run_until(other.exists(path)).czxid == made.stat.czxid
 
 
-class TestByHand:
+class TestReplacedTopic:
     def test_topic_is_replaced_without_a_controller(self, cluster: SimulatedCluster) -> None:
         """Running brokers have files of the old topic with the same name: they delete these, and serve the new one."""
         old_producer = cluster.leader_client("orders", 0, name="old")

@@ -23,9 +23,9 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another u
 
 
 @pytest.fixture
-def everybodys(tmp_path: Path) -> Path:
+def world_writable(tmp_path: Path) -> Path:
     """Return a directory like /tmp."""
-    directory = tmp_path / "everybodys"
+    directory = tmp_path / "world_writable"
     directory.mkdir()
     directory.chmod(0o1777)
     return directory
@@ -46,9 +46,9 @@ def warnings():
 
 @as_root
 @pytest.mark.parametrize("below", ["", "data", "data/more"])
-def test_directory_created_by_another_user(everybodys, below):
+def test_directory_created_by_another_user(world_writable, below):
     """The directory or a parent belongs to another user and is in a directory like /tmp."""
-    taken = everybodys / "kafka-logs"
+    taken = world_writable / "kafka-logs"
     taken.mkdir()
     os.chown(taken, STRANGER, -1)
     with pytest.raises(SettingsError, match=f"{taken} belongs to the user with ID {STRANGER}"):
@@ -56,11 +56,11 @@ def test_directory_created_by_another_user(everybodys, below):
 
 
 @as_root
-def test_symbolic_link_of_another_user(everybodys, tmp_path):
+def test_symbolic_link_of_another_user(world_writable, tmp_path):
     """The link chooses the location of the data, which could even be the broker's own directory."""
     own = tmp_path / "own"
     own.mkdir()
-    link = everybodys / "kafka-logs"
+    link = world_writable / "kafka-logs"
     link.symlink_to(own)
     check_owners([str(link)])
     os.chown(link, STRANGER, -1, follow_symlinks=False)
@@ -71,9 +71,9 @@ def test_symbolic_link_of_another_user(everybodys, tmp_path):
 
 
 @as_root
-def test_target_of_a_link_is_checked(everybodys, tmp_path):
+def test_target_of_a_link_is_checked(world_writable, tmp_path):
     """A link of the broker's own user leads to another user's directory in a directory like /tmp."""
-    taken = everybodys / "kafka-logs"
+    taken = world_writable / "kafka-logs"
     taken.mkdir()
     os.chown(taken, STRANGER, -1)
     link = tmp_path / "link"
@@ -91,18 +91,18 @@ def test_volume_of_another_user(tmp_path):
     check_owners([str(volume), str(volume / "data")])
 
 
-def test_own_directories(everybodys):
+def test_own_directories(world_writable):
     """A directory of this user, or a missing one, is valid anywhere."""
-    own = everybodys / "own"
+    own = world_writable / "own"
     check_owners([str(own)])
     own.mkdir()
     check_owners([str(own), str(own / "data")])
 
 
 @as_root
-def test_broker_refuses_a_directory_of_another_user(everybodys, tmp_path):
+def test_broker_refuses_a_directory_of_another_user(world_writable, tmp_path):
     """The error names the directory and the setting."""
-    taken = everybodys / "kafka-logs"
+    taken = world_writable / "kafka-logs"
     taken.mkdir()
     os.chown(taken, STRANGER, -1)
     file = tmp_path / "broker.properties"

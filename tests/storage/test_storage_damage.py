@@ -220,7 +220,7 @@ class TestReading:
         assert not list(log.damages)
 
 
-class TestTakingOut:
+class TestSettingAside:
     def test_log_is_restarted_before_the_damage(self, world: World) -> None:
         """Batches before the damaged segment stay; the segment and all later ones are kept under other names."""
         log, other = world.log(), world.log(OTHER)
@@ -341,7 +341,7 @@ def _interrupted(disk: MemoryDisk, operations: int, work: Callable[[], None]) ->
     return True
 
 
-class TestAtAStart:
+class TestStart:
     def test_unreadable_log_at_the_start(self, world: World) -> None:
         """Other logs are opened; this one is opened as soon as it can be read, or without its unreadable segments."""
         log = world.log()

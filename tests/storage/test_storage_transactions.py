@@ -185,7 +185,7 @@ class TestEnding:
         assert code_of(write, log, 0, epoch=2) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-class TestAfterwards:
+class TestRemainingState:
     def test_open_transactions_do_not_expire(self, tmp_path: Path) -> None:
         """The state of a producer with a long transaction is kept; without one it expires."""
         log = open_log(tmp_path / "t-0", producer_expiration_ms=100)

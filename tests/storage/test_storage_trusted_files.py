@@ -28,7 +28,7 @@ KEY = TopicPartition("orders", 0)
 PRODUCERS = (7, 8, 9)
 START_MS = 10_000
 
-Harm = Callable[[MemoryDisk, str], None]
+Damage = Callable[[MemoryDisk, str], None]
 
 
 def append_transactions(log: Log) -> None:
@@ -96,7 +96,7 @@ def missing(disk: MemoryDisk, path: str) -> None:
     disk.remove(path)
 
 
-def flipped(position: int, bit: int) -> Harm:
+def flipped(position: int, bit: int) -> Damage:
     def flip(disk: MemoryDisk, path: str) -> None:
         disk.flip_bit(path, position, bit)
 
@@ -110,7 +110,7 @@ def paths(log: Log, suffix: str) -> list[str]:
     return [segment.path(suffix) for segment in log.segments.closed]
 
 
-def every_flip(size: int) -> Iterator[Harm]:
+def every_flip(size: int) -> Iterator[Damage]:
     for position in range(size):
         yield flipped(position, position * 5 % 8)
 
@@ -122,7 +122,7 @@ def opened(disk: MemoryDisk, end: int, *, clean: bool) -> Log:
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
 @pytest.mark.parametrize("harm", [cut_short, emptied, zeroed, missing])
 @pytest.mark.parametrize("suffix", [".txnindex", ".index", ".timeindex", ".snapshot", LEADER_EPOCHS])
-def test_start_detects_lost_files(suffix: str, harm: Harm, clean: bool) -> None:
+def test_start_detects_lost_files(suffix: str, harm: Damage, clean: bool) -> None:
     """After the loss of any file beside the batches, clients see the same data as before."""
     count = len(paths(written(MemoryDisk(directories=[PATH])), suffix))
     harmed = 0
@@ -193,7 +193,7 @@ class Scrubbed:
 @pytest.mark.parametrize("harm", [cut_short, emptied, zeroed, flipped(3, 1), flipped(9, 2), flipped(33, 0)])
 @pytest.mark.parametrize("suffix", [".txnindex", ".index", ".timeindex"])
 @pytest.mark.parametrize("noted", [True, False])
-def test_scrubber_repairs_indexes(suffix: str, harm: Harm, noted: bool) -> None:
+def test_scrubber_repairs_indexes(suffix: str, harm: Damage, noted: bool) -> None:
     """Within one pass the files are restored, with or without a recorded digest."""
     world = Scrubbed()
     log = world.log

@@ -66,7 +66,7 @@ def test_new_incarnation_aborts_the_open_transaction():
     scene = Scene()
     zombie = scene.begin()
     scene.add(zombie, P0)
-    assert scene.told(scene.ask_to_begin).code is E.CONCURRENT_TRANSACTIONS
+    assert scene.response_to(scene.ask_to_begin).code is E.CONCURRENT_TRANSACTIONS
     assert scene.markers_in(P0) == [False]
     new = scene.begin()
     assert new.epoch == zombie.epoch + 2
@@ -202,9 +202,9 @@ def test_wrong_broker_refuses_every_request(code):
     scene = Scene()
     producer = scene.begin()
     scene.shards.error = code
-    assert scene.told(scene.ask_to_begin).code is code
-    assert scene.told(lambda: scene.ask_to_add(producer, P0)).code is code
-    assert scene.told(lambda: scene.ask_to_end(producer, commits=True)).code is code
+    assert scene.response_to(scene.ask_to_begin).code is code
+    assert scene.response_to(lambda: scene.ask_to_add(producer, P0)).code is code
+    assert scene.response_to(lambda: scene.ask_to_end(producer, commits=True)).code is code
     assert scene.coordinator.verify(ID, producer, [P0]) == {P0: code}
 
 
@@ -212,7 +212,7 @@ def test_invalid_timeouts_are_refused():
     """The timeouts are too long or 0; two-phase transactions have none."""
     scene = Scene(TransactionsConfig(timeout_ms_max=10_000, is_two_phase_enabled=True))
     for timeout_ms in (-1, 0, 10_001):
-        answer = scene.told(lambda: scene.ask_to_begin(timeout_ms=timeout_ms))  # noqa: B023
+        answer = scene.response_to(lambda: scene.ask_to_begin(timeout_ms=timeout_ms))  # noqa: B023
         assert answer.code is E.INVALID_TRANSACTION_TIMEOUT
     assert scene.begin(timeout_ms=10_000)
     assert scene.begin(timeout_ms=10_001, is_two_phase=True)
@@ -222,10 +222,10 @@ def test_two_phase_commit_needs_permission():
     """Otherwise an abandoned transaction would stay open forever (KIP-939)."""
     scene = Scene(TransactionsConfig())
     for asked in ({"is_two_phase": True}, {"keeps_prepared": True}):
-        answer = scene.told(lambda: scene.ask_to_begin(**asked))  # noqa: B023
+        answer = scene.response_to(lambda: scene.ask_to_begin(**asked))  # noqa: B023
         assert answer.code is E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     allowed = Scene()
-    assert allowed.told(lambda: allowed.ask_to_begin(keeps_prepared=True)).code is E.INVALID_REQUEST
+    assert allowed.response_to(lambda: allowed.ask_to_begin(keeps_prepared=True)).code is E.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("commits", [True, False])
@@ -235,7 +235,7 @@ def test_prepared_transaction_is_ended_by_the_next_incarnation(commits):
     producer = scene.begin(is_two_phase=True)
     scene.add(producer, P0, P1)
     scene.fail_over()
-    answer = scene.told(lambda: scene.ask_to_begin(is_two_phase=True, keeps_prepared=True))
+    answer = scene.response_to(lambda: scene.ask_to_begin(is_two_phase=True, keeps_prepared=True))
     assert answer.ongoing == producer
     scene.fail_over()
     scene.settle(100_000.0)

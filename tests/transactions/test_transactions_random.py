@@ -154,7 +154,7 @@ class Watched(Scene):
         self.cluster.release()
         self.fail_over(survives=self.random.random() < 0.5)
 
-    def settle(self) -> None:
+    def stop_all_faults(self) -> None:
         """Stop all faults; every transaction is then decided in all partitions."""
         self.log.refuses = None
         self.cluster.holds = False
@@ -171,7 +171,7 @@ def run(seed: int) -> Watched:
     scene.log.commit()
     for _ in range(STEPS):
         scene.step()
-    scene.settle()
+    scene.stop_all_faults()
     return scene
 
 

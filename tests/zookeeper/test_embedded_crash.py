@@ -38,7 +38,7 @@ def writes(first: int) -> list[bytes]:
     return requests
 
 
-def pour_and_kill(coordinator: CoordinatorProcess, client: BlockingClient, first: int, kill_after: int) -> int:
+def send_all_and_kill(coordinator: CoordinatorProcess, client: BlockingClient, first: int, kill_after: int) -> int:
     """Send all requests, kill the process after the given number of responses, and return the last acknowledged number.
     """
     client.send(b"".join(writes(first)))
@@ -71,7 +71,7 @@ def test_killed_coordinator_loses_no_acknowledged_write(tmp_path: Path, seed: in
         acknowledged = dict.fromkeys(names, 0)
         for round_ in range(kills_count):
             first = round_ * REQUESTS_COUNT + 1
-            last = pour_and_kill(coordinator, client, first, random.randrange(REQUESTS_COUNT // 2))
+            last = send_all_and_kill(coordinator, client, first, random.randrange(REQUESTS_COUNT // 2))
             for number in range(first, last + 1):
                 kinds = ("single",) if number % 3 else ("left", "right")
                 acknowledged.update({f"/{kind}-{number % ZNODES_COUNT}": number for kind in kinds})

@@ -88,7 +88,7 @@ DECODERS: dict[int, Any] = {
 }
 
 
-class Author:
+class RequestGenerator:
     """Generates requests, most of them valid."""
 
     def __init__(self, seed: int, root: str) -> None:
@@ -190,7 +190,7 @@ def transcript(port: int, seed: int) -> list[tuple[Any, Any]]:
     clients = [BlockingClient(port), BlockingClient(port)]
     clients[0].answer(Create(root))
     clients[1].ask(Auth("digest", b"ann:secret"), xid=XID_AUTH)
-    ranks, author, lines = Ranks([client.session.session_id for client in clients]), Author(seed, root), []
+    ranks, author, lines = Ranks([client.session.session_id for client in clients]), RequestGenerator(seed, root), []
     for number in range(1, REQUESTS_COUNT):
         client, request = author.choose(clients), author.request()
         replies = client.ask(request, number)
