@@ -238,10 +238,10 @@ def _usable(layer: Mapping[str, str], ignored: list[str]) -> dict[str, str]:
 
 
 def _fold_older_name(values: dict[str, Value]) -> None:
-    """Use the older name of ``message.timestamp.before.max.ms`` if the newer one is not set (KIP-937)."""
-    newer, older = "message.timestamp.before.max.ms", "message.timestamp.difference.max.ms"
-    if values[newer] == TOPIC_SETTINGS[newer].default:
-        values[newer] = values[older]
+    """Use ``message.timestamp.difference.max.ms`` for each of its two successors that has its default (KIP-937)."""
+    for newer in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"):
+        if values[newer] == TOPIC_SETTINGS[newer].default:
+            values[newer] = values["message.timestamp.difference.max.ms"]
 
 
 def _row(setting: Setting, text: str | None, synonyms: tuple[Synonym, ...], *, read_only: bool) -> ConfigRow:

@@ -82,11 +82,11 @@ def test_dynamic_value_precedes_a_coarser_unit_of_the_file():
     assert effective.topic({})["retention.ms"] == 5
 
 
-def test_older_timestamp_limit_is_a_fallback():
-    """message.timestamp.difference.max.ms is the former name of message.timestamp.before.max.ms."""
+@pytest.mark.parametrize("newer", ["message.timestamp.before.max.ms", "message.timestamp.after.max.ms"])
+def test_older_timestamp_limit_is_a_fallback(newer: str):
+    """message.timestamp.difference.max.ms limits past and future timestamps, as in Kafka 3.9."""
     effective = EffectiveSettings(static())
     older = {"message.timestamp.difference.max.ms": "10"}
-    newer = "message.timestamp.before.max.ms"
     assert effective.topic(older)[newer] == 10
     assert effective.topic(older | {newer: "20"})[newer] == 20
     assert EffectiveSettings(static("log.message.timestamp.difference.max.ms=30")).topic({})[newer] == 30

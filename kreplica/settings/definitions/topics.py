@@ -132,8 +132,8 @@ TOPIC = (
     ),
     Setting(
         "message.timestamp.difference.max.ms", LONG, 2**63 - 1, at_least(0), MEDIUM, CLUSTER_WIDE,
-        "Deprecated: used as message.timestamp.before.max.ms if that setting has its default value. Unlike in Kafka, "
-        "it does not limit timestamps ahead of the broker's clock: set message.timestamp.after.max.ms.",
+        "Deprecated: used as message.timestamp.before.max.ms and as message.timestamp.after.max.ms if these have "
+        "their default values.",
         synonyms=("log.message.timestamp.difference.max.ms",),
     ),
     Setting(
