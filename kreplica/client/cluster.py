@@ -16,9 +16,9 @@ from kreplica.client_core.cluster import ClusterCore
 from kreplica.client_core.errors import ClientClosed
 from kreplica.client_core.metadata import ClusterView
 from kreplica.client_core.options import ClientOptions
+from kreplica.runtime.gather import gather
 from kreplica.runtime.pause import pause
-from kreplica.runtime.shared import Shared
-from kreplica.runtime.together import together
+from kreplica.runtime.shared_coroutine import SharedCoroutine
 from kreplica.wire.messages import Api
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class Cluster(ClusterCore[Connection]):
         super().__init__(bootstrap, options or ClientOptions(), self.runtime.random)
         self._connections = self.new_connections()
         self._pauses: dict[Deferred[None], None] = {}
-        self._refreshing: tuple[frozenset[str], Shared[ClusterView]] | None = None
+        self._refreshing: tuple[frozenset[str], SharedCoroutine[ClusterView]] | None = None
 
     async def close(self) -> None:
         """Close the connections; operations in progress fail with ``ClientClosed``."""
@@ -75,7 +75,7 @@ class Cluster(ClusterCore[Connection]):
         names = frozenset((*self.view.topics, *topics))
         in_progress = self._refreshing
         if in_progress is None or in_progress[1].is_over or not names <= in_progress[0]:
-            in_progress = self._refreshing = names, Shared(self._request_metadata(names))
+            in_progress = self._refreshing = names, SharedCoroutine(self._request_metadata(names))
         return await in_progress[1].wait()
 
     def new_connections(self) -> Connections:
@@ -110,7 +110,7 @@ class Cluster(ClusterCore[Connection]):
 
     async def gather(self, coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         """Run coroutines concurrently; return their results in order, or raise the first error."""
-        return await together(coroutines)
+        return await gather(coroutines)
 
     async def connection_to(self, address: Address) -> Connection:
         """Return the shared connection to an address; open it if there is none.

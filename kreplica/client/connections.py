@@ -14,9 +14,9 @@ from kreplica.client_core.backoff import backoff_s
 from kreplica.client_core.errors import ClientClosed, ClientError, ConnectionFailed
 from kreplica.client_core.options import ClientOptions
 from kreplica.errors import KafkaError
+from kreplica.runtime.gather import gather
 from kreplica.runtime.pause import pause
-from kreplica.runtime.shared import Shared
-from kreplica.runtime.together import together
+from kreplica.runtime.shared_coroutine import SharedCoroutine
 
 log = Logger()
 
@@ -31,7 +31,7 @@ class _Slot:
 
     def __init__(self) -> None:
         self.connection: Connection | None = None
-        self.connecting: Shared[Connection] | None = None
+        self.connecting: SharedCoroutine[Connection] | None = None
         self.failures = 0
         self.retry_at_s = 0.0
         self.last_error: ClientError | None = None
@@ -66,7 +66,7 @@ class Connections:
         if connecting is None:
             if way.last_error is not None and self._runtime.reactor.seconds() < way.retry_at_s:
                 raise ConnectionFailed(str(way.last_error)) from way.last_error
-            connecting = Shared(self._connect(address, way))
+            connecting = SharedCoroutine(self._connect(address, way))
             if not connecting.is_over:
                 way.connecting = connecting
         try:
@@ -107,7 +107,7 @@ class Connections:
         for way in ways:
             if way.connecting is not None:
                 way.connecting.cancel()
-        await together([_closed(connection) for connection in open_ones])
+        await gather([_closed(connection) for connection in open_ones])
         await pause(self._runtime.reactor, 0)  # cancelled work ends in this iteration
 
     async def _connect(self, address: Address, way: _Slot) -> Connection:

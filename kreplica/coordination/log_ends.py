@@ -11,7 +11,7 @@ from kreplica.client.errors import ClientError
 from kreplica.coordination.brokers import BrokerConnections
 from kreplica.coordination.cluster_view import ClusterView
 from kreplica.model import TopicPartition
-from kreplica.runtime.together import together
+from kreplica.runtime.gather import gather
 from kreplica.wire.messages import LIST_OFFSETS
 
 log = Logger()
@@ -49,7 +49,7 @@ class LogEnds:
                 found[key] = end_offset
             elif (leader := self._view.leader_of(key)) is not None:
                 elsewhere.setdefault(leader, []).append(key)
-        for answers in await together(self._ask_all(leader, asked) for leader, asked in elsewhere.items()):
+        for answers in await gather(self._ask_all(leader, asked) for leader, asked in elsewhere.items()):
             found.update(answers)
         return found
 

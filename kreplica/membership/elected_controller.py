@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kreplica.cluster import documents, znodes
 from kreplica.model import ElectedController
-from kreplica.runtime.together import together
+from kreplica.runtime.gather import gather
 from kreplica.zookeeper import NoNode, ZooKeeperClient
 
 
@@ -30,7 +30,7 @@ async def read_elected_controller(client: ZooKeeperClient) -> ElectedController:
 
     # One connection keeps the order of requests, so all three are sent at once.  Both znodes change in one multi, and
     # the epoch is read first: a change in between gives a controller with too low an epoch, whose commands are refused.
-    _, epoch, controller = await together([sync(), read(znodes.CONTROLLER_EPOCH), read(znodes.CONTROLLER)])
+    _, epoch, controller = await gather([sync(), read(znodes.CONTROLLER_EPOCH), read(znodes.CONTROLLER)])
     return ElectedController(
         None if controller is None else documents.decode_controller(controller),
         0 if epoch is None else documents.decode_controller_epoch(epoch),

@@ -7,7 +7,7 @@ from twisted.logger import Logger
 
 from kreplica.cluster import znodes
 from kreplica.model import NO_BROKER_EPOCH
-from kreplica.runtime.together import together
+from kreplica.runtime.gather import gather
 from kreplica.zookeeper import ZooKeeperClient, ZooKeeperError
 
 log = Logger()
@@ -79,7 +79,7 @@ class FollowerIncarnations:
                 found[broker_id] = stat.czxid
 
         try:
-            await together([sync(), *(read(each) for each in sorted(broker_ids))])
+            await gather([sync(), *(read(each) for each in sorted(broker_ids))])
         except ZooKeeperError as error:
             log.warn("cannot verify followers: {error}", error=str(error))
             return {}

@@ -13,7 +13,7 @@ from kreplica.cluster.uuids import random_uuid, uuid_text
 from kreplica.errors import KreplicaError
 from kreplica.model import BrokerRegistration
 from kreplica.runtime import Reactor
-from kreplica.runtime.together import together
+from kreplica.runtime.gather import gather
 from kreplica.zookeeper import BadVersion, NodeExists, NoNode, SessionState, WatchEvent, ZooKeeperClient
 
 log = Logger()
@@ -38,7 +38,7 @@ async def create_persistent_paths(client: ZooKeeperClient) -> None:
         paths.update(dict.fromkeys("/" + "/".join(parts[: i + 1]) for i in range(len(parts))))
     await client.create_chroot()
     # One connection keeps the order of requests, so parents are created before children without waiting.
-    await together([_make(client, path) for path in paths])
+    await gather([_make(client, path) for path in paths])
 
 
 async def _make(client: ZooKeeperClient, path: str) -> None:

@@ -2,10 +2,10 @@
 
 * ``disk`` files; the simulated disk is in ``kreplica.testing.simulator.disk``
 * ``offload`` runs blocking functions in threads
-* ``pause`` asynchronous sleep; ``turns`` loops that yield to the reactor; ``together`` several coroutines as one
+* ``pause`` asynchronous sleep; ``turns`` loops that yield to the reactor; ``gather`` concurrent coroutines
 * ``pacing`` disables TCP pacing on local connections
 * ``distribution`` quantiles of values; ``process_figures`` resource usage of the process
-* ``parent`` notices the exit of the parent process
+* ``shared_coroutine`` one coroutine with several waiters; ``parent_process`` notices the exit of the parent process
 * ``stalls`` measures how long the reactor was blocked
 * ``hosts/`` several programs in one process, which can be killed, paused and isolated separately
 * this file: the reactor (monotonic time, TCP), the wall clock, randomness

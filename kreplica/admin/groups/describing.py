@@ -8,7 +8,7 @@ from typing import Any
 
 from kreplica.admin.groups.coordinators import GroupCoordinators
 from kreplica.errors import ErrorCode, KafkaError, ProtocolError
-from kreplica.runtime.together import together
+from kreplica.runtime.gather import gather
 from kreplica.wire.messages import CONSUMER_GROUP_DESCRIBE, DESCRIBE_GROUPS, OFFSET_FETCH
 from kreplica.wire.messages.consumer_protocol import ASSIGNMENT, SUBSCRIPTION, parse_versioned
 from kreplica.wire.schema import Schema
@@ -47,7 +47,7 @@ class GroupDescriptions:
 
         :raise KafkaError: GROUP_ID_NOT_FOUND, or the coordinator's error.
         """
-        described, classic = await together([self._consumer_row(group), self._classic_row(group)])
+        described, classic = await gather([self._consumer_row(group), self._classic_row(group)])
         row = described if not described["error_code"] else classic
         code = ErrorCode.of(row["error_code"])
         if code is not ErrorCode.NONE:

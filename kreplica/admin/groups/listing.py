@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from kreplica.admin.cluster_state.published_metadata import BrokerConnections, PublishedMetadata
 from kreplica.client.errors import ClientError
 from kreplica.errors import ErrorCode
-from kreplica.runtime.together import together
+from kreplica.runtime.gather import gather
 from kreplica.wire.messages import CONSUMER_GROUP_DESCRIBE, DESCRIBE_GROUPS, LIST_GROUPS
 
 ASKED_SECONDS_MAX = 3.0
@@ -40,7 +40,7 @@ class GroupLists:
     async def all(self) -> tuple[list[Listed], list[str]]:
         """Return the groups sorted by name, and a sentence for each broker that did not answer."""
         problems: list[str] = []
-        lists = await together(self._of(broker_id, problems) for broker_id in sorted(self._published.brokers))
+        lists = await gather(self._of(broker_id, problems) for broker_id in sorted(self._published.brokers))
         by_name = {group.group: group for groups in lists for group in groups}
         return [by_name[name] for name in sorted(by_name)], sorted(problems)
 
@@ -70,7 +70,7 @@ class GroupLists:
         asked: dict[tuple[int, bool], list[str]] = {}
         for group in list(groups)[:COUNTED_MAX]:
             asked.setdefault((group.coordinator, group.type == CONSUMER), []).append(group.group)
-        counted = await together(self._count(*key, names) for key, names in asked.items())
+        counted = await gather(self._count(*key, names) for key, names in asked.items())
         return {name: count for counts in counted for name, count in counts.items()}
 
     async def _count(self, broker_id: int, are_consumers: bool, names: list[str]) -> dict[str, int]:

@@ -16,8 +16,8 @@ from kreplica.admin.peers.leaders import EARLIEST, Leaders
 from kreplica.client.errors import ClientError
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
+from kreplica.runtime.gather import gather
 from kreplica.runtime.offload import Offload
-from kreplica.runtime.together import together
 from kreplica.wire.messages import FETCH
 
 CHUNK_BYTES = 256 * 1024
@@ -72,7 +72,7 @@ class ChunkFetcher:
         result = Round()
         keys = [TopicPartition(topic.name, number) for number in spans]
         by_leader = self._leaders.by_leader(keys, result.problems)
-        await together(self._fetch(topic, leader, keys, spans, bounds, result) for leader, keys in by_leader.items())
+        await gather(self._fetch(topic, leader, keys, spans, bounds, result) for leader, keys in by_leader.items())
         return result
 
     async def _fetch(

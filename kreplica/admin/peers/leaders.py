@@ -10,7 +10,7 @@ from kreplica.admin.cluster_state.published_metadata import BrokerConnections, P
 from kreplica.client.errors import ClientError
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
-from kreplica.runtime.together import together
+from kreplica.runtime.gather import gather
 from kreplica.wire.messages import LIST_OFFSETS
 
 EARLIEST, LATEST = -2, -1
@@ -78,7 +78,7 @@ class Leaders:
             for start in range(0, len(keys), PER_REQUEST_MAX):
                 part = {key: timestamps[key] for key in keys[start : start + PER_REQUEST_MAX]}
                 asked.append(self._ask(leader, part, isolation, result))
-        await together(asked)
+        await gather(asked)
         return result
 
     async def _ask(

@@ -9,7 +9,7 @@ from kreplica.admin.cluster_state.topic_znodes import reached
 from kreplica.admin.http.schemas import BROKER_ID, COUNT, TIME_MS, listing, nullable
 from kreplica.client.errors import ClientError
 from kreplica.cluster import documents, znodes
-from kreplica.runtime.together import together
+from kreplica.runtime.gather import gather
 from kreplica.wire.messages import DESCRIBE_LOG_DIRS, LIST_OFFSETS, Api
 from kreplica.zookeeper import ZooKeeperClient
 
@@ -48,7 +48,7 @@ class PartitionDetails:
     async def read(self, topic: str, partition: PublishedPartition) -> Row:
         """Members of ``DETAILS``."""
         number, leader = partition.partition, partition.leader
-        state, start, end, size = await together(
+        state, start, end, size = await gather(
             [
                 self._state(topic, number),
                 self._offset(leader, topic, number, EARLIEST),

@@ -23,7 +23,7 @@ from kreplica.controller.handlers.topic_deletion import finish_deletions
 from kreplica.controller.state.states import PartitionState, ReplicaState
 from kreplica.controller.term import ControllerTerm
 from kreplica.model import BrokerRegistration, TopicPartition
-from kreplica.runtime.together import together
+from kreplica.runtime.gather import gather
 from kreplica.zookeeper import EventType, NoNode
 
 log = Logger()
@@ -133,7 +133,7 @@ async def read_brokers(term: ControllerTerm) -> dict[int, BrokerRegistration]:
     watch = term.watch(znodes.BROKER_IDS, BrokersChanged())
     children = await term.client.get_children(znodes.BROKER_IDS, watch)
     ids = sorted(int(child) for child in children if child.isdecimal())
-    found = await together([_read_broker(term, broker_id) for broker_id in ids])
+    found = await gather([_read_broker(term, broker_id) for broker_id in ids])
     return {registration.broker_id: registration for registration in found if registration is not None}
 
 

@@ -9,7 +9,7 @@ from twisted.logger import Logger
 from kreplica.controller.event_types import PartitionRequestsChanged
 from kreplica.controller.term import ControllerTerm
 from kreplica.model import TopicPartition
-from kreplica.runtime.together import together
+from kreplica.runtime.gather import gather
 from kreplica.zookeeper import NoNode, read_all
 
 log = Logger()
@@ -20,7 +20,7 @@ Requests = dict[TopicPartition, bytes]
 async def read_requests(term: ControllerTerm, root: str) -> Requests:
     """Return all requests below a root and watch for changes; reject names that are not partition numbers."""
     topics = await _children(term, root)
-    numbers = await together([_children(term, f"{root}/{topic}") for topic in topics])
+    numbers = await gather([_children(term, f"{root}/{topic}") for topic in topics])
     named = [(topic, number) for topic, children in zip(topics, numbers, strict=True) for number in children]
     wrong = [f"{root}/{topic}/{number}" for topic, number in named if not _is_number(number)]
     await refuse(term, dict.fromkeys(wrong, "its name is not a partition number"))

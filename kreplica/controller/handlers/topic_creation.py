@@ -17,7 +17,7 @@ from kreplica.controller.event_types import AssignmentChanged, TopicsChanged
 from kreplica.controller.state.states import PartitionState, ReplicaState
 from kreplica.controller.term import ControllerTerm
 from kreplica.model import ZERO_UUID, TopicAssignment, TopicPartition
-from kreplica.runtime.together import together
+from kreplica.runtime.gather import gather
 from kreplica.zookeeper import NoNode
 
 log = Logger()
@@ -69,7 +69,7 @@ async def read_assignments(term: ControllerTerm, topics: Iterable[str]) -> list[
     :return: the topics that exist and could be read.
     """
     names = list(topics)
-    found = await together([_read_topic(term, topic) for topic in names])
+    found = await gather([_read_topic(term, topic) for topic in names])
     read = [topic for topic, there in zip(names, found, strict=True) if there]
     if read:
         await term.config.learn(read)

@@ -33,7 +33,7 @@ from kreplica.controller.plans.throttle import read_throttle, reconcile_throttle
 from kreplica.controller.state.context import ControllerContext
 from kreplica.controller.state.running_plan import RunningPlan
 from kreplica.controller.term import ControllerTerm
-from kreplica.runtime.together import together
+from kreplica.runtime.gather import gather
 
 log = Logger()
 
@@ -49,7 +49,7 @@ ENDED_KEPT = 100
 
 async def resume(term: ControllerTerm) -> None:
     """Resume the plans of an earlier controller."""
-    await together([read_throttle(term), read_plans(term)])
+    await gather([read_throttle(term), read_plans(term)])
     await _continue(term)
 
 

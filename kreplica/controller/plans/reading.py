@@ -14,7 +14,7 @@ from kreplica.controller.event_types import PlansChanged
 from kreplica.controller.plans.step_state import Whereabouts, whereabouts
 from kreplica.controller.state.running_plan import RunningPlan
 from kreplica.controller.term import ControllerTerm
-from kreplica.runtime.together import together
+from kreplica.runtime.gather import gather
 from kreplica.zookeeper import NoNode, read_all
 
 log = Logger()
@@ -48,7 +48,7 @@ async def read_plans(term: ControllerTerm) -> None:
 
 
 async def _read_headers(term: ControllerTerm, names: Sequence[str]) -> Headers:
-    read = await together([_read_header(term, name) for name in names])
+    read = await gather([_read_header(term, name) for name in names])
     return {name: header for name, header in zip(names, read, strict=True) if header is not None}
 
 

@@ -23,8 +23,8 @@ from kreplica.replication.leader.isr_proposal import Proposal
 from kreplica.replication.leader.leader_state import LeaderState
 from kreplica.replication.retries import Retries
 from kreplica.runtime import Reactor
+from kreplica.runtime.gather import gather
 from kreplica.runtime.pause import pause
-from kreplica.runtime.together import together
 from kreplica.zookeeper import BadVersion, ConnectionLoss, NoNode, SetData, Stat, ZooKeeperError, read_all, write_units
 from kreplica.zookeeper.batches import MultiReader, MultiWriter
 
@@ -202,7 +202,7 @@ class IsrWrites:
     async def _read(self, paths: Iterable[str]) -> list[tuple[bytes, Stat] | ZooKeeperError]:
         """Read znodes after a sync, so that all earlier writes are visible."""
         # Both requests are sent without waiting in between; the server reads after it has synced.
-        _, found = await together([self._sync(), read_all(self._client, list(paths))])
+        _, found = await gather([self._sync(), read_all(self._client, list(paths))])
         return found or []
 
     async def _sync(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kreplica.membership.cordoned_brokers import CordonedBrokers
 from kreplica.membership.plan_throttle import PlanThrottle
 from kreplica.runtime import Reactor
-from kreplica.runtime.together import together
+from kreplica.runtime.gather import gather
 from kreplica.zookeeper import ZooKeeperClient
 
 
@@ -19,7 +19,7 @@ class Watches:
 
     async def start(self) -> None:
         """Read both, and watch for changes."""
-        await together([watching.start() for watching in self._all])
+        await gather([watching.start() for watching in self._all])
 
     def session_renewed(self) -> None:
         """Changes may have been missed."""

@@ -12,7 +12,7 @@ from twisted.logger import Logger
 
 from kreplica.runtime import real_runtime
 from kreplica.runtime.lean_polling import poll_leanly
-from kreplica.runtime.parent import end_with_parent
+from kreplica.runtime.parent_process import end_with_parent
 from kreplica.service.composition.broker import Broker
 from kreplica.service.process.data_directories import check_owners
 from kreplica.service.process.private_files import warn_of_readable_secrets

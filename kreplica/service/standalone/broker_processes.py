@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from kreplica.runtime import Runtime
-from kreplica.runtime.together import together
+from kreplica.runtime.gather import gather
 from kreplica.service.composition.stopping import stop_all
 from kreplica.service.process.broker_process import Serving
 from kreplica.service.process.log_output import relay
@@ -55,7 +55,7 @@ class ProcessesStandalone(Standalone):
         # The first broker becomes the controller without competition; the others then find it.
         first, *others = self._kept
         self._serving = [await first.start()]
-        self._serving += await together(kept.start() for kept in others)
+        self._serving += await gather(kept.start() for kept in others)
 
     def _child(self, broker_id: int) -> SupervisedBroker:
         text = self._config.settings_text(broker_id, self.coordinator.port, self._admin_port(broker_id))

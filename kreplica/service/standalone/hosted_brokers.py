@@ -11,11 +11,11 @@ from kreplica.admin.http.problems import Problem
 from kreplica.admin.resources.standalone import CUT, DEAD, PAUSED, RUNNING, BrokerState
 from kreplica.errors import KreplicaError
 from kreplica.runtime import Runtime
+from kreplica.runtime.gather import gather
 from kreplica.runtime.hosts.host_reactor import HostReactor
 from kreplica.runtime.hosts.loopback import Loopback
 from kreplica.runtime.hosts.machine import Equipment, KilledWhileStarting, Machine, real_equipment
 from kreplica.runtime.pause import pause
-from kreplica.runtime.together import together
 from kreplica.service.composition.broker import Broker
 from kreplica.service.composition.stopping import stop_all
 
@@ -73,7 +73,7 @@ class HostedBrokers:
         # The first broker becomes the controller without competition; the others then find it.
         first, *others = self.machines.values()
         await first.start()
-        await together(machine.start() for machine in others)
+        await gather(machine.start() for machine in others)
 
     async def stop(self) -> None:
         """Reconnect and resume all brokers, then stop them in order."""

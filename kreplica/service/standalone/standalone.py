@@ -11,7 +11,7 @@ from kreplica import __version__
 from kreplica.errors import SettingsError
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import make_directories_durably
-from kreplica.runtime.together import together
+from kreplica.runtime.gather import gather
 from kreplica.service.broker.coordinators import coordinator_settings
 from kreplica.service.composition.broker import Broker
 from kreplica.service.composition.stopping import stop_all
@@ -137,7 +137,7 @@ class Standalone:
         # The first broker becomes the controller without competition; the others then find it.
         first, *others = self._brokers
         await first.start()
-        await together(broker.start() for broker in others)
+        await gather(broker.start() for broker in others)
 
     def _admin_port(self, broker_id: int) -> int:
         return self._config.admin_port if broker_id == self._config.first_broker_id else 0

@@ -9,7 +9,7 @@ from uuid import UUID
 from kreplica.model import ZERO_UUID
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import Disk
-from kreplica.runtime.together import together
+from kreplica.runtime.gather import gather
 from kreplica.storage.formats.checkpoints import PARTITION_METADATA, write_topic_id
 
 _AT_ONCE_MAX = 50
@@ -44,7 +44,7 @@ class NewDirectories:
             return await self._runtime.offload.run(_make_all, self._runtime.disk, some)
 
         starts = range(0, len(wanted), _AT_ONCE_MAX)
-        lists = await together([make_some(wanted[start : start + _AT_ONCE_MAX]) for start in starts])
+        lists = await gather([make_some(wanted[start : start + _AT_ONCE_MAX]) for start in starts])
         made = [each for some in lists for each in some]
         self._made.update(zip((path for path, _ in wanted), made, strict=True))
 

@@ -18,7 +18,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.membership.zookeeper_errors import translate_errors
 from kreplica.model import TopicAssignment
 from kreplica.runtime import Runtime
-from kreplica.runtime.together import together
+from kreplica.runtime.gather import gather
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.zookeeper import (
     BadVersion,
@@ -147,7 +147,7 @@ class TopicAdmin:
         assignment = planned or self.plan(topic)
         config_path = znodes.config_path("topics", topic.name)
         # The controller removes the request to delete a topic last: until then its name is not free.
-        deletion, leftover = await together(
+        deletion, leftover = await gather(
             [self._stat(znodes.delete_topic_path(topic.name)), self._stat(config_path)]
         )
         if deletion is not None:

@@ -11,7 +11,7 @@ from twisted.python.failure import Failure
 T = TypeVar("T")
 
 
-class Shared(Generic[T]):
+class SharedCoroutine(Generic[T]):
     """Runs a coroutine once and passes its result to all waiters.
 
     When the last waiter is cancelled, so is the coroutine.

@@ -1,4 +1,4 @@
-"""Several coroutines at the same time, as one."""
+"""Runs several coroutines concurrently."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from twisted.internet.defer import Deferred, FirstError, gatherResults
 T = TypeVar("T")
 
 
-async def together(coroutines: Iterable[Coroutine[Deferred[Any], Any, T]]) -> list[T]:
-    """Run them all; their results in their order.
+async def gather(coroutines: Iterable[Coroutine[Deferred[Any], Any, T]]) -> list[T]:
+    """Return the results of concurrent coroutines, in their order.
 
-    The first error is raised as it is (Twisted wraps it), and the others are cancelled; so are all where this is.
+    The first exception is raised without Twisted's ``FirstError`` around it, and the other coroutines are cancelled.
+    Cancelling this coroutine cancels all of them.
     """
     running = [Deferred.fromCoroutine(coroutine) for coroutine in coroutines]
     try:
