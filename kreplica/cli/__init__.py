@@ -4,7 +4,7 @@
 * ``records``: ``produce`` and ``consume``; ``transfer``: export, import and copy of topics; with any Kafka cluster
 * ``pipelines``: Spark pipelines over whole topics
 * ``diagnostics``: log files, controller journals, simulations, verification of clusters
-* ``http``: client of the admin API; ``session`` has the options and output shared by commands
+* ``http``: client of the admin API, with the options and output shared by commands
 * ``terminal``: parameter types, tables, progress bar, reactor, command groups
 """
 

@@ -11,5 +11,5 @@ commands to brokers.
 * ``handlers`` one module for each kind of event; ``plans`` long reassignments in bounded steps
 * ``effects`` ZooKeeper writes and commands to brokers
 * ``history`` metrics, timeline, audit events and decision log for operators
-* ``journal`` a recording of the controller's inputs and outputs on disk; ``journaled_controller`` builds both
+* ``journal`` a recording of the controller's inputs and outputs on disk
 """

@@ -1,6 +1,6 @@
 """Interfaces between the broker and its plugins; plugins import only this package (``docs/how-to/plugins.md``).
 
-* ``making`` finding and creating plugins; ``context`` the argument of their factories
+* ``plugin`` finding and creating plugins; ``context`` the argument of their factories
 * ``cluster`` ``IReplicaPlacement``, ``ILeaderElection``
 * ``authorization`` ``IAuthorizer``
 * ``interception`` ``IProduceInterceptor``; ``records`` a record

@@ -12,7 +12,7 @@
 * ``batches``: record batches by header and checksum: read, checked, stamped
 * ``records``: records of a batch one by one; ``record_columns`` reads all of them at once
 * ``batch_building``: builds batches from records, and filters the records of a batch
-* ``control_records``: transaction markers; ``notes``: control records of produce interceptors
+* ``control_records``: transaction markers; ``interceptor_notes``: control records of produce interceptors
 * ``compression``: the codecs of record batches
 * ``partitioning``: the partition of a key
 

@@ -2,9 +2,10 @@
 
 The public API is exported here.  Client modules, from the outermost layer inwards:
 
-* ``client``: operations and chroot; ``multi``: decoding of multi responses; ``standing_watch``: persistent watches
+* ``client``: operations and chroot; ``multi``: decoding of multi responses; ``persistent_watch``: persistent watches
 * ``batches``: splits many writes or reads into multis of bounded size and pipelines them
-* ``session``: connects, keeps the session alive, fails over, closes; ``waiting``: requests queued while disconnected
+* ``session``: connects, keeps the session alive, fails over, closes
+* ``waiting_requests``: requests that wait for a connection
 * ``watches``: watch registry of one session; ``sasl``: DIGEST-MD5
 * ``ensemble``: connect strings and server order; ``chroot``: path mapping
 * ``connection``: one TCP connection with its requests, responses and pings

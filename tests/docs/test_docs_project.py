@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 import subprocess
@@ -75,3 +76,16 @@ def test_commands_and_files_of_a_page_exist(page: str) -> None:
         assert target in makefile_targets(), target
     for path in re.findall(r"`((?:docs|tests|packaging|etc|systemd|kreplica)/[\w./@-]+)`", text):
         assert (ROOT / path).exists(), path
+
+
+MODULE_NAMES = re.compile(r"(?:^\s*\*|[;,]) *``(\w+)/?``", re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "kreplica").rglob("__init__.py")), ids=lambda path: path.parent.name)
+def test_package_docstrings_list_modules_that_exist(path: Path) -> None:
+    """A list that begins with ``*`` names the modules and sub-packages of its package."""
+    docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+    lists = [paragraph for paragraph in docstring.split("\n\n") if paragraph.startswith("* ")]
+    listed = MODULE_NAMES.findall("\n".join(lists))
+    existing = {each.stem for each in path.parent.iterdir()}
+    assert {name for name in listed if name.islower()} <= existing

@@ -1,6 +1,6 @@
 """Produces records in batches; an idempotent producer's retries write no duplicates.
 
-* ``producer``: ``Producer``; ``options``: its options; ``written``: the result of one record
+* ``producer``: ``Producer``; ``options``: its options; ``written_record``: the result of one record
 * ``accumulator``: collects records in batches; ``pending_metadata``: records of topics without metadata;
   ``record_batch``: records and batches; ``record_deferreds``, ``completion_counter``: notification of outcomes
 * ``sender``: sends batches to leaders; ``leader_routes``: requests in flight per leader

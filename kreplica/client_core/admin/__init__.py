@@ -1,7 +1,7 @@
 """Administration of a cluster; both clients run these coroutines.
 
 * ``admin``: ``Admin``, which has the methods of all subjects
-* ``asking``: routing and retries of requests about several items; ``outcomes``: results per item
+* ``request_routing``: routing and retries of requests about several items; ``outcomes``: results per item
 * ``brokers``: brokers, API versions, features; ``operations``: authorized operations
 * ``topics``: topics; ``partitions``: offsets by time, deletion of records
 * ``configs``: configurations of topics and brokers

@@ -1,1 +1,9 @@
-"""Connections on sockets: reading frames, sending responses, bounds on both."""
+"""Connections on sockets: reads frames, sends responses, and bounds both.
+
+* ``listeners``: ``Server``, which binds the listeners and stops in order; ``connections``: the open connections
+* ``epoll_transport``: the transport in production; ``twisted_transport``: for TLS and for other reactors
+* ``read_turns``: shares time between clients; ``control_priority``: serves the controller and replicas first
+* ``frame_buffers``: frames that arrive in several reads; ``partial_frames``: limits on their memory
+* ``outgoing``, ``outgoing_buffers``: responses that are being sent; ``flush_scope``: sends several together
+* ``page_prefetch``: reads cold file ranges into memory outside the reactor
+"""

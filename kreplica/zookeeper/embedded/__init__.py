@@ -15,7 +15,7 @@ Protocol:
 * ``dispatch``: table of operations
 * ``operations``: decodes changes in place
 * ``reads``, ``writes``, ``session_requests``: request handlers
-* ``words``: four-letter words
+* ``four_letter_words``: four-letter words
 * ``serving``: wiring and timers
 * ``server``: ``EmbeddedCoordinator``, start and stop
 """
