@@ -7,7 +7,7 @@ state log -> committed -> shard's memory -> response. A new leader rebuilds the 
 * ``state_log``: appends to one partition; ``loading``: replay of one partition
 * ``hashing``: partition of a group or transactional id
 * ``cluster_view``: metadata for coordinators; ``brokers``: connections to other brokers
-* ``log_ends``: log end offsets of any partitions
+* ``log_ends``: log end offsets of any partitions; ``memory_totals``: memory held for clients
 """
 
 from kreplica.coordination.brokers import BrokerConnections

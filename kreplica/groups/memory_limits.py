@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from twisted.logger import Logger
 
+from kreplica.coordination.memory_totals import MemoryTotals
 from kreplica.errors import ErrorCode, KafkaError
 
 log = Logger()
@@ -49,31 +50,12 @@ class GroupBounds:
     bytes_max: int = 512 * 2**20
 
 
-class GroupMemory:
-    """Totals of one broker; owned by its coordinators and shared by all groups.
-
-    :ivar held_bytes: total of all groups.
-    :ivar refused: number of requests refused since the start.
-    """
+class GroupMemory(MemoryTotals):
+    """Totals of one broker; owned by its coordinators and shared by all groups."""
 
     def __init__(self, bounds: GroupBounds | None = None) -> None:
+        super().__init__()
         self.bounds = bounds or GroupBounds()
-        self.held_bytes = 0
-        self.refused = 0
-        self._by_address: dict[str, int] = {}
-
-    def held_by(self, address: str) -> int:
-        """Return the bytes charged to one client address."""
-        return self._by_address.get(address, 0)
-
-    def add(self, address: str, size: int) -> None:
-        """Add to the bytes charged to an address; the size may be negative."""
-        self.held_bytes += size
-        held = self._by_address.get(address, 0) + size
-        if held:
-            self._by_address[address] = held
-        else:
-            self._by_address.pop(address, None)
 
 
 class GroupAccount:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from twisted.logger import Logger
 
+from kreplica.coordination.memory_totals import MemoryTotals
 from kreplica.errors import ErrorCode, KafkaError
 
 log = Logger()
@@ -39,31 +40,12 @@ class OffsetBounds:
     bytes_max: int = 1024 * 2**20
 
 
-class OffsetMemory:
-    """Totals of one broker; shared by the offsets of all its shards.
-
-    :ivar held_bytes: total of all groups.
-    :ivar refused: number of commits refused since the start.
-    """
+class OffsetMemory(MemoryTotals):
+    """Totals of one broker; shared by the offsets of all its shards."""
 
     def __init__(self, bounds: OffsetBounds | None = None) -> None:
+        super().__init__()
         self.bounds = bounds or OffsetBounds()
-        self.held_bytes = 0
-        self.refused = 0
-        self._by_address: dict[str, int] = {}
-
-    def held_by(self, address: str) -> int:
-        """Return the bytes charged to one client address."""
-        return self._by_address.get(address, 0)
-
-    def add(self, address: str, size: int) -> None:
-        """Add to the bytes charged to an address; the size may be negative."""
-        self.held_bytes += size
-        held = self._by_address.get(address, 0) + size
-        if held:
-            self._by_address[address] = held
-        else:
-            self._by_address.pop(address, None)
 
 
 class _Account:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from twisted.logger import Logger
 
+from kreplica.coordination.memory_totals import MemoryTotals
 from kreplica.transactions.states import Transaction
 
 log = Logger()
@@ -33,27 +34,12 @@ class TransactionBounds:
     bytes_max: int = 512 * 2**20
 
 
-class TransactionMemory:
-    """Totals of one broker; owned by its coordinator and shared by all shards.
-
-    :ivar held_bytes: total of all transactional ids.
-    :ivar refused: number of requests refused since the start.
-    """
+class TransactionMemory(MemoryTotals):
+    """Totals of one broker; owned by its coordinator and shared by all shards."""
 
     def __init__(self, bounds: TransactionBounds) -> None:
+        super().__init__()
         self.bounds = bounds
-        self.held_bytes = 0
-        self.refused = 0
-        self._by_address: dict[str, int] = {}
-
-    def add(self, address: str, size: int) -> None:
-        """Add to the bytes charged to an address; the size may be negative."""
-        self.held_bytes += size
-        held = self._by_address.get(address, 0) + size
-        if held:
-            self._by_address[address] = held
-        else:
-            self._by_address.pop(address, None)
 
     def has_room(self, address: str, growth: int) -> bool:
         """Return True if an address may occupy more bytes; otherwise the refusal is counted and logged.

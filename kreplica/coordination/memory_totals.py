@@ -1,0 +1,29 @@
+"""Bytes of memory that a broker's coordinator holds for clients, in total and by client address."""
+
+from __future__ import annotations
+
+
+class MemoryTotals:
+    """Totals of one broker.
+
+    :ivar held_bytes: total of all clients.
+    :ivar refused: number of requests refused since the start because of a limit.
+    """
+
+    def __init__(self) -> None:
+        self.held_bytes = 0
+        self.refused = 0
+        self._by_address: dict[str, int] = {}
+
+    def held_by(self, address: str) -> int:
+        """Return the bytes charged to one client address."""
+        return self._by_address.get(address, 0)
+
+    def add(self, address: str, size: int) -> None:
+        """Add to the bytes charged to an address; the size may be negative."""
+        self.held_bytes += size
+        held = self._by_address.get(address, 0) + size
+        if held:
+            self._by_address[address] = held
+        else:
+            self._by_address.pop(address, None)
