@@ -99,7 +99,7 @@ class Leader:
         """Give it a frame, so many times as if one read had brought them, and wait for the answers."""
         before = self._sink.answers
         frames = [memoryview(bytearray(frame)) for _ in range(times)]
-        with self._resources.turn:
+        with self._resources.flush_scope:
             for view in frames:
                 self._resources.dispatch.frame_received(self._connection, view)
         if self._sink.answers == before:

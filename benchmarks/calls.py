@@ -207,7 +207,7 @@ class Leader:
         return median(costs[WARM_UP:])
 
     def _receive(self, frames: Iterable[memoryview]) -> None:
-        with self.resources.turn:
+        with self.resources.flush_scope:
             for frame in frames:
                 self.resources.dispatch.frame_received(self._connection, frame)
 

@@ -1,7 +1,7 @@
 """CPU per request of the server without a log: requests are parsed, dispatched and answered; fetches come from a file.
 
 The load is a child process with prebuilt messages; the server runs in this process, and its own CPU time counts, which
-other load on the machine disturbs less than the rate.  ``stock`` is the same with Twisted's own transport.
+other load on the machine disturbs less than the rate.  ``twisted`` is the same with Twisted's own transport.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def request_frame(case: Case) -> bytes:
     return struct.pack(">i", len(frame)) + frame
 
 
-def measure(case: Case, *, stock: bool) -> dict[str, Any]:
+def measure(case: Case, *, use_twisted_transport: bool) -> dict[str, Any]:
     """Run one case on this process's reactor, which is stopped afterwards."""
     from twisted.internet import epollreactor
 
@@ -135,7 +135,7 @@ def measure(case: Case, *, stock: bool) -> dict[str, Any]:
         total = case.count * case.connections
         handlers = Handlers(case, total, reactor.stop, ranges)
         runtime = Runtime(reactor, disk, offload, random.Random(1), lambda: 0)
-        server = Server(runtime, handlers.table(), stock=stock)
+        server = Server(runtime, handlers.table(), use_twisted_transport=use_twisted_transport)
         port = server.listen(Endpoint("PLAINTEXT", "127.0.0.1", 0))
         arguments = [port, case.connections, case.window, case.count]
         command = [sys.executable, "-m", "benchmarks.frame_load", *map(str, arguments)]
@@ -157,7 +157,7 @@ def measure(case: Case, *, stock: bool) -> dict[str, Any]:
     cpu_s = handlers.ended[1] - handlers.began[1]
     return {
         "request": case.name,
-        "transport": "stock" if stock else "fast",
+        "transport": "twisted" if use_twisted_transport else "epoll",
         "bytes": case.size,
         "connections": case.connections,
         "window": case.window,
@@ -171,4 +171,4 @@ def measure(case: Case, *, stock: bool) -> dict[str, Any]:
 def run(scale: str = "quick") -> list[dict[str, Any]]:
     """Run each case with our transport; at full scale also with Twisted's own, for comparison."""
     kinds = (False, True) if scale == "full" else (False,)
-    return [measure(case, stock=stock) for case in CASES for stock in kinds]
+    return [measure(case, use_twisted_transport=kind) for case in CASES for kind in kinds]

@@ -107,7 +107,7 @@ def scene(*, brokers: int = 3, timeout_s: float = 5.0, seed: int = 1) -> Iterato
                 TOPIC,
                 Notes,
                 lambda: broker.coordinators.view.partition_count(TOPIC),
-                broker.turn.at_end,
+                broker.flush_scope.at_end,
                 StateLogConfig(timeout_s=timeout_s),
             )
         )

@@ -180,22 +180,22 @@ class Client(Protocol):
 class Scene:
     """One server, its handlers, and the transport through which clients reach it."""
 
-    def __init__(self, runtime: Runtime, client_reactor: Any, host: str, *, stock: bool) -> None:
+    def __init__(self, runtime: Runtime, client_reactor: Any, host: str, *, use_twisted: bool) -> None:
         self.runtime = runtime
         self.handlers = Handlers()
         self.host = host
-        self.stock = stock
+        self.use_twisted = use_twisted
         self.server: Server
         self.port = 0
         self._client_reactor = client_reactor
         self._clients: list[Client] = []
 
     @property
-    def is_fast(self) -> bool:
-        return IReactorFDSet.providedBy(self.runtime.reactor) and not self.stock
+    def uses_epoll_transport(self) -> bool:
+        return IReactorFDSet.providedBy(self.runtime.reactor) and not self.use_twisted
 
     def start(self, bounds: Bounds | None = None) -> None:
-        self.server = Server(self.runtime, self.handlers.table(), bounds, stock=self.stock)
+        self.server = Server(self.runtime, self.handlers.table(), bounds, use_twisted_transport=self.use_twisted)
         self.port = self.server.listen(Endpoint("PLAINTEXT", self.host, 0))
 
     async def connect(self) -> Client:
@@ -221,21 +221,22 @@ class Scene:
             client.close()
         await self.server.stop(timeout_s=1.0)
         assert len(self.server.resources.connections) == 0
-        assert self.server.resources.partial.held_bytes == 0
+        assert self.server.resources.partial_frames.held_bytes == 0
 
 
 Story = Callable[[Scene], Coroutine[Any, Any, None]]
 
-ENVIRONMENTS = ("fast", "stock", "fast simulated", "stock simulated")
+ENVIRONMENTS = ("epoll", "twisted", "epoll simulated", "twisted simulated")
 
 
 def play(environment: str, story: Story, timeout_s: float = 20.0) -> None:
     """Run a test function in one of the environments."""
-    stock = environment.startswith("stock")
+    use_twisted = environment.startswith("twisted")
     if environment.endswith("simulated"):
         simulation = Simulation(seed=7)
         broker, client = simulation.host("broker"), simulation.host("client")
-        simulation.run_until(_whole(Scene(broker.runtime, client.reactor, "broker", stock=stock), story), timeout_s)
+        scene = Scene(broker.runtime, client.reactor, "broker", use_twisted=use_twisted)
+        simulation.run_until(_whole(scene, story), timeout_s)
         assert simulation.failures == []
         return
     from twisted.internet import reactor
@@ -243,7 +244,7 @@ def play(environment: str, story: Story, timeout_s: float = 20.0) -> None:
     offload = ThreadOffload(reactor, threads_max=1)
     runtime = Runtime(reactor, OsDisk(), offload, random.Random(1), lambda: 0)  # type: ignore[arg-type]
     try:
-        run(_whole(Scene(runtime, reactor, "127.0.0.1", stock=stock), story), timeout_s)
+        run(_whole(Scene(runtime, reactor, "127.0.0.1", use_twisted=use_twisted), story), timeout_s)
     finally:
         offload.stop()
 

@@ -15,7 +15,7 @@ from kreplica.server.protocol.handler_table import HandlerEntry
 from kreplica.server.protocol.limits import Bounds
 from kreplica.server.protocol.metrics import ServerMetrics
 from kreplica.server.protocol.request import Request
-from kreplica.server.transport.flush_scope import Turn
+from kreplica.server.transport.flush_scope import FlushScope
 from kreplica.wire.messages import API_VERSIONS, LIST_GROUPS
 
 SOFTWARE = {"client_software_name": "test", "client_software_version": "1"}
@@ -27,13 +27,13 @@ class Broker:
 
     def __init__(self, **bounds: int) -> None:
         self.clock = Clock()
-        self.turn = Turn(self.clock)  # type: ignore[arg-type]
+        self.flush_scope = FlushScope(self.clock)  # type: ignore[arg-type]
         self.metrics = ServerMetrics()
         self.bounds = Bounds(partial_stall_s=STALL_S, **bounds)  # type: ignore[arg-type]
         self.loads = ClientLoads(self.bounds, self.metrics, self.clock.seconds)
         self.waiting: list[Request] = []
         table = {LIST_GROUPS.key: HandlerEntry.of(LIST_GROUPS, self.waiting.append)}
-        self.dispatch = Dispatch(table, self.metrics, self.clock.seconds, self.turn, self.bounds)
+        self.dispatch = Dispatch(table, self.metrics, self.clock.seconds, self.flush_scope, self.bounds)
 
     def connect(self, address: str = "10.0.0.1") -> Client:
         return Client(self, address)
@@ -57,7 +57,7 @@ class Client:
             "PLAINTEXT",
             f"{address}:5",
             broker.bounds,
-            broker.turn,
+            broker.flush_scope,
             broker.metrics,
             broker.clock.seconds,
             broker.loads.opened(address),
@@ -78,7 +78,7 @@ class Client:
         return len(self.transport.sends) > before
 
     def _send(self, frame: bytes) -> None:
-        with self.broker.turn:
+        with self.broker.flush_scope:
             self.broker.dispatch.frame_received(self.connection, memoryview(bytearray(frame))[4:])
 
     @property

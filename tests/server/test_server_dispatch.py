@@ -16,7 +16,7 @@ from kreplica.server.protocol.dispatch import Dispatch
 from kreplica.server.protocol.limits import Bounds
 from kreplica.server.protocol.metrics import ServerMetrics
 from kreplica.server.protocol.request import Request
-from kreplica.server.transport.flush_scope import Turn
+from kreplica.server.transport.flush_scope import FlushScope
 from kreplica.server.transport.outgoing_buffers import Piece
 from kreplica.wire.framing import FrameReader
 from kreplica.wire.messages import API_VERSIONS, FETCH, PRODUCE
@@ -70,18 +70,18 @@ class Bench:
         self.handlers = Handlers()
         self.metrics = ServerMetrics()
         self.clock = Clock()
-        self.turn = Turn(self.clock)
-        self.dispatch = Dispatch(self.handlers.table(), self.metrics, self.seconds, self.turn)
+        self.flush_scope = FlushScope(self.clock)
+        self.dispatch = Dispatch(self.handlers.table(), self.metrics, self.seconds, self.flush_scope)
         self.transport = MemoryTransport()
         bounds = bounds or Bounds()
-        self.connection = Connection("PLAINTEXT", "1.2.3.4:5", bounds, self.turn, self.metrics, self.seconds)
+        self.connection = Connection("PLAINTEXT", "1.2.3.4:5", bounds, self.flush_scope, self.metrics, self.seconds)
         self.connection.attach(self.transport)
 
     def seconds(self) -> float:
         return self.now_s
 
     def receive(self, *frames: bytes) -> None:
-        with self.turn:
+        with self.flush_scope:
             for frame in frames:
                 self.dispatch.frame_received(self.connection, memoryview(frame)[4:])
 
@@ -152,8 +152,8 @@ def test_responses_of_one_flush_scope_leave_in_one_send() -> None:
 def test_each_connection_is_flushed_once_at_the_end_of_the_outermost_scope() -> None:
     bench = Bench()
     bench.receive(*(produce_frame(number, b"x", acks=-1) for number in range(3)))
-    with bench.turn:
-        with bench.turn:
+    with bench.flush_scope:
+        with bench.flush_scope:
             bench.handlers.release()
         bench.handlers.release()
         assert bench.transport.sends == []
@@ -172,8 +172,8 @@ def test_requests_woken_within_a_flush_scope_are_answered_with_it() -> None:
         while bench.handlers.parked:
             bench.handlers.release()
 
-    with bench.turn:
-        bench.turn.at_end(wake)
+    with bench.flush_scope:
+        bench.flush_scope.at_end(wake)
         bench.receive(*(produce_frame(number, b"x", acks=-1) for number in range(3)))
     assert looks == [3]
     assert len(bench.transport.sends) == 1
@@ -188,16 +188,16 @@ def test_wake_up_outside_of_a_flush_scope_is_deferred() -> None:
     sends: list[int] = []
 
     def first() -> None:
-        bench.turn.at_end(lambda: sends.append(len(bench.transport.sends)))
+        bench.flush_scope.at_end(lambda: sends.append(len(bench.transport.sends)))
         bench.handlers.release()
         bench.handlers.release()
         raise LookupError("a callback that fails")
 
-    bench.turn.at_end(first)
+    bench.flush_scope.at_end(first)
     assert bench.transport.sends == []
     bench.clock.advance(0)
     assert bench.ids() == [0, 1]
-    assert sends == [1], "the second has a turn of its own, after the answers of the first have left"
+    assert sends == [1], "the second runs in the next flush scope, after the responses of the first are sent"
 
 
 def test_second_response_to_a_request_is_an_error() -> None:

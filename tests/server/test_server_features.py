@@ -15,7 +15,7 @@ from kreplica.server.protocol.handler_table import HandlerEntry
 from kreplica.server.protocol.limits import Bounds
 from kreplica.server.protocol.metrics import ServerMetrics
 from kreplica.server.protocol.request import Request
-from kreplica.server.transport.flush_scope import Turn
+from kreplica.server.transport.flush_scope import FlushScope
 from kreplica.wire import messages
 
 WHOLE = {messages.PRODUCE: 12, messages.END_TXN: 5, messages.TXN_OFFSET_COMMIT: 5}
@@ -30,12 +30,12 @@ def _asked(versions_max: dict[messages.Api, int], version: int) -> dict[str, Any
     table = {api.key: HandlerEntry(api, 0, highest, _unexpected) for api, highest in versions_max.items()}
     metrics = ServerMetrics()
     clock = Clock()
-    turn = Turn(clock)
-    connection = Connection("PLAINTEXT", "1.2.3.4:5", Bounds(), turn, metrics, clock.seconds)
+    flush_scope = FlushScope(clock)
+    connection = Connection("PLAINTEXT", "1.2.3.4:5", Bounds(), flush_scope, metrics, clock.seconds)
     transport = MemoryTransport()
     connection.attach(transport)
-    dispatch = Dispatch(table, metrics, clock.seconds, turn)
-    with turn:
+    dispatch = Dispatch(table, metrics, clock.seconds, flush_scope)
+    with flush_scope:
         frame = request_frame(messages.API_VERSIONS, version, 1, SOFTWARE)
         dispatch.frame_received(connection, memoryview(frame)[4:])
     return parse_answer(transport.frames()[0], messages.API_VERSIONS.key, version)[1]

@@ -47,7 +47,7 @@ def test_pending_fetch_leaves_no_reference_cycles(in_session: bool) -> None:
         return connection, sink
 
     def send(connection: Connection, frame: bytes) -> None:
-        with resources.turn:
+        with resources.flush_scope:
             resources.dispatch.frame_received(connection, memoryview(frame)[4:])
 
     consumer, responses = connect()

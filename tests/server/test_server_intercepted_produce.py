@@ -120,7 +120,7 @@ def test_a_request_between_the_slices_of_a_large_one(transactional: bool) -> Non
     body = {"acks": 1, "timeout_ms": 1000, "topic_data": [{"name": "many", "partition_data": rows}]}
     frame = request_frame(PRODUCE, 9, 1, {**body, "transactional_id": "app" if transactional else None})
     other = broker.connect(f"{OTHER_HOST}:5")
-    with broker.resources.turn:
+    with broker.resources.flush_scope:
         broker.resources.dispatch.frame_received(broker.connection, memoryview(bytearray(frame[4:])))
     broker.read(produce(7, batch()), connection=other)
     assert len(broker.plugin.seen) < MANY, "the large request was not handled in slices"

@@ -101,7 +101,7 @@ def test_a_large_fetch_takes_many_iterations(broker: Many) -> None:
     broker.give(frame_of(dict.fromkeys(range(ROWS), 0)))
     served = 0
     other = broker.connect()
-    slices = broker.resources.turn.slices
+    slices = broker.resources.flush_scope.slices
     while not broker.answers():
         before = slices.steps
         broker.read(request_frame(METADATA, 1, 1, {"topics": []}), connection=other)

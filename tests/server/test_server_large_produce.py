@@ -36,7 +36,7 @@ class Many(Broker):
     def give(self, frame: bytes) -> None:
         """Pass a frame to the dispatch; its buffer is reused unless the dispatch keeps it."""
         buffer = bytearray(frame[4:])
-        with self.resources.turn:
+        with self.resources.flush_scope:
             self.resources.dispatch.frame_received(self.connection, memoryview(buffer))
         if not self.connection.keeps_frame:
             buffer[:] = bytes(len(buffer))
@@ -181,9 +181,9 @@ def test_closed_connection_ends_the_work(broker: Many) -> None:
     assert broker.connection.keeps_frame
     broker.connection.lost()
     assert not broker.connection.keeps_frame
-    assert len(broker.resources.turn.slices) == 0 or broker.cluster.run(1) is None
+    assert len(broker.resources.flush_scope.slices) == 0 or broker.cluster.run(1) is None
     assert sum(broker.ends()) < before + MANY
-    assert len(broker.resources.turn.slices) == 0
+    assert len(broker.resources.flush_scope.slices) == 0
 
 
 def ask(broker: Many, api: messages.Api, version: int, body: dict[str, Any]) -> dict[str, Any]:
@@ -274,7 +274,7 @@ def test_producer_that_disconnects_while_its_partitions_are_added(broker: Many) 
     assert transactional.kept_bytes == 0
     broker.cluster.run(1)
     assert broker.ends() == before
-    assert len(broker.resources.turn.slices) == 0
+    assert len(broker.resources.flush_scope.slices) == 0
 
 
 def rows_frame(version: int, topics: int, partitions: int, last: int = 0) -> bytes:
@@ -314,7 +314,7 @@ def test_large_request_with_a_malformed_end_closes_its_connection(broker: Many) 
     assert not broker.connection.closed
     broker.cluster.run_until(lambda: broker.connection.closed)
     assert not broker.connection.keeps_frame
-    assert len(broker.resources.turn.slices) == 0
+    assert len(broker.resources.flush_scope.slices) == 0
 
 
 def test_request_of_too_many_rows_is_refused(broker: Many) -> None:

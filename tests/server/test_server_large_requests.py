@@ -24,7 +24,7 @@ from kreplica.server.protocol.handler_table import HandlerEntry
 from kreplica.server.protocol.limits import Bounds
 from kreplica.server.protocol.metrics import ServerMetrics
 from kreplica.server.protocol.request import COPIED_BYTES_MAX, Request
-from kreplica.server.transport.flush_scope import Turn
+from kreplica.server.transport.flush_scope import FlushScope
 from kreplica.wire.messages import API_VERSIONS, LEADER_AND_ISR, METADATA, OFFSET_FETCH, UPDATE_METADATA
 from tests.support.iterated_clock import IteratedClock
 
@@ -37,13 +37,13 @@ class Broker:
 
     def __init__(self, bounds: Bounds | None = None) -> None:
         self.clock = IteratedClock()
-        self.turn = Turn(self.clock)
+        self.flush_scope = FlushScope(self.clock)
         self.metrics = ServerMetrics()
         self.bounds = bounds or Bounds()
         operations = AuthorizedOperations(None)
         metadata = Metadata(MetadataCache(self.clock), None, operations, auto_create=False)  # type: ignore[arg-type]
         table = {METADATA.key: HandlerEntry.of(METADATA, metadata)}
-        self.dispatch = Dispatch(table, self.metrics, self.clock.seconds, self.turn, self.bounds)
+        self.dispatch = Dispatch(table, self.metrics, self.clock.seconds, self.flush_scope, self.bounds)
 
     def connect(self) -> Client:
         return Client(self)
@@ -65,14 +65,14 @@ class Client:
         self.transport = MemoryTransport()
         self._broker = broker
         self.connection = Connection(
-            "PLAINTEXT", "1.2.3.4:5", broker.bounds, broker.turn, broker.metrics, broker.clock.seconds
+            "PLAINTEXT", "1.2.3.4:5", broker.bounds, broker.flush_scope, broker.metrics, broker.clock.seconds
         )
         self.connection.attach(self.transport)
 
     def send(self, frame: bytes) -> bytearray:
         """Pass a frame to the dispatch; return its buffer."""
         buffer = bytearray(frame)
-        with self._broker.turn:
+        with self._broker.flush_scope:
             self._broker.dispatch.frame_received(self.connection, memoryview(buffer)[4:])
         return buffer
 
@@ -154,7 +154,7 @@ def test_closed_connection_ends_the_work(iterations: int) -> None:
         broker.clock.iterate()
     client.connection.lost()
     assert broker.iterations() <= 1
-    assert len(broker.turn.slices) == 0
+    assert len(broker.flush_scope.slices) == 0
     assert client.answers() == 0
 
 
@@ -222,12 +222,12 @@ def test_many_large_requests_share_the_iterations() -> None:
     for client in clients:
         client.send(names_frame(10_000))
     iterations = 0
-    before = broker.turn.slices.steps
+    before = broker.flush_scope.slices.steps
     while broker.clock.getDelayedCalls():
         broker.clock.iterate()
         iterations += 1
-        assert broker.turn.slices.steps - before <= 64
-        before = broker.turn.slices.steps
+        assert broker.flush_scope.slices.steps - before <= 64
+        before = broker.flush_scope.slices.steps
         other.send(api_versions_frame())
         assert other.answers() == iterations
     assert [client.answers() for client in clients] == [1] * 8

@@ -18,7 +18,7 @@ from kreplica.model import Endpoint
 from kreplica.runtime.disk import FileRange, OsDisk, OsFile
 from kreplica.server.protocol.limits import Bounds
 from kreplica.server.transport import control_priority
-from kreplica.server.transport.epoll_transport import FastTransport
+from kreplica.server.transport.epoll_transport import EpollTransport
 
 MEBI = 1024 * 1024
 
@@ -30,7 +30,7 @@ def resident_bytes() -> int:
 
 @pytest.mark.parametrize(
     ("host", "advice"),
-    [("127.0.0.1", "another program has that port"), ("192.0.2.1", "no interface of this machine has that address")],
+    [("127.0.0.1", "another program uses this port"), ("192.0.2.1", "no interface of this machine has this address")],
 )
 def test_unavailable_port(host: str, advice: str) -> None:
     """The error names the listener, the address, and the remedy."""
@@ -40,7 +40,7 @@ def test_unavailable_port(host: str, advice: str) -> None:
         with pytest.raises(SettingsError, match=f"cannot listen on INTERNAL://{host}:{scene.port}: {advice}"):
             scene.server.listen(Endpoint("INTERNAL", host, scene.port))
 
-    play("fast", story)
+    play("epoll", story)
 
 
 def test_handlers_see_the_listener_name() -> None:
@@ -54,7 +54,7 @@ def test_handlers_see_the_listener_name() -> None:
             await client.answered_ids(1)
         assert [connection.listener for connection in scene.handlers.connections] == ["PLAINTEXT", "INTERNAL"]
 
-    play("fast", story)
+    play("epoll", story)
 
 
 def test_ipv6() -> None:
@@ -66,7 +66,7 @@ def test_ipv6() -> None:
         client.send(produce_frame(1, b"x"))
         assert await client.answered_ids(1) == [1]
 
-    play("fast", story)
+    play("epoll", story)
 
 
 def test_socket_buffer_sizes_are_set_if_configured() -> None:
@@ -81,7 +81,7 @@ def test_socket_buffer_sizes_are_set_if_configured() -> None:
         sizes = [connection._transport.socket.getsockopt(socket.SOL_SOCKET, option) for option in options]  # type: ignore[attr-defined]
         assert sizes == [100_000, 120_000]  # Linux doubles them
 
-    play("fast", story)
+    play("epoll", story)
 
 
 def congestion_control(one: socket.socket) -> bytes:
@@ -108,7 +108,7 @@ def test_local_connections_are_not_paced() -> None:
             await scene.until(lambda: len(scene.server.resources.connections) == 0)
         assert (on_loopback, everywhere, found) == (b"reno", default, [b"reno", default])
 
-    play("fast", story)
+    play("epoll", story)
 
 
 class ColdFile(OsFile):
@@ -132,7 +132,7 @@ class ColdFile(OsFile):
         return super().read_at(position, size)
 
 
-@pytest.mark.parametrize("environment", ["fast", "stock"])
+@pytest.mark.parametrize("environment", ["epoll", "twisted"])
 def test_data_outside_of_the_page_cache_is_read_in_a_thread(environment: str, tmp_path: Path) -> None:
     """A client that reads old data waits for the disk while others are answered; all get correct data."""
     data = os.urandom(3 * MEBI)
@@ -147,7 +147,7 @@ def test_data_outside_of_the_page_cache_is_read_in_a_thread(environment: str, tm
             waiting.append((function, arguments, Deferred()))
             return waiting[-1][2]
 
-        scene.server.resources.cold_reads._offload.run = later  # type: ignore[method-assign, assignment]
+        scene.server.resources.page_prefetch._offload.run = later  # type: ignore[method-assign, assignment]
         client, other = await scene.connect(), await scene.connect()
         scene.handlers.records = FileRange(file, 0, len(data))
         client.send(fetch_frame(1), produce_frame(2, b"x"))
@@ -162,12 +162,12 @@ def test_data_outside_of_the_page_cache_is_read_in_a_thread(environment: str, tm
             await scene.pause()
         assert await client.fetched() == (1, data)
         assert await client.answered_ids(1) == [2]
-        assert scene.server.metrics.cold_reads == (3 if environment == "fast" else 12)
+        assert scene.server.metrics.cold_reads == (3 if environment == "epoll" else 12)
 
     play(environment, story)
 
 
-@pytest.mark.parametrize("environment", ["fast", "stock"])
+@pytest.mark.parametrize("environment", ["epoll", "twisted"])
 def test_each_range_is_checked_against_the_page_cache(environment: str, tmp_path: Path) -> None:
     """The state of one file is not assumed for the next, even at the same position."""
     files = []
@@ -195,7 +195,7 @@ def test_close_during_a_disk_read_does_not_spin(tmp_path: Path) -> None:
     async def story(scene: Scene) -> None:
         scene.start()
         loaded: Deferred[Any] = Deferred()
-        scene.server.resources.cold_reads._offload.run = lambda *_: loaded  # type: ignore[method-assign, assignment]
+        scene.server.resources.page_prefetch._offload.run = lambda *_: loaded  # type: ignore[method-assign, assignment]
         client = await scene.connect()
         scene.handlers.records = FileRange(file, 0, 10_000)
         client.send(fetch_frame(1), produce_frame(2, b"boom"))
@@ -203,15 +203,15 @@ def test_close_during_a_disk_read_does_not_spin(tmp_path: Path) -> None:
         for _ in range(3):
             await scene.pause()
         reactor: Any = scene.runtime.reactor
-        assert not [writer for writer in reactor.getWriters() if isinstance(writer, FastTransport)]
+        assert not [writer for writer in reactor.getWriters() if isinstance(writer, EpollTransport)]
         loaded.callback(None)
         assert await client.fetched() == (1, bytes(10_000))
         await client.closed()
 
-    play("fast", story)
+    play("epoll", story)
 
 
-@pytest.mark.parametrize("environment", ["fast", "stock"])
+@pytest.mark.parametrize("environment", ["epoll", "twisted"])
 def test_disk_error_closes_the_connection(environment: str, tmp_path: Path) -> None:
     """Other connections stay open."""
     (tmp_path / "segment").write_bytes(bytes(10_000))
@@ -230,7 +230,7 @@ def test_disk_error_closes_the_connection(environment: str, tmp_path: Path) -> N
     play(environment, story)
 
 
-@pytest.mark.parametrize("environment", ["fast", "stock"])
+@pytest.mark.parametrize("environment", ["epoll", "twisted"])
 def test_file_stays_open_while_it_is_sent(environment: str, tmp_path: Path) -> None:
     """A segment that is removed while a slow client reads it is sent completely, then closed."""
     path = str(tmp_path / "segment")
@@ -261,7 +261,7 @@ def test_file_stays_open_while_it_is_sent(environment: str, tmp_path: Path) -> N
 
 def test_control_connections_have_priority_over_data(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pending requests of a control connection are handled before data that arrived earlier."""
-    monkeypatch.setattr(control_priority, "LOOK_S", 0.0)
+    monkeypatch.setattr(control_priority, "POLL_INTERVAL_S", 0.0)
 
     async def story(scene: Scene) -> None:
         scene.start()
@@ -282,7 +282,7 @@ def test_control_connections_have_priority_over_data(monkeypatch: pytest.MonkeyP
         await scene.until(lambda: len(scene.server.resources.connections) == 1)
         assert not scene.server.resources.control
 
-    play("fast", story)
+    play("epoll", story)
 
 
 def test_memory_follows_received_bytes_not_announced_lengths() -> None:
@@ -304,7 +304,7 @@ def test_memory_follows_received_bytes_not_announced_lengths() -> None:
                         sent += client.send(part[sent:])
                     except BlockingIOError:
                         await scene.pause()
-            partial = scene.server.resources.partial
+            partial = scene.server.resources.partial_frames
             await scene.until(lambda: partial.held_bytes == 200 * len(part))
             assert resident_bytes() - before < 100 * MEBI
         finally:
@@ -313,7 +313,7 @@ def test_memory_follows_received_bytes_not_announced_lengths() -> None:
         await scene.until(lambda: len(scene.server.resources.connections) == 0)
         assert partial.held_bytes == 0
 
-    play("fast", story)
+    play("epoll", story)
 
 
 def test_handling_time_is_linear_in_the_frame_size() -> None:
@@ -332,7 +332,7 @@ def test_handling_time_is_linear_in_the_frame_size() -> None:
         assert spent[1] < 40 * max(spent[0], 0.005)
         assert scene.server.resources.buffers.kept_bytes <= 32 * MEBI
 
-    play("fast", story, timeout_s=60.0)
+    play("epoll", story, timeout_s=60.0)
 
 
 def _answered(size: int) -> dict[str, Any]:

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from kreplica.runtime.disk import File, FileRange, OsDisk
-from kreplica.server.transport.outgoing import SMALL_BYTES_MAX, Outgoing
+from kreplica.server.transport.outgoing import SMALL_BYTES_MAX, OutgoingQueue
 
 DATA = os.urandom(3 * SMALL_BYTES_MAX)
 
 
 class Counting(socket.socket):
-    """Flush scope that counts the sends."""
+    """Socket that counts the sends."""
 
     sends = 0
 
@@ -31,14 +31,14 @@ class Warm:
     is_loading = False
     asked = 0
 
-    def in_memory(self, file: File, position: int, size: int) -> int:
+    def cached_bytes(self, file: File, position: int, size: int) -> int:
         self.asked += 1
         return size
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         pass
 
-    def unreadable(self, file: File, error: OSError) -> None:
+    def report_unreadable(self, file: File, error: OSError) -> None:
         raise error
 
 
@@ -59,32 +59,32 @@ def ends() -> Any:
 
 def test_short_ranges_leave_with_their_headers(file: File, ends: Any) -> None:
     """Several of them take one system call."""
-    look_ahead: Any = Warm()
-    outgoing = Outgoing(ends[0], look_ahead, "the test")
+    read_ahead: Any = Warm()
+    outgoing = OutgoingQueue(ends[0], read_ahead, "the test")
     outgoing.extend([b"first", FileRange(file, 7, 100), b"second", FileRange(file, 1, SMALL_BYTES_MAX), b"end"])
     expected = b"first" + DATA[7:107] + b"second" + DATA[1 : 1 + SMALL_BYTES_MAX] + b"end"
     assert outgoing.send() == len(expected)
     assert not outgoing
     assert ends[1].recv(1 << 20) == expected
-    assert (ends[0].sends, look_ahead.asked) == (1, 0)
+    assert (ends[0].sends, read_ahead.asked) == (1, 0)
 
 
 def test_longer_ranges_use_sendfile(file: File, ends: Any) -> None:
     """The order is unchanged."""
-    look_ahead: Any = Warm()
-    outgoing = Outgoing(ends[0], look_ahead, "the test")
+    read_ahead: Any = Warm()
+    outgoing = OutgoingQueue(ends[0], read_ahead, "the test")
     outgoing.extend([b"head", FileRange(file, 0, SMALL_BYTES_MAX + 1), b"next", FileRange(file, 5, 10)])
     outgoing.send()
     assert not outgoing
     assert ends[1].recv(1 << 20) == b"head" + DATA[: SMALL_BYTES_MAX + 1] + b"next" + DATA[5:15]
-    assert look_ahead.asked == 1
+    assert read_ahead.asked == 1
 
 
 def test_socket_that_accepts_few_bytes_at_a_time(file: File, ends: Any) -> None:
     """No byte is lost or sent twice."""
-    look_ahead: Any = Warm()
+    read_ahead: Any = Warm()
     ends[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-    outgoing = Outgoing(ends[0], look_ahead, "the test")
+    outgoing = OutgoingQueue(ends[0], read_ahead, "the test")
     pieces: list[Any] = []
     expected = b""
     for number in range(20):
@@ -101,7 +101,7 @@ def test_socket_that_accepts_few_bytes_at_a_time(file: File, ends: Any) -> None:
 
 def test_truncated_file_closes_the_connection(file: File, ends: Any) -> None:
     """The response header announced more bytes than the file has, so the connection cannot be used further."""
-    outgoing = Outgoing(ends[0], Warm(), "the test")  # type: ignore[arg-type]
+    outgoing = OutgoingQueue(ends[0], Warm(), "the test")  # type: ignore[arg-type]
     outgoing.extend([b"head", FileRange(file, len(DATA) - 10, 100)])
     outgoing.send()
     outgoing.send()

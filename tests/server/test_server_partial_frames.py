@@ -23,7 +23,7 @@ class Scene:
     def __init__(self, bytes_max: int = 133) -> None:
         self.clock = Clock()
         self.metrics = ServerMetrics()
-        self.partial = PartialFrames(bytes_max, RATE_MIN, WINDOW_S, self.clock.seconds, self.metrics)
+        self.partial_frames = PartialFrames(bytes_max, RATE_MIN, WINDOW_S, self.clock.seconds, self.metrics)
         self.journal: list[str] = []
 
     def holder(self, name: str, host: str = "10.0.0.1") -> FrameStub:
@@ -32,7 +32,7 @@ class Scene:
     def advance(self, seconds: float) -> None:
         for _ in range(round(seconds)):
             self.clock.advance(1)
-            self.partial.sweep()
+            self.partial_frames.sweep()
 
 
 class FrameStub:
@@ -44,15 +44,15 @@ class FrameStub:
         self.connection: Any = SimpleNamespace(peer=f"{host}:5000", closed=False, keeps_frame=False, drop=self._drop)
 
     def holds(self, size: int, length: int = LARGE) -> None:
-        self._scene.partial.update(self, size, length)
+        self._scene.partial_frames.update(self, size, length)
 
     def ends(self) -> None:
-        self._scene.partial.end(self)
+        self._scene.partial_frames.remove(self)
 
     def wait_for_memory(self) -> None:
         self._scene.journal.append(f"{self.name} waits")
 
-    def go_on(self) -> None:
+    def resume_with_memory(self) -> None:
         self._scene.journal.append(f"{self.name} continues")
 
     def _drop(self, reason: str) -> None:
@@ -70,8 +70,8 @@ def test_one_frame_continues_while_others_wait(scene: Scene) -> None:
     a, b, c = map(scene.holder, "abc")
     a.holds(80)
     b.holds(70)
-    pool = scene.partial.large
-    assert pool.going is b
+    pool = scene.partial_frames.large
+    assert pool.active_holder is b
     a.holds(90)
     c.holds(30)
     assert scene.journal == ["a waits", "c waits"]
@@ -79,14 +79,14 @@ def test_one_frame_continues_while_others_wait(scene: Scene) -> None:
     b.holds(150)
     b.ends()
     assert scene.journal[2:] == ["a continues"]
-    assert pool.going is a
+    assert pool.active_holder is a
     assert pool.held_bytes == 120
     a.ends()
     assert scene.journal[3:] == ["c continues"]
     assert not pool.is_scarce
     c.ends()
-    assert pool.going is None
-    assert scene.partial.held_bytes == 0
+    assert pool.active_holder is None
+    assert scene.partial_frames.held_bytes == 0
 
 
 def test_all_continue_below_the_limit(scene: Scene) -> None:
@@ -106,7 +106,7 @@ def test_waiting_connection_that_closes_is_forgotten(scene: Scene) -> None:
     b.ends()
     a.ends()
     assert scene.journal == ["b waits"]
-    assert scene.partial.held_bytes == 0
+    assert scene.partial_frames.held_bytes == 0
 
 
 def test_small_frames_never_wait_for_large_ones(scene: Scene) -> None:
@@ -126,7 +126,7 @@ def test_slow_frames_are_evicted_largest_first(scene: Scene) -> None:
     scene.holder("new").holds(30)
     assert scene.journal == ["s2 is closed"]
     assert scene.metrics.partial_evictions == 1
-    assert scene.partial.held_bytes == 80
+    assert scene.partial_frames.held_bytes == 80
 
 
 def test_one_byte_every_two_seconds_does_not_keep_the_memory(scene: Scene) -> None:
@@ -142,7 +142,7 @@ def test_one_byte_every_two_seconds_does_not_keep_the_memory(scene: Scene) -> No
                 each.holds(sizes[each])
         scene.advance(2)
     assert "attacker 0 is closed" in scene.journal
-    assert scene.partial.held_bytes <= 100
+    assert scene.partial_frames.held_bytes <= 100
     honest = scene.holder("honest")
     scene.journal.clear()
     honest.holds(60)
@@ -191,4 +191,4 @@ def test_length_that_arrives_late_moves_the_frame_to_its_pool(scene: Scene) -> N
     holder = scene.holder("a")
     holder.holds(2, 4)
     holder.holds(90, LARGE)
-    assert (scene.partial.small.held_bytes, scene.partial.large.held_bytes) == (0, 90)
+    assert (scene.partial_frames.small.held_bytes, scene.partial_frames.large.held_bytes) == (0, 90)

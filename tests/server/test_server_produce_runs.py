@@ -70,7 +70,7 @@ class Broker:
         buffers = [bytearray(frame[4:]) for frame in frames]
         waiting = deque(buffers)
         while waiting:
-            with self.resources.turn:
+            with self.resources.flush_scope:
                 while waiting and not connection.paused:
                     self.resources.dispatch.frame_received(connection, memoryview(waiting.popleft()))
             for buffer in buffers[: len(buffers) - len(waiting)]:
@@ -165,7 +165,7 @@ def test_requests_do_not_overtake_a_batch_in_validation(of_another_kind: bool) -
     frames[3] = produce(3, large_batch(3, Codec.GZIP))
     frames[4] = produce(4, batch(b"another kind"), acks=-1) if of_another_kind else frames[4]
     frames[6] = produce(6, large_batch(6, Codec.LZ4))
-    with broker.resources.turn:
+    with broker.resources.flush_scope:
         for frame in frames[:4]:
             broker.resources.dispatch.frame_received(broker.connection, memoryview(frame)[4:])
     assert broker.connection.held
@@ -187,7 +187,7 @@ def test_leader_that_resigned_during_validation() -> None:
     broker = Broker(brokers=3)
     broker.read(produce(0, batch()))
     frame = produce(1, large_batch(1, Codec.GZIP))
-    with broker.resources.turn:
+    with broker.resources.flush_scope:
         broker.resources.dispatch.frame_received(broker.connection, memoryview(frame)[4:])
     assert broker.connection.held
     partition = broker.partition()
@@ -201,7 +201,7 @@ def test_connection_that_closes_during_validation() -> None:
     """The connection's batch is dropped, and the next connection's is validated."""
     broker = Broker()
     frame = produce(1, large_batch(1, Codec.GZIP))
-    with broker.resources.turn:
+    with broker.resources.flush_scope:
         broker.resources.dispatch.frame_received(broker.connection, memoryview(frame)[4:])
     assert broker.connection.held
     broker.connection.drop("the test")
@@ -228,7 +228,7 @@ def test_connections_are_separate() -> None:
     broker = Broker()
     broker.read(produce(0, batch()))
     other = broker.connect()
-    with broker.resources.turn:
+    with broker.resources.flush_scope:
         broker.read(produce(1, batch(b"1")), produce(2, batch(b"2")))
         broker.read(produce(3, batch(b"3")), connection=other)
         broker.read(produce(4, batch(b"4")))

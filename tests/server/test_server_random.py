@@ -105,13 +105,13 @@ class Traffic:
                 assert await client.fetched() == (number, self.content[start : start + size])
 
 
-@pytest.mark.parametrize("environment", ["fast", "stock"])
+@pytest.mark.parametrize("environment", ["epoll", "twisted"])
 @pytest.mark.parametrize("seed", range(3))
 def test_random_traffic_on_real_sockets(environment: str, seed: int, tmp_path: Path) -> None:
     play(environment, Traffic(seed, str(tmp_path / "segment")).play, timeout_s=30.0)
 
 
-@pytest.mark.parametrize("environment", ["fast simulated", "stock simulated"])
+@pytest.mark.parametrize("environment", ["epoll simulated", "twisted simulated"])
 @pytest.mark.parametrize("seed", range(12))
 def test_random_traffic(environment: str, seed: int) -> None:
     """Clients that produce, fetch, wait and pause at random get correct responses in order, under tiny limits."""

@@ -139,5 +139,5 @@ def test_many_connections_with_many_requests_do_not_delay_another(
             one.close()
         await scene.until(lambda: len(scene.server.resources.read_turns) == 0)
 
-    play("fast", story)
+    play("epoll", story)
     assert handled.index(MODEST_ID) < 1.5 * GREEDY

@@ -96,7 +96,7 @@ def test_long_pipeline_is_interleaved_with_other_connections(monkeypatch: pytest
         assert await modest.answered_ids(1) == [1000]
         assert scene.handlers.received.index(1000) < 100
 
-    play("fast", story)
+    play("epoll", story)
 
 
 @pytest.mark.parametrize("size", [10, 900_000])
@@ -108,7 +108,7 @@ def test_slow_request_is_reported(monkeypatch: pytest.MonkeyPatch, size: int) ->
 
     async def story(scene: Scene) -> None:
         scene.start()
-        scene.server.resources.turn.slices.on_long = lambda cause, seconds: reports.append((cause, seconds))
+        scene.server.resources.flush_scope.slices.on_long = lambda cause, seconds: reports.append((cause, seconds))
         client = await scene.connect()
         frame = produce_frame(1, b"x" * size)
         client.send(frame)
@@ -117,7 +117,7 @@ def test_slow_request_is_reported(monkeypatch: pytest.MonkeyPatch, size: int) ->
         assert cause.startswith(f"Produce 7 of {len(frame) - 4} bytes from client 'test' at 127.0.0.1:")
         assert 0 <= seconds < 60
 
-    play("fast", story)
+    play("epoll", story)
 
 
 def test_too_many_pending_requests_pause_only_their_own_connection(play_story: Play) -> None:
@@ -295,7 +295,7 @@ def test_large_frame_in_many_parts(play_story: Play) -> None:
         client.send(produce_frame(1, b"x"), produce_frame(2, large), produce_frame(3, b"y"), produce_frame(4, large))
         assert await client.answered_ids(4) == [1, 2, 3, 4]
         assert scene.handlers.contents == [b"x", large, b"y", large]
-        assert scene.server.resources.partial.held_bytes == 0
+        assert scene.server.resources.partial_frames.held_bytes == 0
 
     play_story(story)
 
@@ -322,7 +322,7 @@ def test_stalled_frame_is_evicted_while_others_wait_for_memory(play_story: Play)
         scene.start(dataclasses.replace(Bounds(), partial_bytes_max=100_000, partial_stall_s=0.1))
         stalling, other = await scene.connect(), await scene.connect()
         stalling.send(produce_frame(1, bytes(2_000_000))[:300_000])
-        await scene.until(lambda: scene.server.resources.partial.held_bytes > 100_000)
+        await scene.until(lambda: scene.server.resources.partial_frames.held_bytes > 100_000)
         other.send(produce_frame(2, bytes(2_000_000)))
         assert await other.answered_ids(1) == [2]
         await stalling.closed()
@@ -339,7 +339,7 @@ def test_slow_clients_do_not_keep_the_memory(play_story: Play, honest_bytes: int
         attackers = [await scene.connect() for _ in range(6)]
         for attacker in attackers:
             attacker.send(produce_frame(1, bytes(2_000_000))[:950_000])
-        await scene.until(lambda: scene.server.resources.partial.held_bytes > 3_000_000)
+        await scene.until(lambda: scene.server.resources.partial_frames.held_bytes > 3_000_000)
         honest = await scene.connect()
         answered = Deferred.fromCoroutine(honest.answered_ids(1))
         honest.send(produce_frame(2, bytes(honest_bytes)))
@@ -355,7 +355,7 @@ def test_slow_clients_do_not_keep_the_memory(play_story: Play, honest_bytes: int
         assert not honest.is_closed
         for attacker in attackers:
             attacker.close()
-        await scene.until(lambda: scene.server.resources.partial.held_bytes == 0)
+        await scene.until(lambda: scene.server.resources.partial_frames.held_bytes == 0)
 
     play_story(story)
 

@@ -16,7 +16,7 @@ from kreplica.server.produce.delayed_produce import ALL_IN_SYNC, LEADER_ONLY
 from kreplica.server.produce.request_templates import ProduceTemplate, ProduceTemplates
 from kreplica.server.protocol.connection import Connection
 from kreplica.server.protocol.request import Request, Route
-from kreplica.server.transport.flush_scope import Turn
+from kreplica.server.transport.flush_scope import FlushScope
 from kreplica.wire.headers import RequestHeader
 from kreplica.wire.messages import PRODUCE
 
@@ -89,7 +89,7 @@ RunHandler = Callable[[ProduceRun], None]
 class ProduceRuns:
     """Collects runs for one dispatch; at most one run is open.
 
-    A run is handled at the end of the turn, before the responses are flushed, or before the next frame that is not
+    A run is handled at the end of the flush scope, before the responses are sent, or before the next frame that is not
     part of it.
 
     :param routes: routes of the dispatch by API key and version; a template implies that its route exists.
@@ -99,12 +99,12 @@ class ProduceRuns:
         self,
         handle: RunHandler,
         routes: Mapping[tuple[int, int], Route],
-        turn: Turn,
+        flush_scope: FlushScope,
         seconds: Callable[[], float],
     ) -> None:
         self._handle = handle
         self._routes = routes
-        self._turn = turn
+        self._flush_scope = flush_scope
         self._seconds = seconds
         self._templates = ProduceTemplates()
         self._run: ProduceRun | None = None
@@ -112,7 +112,7 @@ class ProduceRuns:
     def take(self, connection: Connection, frame: memoryview) -> bool:
         """Add a frame to the run.
 
-        :param frame: must not change until the turn ends.
+        :param frame: must not change until the flush scope ends.
         :return: false if the frame must be handled alone; the open run has then been handled.
         """
         run = self._run
@@ -125,12 +125,12 @@ class ProduceRuns:
         if run is None or run.template is not template or run.connection is not connection:
             if run is not None:
                 self.settle()
-            if connection.held or not self._turn.is_open:
+            if connection.held or not self._flush_scope.is_open:
                 return False
             run = self._run = ProduceRun(
                 connection, self._routes[PRODUCE.key, template.version], template, self._seconds()
             )
-            self._turn.before_end(self.settle)
+            self._flush_scope.before_end(self.settle)
         run.correlation_ids.append(correlation_id)
         run.records.append(records)
         run.codecs |= codec

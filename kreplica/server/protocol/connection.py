@@ -14,7 +14,7 @@ from kreplica.runtime.slices import Slices
 from kreplica.server.protocol.client_load import AddressLoad, ClientLoads
 from kreplica.server.protocol.limits import Bounds
 from kreplica.server.protocol.metrics import ServerMetrics
-from kreplica.server.transport.flush_scope import Turn
+from kreplica.server.transport.flush_scope import FlushScope
 from kreplica.server.transport.outgoing_buffers import Piece, memory_size
 
 log = Logger()
@@ -85,6 +85,7 @@ class Connection:
         "_answer_bytes",
         "_bounds",
         "_closed_callbacks",
+        "_flush_scope",
         "_flushing",
         "_held_bytes",
         "_load",
@@ -96,7 +97,6 @@ class Connection:
         "_stopping",
         "_suspensions",
         "_transport",
-        "_turn",
         "closed",
         "held",
         "is_control",
@@ -113,7 +113,7 @@ class Connection:
         listener: str,
         peer: str,
         bounds: Bounds,
-        turn: Turn,
+        flush_scope: FlushScope,
         metrics: ServerMetrics,
         seconds: Callable[[], float],
         load: AddressLoad | None = None,
@@ -127,7 +127,7 @@ class Connection:
         self.last_active_s = seconds()
         self.seconds = seconds
         self._bounds = bounds
-        self._turn = turn
+        self._flush_scope = flush_scope
         self._metrics = metrics
         self._transport: Transport
         # A list, since requests are few and an empty deque takes 600 bytes on each idle connection.
@@ -155,7 +155,7 @@ class Connection:
 
     @property
     def is_settled(self) -> bool:
-        """Whether every request is answered and every answer sent."""
+        """True if every request is answered and every response is sent."""
         return not self._requests and not self._answer_bytes
 
     def mark_control(self) -> None:
@@ -218,7 +218,7 @@ class Connection:
         """
         self.held = False
         handle, self._next = self._next, None
-        with self._turn:
+        with self._flush_scope:
             first()
             if handle is not None and not self.closed and not self._stopping:
                 handle()
@@ -229,8 +229,8 @@ class Connection:
 
     @property
     def slices(self) -> Slices:
-        """Scheduler of work that is too long for one turn."""
-        return self._turn.slices
+        """Scheduler of work that would occupy the event loop for too long."""
+        return self._flush_scope.slices
 
     def suspend(self) -> None:
         """Stop reading while a request is worked on in slices; each call needs a ``resume``."""
@@ -279,7 +279,7 @@ class Connection:
                 load.relax()
         if not self._flushing:
             self._flushing = True
-            self._turn.add(self)
+            self._flush_scope.add(self)
         if self._answer_bytes >= self._bounds.answer_bytes_outstanding_max:
             self._pause()
 
@@ -291,18 +291,18 @@ class Connection:
         self._out.append(frames)
         if not self._flushing:
             self._flushing = True
-            self._turn.add(self)
+            self._flush_scope.add(self)
         if self._answer_bytes >= self._bounds.answer_bytes_outstanding_max:
             self._pause()
 
-    # --- for the turn and the transport ------------------------------------------------------------------------------
+    # --- for the flush scope and the transport -----------------------------------------------------------------------
 
     def attach(self, transport: Transport) -> None:
         """Set the transport; must be called before any other method."""
         self._transport = transport
 
     def flush(self) -> None:
-        """Send the responses that are ready; called at the end of a turn."""
+        """Send the responses that are ready; called at the end of a flush scope."""
         self._flushing = False
         if not self.closed:
             self._send()

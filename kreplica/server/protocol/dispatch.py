@@ -17,7 +17,7 @@ from kreplica.server.protocol.limits import Bounds
 from kreplica.server.protocol.metrics import ServerMetrics
 from kreplica.server.protocol.request import COPIED_BYTES_MAX, Request, Route
 from kreplica.server.protocol.responses import answered_by
-from kreplica.server.transport.flush_scope import Turn
+from kreplica.server.transport.flush_scope import FlushScope
 from kreplica.wire.headers import RequestHeader, parse_request_header
 from kreplica.wire.message_parsers import MessageParsers
 from kreplica.wire.messages import API_VERSIONS, APIS, LEADER_AND_ISR, PRODUCE, STOP_REPLICA, UPDATE_METADATA
@@ -36,7 +36,7 @@ class Dispatch:
 
     :param table: handlers by API key; ApiVersions is added.
     :param seconds: clock of the reactor.
-    :param turn: scope in which frames are passed in.
+    :param flush_scope: scope in which frames are passed in.
     :param bounds: limits of one request.
     """
 
@@ -45,7 +45,7 @@ class Dispatch:
         table: Mapping[int, HandlerEntry],
         metrics: ServerMetrics,
         seconds: Callable[[], float],
-        turn: Turn,
+        flush_scope: FlushScope,
         bounds: Bounds | None = None,
     ) -> None:
         self.metrics = metrics
@@ -60,12 +60,12 @@ class Dispatch:
         self._runs: ProduceRuns | None = None
         produce = self.table.get(PRODUCE.key)
         if produce is not None and produce.handle_run is not None:
-            self._runs = ProduceRuns(produce.handle_run, self._routes, turn, seconds)
+            self._runs = ProduceRuns(produce.handle_run, self._routes, flush_scope, seconds)
 
     def frame_received(self, connection: Connection, frame: memoryview) -> None:
         """Handle one frame; returns when its handler returns, perhaps before the request is answered.
 
-        :param frame: without its length prefix; not accessed after the end of the turn.
+        :param frame: without its length prefix; not accessed after the end of the flush scope.
         """
         runs = self._runs
         if runs is not None and runs.take(connection, frame):

@@ -10,10 +10,10 @@ from kreplica.server.protocol.connection import Connection
 from kreplica.server.protocol.dispatch import Dispatch
 from kreplica.server.protocol.limits import Bounds
 from kreplica.server.transport.connections import Connections
-from kreplica.server.transport.control_priority import ControlFirst
-from kreplica.server.transport.flush_scope import Turn
+from kreplica.server.transport.control_priority import ControlPriority
+from kreplica.server.transport.flush_scope import FlushScope
 from kreplica.server.transport.frame_buffers import BufferPool
-from kreplica.server.transport.page_prefetch import ColdReads
+from kreplica.server.transport.page_prefetch import PagePrefetch
 from kreplica.server.transport.partial_frames import PartialFrames
 from kreplica.server.transport.read_turns import ReadTurns
 
@@ -33,18 +33,18 @@ class Resources:
         runtime: Runtime,
         dispatch: Dispatch,
         bounds: Bounds,
-        turn: Turn,
-        unreadable: Callable[[str, OSError], None] = lambda *_: None,
+        flush_scope: FlushScope,
+        on_unreadable: Callable[[str, OSError], None] = lambda *_: None,
     ) -> None:
         self.reactor = runtime.reactor
         self.dispatch = dispatch
         self.frame_received = dispatch.frame_received
         self.bounds = bounds
         self.metrics = dispatch.metrics
-        self.turn = turn
+        self.flush_scope = flush_scope
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.buffers = BufferPool()
-        self.partial = PartialFrames(
+        self.partial_frames = PartialFrames(
             bounds.partial_bytes_max,
             bounds.partial_rate_min,
             bounds.partial_stall_s,
@@ -52,12 +52,12 @@ class Resources:
             self.metrics,
         )
         self.read_turns = ReadTurns(runtime.reactor)
-        self.control = ControlFirst(runtime.reactor.seconds)
-        self.cold_reads = ColdReads(runtime.offload, self.metrics, unreadable)
+        self.control = ControlPriority(runtime.reactor.seconds)
+        self.page_prefetch = PagePrefetch(runtime.offload, self.metrics, on_unreadable)
         self.loads = ClientLoads(bounds, self.metrics, runtime.reactor.seconds)
         self.connections = Connections(self)
 
     def connection(self, listener: str, peer: str) -> Connection:
         """Return a connection without a transport."""
         load = self.loads.opened(peer.rpartition(":")[0])
-        return Connection(listener, peer, self.bounds, self.turn, self.metrics, self.reactor.seconds, load)
+        return Connection(listener, peer, self.bounds, self.flush_scope, self.metrics, self.reactor.seconds, load)

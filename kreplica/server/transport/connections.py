@@ -1,4 +1,4 @@
-"""All open connections of one broker: how many there may be, and which have been idle for too long."""
+"""Open connections of one broker: connection limits, the idle timeout and the orderly stop."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from kreplica.server.protocol.client_load import ClientLoads
 from kreplica.server.protocol.connection import Connection
 from kreplica.server.protocol.limits import Bounds
 from kreplica.server.protocol.metrics import ServerMetrics
-from kreplica.server.transport.flush_scope import Turn
+from kreplica.server.transport.flush_scope import FlushScope
 from kreplica.server.transport.partial_frames import PartialFrames
 
 log = Logger()
 
 SWEEPS_PER_IDLE_TIME = 8
+"""Number of checks for idle connections per idle timeout."""
 
 
 class ConnectionResources(Protocol):
@@ -35,17 +36,17 @@ class ConnectionResources(Protocol):
     def metrics(self) -> ServerMetrics: ...
 
     @property
-    def turn(self) -> Turn: ...
+    def flush_scope(self) -> FlushScope: ...
 
     @property
-    def partial(self) -> PartialFrames: ...
+    def partial_frames(self) -> PartialFrames: ...
 
     @property
     def loads(self) -> ClientLoads: ...
 
 
 class Connections:
-    """Has one timer for all connections, which runs while there are any."""
+    """Set of open connections; one timer checks all of them, and runs while at least one is open."""
 
     def __init__(self, resources: ConnectionResources) -> None:
         self._resources = resources
@@ -64,7 +65,7 @@ class Connections:
         return iter(list(self._open))
 
     def admit(self, host: str) -> bool:
-        """Whether one more connection from that host may be opened; says why not in the log."""
+        """Return True if another connection from the host is allowed; log the reason if it is not."""
         bounds, metrics = self._resources.bounds, self._resources.metrics
         metrics.connections_accepted += 1
         if len(self._open) >= bounds.connections_max:
@@ -78,7 +79,7 @@ class Connections:
         return False
 
     def opened(self, connection: Connection, host: str) -> None:
-        """It is open from now on."""
+        """Add an accepted connection."""
         self._open[connection] = host
         self._per_host[host] = self._per_host.get(host, 0) + 1
         self._resources.metrics.connections = len(self._open)
@@ -86,7 +87,7 @@ class Connections:
             self._timer = self._resources.reactor.callLater(self._sweep_s, self._sweep)
 
     def closed(self, connection: Connection) -> None:
-        """Its transport is gone."""
+        """Remove a connection whose transport has closed."""
         host = self._open.pop(connection)
         self._per_host[host] -= 1
         if not self._per_host[host]:
@@ -101,10 +102,10 @@ class Connections:
                 deferred.callback(None)
 
     async def stop(self, timeout_s: float) -> None:
-        """Let each be answered what it has asked, then close it; after the timeout close those that are left."""
+        """Close each connection after its pending responses are sent; after the timeout close the others at once."""
         if self._open:
             late = self._resources.reactor.callLater(timeout_s, self._drop_all)
-            with self._resources.turn:
+            with self._resources.flush_scope:
                 for connection in self:
                     connection.stop()
             empty: Deferred[None] = Deferred()
@@ -115,14 +116,14 @@ class Connections:
 
     def _drop_all(self) -> None:
         for connection in self:
-            connection.drop("the server stops, and it is not settled")
+            connection.drop("the server stops, and its pending requests did not finish in time")
 
     def _sweep(self) -> None:
         now_s = self._resources.reactor.seconds()
         if now_s >= self._idle_due_s:
             self._idle_due_s = now_s + self._resources.bounds.idle_s / SWEEPS_PER_IDLE_TIME
             self._drop_idle(now_s)
-        self._resources.partial.sweep()
+        self._resources.partial_frames.sweep()
         self._resources.loads.sweep()
         self._timer = self._resources.reactor.callLater(self._sweep_s, self._sweep) if self._open else None
 

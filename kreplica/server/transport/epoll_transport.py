@@ -1,9 +1,11 @@
-"""The fast transport: reads into one shared buffer, parses in place, sends directly and straight from files.
+"""Transport for reactors with file descriptors, with less copying and fewer system calls than Twisted's own.
 
-What differs from Twisted's own: a read fills the scratch buffer that all connections share, and frames are handled
-right there as views; a large frame that comes in several reads lands in a pooled buffer without a copy; answers leave
-at the end of the turn in one system call; ranges of files go from the page cache to the socket with ``sendfile``.
-A client that closes its side for writing has left: what it still waits for is abandoned (Kafka does the same).
+* All connections read into one scratch buffer, and frames are handled there as views.
+* A large frame that arrives in several reads is read into a pooled buffer, without another copy.
+* Responses are sent with one system call at the end of the flush scope.
+* File ranges are sent from the page cache with ``sendfile``.
+
+If a client shuts down its sending side, its pending requests are abandoned, as in Kafka.
 """
 
 from __future__ import annotations
@@ -18,32 +20,33 @@ from twisted.python.failure import Failure
 
 from kreplica.runtime.slices import LONG_S
 from kreplica.server.protocol.connection import Connection
-from kreplica.server.transport.outgoing import Outgoing
+from kreplica.server.transport.outgoing import OutgoingQueue
 from kreplica.server.transport.outgoing_buffers import Piece
-from kreplica.server.transport.page_prefetch import LookAhead
+from kreplica.server.transport.page_prefetch import ReadAhead
 from kreplica.server.transport.read_turns import SHARE_S
 
 if TYPE_CHECKING:
     from kreplica.server.protocol.server_context import Resources
 
-STUB_BYTES_MAX = 8 * 1024
-"""Less than this of an incomplete frame is put aside, and copied before what the next read brings."""
+REMAINDER_BYTES_MAX = 8 * 1024
+"""A smaller part of an incomplete frame is copied into the scratch buffer before the next read; a larger one gets a
+buffer of its own."""
 
 READ_BUDGET_S = 0.002
-"""Longest time in which the requests of one read are handled at once; the others wait for turns (``ReadTurns``)."""
+"""Time limit for handling the requests of one read; the other requests are queued (``ReadTurns``)."""
 
 TURNS_PER_BUDGET = 8
-"""A connection that waits for its turn handles requests for this part of ``READ_BUDGET_S``."""
+"""A queued connection handles requests for ``READ_BUDGET_S`` divided by this number per turn."""
 
 _LENGTH = Struct(">i")
 
 
-class FastTransport(tcp.Server):
-    """A server connection; ``Port.transport`` makes it.
+class EpollTransport(tcp.Server):
+    """Transport of one connection, created by ``Port.transport``.
 
     :ivar connection: set before the first read.
-    :ivar share: of its client address.
-    :ivar is_bulk: the requests of its last read took longer than one read may.
+    :ivar share: time used by the client's address.
+    :ivar is_bulk: the requests of the last read exceeded the time limit.
     """
 
     connection: Connection
@@ -51,20 +54,20 @@ class FastTransport(tcp.Server):
     def __init__(self, resources: Resources, sock: socket, protocol: Any, client: Any, *arguments: Any) -> None:
         self._resources = resources
         self._frame_received = resources.frame_received
-        # What was read and not handled: the start of a frame, or whatever a pause has left.
-        self._stub: bytes | memoryview = b""
+        # Bytes read but not handled: the start of a frame, or frames left when reading paused.
+        self._remainder: bytes | memoryview = b""
         self._address = str(client[0])
         self.share = resources.read_turns.opened(self._address)
-        self._waits_for_turn = False
+        self._is_queued = False
         self.is_bulk = False
         self._frame: mmap | None = None
         self._frame_filled = 0
         self._frame_size = 0
         self._waits_for_memory = False
         self._is_writing = False
-        self._outgoing = Outgoing(sock, LookAhead(resources.cold_reads, self), self._address)
+        self._outgoing = OutgoingQueue(sock, ReadAhead(resources.page_prefetch, self), self._address)
         super().__init__(sock, protocol, client, *arguments)
-        self.repstr = type(self).__name__  # a text of its own would be 80 bytes of each
+        self.repstr = type(self).__name__  # a string per connection would take 80 bytes each
 
     def __repr__(self) -> str:
         return f"<{self.repstr} of {self.connection!r}>"
@@ -73,11 +76,11 @@ class FastTransport(tcp.Server):
 
     @property
     def is_reading(self) -> bool:
-        """Whether frames are wanted now."""
+        """True if neither the connection nor a lack of memory has paused reading."""
         return bool(self.connected) and not self.connection.paused and not self._waits_for_memory
 
     def doRead(self) -> BaseException | None:  # type: ignore[override]
-        """Read once, and handle every frame that is complete then."""
+        """Read once and handle the complete frames, unless the connection must wait for its turn."""
         resources = self._resources
         connection = self.connection
         if connection.is_control:
@@ -86,12 +89,12 @@ class FastTransport(tcp.Server):
             resources.control.serve()
         if self.share.used_s >= SHARE_S or (self.is_bulk and resources.read_turns.is_contended):
             self.reactor.removeReader(self)
-            self._handle_soon()
+            self._queue_turn()
             return None
-        begun_s = connection.seconds()
-        why = self._read(begun_s, READ_BUDGET_S)
-        resources.read_turns.spend(self.share, connection.seconds() - begun_s)
-        return why
+        start_s = connection.seconds()
+        error = self._read(start_s, READ_BUDGET_S)
+        resources.read_turns.spend(self.share, connection.seconds() - start_s)
+        return error
 
     def _read(self, now_s: float, budget_s: float) -> BaseException | None:
         resources = self._resources
@@ -99,10 +102,10 @@ class FastTransport(tcp.Server):
         if self._frame is not None:
             return self._read_into_frame(self._frame, now_s)
         scratch = resources.scratch
-        kept = len(self._stub)
+        kept = len(self._remainder)
         try:
             if kept:
-                scratch[:kept] = self._stub
+                scratch[:kept] = self._remainder
                 size = self.socket.recv_into(scratch[kept:])
             else:
                 size = self.socket.recv_into(scratch)
@@ -112,20 +115,24 @@ class FastTransport(tcp.Server):
             return main.CONNECTION_LOST
         if not size:
             return main.CONNECTION_DONE
-        self._stub = b""
+        self._remainder = b""
         self.is_bulk = False
         connection.last_active_s = now_s
-        with resources.turn:
+        with resources.flush_scope:
             self._handle(scratch, kept + size, now_s + budget_s)
         return None
 
     def _note_if_long(self, frame: memoryview, seconds: float) -> None:
-        """Report the frame if it kept the event loop for long beyond its share."""
-        if seconds >= LONG_S:
-            self._resources.turn.slices.on_long(self._resources.dispatch.description(self.connection, frame), seconds)
+        """Report a frame that occupied the event loop for too long.
 
-    def _read_into_frame(self, buffer: mmap, begun_s: float) -> BaseException | None:
-        """Read the rest of a large frame to where it belongs, and what comes behind it into the scratch buffer."""
+        :param seconds: time beyond the limit.
+        """
+        if seconds >= LONG_S:
+            description = self._resources.dispatch.description(self.connection, frame)
+            self._resources.flush_scope.slices.on_long(description, seconds)
+
+    def _read_into_frame(self, buffer: mmap, start_s: float) -> BaseException | None:
+        """Read the rest of a large frame into its buffer, and the bytes after it into the scratch buffer."""
         resources = self._resources
         connection = self.connection
         view = memoryview(buffer)
@@ -138,18 +145,18 @@ class FastTransport(tcp.Server):
             return main.CONNECTION_LOST
         if not size:
             return main.CONNECTION_DONE
-        connection.last_active_s = begun_s
+        connection.last_active_s = start_s
         self._frame_filled += size
         behind = self._frame_filled - self._frame_size
         if behind < 0:
-            resources.partial.update(self, self._frame_filled, self._frame_size)
+            resources.partial_frames.update(self, self._frame_filled, self._frame_size)
             return None
-        with resources.turn:
+        with resources.flush_scope:
             frame = view[_LENGTH.size : self._frame_size]
             self._frame_received(connection, frame)
             resources.dispatch.settle()
             now_s = connection.seconds()
-            self._note_if_long(frame, now_s - begun_s)
+            self._note_if_long(frame, now_s - start_s)
             if not connection.keeps_frame:
                 self._drop_frame()
             if behind:
@@ -157,9 +164,9 @@ class FastTransport(tcp.Server):
         return None
 
     def _handle(self, view: memoryview, size: int, until_s: float) -> None:
-        """Handle the frames in the first ``size`` bytes, and keep what is left.
+        """Handle the frames in the first ``size`` bytes, and keep the incomplete one at their end.
 
-        :param until_s: when the frames that are left must wait for a turn; one frame is handled in any case.
+        :param until_s: time after which the remaining frames are queued; at least one frame is handled.
         """
         connection = self.connection
         received = self._frame_received
@@ -187,8 +194,8 @@ class FastTransport(tcp.Server):
             self._keep(view[position:size])
 
     def _keep(self, rest: memoryview) -> None:
-        if len(rest) < STUB_BYTES_MAX or self.connection.paused:
-            self._stub = bytes(rest)
+        if len(rest) < REMAINDER_BYTES_MAX or self.connection.paused:
+            self._remainder = bytes(rest)
             return
         self._frame_size = _LENGTH.unpack_from(rest)[0] + _LENGTH.size
         excess = self._resources.dispatch.excess(rest[_LENGTH.size :], self._frame_size - _LENGTH.size)
@@ -198,24 +205,24 @@ class FastTransport(tcp.Server):
         try:
             self._frame = self._resources.buffers.take(self._frame_size)
         except OSError as error:
-            self.connection.abort(f"no memory for its request of {self._frame_size} bytes: {error}")
+            self.connection.abort(f"no memory for a request of {self._frame_size} bytes: {error}")
             return
         self._frame_filled = len(rest)
         self._frame[: len(rest)] = rest
-        self._resources.partial.update(self, len(rest), self._frame_size)
+        self._resources.partial_frames.update(self, len(rest), self._frame_size)
 
     def _set_aside(self, rest: memoryview) -> None:
-        """Keep complete frames until the next turn: other connections go first."""
-        self._stub = rest if isinstance(rest.obj, bytes) else bytes(rest)
+        """Keep complete frames until this connection's next turn."""
+        self._remainder = rest if isinstance(rest.obj, bytes) else bytes(rest)
         self.is_bulk = True
         self.reactor.removeReader(self)
-        self._handle_soon()
+        self._queue_turn()
 
     def _drop_frame(self) -> None:
         if self._frame is not None:
             self._resources.buffers.give_back(self._frame)
             self._frame = None
-            self._resources.partial.end(self)
+            self._resources.partial_frames.remove(self)
 
     def release_frame(self) -> None:
         self._drop_frame()
@@ -224,42 +231,42 @@ class FastTransport(tcp.Server):
         self.reactor.removeReader(self)
 
     def resume_reading(self) -> None:
-        if self._stub:
-            # What is left from before comes first; not from here, as the caller may be in the middle of anything.
-            self._handle_soon()
+        if self._remainder:
+            # Earlier bytes are handled first, but in a later iteration: the caller may be handling a frame.
+            self._queue_turn()
         elif self.is_reading:
             self.reactor.addReader(self)
 
-    def _handle_soon(self) -> None:
-        if not self._waits_for_turn:
-            self._waits_for_turn = True
+    def _queue_turn(self) -> None:
+        if not self._is_queued:
+            self._is_queued = True
             if self.connection.is_control:
                 self._resources.reactor.callLater(0, self.take_turn)
             else:
                 self._resources.read_turns.wait(self)
 
     def take_turn(self) -> None:
-        """Handle what was set aside, then read; the reactor resumes reading if nothing is left."""
-        self._waits_for_turn = False
+        """Handle the frames set aside, then read once; watch the socket again unless another turn is queued."""
+        self._is_queued = False
         if not self.is_reading:
             return
         seconds = self.connection.seconds
         budget_s = READ_BUDGET_S / TURNS_PER_BUDGET
-        if self._stub:
-            stub, self._stub = self._stub, b""
-            with self._resources.turn:
-                self._handle(memoryview(stub), len(stub), seconds() + budget_s)
-        if self.is_reading and not self._waits_for_turn and (why := self._read(seconds(), budget_s)) is not None:
-            self.connectionLost(Failure(why))
-        # Handling frames may have paused and resumed the connection, with a part of the stub still to be handled.
-        if self.is_reading and not self._waits_for_turn:
+        if self._remainder:
+            remainder, self._remainder = self._remainder, b""
+            with self._resources.flush_scope:
+                self._handle(memoryview(remainder), len(remainder), seconds() + budget_s)
+        if self.is_reading and not self._is_queued and (error := self._read(seconds(), budget_s)) is not None:
+            self.connectionLost(Failure(error))
+        # The connection may have paused and resumed in between, and have queued another turn.
+        if self.is_reading and not self._is_queued:
             self.reactor.addReader(self)
 
     def wait_for_memory(self) -> None:
         self._waits_for_memory = True
         self.reactor.removeReader(self)
 
-    def go_on(self) -> None:
+    def resume_with_memory(self) -> None:
         self._waits_for_memory = False
         self.resume_reading()
 
@@ -278,7 +285,7 @@ class FastTransport(tcp.Server):
         return self._outgoing.held_bytes
 
     def doWrite(self) -> BaseException | None:  # type: ignore[override]
-        """Send more; the last thing before the connection ends, where that is asked."""
+        """Send more; return the reason to close if sending failed, or if a closing connection has sent everything."""
         sent = self._send()
         if self._outgoing.failed:
             return main.CONNECTION_LOST
@@ -291,7 +298,7 @@ class FastTransport(tcp.Server):
     def _send(self) -> int:
         outgoing = self._outgoing
         sent = outgoing.send()
-        # A broken connection is closed by the reactor: it asks doWrite, which says so.
+        # The reactor closes a failed or finished connection after doWrite returns the reason.
         if outgoing.wants_to_write or outgoing.failed or (self.disconnecting and not outgoing):
             self.reactor.addWriter(self)
             self._is_writing = True
@@ -311,11 +318,11 @@ class FastTransport(tcp.Server):
     def load_failed(self) -> None:
         self.abortConnection()  # type: ignore[no-untyped-call]
 
-    # --- the end -----------------------------------------------------------------------------------------------------
+    # --- closing -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         self.loseConnection()  # type: ignore[no-untyped-call]
-        self._is_writing = True
+        self._is_writing = True  # loseConnection adds the writer
 
     def abort(self) -> None:
         self.abortConnection()  # type: ignore[no-untyped-call]
@@ -328,7 +335,7 @@ class FastTransport(tcp.Server):
             if self.connection.is_control:
                 self._resources.control.remove(self)
             self._outgoing.clear()
-            self._stub = b""
+            self._remainder = b""
             super().connectionLost(reason)
             self._drop_frame()
             self._resources.read_turns.closed(self._address)

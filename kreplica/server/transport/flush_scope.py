@@ -1,4 +1,4 @@
-"""One turn of the loop's work: the answers that are completed within it leave together when it ends."""
+"""Flush scope: responses that complete within it are sent together when it ends."""
 
 from __future__ import annotations
 
@@ -13,85 +13,86 @@ from kreplica.runtime.slices import Slices
 log = Logger()
 
 
-class Flushing(Protocol):
-    """A connection with answers to send."""
+class Flushable(Protocol):
+    """A connection with unsent responses."""
 
     def flush(self) -> None:
-        """Send them.  Raises nothing."""
+        """Send the responses; must not raise."""
 
 
-class Turn:
-    """Shared by all connections of a server, so that whoever completes answers on many connections costs each of them
-    one system call.  Outside of a turn an answer leaves at once.
+class FlushScope:
+    """Context manager that batches the responses of each connection into one system call.
 
-    Use it as a context manager; turns do not nest (an inner one counts as part of the outer).
+    All connections of a server share it.  An inner scope is part of the outer one.  Outside of a scope a response is
+    sent at once.
 
-    :ivar slices: scheduler of work that is too long for one turn.
+    :ivar slices: scheduler of work that would occupy the event loop for too long.
     """
 
-    __slots__ = ("_callbacks", "_depth", "_first", "_reactor", "_waiting", "slices")
+    __slots__ = ("_at_end", "_before_end", "_depth", "_reactor", "_unflushed", "slices")
 
     def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor
         self.slices = Slices(reactor)
         self._depth = 0
-        self._waiting: list[Flushing] = []
-        self._callbacks: list[Callable[[], object]] = []
-        self._first: list[Callable[[], object]] = []
+        self._unflushed: list[Flushable] = []
+        self._at_end: list[Callable[[], object]] = []
+        self._before_end: list[Callable[[], object]] = []
 
-    def add(self, connection: Flushing) -> None:
-        """Note that a connection has answers to send."""
+    def add(self, connection: Flushable) -> None:
+        """Flush a connection when the scope ends, or at once outside of a scope."""
         if self._depth:
-            self._waiting.append(connection)
+            self._unflushed.append(connection)
         else:
             connection.flush()
 
     def before_end(self, callback: Callable[[], object]) -> None:
-        """Call back, within a turn, when its requests have all been handled, and before those of ``at_end``.
+        """Run a callback when the scope ends, before those of ``at_end``; must be called within a scope.
 
-        :param callback: raises nothing.
+        :param callback: must not raise.
         """
-        self._first.append(callback)
+        self._before_end.append(callback)
 
     @property
     def is_open(self) -> bool:
-        """Whether this is within a turn."""
+        """True within a scope."""
         return self._depth > 0
 
     def at_end(self, callback: Callable[[], object]) -> None:
-        """Call back when this turn's requests have all been handled and before its answers leave.
+        """Run a callback after all requests of the scope are handled, before its responses are sent.
 
-        Waiting requests are woken so: once, however many requests of the turn they waited for, and their answers leave
-        with the turn's.  Outside of a turn, and from within such a callback, it is called in a turn of its own, soon.
+        The purgatory completes requests in such a callback: once per scope, and their responses are sent with the
+        others.  A callback that is added outside of a scope, or by another callback, runs at the end of the next scope,
+        which starts in the next reactor iteration at the latest.
         """
-        self._callbacks.append(callback)
+        self._at_end.append(callback)
         if not self._depth:
             self._schedule()
 
-    def __enter__(self) -> Turn:
+    def __enter__(self) -> FlushScope:
         self._depth += 1
         return self
 
     def __exit__(self, *exception: object) -> None:
         if self._depth == 1:
-            while self._first:
-                self._first.pop()()
-            if self._callbacks:
-                self._call_back()
+            while self._before_end:
+                self._before_end.pop()()
+            if self._at_end:
+                self._run_at_end()
         self._depth -= 1
-        if not self._depth and self._waiting:
-            waiting, self._waiting = self._waiting, []
-            for connection in waiting:
+        if not self._depth and self._unflushed:
+            unflushed, self._unflushed = self._unflushed, []
+            for connection in unflushed:
                 connection.flush()
 
-    def _call_back(self) -> None:
-        callbacks, self._callbacks = self._callbacks, []
+    def _run_at_end(self) -> None:
+        callbacks, self._at_end = self._at_end, []
         for callback in callbacks:
             try:
                 callback()
             except Exception:
-                log.failure("{callback!r} failed at the end of a turn", callback=callback)
-        if self._callbacks:
+                log.failure("{callback!r} failed at the end of a flush scope", callback=callback)
+        if self._at_end:
             self._schedule()
 
     def _schedule(self) -> None:

@@ -1,4 +1,4 @@
-"""Buffers for frames that come in several reads."""
+"""Pool of buffers for frames that arrive in several reads."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ KEPT_BYTES_MAX = 32 * 1024 * 1024
 
 
 class BufferPool:
-    """Buffers of powers of two, used again because fresh memory is slow (the kernel clears it page by page).
+    """Buffers whose sizes are powers of two, reused because the kernel clears each page of new memory.
 
-    They are anonymous mappings: a page takes memory when it is first written, so what a client announces costs
-    nothing until it is received.
+    They are anonymous mappings, which take memory when a page is first written: a large announced length costs nothing
+    until the bytes arrive.
 
-    :ivar kept_bytes: of the buffers that wait to be used again; at most ``KEPT_BYTES_MAX``.
+    :ivar kept_bytes: size of the unused buffers; at most ``KEPT_BYTES_MAX``.
     """
 
     def __init__(self) -> None:
@@ -23,9 +23,9 @@ class BufferPool:
         self._kept: list[list[mmap]] = [[] for _ in range(SIZE_KEPT_MAX_LOG2 + 1)]
 
     def take(self, size: int) -> mmap:
-        """A buffer of at least that size, with anything in it.
+        """Return a buffer of at least this size; its content is undefined.
 
-        :raise OSError: where the operating system gives no more memory.
+        :raise OSError: the operating system refuses the memory.
         """
         log2 = max((size - 1).bit_length(), SIZE_MIN_LOG2)
         if log2 <= SIZE_KEPT_MAX_LOG2 and self._kept[log2]:
@@ -34,7 +34,7 @@ class BufferPool:
         return mmap(-1, 1 << log2)
 
     def give_back(self, buffer: mmap) -> None:
-        """The caller does not look at it any more; large ones go back to the operating system."""
+        """Return a buffer to the pool, or to the operating system if it is large or the pool is full."""
         log2 = (len(buffer) - 1).bit_length()
         if log2 <= SIZE_KEPT_MAX_LOG2 and self.kept_bytes + len(buffer) <= KEPT_BYTES_MAX:
             self.kept_bytes += len(buffer)

@@ -1,4 +1,4 @@
-"""Where a broker can be reached: binds its listeners, makes a connection of whatever comes in, and stops in order."""
+"""Server: binds the listeners of a broker, accepts connections and stops them in order."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from kreplica.server.protocol.handler_table import HandlerEntry
 from kreplica.server.protocol.limits import Bounds
 from kreplica.server.protocol.metrics import ServerMetrics
 from kreplica.server.protocol.server_context import Resources
-from kreplica.server.transport.epoll_transport import FastTransport
-from kreplica.server.transport.flush_scope import Turn
-from kreplica.server.transport.twisted_transport import StockTransport
+from kreplica.server.transport.epoll_transport import EpollTransport
+from kreplica.server.transport.flush_scope import FlushScope
+from kreplica.server.transport.twisted_transport import TwistedTransport
 
 _ADVICE = {
-    errno.EADDRINUSE: "another program has that port: stop it, or choose another in listeners (standalone: --port)",
-    errno.EACCES: "this user may not: choose a port of 1024 or above",
-    errno.EADDRNOTAVAIL: "no interface of this machine has that address: name one that it has, or 0.0.0.0",
+    errno.EADDRINUSE: "another program uses this port: stop it, or choose another in listeners (standalone: --port)",
+    errno.EACCES: "this user has no permission: choose a port of 1024 or above",
+    errno.EADDRNOTAVAIL: "no interface of this machine has this address: use one of its addresses, or 0.0.0.0",
 }
 
 
-class _FastProtocol(Protocol):
-    """What Twisted wants beside a transport; the transport does it all."""
+class _EpollProtocol(Protocol):
+    """Protocol for Twisted that attaches an ``EpollTransport`` to its connection; the transport handles the frames."""
 
     def __init__(self, resources: Resources, connection: Connection) -> None:
         self._resources = resources
@@ -65,10 +65,10 @@ class _FastProtocol(Protocol):
 class _ListenerFactory(Factory):
     noisy = False
 
-    def __init__(self, resources: Resources, listener: str, *, fast: bool) -> None:
+    def __init__(self, resources: Resources, listener: str, *, use_epoll: bool) -> None:
         self._resources = resources
         self._listener = listener
-        self._fast = fast
+        self._use_epoll = use_epoll
 
     def buildProtocol(self, addr: IPv4Address | IPv6Address) -> Protocol | None:  # type: ignore[override]
         resources = self._resources
@@ -77,21 +77,20 @@ class _ListenerFactory(Factory):
         peer = f"[{addr.host}]:{addr.port}" if ":" in addr.host else f"{addr.host}:{addr.port}"
         connection = resources.connection(self._listener, peer)
         resources.connections.opened(connection, addr.host)
-        if self._fast:
-            return _FastProtocol(resources, connection)
-        protocol = StockTransport(resources, connection)
+        if self._use_epoll:
+            return _EpollProtocol(resources, connection)
+        protocol = TwistedTransport(resources, connection)
         connection.attach(protocol)
         return protocol
 
 
 class Server:
-    """All listeners of one broker, on one reactor, before one table of handlers.
+    """All listeners of one broker.
 
-    :param table: what is served; ApiVersions is added.
-    :param turn: where others wake requests at the turn's end too (``Turn.at_end``), the one that they use.
-    :param stock: use Twisted's own transports although the reactor could do better.
-    :param unreadable: told of a file that could not be sent, and why.
-    :ivar metrics: what it counts.
+    :param table: handlers by API key; ApiVersions is added.
+    :param flush_scope: the scope whose ``at_end`` the broker's purgatory uses; None creates one.
+    :param use_twisted_transport: use Twisted's own transport even if the reactor supports ``EpollTransport``.
+    :param on_unreadable: called with the path of a file that could not be sent, and the error.
     """
 
     def __init__(
@@ -100,33 +99,33 @@ class Server:
         table: Mapping[int, HandlerEntry],
         bounds: Bounds | None = None,
         *,
-        turn: Turn | None = None,
-        stock: bool = False,
-        unreadable: Callable[[str, OSError], None] = lambda *_: None,
+        flush_scope: FlushScope | None = None,
+        use_twisted_transport: bool = False,
+        on_unreadable: Callable[[str, OSError], None] = lambda *_: None,
     ) -> None:
         self.metrics = ServerMetrics()
-        turn = turn or Turn(runtime.reactor)
+        flush_scope = flush_scope or FlushScope(runtime.reactor)
         bounds = bounds or Bounds()
-        dispatch = Dispatch(table, self.metrics, runtime.reactor.seconds, turn, bounds)
-        self.resources = Resources(runtime, dispatch, bounds, turn, unreadable)
-        self._fast = IReactorFDSet.providedBy(runtime.reactor) and not stock
+        dispatch = Dispatch(table, self.metrics, runtime.reactor.seconds, flush_scope, bounds)
+        self.resources = Resources(runtime, dispatch, bounds, flush_scope, on_unreadable)
+        self._use_epoll = IReactorFDSet.providedBy(runtime.reactor) and not use_twisted_transport
         self._ports: list[Any] = []
 
     def listen(self, endpoint: Endpoint) -> int:
-        """Accept connections from now on.
+        """Start accepting connections.
 
-        :param endpoint: the listener's name; the address to bind, empty for all; the port, 0 to let the system choose.
+        :param endpoint: listener name; address to bind, empty for all; port, 0 to let the system choose.
         :return: the port.
-        :raise SettingsError: where that is not possible; it says why and what to do.
+        :raise SettingsError: the address cannot be bound; the message contains the reason and a remedy.
         """
-        factory = _ListenerFactory(self.resources, endpoint.listener, fast=self._fast)
+        factory = _ListenerFactory(self.resources, endpoint.listener, use_epoll=self._use_epoll)
         backlog = self.resources.bounds.accept_backlog
         try:
             bound = self.resources.reactor.listenTCP(endpoint.port, factory, backlog=backlog, interface=endpoint.host)
         except CannotListenError as error:
             raise SettingsError(_cannot_listen(endpoint, error.socketError)) from None
-        if self._fast:
-            bound.transport = partial(FastTransport, self.resources)
+        if self._use_epoll:
+            bound.transport = partial(EpollTransport, self.resources)
             if endpoint.host in LOOPBACK:
                 do_without_pacing(bound.socket)
         self._ports.append(bound)
@@ -134,9 +133,9 @@ class Server:
         return number
 
     async def stop(self, timeout_s: float = 5.0) -> None:
-        """Accept no more, answer what was asked, and close everything.
+        """Stop accepting connections, answer the pending requests, and close the connections.
 
-        :param timeout_s: connections that are not settled by then are closed as they are.
+        :param timeout_s: then connections with pending requests are closed, too.
         """
         ports, self._ports = self._ports, []
         stopped: list[Deferred[Any]] = [bound.stopListening() for bound in ports]

@@ -1,4 +1,4 @@
-"""What one connection has still to send, and the system calls that send it."""
+"""Send queue of one connection, and the system calls that empty it."""
 
 from __future__ import annotations
 
@@ -9,42 +9,44 @@ from twisted.logger import Logger
 
 from kreplica.runtime.disk import FileRange
 from kreplica.server.transport.outgoing_buffers import Piece, memory_size
-from kreplica.server.transport.page_prefetch import LookAhead
+from kreplica.server.transport.page_prefetch import ReadAhead
 
 log = Logger()
 
 SEND_BYTES_MAX = 1024 * 1024
-"""One connection sends so much in one turn; then others have theirs."""
+"""Bytes after which ``OutgoingQueue.send`` returns, so that one connection does not starve the others."""
 
 JOIN_BYTES_MAX = 32 * 1024
-"""Up to so many bytes, joining pieces costs less than telling the kernel about each."""
+"""Up to this size, joining the pieces costs less than passing each one to the kernel."""
 
 SMALL_BYTES_MAX = 8 * 1024
-"""A range of a file that is no longer costs less to read, and to send with what comes before it, than to be sent from
-the page cache: that takes three system calls more, and saves the copy of few bytes."""
+"""File ranges up to this size are read and sent with the pieces around them: ``sendfile`` would save the copy of a few
+bytes, but take three more system calls."""
 
 PIECES_MAX = 512
+"""Maximum number of pieces per system call."""
+
 COPY_BYTES = 256 * 1024
+"""Maximum bytes of one read from a file without a descriptor."""
 
 
-class Outgoing:
-    """A queue of pieces before a socket that does not block.
+class OutgoingQueue:
+    """Queue of unsent pieces for a non-blocking socket.
 
-    Bytes of several answers go with one call; a range of a file goes from the page cache, and what comes before it is
-    held back by the kernel for that moment (``MSG_MORE``), so that both share packets.  Queued ranges keep their
-    files open.
+    One system call sends the bytes of several responses.  File ranges are sent from the page cache; ``MSG_MORE`` makes
+    the kernel keep the bytes before a range back, so that both share packets.  Queued ranges keep their files open.
 
-    :ivar failed: the socket or a file is broken: nothing can be sent any more.
+    :ivar failed: the socket or a file has failed, and nothing more can be sent.
     """
 
-    __slots__ = ("_full", "_look_ahead", "_peer", "_queue", "_range_sent", "_socket", "failed")
+    __slots__ = ("_full", "_peer", "_queue", "_range_sent", "_read_ahead", "_socket", "failed")
 
-    def __init__(self, connected: socket, look_ahead: LookAhead, peer: str) -> None:
+    def __init__(self, connected: socket, read_ahead: ReadAhead, peer: str) -> None:
         self.failed = False
         self._socket = connected
-        self._look_ahead = look_ahead
+        self._read_ahead = read_ahead
         self._peer = peer
-        # Short, so taking from the front is cheap; an empty deque has 600 bytes, which idle connections would pay for.
+        # A list, since the queue is short and an empty deque takes 600 bytes on each idle connection.
         self._queue: list[Piece] = []
         self._range_sent = 0
         self._full = False
@@ -54,47 +56,46 @@ class Outgoing:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the queue that are in memory."""
+        """Bytes in memory; file ranges do not count."""
         return memory_size(self._queue)
 
     @property
     def wants_to_write(self) -> bool:
-        """Whether ``send`` could do something as soon as the socket takes bytes."""
-        return bool(self._queue) and not self._look_ahead.is_loading
+        """True if ``send`` can make progress as soon as the socket is writable."""
+        return bool(self._queue) and not self._read_ahead.is_loading
 
     def extend(self, pieces: list[Piece]) -> None:
-        """Add to the end."""
         self._queue.extend(pieces)
 
     def clear(self) -> None:
-        """Forget all of it."""
+        """Discard the queue."""
         self._queue.clear()
 
     def send(self) -> int:
-        """Send until the socket takes no more, or others should have their turn; how many bytes that was."""
+        """Send until the socket is full or ``SEND_BYTES_MAX`` is reached; return the number of bytes sent."""
         queue = self._queue
         total = 0
-        self._full = self._look_ahead.is_loading
+        self._full = self._read_ahead.is_loading
         try:
             while queue and not self._full and total < SEND_BYTES_MAX:
                 piece = queue[0]
                 if isinstance(piece, FileRange):
                     total += self._send_range(piece)
                 elif len(queue) == 1:
-                    total += self._send_last(piece)
+                    total += self._send_only(piece)
                 else:
-                    total += self._send_run()
+                    total += self._send_pieces()
         except BlockingIOError:
             pass
         except OSError as error:
             piece = queue[0]
             if isinstance(piece, FileRange):
-                self._look_ahead.unreadable(piece.file, error)
+                self._read_ahead.report_unreadable(piece.file, error)
             self._fail()
         return total
 
-    def _send_last(self, piece: bytes | bytearray | memoryview) -> int:
-        """Send the only piece there is, as most answers are."""
+    def _send_only(self, piece: bytes | bytearray | memoryview) -> int:
+        """Send the only piece in the queue, the most frequent case."""
         sent = self._socket.send(piece)
         if sent == len(piece):
             self._queue.clear()
@@ -103,8 +104,8 @@ class Outgoing:
             self._full = True
         return sent
 
-    def _send_run(self) -> int:
-        """Send what comes before the next range of a file, with one system call."""
+    def _send_pieces(self) -> int:
+        """Send the pieces before the next large file range with one system call; small ranges are copied."""
         second = self._queue[1]
         if isinstance(second, FileRange):
             data = _read_small(second)
@@ -133,11 +134,11 @@ class Outgoing:
             sent = self._socket.sendmsg(run, (), more)
         if sent < size:
             self._full = True
-        self._forget(sent, len(run))
+        self._remove_sent(sent, len(run))
         return sent
 
     def _send_head(self) -> int:
-        """Send the only piece before a range of a file, as most answers with records begin."""
+        """Send the only piece before a large file range, the most frequent case with records."""
         head = self._queue[0]
         assert not isinstance(head, FileRange)
         sent = self._socket.send(head, MSG_MORE)
@@ -148,8 +149,8 @@ class Outgoing:
             self._full = True
         return sent
 
-    def _forget(self, sent: int, count: int) -> None:
-        """So many bytes of the first pieces are sent."""
+    def _remove_sent(self, sent: int, count: int) -> None:
+        """Remove ``sent`` bytes of the first ``count`` pieces from the queue."""
         queue = self._queue
         for index in range(count):
             piece = queue[index]
@@ -162,10 +163,10 @@ class Outgoing:
         del queue[:count]
 
     def _send_range(self, piece: FileRange) -> int:
-        """Send of the range that is next as much as is in memory and the socket takes."""
+        """Send the part of the first file range that is in the page cache and fits into the socket."""
         file = piece.file
         position = piece.position + self._range_sent
-        size = self._look_ahead.in_memory(file, position, piece.size - self._range_sent)
+        size = self._read_ahead.cached_bytes(file, position, piece.size - self._range_sent)
         if not size:
             self._full = True
             return 0
@@ -177,14 +178,15 @@ class Outgoing:
         else:
             sent = os.sendfile(self._socket.fileno(), descriptor, position, size)
         if not sent:
-            # The client was told how long the answer is: there is no other way to say that it ends here.
-            log.error("{path} ends at {at}, within an answer for {peer}", path=file.path, at=position, peer=self._peer)
+            # The length of the response has been sent, so closing the connection is the only way to end it early.
+            message = "{path} ends at byte {at}, within a response to {peer}"
+            log.error(message, path=file.path, at=position, peer=self._peer)
             self._fail()
         self._range_sent += sent
         if self._range_sent == piece.size and sent:
             del self._queue[0]
             self._range_sent = 0
-            self._look_ahead.forget()
+            self._read_ahead.reset()
         elif sent < size:
             self._full = True
         return sent
@@ -195,7 +197,7 @@ class Outgoing:
 
 
 def _read_small(piece: FileRange) -> bytes | bytearray | None:
-    """A short range, where it is in memory; whatever is wrong with it is met when it is sent from the file."""
+    """Return the bytes of a small range in the page cache, else None; ``_send_range`` meets a read error again."""
     if piece.size > SMALL_BYTES_MAX:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What answers are made of on their way out: runs of bytes, and ranges of files that are sent without being read."""
+"""Pieces of outgoing responses: bytes, and file ranges that are sent from the page cache."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _LENGTH = Struct(">i")
 
 
 def framed(pieces: list[Any]) -> tuple[list[Piece], int]:
-    """Put the length before a message, and open what consists of several ranges (a slice of a log).
+    """Add the length prefix to a message, and replace each log slice by its file ranges.
 
-    :param pieces: as ``Schema.build_pieces`` gives them; the first is bytes.
-    :return: the pieces, and how many bytes they are.
+    :param pieces: result of ``Schema.build_pieces``; the first is bytes.
+    :return: the pieces, and their size in bytes.
     """
     if len(pieces) == 1:
         data = _LENGTH.pack(len(pieces[0])) + pieces[0]
@@ -40,10 +40,10 @@ def framed(pieces: list[Any]) -> tuple[list[Piece], int]:
 
 
 def piece_size(piece: Piece) -> int:
-    """Its bytes."""
+    """Return the size of a piece in bytes."""
     return piece.size if type(piece) is FileRange else len(piece)  # type: ignore[arg-type]
 
 
 def memory_size(pieces: Iterable[Piece]) -> int:
-    """Return the bytes that pieces hold in memory; ranges of files hold none."""
+    """Return the number of bytes in memory; file ranges do not count."""
     return sum(len(piece) for piece in pieces if not isinstance(piece, FileRange))

@@ -1,4 +1,4 @@
-"""Brings ranges of files into memory away from the reactor, so that sending them does not wait for the disk."""
+"""Loading of file ranges into the page cache in a thread, so that sending them does not block the reactor."""
 
 from __future__ import annotations
 
@@ -16,29 +16,26 @@ from kreplica.server.protocol.metrics import ServerMetrics
 log = Logger()
 
 AHEAD_BYTES = 1024 * 1024
-"""How much is looked at, and loaded, at a time."""
+"""Maximum size of the range that is checked against the page cache, and loaded, at a time."""
 
 _READ_BYTES = 256 * 1024
 
 
-class ColdReads:
-    """Shared by a server's connections, each of which waits for one at most.
+class PagePrefetch:
+    """Loader for the connections of a server; each connection waits for at most one range.
 
-    :param unreadable: told of a file that could not be read within an answer, or of another error at that moment.
+    :param on_unreadable: called with the path of a file whose range could not be sent, and the error.
     """
 
     def __init__(
-        self, offload: Offload, metrics: ServerMetrics, unreadable: Callable[[str, OSError], None] = lambda *_: None
+        self, offload: Offload, metrics: ServerMetrics, on_unreadable: Callable[[str, OSError], None] = lambda *_: None
     ) -> None:
-        self.unreadable = unreadable
+        self.on_unreadable = on_unreadable
         self._offload = offload
         self._metrics = metrics
 
     def load(self, file: File, position: int, size: int) -> Deferred[None]:
-        """Read the range and forget it; afterwards it is in the page cache.
-
-        The errback is the file's ``OSError``.
-        """
+        """Load a range into the page cache by reading it; fails with the file's ``OSError``."""
         self._metrics.cold_reads += 1
         return self._offload.run(_load, file, position, size)
 
@@ -49,34 +46,33 @@ def _load(file: File, position: int, size: int) -> None:
 
 
 class Sender(Protocol):
-    """Who sends what was in no memory; called later, never within ``LookAhead.in_memory``."""
+    """Transport that waits for a range; its methods are called later, never within ``ReadAhead.cached_bytes``."""
 
     def loaded(self) -> None:
-        """What had to be loaded is there."""
+        """Resume sending: the range is in the page cache."""
 
     def load_failed(self) -> None:
-        """It could not be read."""
+        """Close the connection: the range could not be read."""
 
 
-class LookAhead:
-    """Of one connection: whether what it sends next is in memory.
+class ReadAhead:
+    """Check whether the next bytes of one connection are in the page cache, and load them if not.
 
-    :param sender: told what became of whatever ``in_memory`` had to load.
-    :ivar is_loading: nothing can be sent until that.
+    :ivar is_loading: a range is being loaded; the connection cannot send.
     """
 
-    __slots__ = ("_cold_reads", "_sender", "_until", "is_loading")
+    __slots__ = ("_prefetch", "_sender", "_until", "is_loading")
 
-    def __init__(self, cold_reads: ColdReads, sender: Sender) -> None:
-        self._cold_reads = cold_reads
+    def __init__(self, prefetch: PagePrefetch, sender: Sender) -> None:
+        self._prefetch = prefetch
         self._sender = sender
         self._until = -1
         self.is_loading = False
 
-    def in_memory(self, file: File, position: int, size: int) -> int:
-        """How many bytes from that position can be sent now; 0 begins to load them.
+    def cached_bytes(self, file: File, position: int, size: int) -> int:
+        """Return the number of bytes from this position that can be sent now; start loading them if it is 0.
 
-        :param size: how many are left to be sent of this file, at least 1.
+        :param size: unsent bytes of the file range, at least 1.
         """
         if position >= self._until:
             size = min(size, AHEAD_BYTES)
@@ -86,15 +82,15 @@ class LookAhead:
             self._until = position + size
         return min(size, self._until - position)
 
-    def forget(self) -> None:
-        """The next question is about another range."""
+    def reset(self) -> None:
+        """Discard the result of the last check, because the next range starts."""
         self._until = -1
 
     def _load(self, file: File, position: int, size: int) -> None:
         self.is_loading = True
-        loading = self._cold_reads.load(file, position, size)
+        loading = self._prefetch.load(file, position, size)
         loading.addCallbacks(self._end, self._fail, callbackArgs=(position + size,), errbackArgs=(file,))
-        loading.addErrback(lambda failure: log.failure("sending an answer", failure))
+        loading.addErrback(lambda failure: log.failure("sending a response failed", failure))
 
     def _end(self, _: None, until: int) -> None:
         self.is_loading = False
@@ -103,11 +99,11 @@ class LookAhead:
 
     def _fail(self, failure: Failure, file: File) -> None:
         self.is_loading = False
-        log.failure("reading an answer from disk", failure)
+        log.failure("reading records of a response from disk failed", failure)
         if isinstance(failure.value, OSError):
-            self.unreadable(file, failure.value)
+            self.report_unreadable(file, failure.value)
         self._sender.load_failed()
 
-    def unreadable(self, file: File, error: OSError) -> None:
-        """Tell that sending a file failed: whose it is has to know, for its readers come again."""
-        self._cold_reads.unreadable(file.path, error)
+    def report_unreadable(self, file: File, error: OSError) -> None:
+        """Report a file that could not be sent to its log directory, since clients will fetch it again."""
+        self._prefetch.on_unreadable(file.path, error)

@@ -1,4 +1,4 @@
-"""Shares the time for reading and handling requests between client addresses, and between connections of each."""
+"""Fair distribution of reading and handling time over client addresses, and over the connections of each."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class Reader(Protocol):
     is_bulk: bool
 
     def take_turn(self) -> None:
-        """Read and handle requests for a moment; call ``ReadTurns.wait`` again if some are left."""
+        """Read and handle requests for a short time; call ``ReadTurns.wait`` again if some are left."""
 
 
 class AddressShare:
-    """Time that the connections of one client address have used.
+    """Time used by the connections of one client address, and those of them that wait.
 
     :ivar used_s: seconds since the current iteration of the event loop started, or a little earlier.
     :ivar connections: number of open connections.
-    :ivar small: connections that wait with few requests, first come first served.
-    :ivar bulk: the same with many requests.  Both queues advance equally, so small requests overtake many of these.
-    :ivar is_waiting: one of them does.
+    :ivar small: waiting connections with few requests, in FIFO order.
+    :ivar bulk: waiting connections with many requests, in FIFO order.  The two queues alternate.
+    :ivar is_waiting: True if one of the queues is not empty.
     """
 
     __slots__ = ("bulk", "connections", "is_waiting", "small", "used_s")
@@ -60,7 +60,7 @@ class ReadTurns:
     in this iteration.  Addresses take turns, and so do the connections of an address.  Other connections are read as
     soon as their bytes arrive.
 
-    :ivar is_contended: true while connections wait: those that waited before then wait again rather than overtake.
+    :ivar is_contended: True while connections wait; then connections with ``is_bulk`` wait again, too.
     """
 
     def __init__(self, reactor: Reactor) -> None:
@@ -89,7 +89,7 @@ class ReadTurns:
             del self._shares[address]
 
     def spend(self, share: AddressShare, seconds: float) -> None:
-        """Charge time to an address.  What it used is forgotten when the next iteration starts."""
+        """Charge time to an address; its used time is reset in the next iteration."""
         share.used_s += seconds
         if share.used_s >= SHARE_S / 2:
             self._used.add(share)
@@ -117,7 +117,7 @@ class ReadTurns:
         self._used.clear()
         seconds: Callable[[], float] = self._reactor.seconds
         until_s = seconds() + QUEUE_S
-        # On a clock that does not advance, each connection has one turn.
+        # Each connection has at most one turn, so that the loop ends even if the clock does not advance.
         left = sum(len(share.small) + len(share.bulk) for share in self._waiting)
         while left > 0 and self._waiting:
             share = self._waiting.popleft()

@@ -1,4 +1,4 @@
-"""A connection over Twisted's own transports: for TLS, and for reactors that have no file descriptors."""
+"""Transport on top of Twisted's own, for TLS and for reactors without file descriptors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kreplica.errors import ProtocolError
 from kreplica.runtime.disk import FileRange
 from kreplica.server.protocol.connection import Connection
 from kreplica.server.transport.outgoing_buffers import Piece, memory_size
-from kreplica.server.transport.page_prefetch import LookAhead
+from kreplica.server.transport.page_prefetch import ReadAhead
 from kreplica.wire.framing import FrameReader
 
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 log = Logger()
 
 CHUNK_BYTES = 256 * 1024
-"""So much of a file is read into memory at a time."""
+"""Maximum bytes of a file that are read into memory at a time."""
 
 
 @implementer(IPushProducer)
-class StockTransport(Protocol):
-    """A protocol; answers are its product, which Twisted's transport asks for as its buffer drains."""
+class TwistedTransport(Protocol):
+    """Protocol and push producer of one connection; Twisted's transport pauses it while the send buffer is full."""
 
     transport: Any  # ITCPTransport and IConsumer, and None when it is lost
 
@@ -42,7 +42,7 @@ class StockTransport(Protocol):
         self._queue: deque[Piece] = deque()
         self._range_sent = 0
         self._is_full = False
-        self._look_ahead = LookAhead(resources.cold_reads, self)
+        self._read_ahead = ReadAhead(resources.page_prefetch, self)
         self._closing = False
         self._waits_for_memory = False
 
@@ -54,16 +54,16 @@ class StockTransport(Protocol):
 
     @property
     def is_reading(self) -> bool:
-        """Whether frames are wanted now."""
+        """True if neither the connection nor a lack of memory has paused reading."""
         return not self.connection.paused and not self._waits_for_memory
 
     def dataReceived(self, data: bytes) -> None:
         connection = self.connection
         connection.last_active_s = connection.seconds()
-        with self._resources.turn:
+        with self._resources.flush_scope:
             try:
                 for frame in self._reader.feed(data):
-                    # After a pause, what was read already is kept; after the end, it is not.
+                    # Frames after a pause are kept; frames after a close are discarded.
                     if connection.closed:
                         return
                     if connection.paused or self._backlog:
@@ -74,14 +74,14 @@ class StockTransport(Protocol):
                 self._resources.dispatch.settle()
                 connection.abort(f"{error} (socket.request.max.bytes)")
                 return
-        reader, partial = self._reader, self._resources.partial
+        reader, partial_frames = self._reader, self._resources.partial_frames
         if reader.held_size and not connection.closed:
-            partial.update(self, reader.held_size, reader.wanted_size)
+            partial_frames.update(self, reader.held_size, reader.wanted_size)
         else:
-            partial.end(self)
+            partial_frames.remove(self)
 
     def release_frame(self) -> None:
-        """Nothing: frames are views of memory that is not reused."""
+        """Do nothing: frames are views of memory that is not reused."""
 
     def pause_reading(self) -> None:
         if self.transport is not None:
@@ -89,7 +89,7 @@ class StockTransport(Protocol):
 
     def resume_reading(self) -> None:
         if self._backlog:
-            # What was read before comes first; not from here, as the caller may be in the middle of anything.
+            # Earlier frames are handled first, but in a later iteration: the caller may be handling a frame.
             if not self._is_resuming:
                 self._is_resuming = True
                 self._resources.reactor.callLater(0, self._handle_backlog)
@@ -98,10 +98,10 @@ class StockTransport(Protocol):
 
     def _handle_backlog(self) -> None:
         self._is_resuming = False
-        with self._resources.turn:
+        with self._resources.flush_scope:
             while self._backlog and not self.connection.paused:
                 self._resources.dispatch.frame_received(self.connection, self._backlog.popleft())
-        # It may have been paused and resumed again meanwhile, with a part of the backlog still to be handled.
+        # The connection may have paused and resumed in between, with frames left in the backlog.
         if self.is_reading and not self._backlog and self.transport is not None:
             self.transport.resumeProducing()
 
@@ -109,7 +109,7 @@ class StockTransport(Protocol):
         self._waits_for_memory = True
         self.pause_reading()
 
-    def go_on(self) -> None:
+    def resume_with_memory(self) -> None:
         self._waits_for_memory = False
         if self.is_reading:
             self.resume_reading()
@@ -135,13 +135,13 @@ class StockTransport(Protocol):
         self.connection.sent(self._send_queue())
 
     def stopProducing(self) -> None:
-        """The transport is gone, as ``connectionLost`` tells too."""
+        """Do nothing: ``connectionLost`` is called, too."""
 
     def _send_queue(self) -> int:
-        """Give the transport as much as it wants to have in its buffer; how many bytes that was."""
+        """Fill the transport's buffer; return the number of bytes passed to it."""
         queue = self._queue
         total = 0
-        while queue and not self._is_full and not self._look_ahead.is_loading:
+        while queue and not self._is_full and not self._read_ahead.is_loading:
             piece = queue[0]
             if isinstance(piece, FileRange):
                 total += self._send_range(piece)
@@ -159,18 +159,18 @@ class StockTransport(Protocol):
     def _send_range(self, piece: FileRange) -> int:
         position = piece.position + self._range_sent
         try:
-            size = self._look_ahead.in_memory(piece.file, position, min(piece.size - self._range_sent, CHUNK_BYTES))
+            size = self._read_ahead.cached_bytes(piece.file, position, min(piece.size - self._range_sent, CHUNK_BYTES))
             data = piece.file.read_at(position, size)
         except OSError as error:
-            log.failure("reading an answer for {peer} from disk", peer=self.connection.peer)
-            self._look_ahead.unreadable(piece.file, error)
+            log.failure("reading records of a response to {peer} from disk failed", peer=self.connection.peer)
+            self._read_ahead.report_unreadable(piece.file, error)
             self.abort()
             return 0
         if len(data) < size:
-            # The client was told how long the answer is: there is no other way to say that it ends here.
+            # The length of the response has been sent, so closing the connection is the only way to end it early.
             end = position + len(data)
             log.error(
-                "{path} ends at {at}, within an answer for {peer}",
+                "{path} ends at byte {at}, within a response to {peer}",
                 path=piece.file.path,
                 at=end,
                 peer=self.connection.peer,
@@ -181,14 +181,14 @@ class StockTransport(Protocol):
         if self._range_sent == piece.size:
             self._queue.popleft()
             self._range_sent = 0
-            self._look_ahead.forget()
+            self._read_ahead.reset()
         self._write(data)
         return size
 
     def loaded(self) -> None:
         self.connection.sent(self._send_queue())
 
-    # --- the end -----------------------------------------------------------------------------------------------------
+    # --- closing -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         if not self._closing:
@@ -210,12 +210,12 @@ class StockTransport(Protocol):
             self.transport.abortConnection()
 
     def mark_control(self) -> None:
-        """Nothing: this transport is not asked before others."""
+        """Do nothing: this transport has no priorities."""
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self.transport = None
         self._queue.clear()
         self._backlog.clear()
-        self._resources.partial.end(self)
+        self._resources.partial_frames.remove(self)
         self.connection.lost()
         self._resources.connections.closed(self.connection)

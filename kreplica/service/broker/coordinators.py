@@ -21,7 +21,7 @@ from kreplica.replication import Partitions
 from kreplica.runtime import Runtime
 from kreplica.server.metadata.internal_topics import InternalTopic, InternalTopics
 from kreplica.server.metadata.metadata_cache import MetadataCache
-from kreplica.server.transport.flush_scope import Turn
+from kreplica.server.transport.flush_scope import FlushScope
 from kreplica.service.broker.cluster_view import PublishedCluster
 from kreplica.service.broker.peers import Peers
 from kreplica.service.broker.settings_maps import admin_listener, groups_config, transactions_config
@@ -64,7 +64,7 @@ class CoordinatorParts(Protocol):
     def producer_ids(self) -> ProducerIds: ...
 
     @property
-    def turn(self) -> Turn: ...
+    def flush_scope(self) -> FlushScope: ...
 
     @property
     def plugins(self) -> Plugins: ...
@@ -92,7 +92,7 @@ class Coordinators:
         self.connections = BrokerConnections(runtime, endpoint_of, f"broker-{broker.broker_id}-coordinator")
         self.data_connections = BrokerConnections(runtime, endpoint_of, f"broker-{broker.broker_id}-admin")
         self._internal_topics: InternalTopics | None = None
-        self.verifier = Verifier(broker.runtime.reactor, self.view, self.connections, broker.turn.at_end)
+        self.verifier = Verifier(broker.runtime.reactor, self.view, self.connections, broker.flush_scope.at_end)
         self.admission = Admission(self.verifier, lambda: broker.dynamic_settings.verifies_transactions)
         self.groups = self._make_groups()
         self.lag = self._make_lag()
@@ -115,7 +115,7 @@ class Coordinators:
                 broker.runtime, log, self.view, config, Offsets(log, self.offset_memory), self.group_memory
             ),
             lambda: self.view.partition_count(CONSUMER_OFFSETS),
-            broker.turn.at_end,
+            broker.flush_scope.at_end,
             StateLogConfig(
                 timeout_s=settings["offsets.commit.timeout.ms"] / 1000,
                 codec=settings["offsets.topic.compression.codec"],
@@ -146,7 +146,7 @@ class Coordinators:
                 TRANSACTION_STATE,
                 make,
                 lambda: self.view.partition_count(TRANSACTION_STATE),
-                broker.turn.at_end,
+                broker.flush_scope.at_end,
                 StateLogConfig(),
             )
 

@@ -37,7 +37,7 @@ from kreplica.server.fetch.sessions import FetchSessions
 from kreplica.server.handlers.topics.topic_admin import TopicAdmin, TopicDefaults
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.control_admission import ControlAdmission
-from kreplica.server.transport.flush_scope import Turn
+from kreplica.server.transport.flush_scope import FlushScope
 from kreplica.server.transport.listeners import Server
 from kreplica.service.broker.api_table import handler_table
 from kreplica.service.broker.coordinators import Coordinators
@@ -111,11 +111,11 @@ class Broker:
         self.controller, self._close_journal = journaled(
             ControllerDependencies.real(runtime, self.client, config), journal_settings(settings)
         )
-        self.turn = Turn(runtime.reactor)
+        self.flush_scope = FlushScope(runtime.reactor)
         self.metadata = MetadataCache(runtime.reactor)
         self.topic_admin = self._make_topic_admin()
         self.peers = Peers(self.broker_id, self.metadata, settings.inter_broker_listener)
-        self.replication = Replication(self, Purgatory(self.turn.at_end))
+        self.replication = Replication(self, Purgatory(self.flush_scope.at_end))
         self.partitions = self.replication.partitions
         self.plugins.roles.observe(self.partitions)
         self.coordinators = Coordinators(self)
@@ -124,7 +124,7 @@ class Broker:
         self.admin: AdminSite | None = None
         self.standalone: StandaloneBrokers | None = None
         self.stalls = StallWatch(runtime.reactor, settings["kreplica.stall.log.ms"] / 1000)
-        self.turn.slices.on_long = self.stalls.note
+        self.flush_scope.slices.on_long = self.stalls.note
         self._opened = False
         self.stopping = False
         self._joined_once = False
@@ -235,8 +235,8 @@ class Broker:
             from kreplica.server.authorization import guarded
 
             table = guarded(table, self.plugins.permissions, self.metadata)
-        unreadable = self.directories.unreadable
-        return Server(self.runtime, table, bounds(self.settings), turn=self.turn, unreadable=unreadable)
+        scope, unreadable = self.flush_scope, self.directories.unreadable
+        return Server(self.runtime, table, bounds(self.settings), flush_scope=scope, on_unreadable=unreadable)
 
     def _listen(self, server: Server) -> tuple[Endpoint, ...]:
         """Bind the listeners and return the endpoints to advertise."""

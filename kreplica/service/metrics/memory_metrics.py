@@ -76,7 +76,7 @@ def _rows(broker: MemoryParts) -> tuple[dict[str, int], dict[str, int]]:
         "transactional_ids": transactions.refused,
     }
     if broker.server is not None:
-        held["partial_requests"] = broker.server.resources.partial.held_bytes
+        held["partial_requests"] = broker.server.resources.partial_frames.held_bytes
         refused["partial_requests"] = broker.server.metrics.partial_evictions
         held["unread_responses"] = broker.server.resources.loads.held_bytes
         refused["unread_responses"] = broker.server.metrics.unread_evictions
