@@ -20,7 +20,7 @@ from kreplica.replication.partition_dependencies import NOT_FETCHING, Fetching, 
 from kreplica.replication.purgatory import Purgatory
 from kreplica.replication.writable_replica import Role
 from kreplica.runtime import Reactor
-from kreplica.runtime.disk import Buffer, is_passing
+from kreplica.runtime.disk import Buffer, is_temporary
 from kreplica.runtime.turns import Turns
 from kreplica.storage.directories.log_directories import LogDirectories
 from kreplica.storage.formats.batch_scanning import header_at
@@ -205,7 +205,7 @@ class Partitions:
             return error.code
         except (OSError, StorageError) as error:
             log.error("{partition} cannot be opened: {error}", partition=str(key), error=str(error))
-            if is_passing(error):
+            if is_temporary(error):
                 self._without_room[key] = leadership
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
@@ -259,7 +259,7 @@ class Partitions:
             for partition in following:
                 self._fetching.start(partition)
         except (KafkaError, StorageError, OSError) as error:
-            if is_passing(error):
+            if is_temporary(error):
                 self._without_room[key] = leadership
             else:
                 log.error("{partition} cannot be opened: {error}", partition=str(key), error=str(error))

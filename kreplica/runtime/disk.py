@@ -186,7 +186,7 @@ def is_out_of_descriptors(error: Exception) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
 
 
-def is_passing(error: Exception) -> bool:
+def is_temporary(error: Exception) -> bool:
     """Return True if the error is temporary: no disk space, file descriptors or memory.
 
     Do not use it for a failed sync: whatever the error, unsynced writes may be lost.

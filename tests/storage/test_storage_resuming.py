@@ -63,7 +63,7 @@ class KillingDisk(MemoryDisk):
 @pytest.fixture(autouse=True)
 def often(monkeypatch):
     """Write a resume point after every three index entries."""
-    monkeypatch.setattr(log_module, "_ENTRIES_WAITING_MAX", 3)
+    monkeypatch.setattr(log_module, "_UNWRITTEN_ENTRIES_MAX", 3)
 
 
 def write(log, done, count=60):
@@ -164,7 +164,7 @@ def test_only_batches_behind_the_snapshot_are_read(monkeypatch):
 def test_start_with_a_long_read_writes_a_resume_point(monkeypatch):
     """A broker that is killed again soon, or was upgraded, reads its logs only once."""
     monkeypatch.setattr(loading, "_SCANNED_BYTES_MIN", 100)
-    monkeypatch.setattr(log_module, "_ENTRIES_WAITING_MAX", 10**6)
+    monkeypatch.setattr(log_module, "_UNWRITTEN_ENTRIES_MAX", 10**6)
     disk = MemoryDisk(directories=["/data"])
     log = open_log(PATH, CONFIG, disk)
     for number in range(12):

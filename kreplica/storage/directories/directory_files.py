@@ -9,7 +9,7 @@ from twisted.logger import Logger
 from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
-from kreplica.runtime.disk import Disk, is_passing
+from kreplica.runtime.disk import Disk, is_temporary
 from kreplica.storage.directories.failed_logs import FailedLog
 from kreplica.storage.formats.checkpoints import (
     META_PROPERTIES,
@@ -93,7 +93,7 @@ class OffsetCheckpoints:
         try:
             await self._runtime.offload.run(write_offsets, self._runtime.disk, path, offsets)
         except OSError as error:
-            if not is_passing(error):
+            if not is_temporary(error):
                 self._failed(error)
             elif name not in self._put_off:
                 self._put_off[name] = None

@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 from kreplica.errors import StorageError
 from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.runtime import Runtime
-from kreplica.runtime.disk import is_passing
+from kreplica.runtime.disk import is_temporary
 from kreplica.runtime.turns import Turns
 from kreplica.storage.directories.cleaner import Cleaner
 from kreplica.storage.directories.log_directory import LogDirectory
@@ -128,7 +128,7 @@ class LogDirectories:
             raise
 
     def _begin_without(self, directory: LogDirectory, error: OSError) -> None:
-        if is_passing(error):
+        if is_temporary(error):
             raise error
         directory.begin_offline(error)
 
@@ -371,7 +371,7 @@ class LogDirectories:
             try:
                 log.delete_expired(now_ms, high_watermarks.get(log.topic_partition, 0))
             except OSError as error:
-                if is_passing(error):
+                if is_temporary(error):
                     _log.warn("{log}: expired segments are removed later: {error}", log=log.path, error=str(error))
                 else:
                     log.fail(error)

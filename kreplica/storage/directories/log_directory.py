@@ -15,7 +15,7 @@ from twisted.python.failure import Failure
 from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
-from kreplica.runtime.disk import DirectoryLock, is_full, is_passing, make_directories_durably
+from kreplica.runtime.disk import DirectoryLock, is_full, is_temporary, make_directories_durably
 from kreplica.storage.directories.checkpointed_directory import CheckpointedDirectory
 from kreplica.storage.directories.directory_creation import Made, NewDirectories
 from kreplica.storage.directories.directory_files import check_identity
@@ -212,7 +212,7 @@ class LogDirectory(CheckpointedDirectory):
         if log.was_cut:
             self.cut.append(key)
         self.logs[key] = log
-        log.owned_by(self, self._open_segments, self._producer_limits)
+        log.set_owner(self, self._open_segments, self._producer_limits)
         self._hold_if_overstated(log)
 
     def start(self) -> None:
@@ -302,7 +302,7 @@ class LogDirectory(CheckpointedDirectory):
         del self.failed_logs[key]
         log.put_back()
         self.logs[key] = log
-        log.owned_by(self, self._open_segments, self._producer_limits)
+        log.set_owner(self, self._open_segments, self._producer_limits)
         self._hold_if_overstated(log)
         self.checkpoint()
         return log
@@ -378,7 +378,7 @@ class LogDirectory(CheckpointedDirectory):
 
     def _removal_failed(self, failure: Failure) -> None:
         error = failure.value
-        if isinstance(error, OSError) and not is_passing(error):
+        if isinstance(error, OSError) and not is_temporary(error):
             self._failed(error)
         else:
             _log.failure("files in {path} could not be removed", failure, path=self.path)
@@ -413,7 +413,7 @@ class LogDirectory(CheckpointedDirectory):
             if self.offline is None:
                 await self._close_logs(broker_epoch)
         except OSError as error:
-            if not is_passing(error):
+            if not is_temporary(error):
                 self._failed(error)
             elif self.offline is None:
                 _log.warn("{path} was not closed cleanly: {error}", path=self.path, error=str(error))

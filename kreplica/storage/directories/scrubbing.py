@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from twisted.logger import Logger
 
 from kreplica.model import TopicPartition
-from kreplica.runtime.disk import is_passing
+from kreplica.runtime.disk import is_temporary
 from kreplica.runtime.offload import Offload
 from kreplica.storage.log.log import Log
 from kreplica.storage.segments.damage import Damage
@@ -120,7 +120,7 @@ class Scrubber:
         except FileNotFoundError:
             self._place = None  # removed meanwhile
         except OSError as error:
-            if not is_passing(error):
+            if not is_temporary(error):
                 raise
         return 0
 

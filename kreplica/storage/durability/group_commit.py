@@ -10,7 +10,7 @@ from twisted.internet.interfaces import IDelayedCall
 
 from kreplica.errors import StorageError
 from kreplica.runtime import Runtime
-from kreplica.runtime.disk import is_out_of_descriptors, is_passing
+from kreplica.runtime.disk import is_out_of_descriptors, is_temporary
 from kreplica.storage.durability.coalescing import Coalescing
 from kreplica.storage.durability.unflushed import Unsynced
 
@@ -78,7 +78,7 @@ class Flusher(Generic[LogT]):
         try:
             work = [(log, log.unsynced()) for log in wanted]
         except OSError as error:
-            self._not_synced(wanted, error, may_pass=is_passing(error))
+            self._not_synced(wanted, error, may_pass=is_temporary(error))
             return
         try:
             await self._runtime.offload.run(_sync_all, [unsynced for _, unsynced in work])

@@ -131,7 +131,7 @@ class DurableLog(ReadableLog):
         if self._damages.pop(base_offset, None) is not None:
             _log.info("{log}: segment {base} is whole again", log=str(self.topic_partition), base=base_offset)
 
-    def forget_damage_removed(self, replaced: Collection[int] = ()) -> None:
+    def forget_removed_damage(self, replaced: Collection[int] = ()) -> None:
         """Clear damage in segments that were removed, truncated or rewritten.
 
         :param replaced: base offsets of rewritten segments.

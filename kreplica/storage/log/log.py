@@ -11,7 +11,7 @@ from typing import Any
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import TopicPartition
-from kreplica.runtime.disk import Buffer, Disk, is_passing
+from kreplica.runtime.disk import Buffer, Disk, is_temporary
 from kreplica.storage.log.batched_append import AppendRun, may_join, place
 from kreplica.storage.log.owner import LogOwner
 from kreplica.storage.log.results import AppendResult, Outcome, only_result
@@ -21,7 +21,7 @@ from kreplica.storage.log_config import DAY_MS, LogConfig
 from kreplica.storage.producers.aborted_transactions import AbortedTransaction
 from kreplica.storage.producers.producer_limits import ProducerLimits
 from kreplica.storage.producers.producer_state import Origin
-from kreplica.storage.recovery.loading import Loading, nothing_yet
+from kreplica.storage.recovery.loading import Loading, empty_log
 from kreplica.storage.segments.append_validation import (
     Checked,
     check_as_follower,
@@ -33,7 +33,7 @@ from kreplica.storage.segments.open_segments import OpenSegments
 from kreplica.storage.segments.segment import Segment
 from kreplica.wire.batches import LENGTH_END
 
-_ENTRIES_WAITING_MAX = 512
+_UNWRITTEN_ENTRIES_MAX = 512
 """Maximum number of index entries in memory before they are written."""
 
 _SNAPSHOT_PRODUCERS_MAX = 500
@@ -105,14 +105,12 @@ class Log(TruncatableLog):
         No file is created before the first append, so that a topic with 1,000 partitions can be created quickly.
         """
         open_segments = OpenSegments()
-        parts = nothing_yet(path, disk, open_segments, producer_expiration_ms, wall_clock_ms())
+        parts = empty_log(path, disk, open_segments, producer_expiration_ms, wall_clock_ms())
         log = cls(path, topic_partition, config, disk, open_segments, parts)
         log._segments.remove = log._remove
         return log
 
-    def owned_by(
-        self, owner: LogOwner[Any], open_segments: OpenSegments, producer_limits: ProducerLimits
-    ) -> None:
+    def set_owner(self, owner: LogOwner[Any], open_segments: OpenSegments, producer_limits: ProducerLimits) -> None:
         """Set the owner, and count open files and producers in its totals."""
         self.producers.share(producer_limits)
         self.owner = owner
@@ -211,7 +209,7 @@ class Log(TruncatableLog):
     ) -> AppendResult:
         """Append batches from the leader unchanged; an incomplete last batch is ignored.
 
-        If the disk becomes full, batches written before stay in the log.
+        If the disk becomes full, the batches that were already written stay in the log.
 
         :param leader_epoch: batches of later epochs are ignored.
         :return: the offsets; size 0 if there was no whole batch.
@@ -258,16 +256,16 @@ class Log(TruncatableLog):
             recent[header.base_offset] = position
             position += header[1] + LENGTH_END
             if header.producer_id >= 0:
-                aborted = self.producers.take_in(header, marker)
+                aborted = self.producers.apply(header, marker)
                 if aborted is not None:
                     self._note_aborted(segment, aborted)
         self.log_end_offset = header.next_offset
-        if segment.entries_waiting >= _ENTRIES_WAITING_MAX:
+        if segment.unwritten_entries >= _UNWRITTEN_ENTRIES_MAX:
             self._write_resume_point(segment)
         self._flush_if_due()
 
     def _write_resume_point(self, segment: Segment) -> None:
-        """Write the state that lets a start after a kill skip the batches before it (``recovery.resume_points``)."""
+        """Write a resume point: after a kill, recovery skips the batches before it (``recovery.resume_points``)."""
         try:
             if len(self.producers) > _SNAPSHOT_PRODUCERS_MAX:
                 segment.write_indexes()
@@ -278,7 +276,7 @@ class Log(TruncatableLog):
             self._snapshots.write_interim(self.log_end_offset, self.producers.entries)
         except OSError as error:
             # The append succeeded; these files are written later.
-            if not is_passing(error):
+            if not is_temporary(error):
                 self.fail(error)
 
     def _note_aborted(self, segment: Segment, aborted: AbortedTransaction) -> None:
@@ -286,17 +284,17 @@ class Log(TruncatableLog):
             segment.aborted.append(aborted)
         except OSError as error:
             # The segment keeps the entry in memory and writes it before it is closed.
-            if not is_passing(error):
+            if not is_temporary(error):
                 self.fail(error)
 
     def _write_failed(self, segment: Segment, size: int, error: OSError) -> KafkaError:
         """Truncate after a failed write; transient errors reject the append, others fail the log."""
         try:
-            segment.take_back(size)
+            segment.undo_append(size)
         except OSError as second:
             error = second
         else:
-            if is_passing(error):
+            if is_temporary(error):
                 if self.owner is not None:
                     self.owner.refused(self, error)
                 return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path}: {error.strerror}")
@@ -322,7 +320,7 @@ class Log(TruncatableLog):
 
         Recovery detects lost records at the end of a segment by a gap to the next one.
         """
-        self._finish_cut()
+        self._finish_truncation()
         base_offset = self.log_end_offset
         closed = self._segments.active
         closed.seal()
@@ -350,6 +348,7 @@ class Log(TruncatableLog):
 
         :return: number of bytes removed.
         """
+        # Called for its side effect: it forgets completed transactions below the high watermark.
         self.producers.first_unstable_offset(high_watermark)
         self.producers.expire(now_ms)
         expired = expired_segments(
@@ -361,12 +360,12 @@ class Log(TruncatableLog):
             try:
                 self.roll(now_ms)
             except OSError as error:
-                if not is_passing(error):
+                if not is_temporary(error):
                     raise
                 expired.pop()  # removing the others frees space
         for segment in expired:
             self._segments.drop(segment)
-        self.forget_damage_removed()
+        self.forget_removed_damage()
         self._raise_start(self._segments.first.base_offset)
         return sum(segment.size for segment in expired)
 
@@ -386,9 +385,9 @@ class Log(TruncatableLog):
         try:
             self._note_complete(new)
         except OSError as error:
-            if not is_passing(error):  # the next start can read these from the batches
+            if not is_temporary(error):  # the next start reads the aborted transactions from the batches
                 raise
-        self.forget_damage_removed({segment.base_offset for segment in old})
+        self.forget_removed_damage({segment.base_offset for segment in old})
         return True
 
     def advance_log_start_offset(self, offset: int) -> None:
@@ -411,7 +410,7 @@ class Log(TruncatableLog):
     # --- deletion --
 
     def rename_for_deletion(self, path: str) -> None:
-        """Move the directory to its name for deletion; the log cannot be used afterwards.
+        """Rename the directory before its deletion; the log cannot be used afterwards.
 
         :raise OSError: the device failed.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.runtime.disk import is_passing
+from kreplica.runtime.disk import is_temporary
 from kreplica.storage.log.durable_log import DurableLog
 from kreplica.storage.recovery.loading import restore_producers
 from kreplica.storage.segments.segment import Segment
@@ -17,7 +17,7 @@ class TruncatableLog(DurableLog):
     (``hold``) the recovery point on disk.
     """
 
-    _is_cut_unfinished = False
+    _is_truncation_unfinished = False
     """True if producers, snapshots and leader epochs do not match the log end yet."""
     _is_held = False
 
@@ -70,22 +70,22 @@ class TruncatableLog(DurableLog):
             segment.create()
         except OSError as error:
             # The first append creates the file; until then a restart finds the start offset in the checkpoint.
-            if not is_passing(error):
+            if not is_temporary(error):
                 raise
 
     def _ends_at(self, offset: int) -> None:
         self._recent.clear()
         self._generation += 1
-        self.forget_damage_removed()
+        self.forget_removed_damage()
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self.leader_epochs.truncate_to(offset)
         self.recovery_point = min(self.recovery_point, offset)
-        self._is_cut_unfinished = True
+        self._is_truncation_unfinished = True
         try:
-            self._finish_cut()
+            self._finish_truncation()
         except OSError as error:
-            if not is_passing(error):
+            if not is_temporary(error):
                 raise
         finally:
             if self.owner is not None:
@@ -93,12 +93,12 @@ class TruncatableLog(DurableLog):
         # A pending sync is void now, and the new end may be above the last synced offset.
         self._flush_if_due()
 
-    def _finish_cut(self) -> None:
+    def _finish_truncation(self) -> None:
         """Restore producers, snapshots and leader epochs after a truncation, if that is still pending.
 
         :raise OSError: it failed and must be retried before the next append.
         """
-        if self._is_cut_unfinished:
+        if self._is_truncation_unfinished:
             of_nothing = int(not self._segments.size_bytes)
             self._snapshots.remove_from(self.log_end_offset + 1 - of_nothing)
             restore_producers(
@@ -107,17 +107,17 @@ class TruncatableLog(DurableLog):
             self.leader_epochs.write()
             self._aborted_checkpoint.forget_from(self._segments.active.base_offset)
             self._aborted_checkpoint.write(self._segments)
-            self._is_cut_unfinished = False
+            self._is_truncation_unfinished = False
 
     def _check_writable(self) -> None:
         """:raise KafkaError: KAFKA_STORAGE_ERROR if appends are not possible now."""
         if self._failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self._failure))
-        if self._is_cut_unfinished:
+        if self._is_truncation_unfinished:
             try:
-                self._finish_cut()
+                self._finish_truncation()
             except OSError as error:
-                if not is_passing(error):
+                if not is_temporary(error):
                     self.fail(error)
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path}: {error}") from error
         if self._is_held:
@@ -137,5 +137,5 @@ class TruncatableLog(DurableLog):
             remove_files(self._disk, paths)
 
     def close(self) -> None:
-        self._finish_cut()
+        self._finish_truncation()
         super().close()

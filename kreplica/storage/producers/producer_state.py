@@ -91,7 +91,7 @@ class CompletedTransaction(NamedTuple):
 
 
 class ProducerStates:
-    """Producers of one log. ``check`` validates a batch; ``take_in`` applies it after the append.
+    """Producers of one log. ``check`` validates a batch; ``apply`` applies it after the append.
 
     :ivar verifications: transactions that may start; used only by a leader.
     :ivar refusals: batches rejected with a retriable error.
@@ -248,22 +248,22 @@ class ProducerStates:
                 f"coordinator epoch {marker.coordinator_epoch} is older than {entry.coordinator_epoch}",
             )
 
-    def take_in(self, header: BatchHeader, marker: EndMarker | None) -> AbortedTransaction | None:
+    def apply(self, header: BatchHeader, marker: EndMarker | None) -> AbortedTransaction | None:
         """Apply a batch that was appended.
 
         :param marker: the end marker, if the batch is one.
         :return: the aborted transaction to add to the index, if any.
         """
         if not header.is_control:
-            self._take_in_data(header)
+            self._apply_data(header)
             return None
-        completed = self._take_in_marker(header, marker) if marker is not None else None
+        completed = self._apply_marker(header, marker) if marker is not None else None
         if completed is None or not completed.aborted:
             return None
         stable_offset = next(iter(self._ongoing), completed.last_offset + 1)
         return AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable_offset)
 
-    def _take_in_data(self, header: BatchHeader) -> None:
+    def _apply_data(self, header: BatchHeader) -> None:
         entry = self._entry_of(header)
         entry.timestamp_ms = header.max_timestamp
         if header.base_sequence != NO_SEQUENCE:
@@ -280,7 +280,7 @@ class ProducerStates:
             entry.transaction_first_offset = header.base_offset
             self._ongoing[header.base_offset] = header.producer_id
 
-    def _take_in_marker(self, header: BatchHeader, marker: EndMarker) -> CompletedTransaction | None:
+    def _apply_marker(self, header: BatchHeader, marker: EndMarker) -> CompletedTransaction | None:
         """Return the transaction ended by a marker, or None if it has no records here."""
         entry = self._entry_of(header)
         entry.timestamp_ms = header.max_timestamp

@@ -67,12 +67,14 @@ def recompute(disk: Disk, files: Sequence[SegmentFile], *, compacted: bool) -> R
     aborted: list[AbortedTransaction] = []
     for each, following in zip_longest(files, files[1:]):
         if following is None or following.base_offset > from_offset:
-            aborted = _take_in(disk, each, from_offset, producers)
+            aborted = _apply_segment(disk, each, from_offset, producers)
     is_known = from_offset == 0 or (found is not None and from_offset == target.base_offset)
     return Recomputed(aborted, is_known and not compacted)
 
 
-def _take_in(disk: Disk, each: SegmentFile, from_offset: int, producers: ProducerStates) -> list[AbortedTransaction]:
+def _apply_segment(
+    disk: Disk, each: SegmentFile, from_offset: int, producers: ProducerStates
+) -> list[AbortedTransaction]:
     """Process a segment's batches from an offset on, and return the transactions aborted in it."""
     aborted: list[AbortedTransaction] = []
     with reading(each.path, each.base_offset):
@@ -87,7 +89,7 @@ def _take_in(disk: Disk, each: SegmentFile, from_offset: int, producers: Produce
                         marker = read_marker(file.read_at(position, header.size))
                     except KafkaError as error:
                         raise Damage(each.path, each.base_offset, position, error.message) from error
-                ended = producers.take_in(header, marker)
+                ended = producers.apply(header, marker)
                 if ended is not None:
                     aborted.append(ended)
         finally:

@@ -62,7 +62,7 @@ class Opened:
     damages: Mapping[int, Damage] = field(default_factory=dict)
 
 
-def nothing_yet(
+def empty_log(
     path: str, disk: Disk, open_segments: OpenSegments, producer_expiration_ms: int, now_ms: int
 ) -> Opened:
     """Return the state of a new log in an empty directory, without file access."""
@@ -444,7 +444,7 @@ def restore_producers(
                 if header.last_offset < from_offset or header.producer_id < 0:
                     continue
                 marker = _marker_of(segment, position, header) if header.is_control else None
-                aborted = producers.take_in(header, marker)
+                aborted = producers.apply(header, marker)
                 if aborted is not None and segment in rebuilt:
                     segment.aborted.append(aborted)
 

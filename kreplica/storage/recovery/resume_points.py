@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import NamedTuple
 
-from kreplica.runtime.disk import is_passing
+from kreplica.runtime.disk import is_temporary
 from kreplica.storage.formats.leader_epochs import LeaderEpochs
 from kreplica.storage.producers.producer_state import ProducerStates
 from kreplica.storage.producers.snapshots import SnapshotFiles
@@ -65,7 +65,7 @@ def keep_resume_point(
             epochs.write()
             snapshots.write_interim(end_offset, producers.entries)
         except OSError as error:
-            if not is_passing(error):
+            if not is_temporary(error):
                 raise
 
 

@@ -54,10 +54,10 @@ class Segment:
         "aborted",
         "base_offset",
         "created_ms",
-        "entries_waiting",
         "offset_index",
         "size",
         "time_index",
+        "unwritten_entries",
     )
 
     def __init__(
@@ -74,7 +74,7 @@ class Segment:
         self.base_offset = base_offset
         self.size = size
         self.created_ms = -1
-        self.entries_waiting = 0
+        self.unwritten_entries = 0
         self._directory = directory
         self._name_end = name_end
         self._disk = disk
@@ -177,7 +177,7 @@ class Segment:
         if is_indexed:
             self.offset_index.append(header.last_offset, position)
             self.time_index.append(*largest)
-            self.entries_waiting += 1
+            self.unwritten_entries += 1
             self._bytes_since_index = 0
         size = header.size
         self._bytes_since_index += size
@@ -223,7 +223,7 @@ class Segment:
         self._bytes_since_index = 0
         self._largest = largest
 
-    def take_back(self, size: int) -> None:
+    def undo_append(self, size: int) -> None:
         """Truncate the file after a failed write; if it is not open, nothing was written."""
         self.size = size
         if self._file is not None:
@@ -263,7 +263,7 @@ class Segment:
         self.offset_index.write()
         self.time_index.write()
         self.aborted.write()
-        self.entries_waiting = 0
+        self.unwritten_entries = 0
 
     def is_full(self, size: int, last: BatchHeader, config: LogConfig, now_ms: int) -> bool:
         """True if batches must go to a new segment because of size, age, offset range or index size.
