@@ -14,7 +14,7 @@ import pytest
 from archives import unpack
 
 from kreplica.client_core.errors import CorruptBatch
-from kreplica.spark.pipelines.profile.profile import _added_up, measure, plan_slices
+from kreplica.spark.pipelines.profile.profile import _merge_by_partition, measure, plan_slices
 from kreplica.spark.pipelines.profile.rebalance_plan import BYTES, RATE, rebalance_request
 from kreplica.spark.pipelines.profile.report import ProfileReport, TopicFigures, key_text, profile_report
 from kreplica.spark.pipelines.profile.sketches import BUCKETS_MAX, KEYS_MAX, WIDTHS_MS, Keys, Rates, Sizes
@@ -38,8 +38,8 @@ def profiled(directory: Path, topic: str, sample: float = 1.0, slice_size: int =
     given = {"kreplica.source": "segments", "kreplica.log.dirs": str(directory), "subscribe": topic}
     options = source_options({**given, "maxRecordsPerPartition": str(slice_size)}, is_streaming=False)
     slices = plan_slices(options)
-    found = [pickle.loads(pickle.dumps(measure(each, options, sample))) for each in slices if each.wanted.size]
-    report: ProfileReport = profile_report(_added_up(slices, reversed(found)), sample=sample, top=5)
+    found = [pickle.loads(pickle.dumps(measure(each, options, sample))) for each in slices if each.offsets.size]
+    report: ProfileReport = profile_report(_merge_by_partition(slices, reversed(found)), sample=sample, top=5)
     (figures,) = report.topics
     return figures
 

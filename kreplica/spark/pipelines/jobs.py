@@ -15,7 +15,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def in_jobs(spark: SparkSession, function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+def map_in_jobs(spark: SparkSession, function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
     """Apply a function to each item, one single-task Spark job per item, and yield the results as they finish.
 
     The number of jobs in progress follows the size of the cluster. Jobs that have not started are dropped if the caller

@@ -1,4 +1,4 @@
-"""Log directories: description, and replica moves between them."""
+"""DescribeLogDirs and AlterReplicaLogDirs."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from kreplica.spark.pipelines.audit.replica_comparison import LogMoved, ReplicaG
 from kreplica.spark.pipelines.audit.replica_findings import Comparison, Difference, Kind
 from kreplica.spark.pipelines.audit.report import AuditReport, merged
 from kreplica.spark.pipelines.audit.work_file import WorkFile
-from kreplica.spark.pipelines.jobs import in_jobs
+from kreplica.spark.pipelines.jobs import map_in_jobs
 from kreplica.spark.pipelines.progress import Progress, Report, ignore_progress
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def _run(spark: SparkSession, slices: list[Slice]) -> Iterator[Looked]:
     """Yield the results of the slices as they finish."""
     numbers = {id(each): number for number, each in enumerate(slices)}
     groups = [[(numbers[id(each)], each) for each in group] for group in grouped(slices)]
-    for done in in_jobs(spark, look_all, groups):
+    for done in map_in_jobs(spark, look_all, groups):
         yield from done
 
 

@@ -165,9 +165,9 @@ class Measures:
         self.without_time += following.without_time
         self.control_bytes += following.control_bytes
 
-    def settled(self) -> Measures:
-        """Return a compact copy to send to the driver."""
-        self.keys.settle()
+    def compacted(self) -> Measures:
+        """Compact the key counts in place before the measures are sent to the driver, and return the measures."""
+        self.keys.compact()
         return self
 
     @property

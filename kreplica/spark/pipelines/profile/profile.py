@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kreplica.client_core.errors import CorruptBatch
 from kreplica.errors import ProtocolError
 from kreplica.model import TopicPartition
-from kreplica.spark.pipelines.jobs import in_jobs
+from kreplica.spark.pipelines.jobs import map_in_jobs
 from kreplica.spark.pipelines.profile.batches import batches_of, sampled
 from kreplica.spark.pipelines.profile.measures import Measures
 from kreplica.spark.pipelines.profile.report import ProfileReport, profile_report
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SLICE_OFFSETS_MAX = 1_000_000
-"""Maximum offsets per task; short tasks make retries cheap."""
+"""Maximum number of offsets per task; short tasks make retries cheap."""
 
 HEADERS_AT_ONCE = 10_000
 
 
 class Slice(NamedTuple):
-    """A task.
+    """Offsets of one partition that one task reads.
 
-    :param first_offset: log start offset of the partition.
+    :param first_offset: first profiled offset of the partition.
     """
 
-    wanted: OffsetRange
+    offsets: OffsetRange
     first_offset: int
 
 
@@ -71,28 +71,28 @@ def profile(
     if not 0 < sample <= 1:
         raise ValueError(f"a sample of {sample:g} is not in (0, 1]")
     if any(name.lower() == "kafka.isolation.level" for name in options):
-        raise ValueError("option 'kafka.isolation.level': open and aborted transactions are always measured")
+        raise ValueError("option 'kafka.isolation.level' is not supported: all transactions are profiled")
     chosen = source_options(options, is_streaming=False)
     slices = plan_slices(chosen)
     if not slices:
         raise ValueError("no such topic, or no partition of it is available")
-    total = sum(each.wanted.size for each in slices)
+    total = sum(each.offsets.size for each in slices)
     report(Progress("profile", 0, total))
-    readable = [each for each in slices if each.wanted.size]
+    readable = [each for each in slices if each.offsets.size]
     found: list[Measured] = []
     done = records = size_bytes = 0
-    for measured in in_jobs(spark, lambda each: measure(each, chosen, sample), readable):
+    for measured in map_in_jobs(spark, lambda each: measure(each, chosen, sample), readable):
         found.append(measured)
         tally = measured.measures.total
-        done += measured.slice.wanted.size
+        done += measured.slice.offsets.size
         records += tally.records
         size_bytes += tally.size_bytes
         report(Progress("profile", done, total, records, size_bytes))
-    return profile_report(_added_up(slices, found), sample=sample, top=top)
+    return profile_report(_merge_by_partition(slices, found), sample=sample, top=top)
 
 
 def plan_slices(options: SourceOptions) -> list[Slice]:
-    """Return the tasks, by partition and offset; an empty partition has one empty task."""
+    """Return one slice per task; an empty partition has one empty slice."""
     lookup: OffsetLookup | SegmentLookup
     if options.log_dirs:
         lookup = SegmentLookup(options)
@@ -116,58 +116,60 @@ def measure(task: Slice, options: SourceOptions, sample: float) -> Measured:
     """
     measures = Measures()
     headers: list[BatchHeader] = []
-    opened: list[int | None] = []
+    decompressed_sizes: list[int | None] = []
     sections: list[Section] = []
     size = 0
-    for header, batch in batches_of(task.wanted, options, sampled(sample)):
+    for header, batch in batches_of(task.offsets, options, sampled(sample)):
         if batch is not None and not verify_crc(batch, header):
-            raise CorruptBatch(f"{task.wanted.partition}: the batch at offset {header.base_offset} is damaged")
+            raise CorruptBatch(f"{task.offsets.partition}: the batch at offset {header.base_offset} is damaged")
         if header.is_control:
             if batch is not None:
-                _take(measures, headers, opened)
+                _flush_headers(measures, headers, decompressed_sizes)
                 measures.add_marker(header, batch)
             continue
         headers.append(header)
-        opened.append(None)
+        decompressed_sizes.append(None)
         if batch is not None:
-            sections.append(_opened(task.wanted.partition, header, batch))
-            opened[-1] = len(sections[-1].records)
+            sections.append(_open_section(task.offsets.partition, header, batch))
+            decompressed_sizes[-1] = len(sections[-1].records)
             size += len(sections[-1].records)
         if size >= CHUNK_SIZE:
             measures.add_records(sections, task.first_offset)
             sections, size = [], 0
         if len(headers) >= HEADERS_AT_ONCE:
-            _take(measures, headers, opened)
-    _take(measures, headers, opened)
+            _flush_headers(measures, headers, decompressed_sizes)
+    _flush_headers(measures, headers, decompressed_sizes)
     if sections:
         measures.add_records(sections, task.first_offset)
-    return Measured(task, measures.settled())
+    return Measured(task, measures.compacted())
 
 
-def _take(measures: Measures, headers: list[BatchHeader], opened: list[int | None]) -> None:
+def _flush_headers(measures: Measures, headers: list[BatchHeader], decompressed_sizes: list[int | None]) -> None:
     """Flush the collected headers, to keep batches in order."""
     if headers:
-        measures.add_headers(headers, opened)
+        measures.add_headers(headers, decompressed_sizes)
         headers.clear()
-        opened.clear()
+        decompressed_sizes.clear()
 
 
-def _opened(partition: TopicPartition, header: BatchHeader, batch: memoryview) -> Section:
+def _open_section(partition: TopicPartition, header: BatchHeader, batch: memoryview) -> Section:
     try:
         return open_section(header, batch)
     except ProtocolError as error:
         raise CorruptBatch(f"{partition}: the batch at offset {header.base_offset}: {error}") from error
 
 
-def _added_up(slices: Iterable[Slice], found: Iterable[Measured]) -> dict[TopicPartition, tuple[OffsetRange, Measures]]:
+def _merge_by_partition(
+    slices: Iterable[Slice], found: Iterable[Measured]
+) -> dict[TopicPartition, tuple[OffsetRange, Measures]]:
     """Merge results by partition: the covered offsets, and their measures."""
     by_slice = {each.slice: each.measures for each in found}
     result: dict[TopicPartition, tuple[OffsetRange, Measures]] = {}
-    for partition, group in groupby(sorted(slices), key=lambda each: each.wanted.partition):
+    for partition, group in groupby(sorted(slices), key=lambda each: each.offsets.partition):
         parts: Sequence[Slice] = list(group)
         total = Measures()
         for part in parts:
             if part in by_slice:
                 total.merge(by_slice[part])
-        result[partition] = (OffsetRange(partition, parts[0].wanted.start, parts[-1].wanted.end), total)
+        result[partition] = (OffsetRange(partition, parts[0].offsets.start, parts[-1].offsets.end), total)
     return result

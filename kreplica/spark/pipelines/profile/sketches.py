@@ -1,7 +1,7 @@
 """Mergeable summaries of millions of values, independent of order.
 
-Counts, sums and extremes are exact. Quantiles are accurate to 2 %, as are distinct counts, which are exact up to
-``HASHES_MAX``.
+Counts, sums and extremes are exact. Quantiles and distinct counts are accurate to 2 %; distinct counts below
+``HASHES_MAX`` are exact.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Hashes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint64]]"
 
 _MANTISSA_BITS = 6
 _EXACT = 2 << _MANTISSA_BITS
-"""Smaller values have a bucket each; larger ones share it with values that have the same first seven bits."""
+"""Values below this limit have a bucket each; larger values share one if their first seven bits are equal."""
 
 HASHES_MAX = 1 << 14
 KEYS_MAX = 1 << 15
 """Maximum number of keys counted, per slice and in total; beyond it only the frequent ones are kept."""
 
-WAITING_MAX = 8 * KEYS_MAX
+PENDING_ROWS_MAX = 8 * KEYS_MAX
 HASHED_TOGETHER_MAX = 256
 """Maximum size in bytes of keys that are hashed together; longer keys are hashed one by one."""
 
@@ -69,7 +69,10 @@ class Sizes:
         self._buckets = _sum(self._buckets, other._buckets)
 
     def quantile(self, share: float) -> int:
-        """Return an upper bound of that share of the sizes, accurate to 2 %; 0 if there are none."""
+        """Return a quantile of the sizes, rounded down by at most 2 %; 0 if there are none.
+
+        :param share: 0.5 for the median.
+        """
         if self.smallest is None:
             return 0
         reached = np.cumsum(self._buckets)
@@ -97,7 +100,7 @@ def _sum(one: Numbers, other: Numbers) -> Numbers:
 
 
 class Bucket(NamedTuple):
-    """Records with timestamps from ``start_ms`` on, for ``Rates.width_ms``."""
+    """Number and size of the records with timestamps in ``[start_ms, start_ms + Rates.width_ms)``."""
 
     start_ms: int
     records: int
@@ -105,7 +108,7 @@ class Bucket(NamedTuple):
 
 
 class Rates:
-    """Records and bytes per minute; per hour, day and so on if there are too many buckets."""
+    """Records and bytes per minute, or per hour, day or longer if there are too many buckets."""
 
     def __init__(self) -> None:
         self.width_ms = WIDTHS_MS[0]
@@ -113,22 +116,22 @@ class Rates:
 
     def add(self, times_ms: Numbers, records: Numbers, sizes: np.ndarray[Any, Any]) -> None:
         """Count records and bytes at the given times."""
-        places, inverse = np.unique(times_ms // self.width_ms, return_inverse=True)
+        indexes, inverse = np.unique(times_ms // self.width_ms, return_inverse=True)
         counts = np.bincount(inverse, weights=records)
         totals = np.bincount(inverse, weights=sizes)
-        rows = np.stack((places, counts.round().astype(np.int64), totals.round().astype(np.int64)), axis=1)
+        rows = np.stack((indexes, counts.round().astype(np.int64), totals.round().astype(np.int64)), axis=1)
         self._add_all(map(tuple, rows.tolist()))
 
     def merge(self, other: Rates) -> None:
         """Add the counts of another time series."""
         self._widen(other.width_ms)
         factor = self.width_ms // other.width_ms
-        self._add_all((place // factor, records, size) for place, (records, size) in other._counts.items())
+        self._add_all((index // factor, records, size) for index, (records, size) in other._counts.items())
 
     def _add_all(self, rows: Iterable[tuple[int, int, int]]) -> None:
-        for place, records, size in rows:
-            known = self._counts.get(place, (0, 0))
-            self._counts[place] = (known[0] + records, known[1] + size)
+        for index, records, size in rows:
+            known = self._counts.get(index, (0, 0))
+            self._counts[index] = (known[0] + records, known[1] + size)
         if len(self._counts) > BUCKETS_MAX:
             self._widen(next(width for width in WIDTHS_MS if width > self.width_ms))
 
@@ -137,15 +140,15 @@ class Rates:
             return
         factor, counts = width_ms // self.width_ms, self._counts
         self.width_ms, self._counts = width_ms, {}
-        self._add_all((place // factor, records, size) for place, (records, size) in counts.items())
+        self._add_all((index // factor, records, size) for index, (records, size) in counts.items())
 
     def buckets(self) -> list[Bucket]:
         """Return the buckets that are not empty, in order of time."""
-        return [Bucket(place * self.width_ms, *self._counts[place]) for place in sorted(self._counts)]
+        return [Bucket(index * self.width_ms, *self._counts[index]) for index in sorted(self._counts)]
 
 
 class KeyCount(NamedTuple):
-    """Number of records with a key."""
+    """Number and size of the records with one key."""
 
     key: bytes
     records: int
@@ -155,48 +158,49 @@ class KeyCount(NamedTuple):
 class Keys:
     """Counts of distinct and frequent keys.
 
-    :ivar error: maximum by which the count of a key is too low.
+    :ivar error: maximum number of records that the count of a key omits.
     """
 
     def __init__(self) -> None:
         self.error = 0
         self._hashes: Hashes = np.zeros(0, dtype=np.uint64)
         self._counts: pa.Table | None = None
-        self._waiting: list[pa.Table] = []
-        self._waiting_rows = 0
+        self._pending: list[pa.Table] = []
+        self._pending_rows = 0
 
     def add(self, keys: pa.Array, sizes: pa.Array) -> None:
         """Count keys.
 
-        :param keys: without nulls; ``sizes`` are those of their records.
+        :param keys: the key of each record, without nulls.
+        :param sizes: the size of each record.
         """
         if len(keys):
             rows = pa.table({"key": keys, "records": pa.repeat(pa.scalar(1, pa.int64()), len(keys)), "size": sizes})
             counted = _summed(rows)
-            self._take_hashes(_hashes_of(counted["key"].combine_chunks()))
-            self._take(counted)
+            self._add_hashes(_hashes_of(counted["key"].combine_chunks()))
+            self._add_counts(counted)
 
     def merge(self, other: Keys) -> None:
         """Add the counts of another instance."""
         self.error += other.error
-        self._take_hashes(other._hashes)
+        self._add_hashes(other._hashes)
         for counted in other._tables():
-            self._take(counted)
-        self.settle()
+            self._add_counts(counted)
+        self.compact()
 
     def _tables(self) -> list[pa.Table]:
-        return [*self._waiting, *([] if self._counts is None else [self._counts])]
+        return [*self._pending, *([] if self._counts is None else [self._counts])]
 
-    def _take(self, counted: pa.Table) -> None:
-        self._waiting.append(counted)
-        self._waiting_rows += counted.num_rows
-        if self._waiting_rows > WAITING_MAX:
-            self.settle()
+    def _add_counts(self, counted: pa.Table) -> None:
+        self._pending.append(counted)
+        self._pending_rows += counted.num_rows
+        if self._pending_rows > PENDING_ROWS_MAX:
+            self.compact()
 
-    def settle(self) -> None:
-        """Aggregate pending keys, to reduce the size."""
-        counted = _summed(pa.concat_tables(self._tables())) if self._waiting else self._counts
-        self._waiting, self._waiting_rows = [], 0
+    def compact(self) -> None:
+        """Aggregate the pending counts and keep only the most frequent keys, to bound the size."""
+        counted = _summed(pa.concat_tables(self._tables())) if self._pending else self._counts
+        self._pending, self._pending_rows = [], 0
         if counted is not None and counted.num_rows > KEYS_MAX:
             counted = self._pruned(counted)
         self._counts = counted
@@ -209,7 +213,7 @@ class Keys:
         left = counted.filter(pc.greater(counted["records"], cut))
         return left.set_column(1, "records", pc.subtract(left["records"], cut))
 
-    def _take_hashes(self, hashes: Hashes) -> None:
+    def _add_hashes(self, hashes: Hashes) -> None:
         if self._hashes.size == HASHES_MAX:
             hashes = hashes[hashes < self._hashes[-1]]
         self._hashes = np.union1d(self._hashes, hashes)[:HASHES_MAX]
@@ -229,7 +233,7 @@ class Keys:
 
     def top(self, count: int) -> list[KeyCount]:
         """Return the most frequent keys."""
-        self.settle()
+        self.compact()
         if self._counts is None:
             return []
         rows = self._counts.take(pc.select_k_unstable(self._counts, count, [("records", "descending")]))
