@@ -223,7 +223,7 @@ def test_failed_poll_ends_no_stream(streams):
 
 def test_slow_listener_is_disconnected(streams, monkeypatch):
     """The listener's queue is bounded; after a reconnect it continues from its last entry."""
-    monkeypatch.setattr(timeline_feed, "WAITING_MAX", 3)
+    monkeypatch.setattr(timeline_feed, "QUEUE_MAX", 3)
     _, running = streams.listen()
     for at_ms in range(100, 110):
         streams.add(at_ms)

@@ -12,7 +12,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from kreplica.admin.resources.dashboard import START, read_pages
+from kreplica.admin.resources.dashboard import INDEX, read_pages
 
 from . import contract_world
 
@@ -81,7 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _any
 
     def _page(self, path: str) -> None:
-        page = PAGES.get(START if path == "/" else re.sub("^/dashboard/", "", path))
+        page = PAGES.get(INDEX if path == "/" else re.sub("^/dashboard/", "", path))
         if page is None:
             self._json(404, {"title": "NOT_FOUND", "detail": path})
             return

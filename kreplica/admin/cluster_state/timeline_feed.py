@@ -17,14 +17,14 @@ from kreplica.runtime.pause import pause
 log = Logger()
 
 POLL_SECONDS = 1.0
-WAITING_MAX = 1000
-"""Maximum number of queued entries per listener; a slower one is disconnected and resumes after its last entry."""
+QUEUE_MAX = 1000
+"""Maximum number of queued entries per listener; a slower listener is disconnected and resumes after its last entry."""
 
 SEEN_MAX = 5000
 """Maximum number of entries remembered as delivered."""
 
-Read = Callable[[Call, Mapping[int, str]], Awaitable[Iterable[Document]]]
-"""Entries of all brokers that are newer than the one named for each."""
+ReadEntries = Callable[[Call, Mapping[int, str]], Awaitable[Iterable[Document]]]
+"""Reads entries of all brokers; for each broker ID in the mapping, only those newer than the given entry."""
 
 
 class TimelineFeed:
@@ -33,13 +33,13 @@ class TimelineFeed:
     :param read: requests entries from all brokers.
     """
 
-    def __init__(self, reactor: Reactor, read: Read) -> None:
+    def __init__(self, reactor: Reactor, read: ReadEntries) -> None:
         self._reactor = reactor
         self._read = read
         self._listeners: dict[_Listener, None] = {}
         self._seen: dict[str, None] = {}
         self._newest: dict[int, str] = {}
-        self._asking: Deferred[None] | None = None
+        self._polling: Deferred[None] | None = None
 
     async def events(self, call: Call) -> AsyncIterator[ServerEvent]:
         """Yield the entries since the caller's last one, then new ones."""
@@ -59,29 +59,29 @@ class TimelineFeed:
     async def _join(self, listener: _Listener) -> list[Document]:
         """Add a listener.
 
-        :return: the known entries, newest first, which this listener does not get as news.
+        :return: the current entries, newest first; they are not delivered to this listener again.
         """
         self._listeners[listener] = None
         documents = merged(await self._read(listener.call, {}))
         self._note(documents)
         listener.begin({document["id"] for document in documents})
-        if self._asking is None:
-            self._asking = Deferred.fromCoroutine(self._ask())
-            self._asking.addErrback(_ended)
+        if self._polling is None:
+            self._polling = Deferred.fromCoroutine(self._poll())
+            self._polling.addErrback(_log_failure)
         return documents
 
     def _leave(self, listener: _Listener) -> None:
         self._listeners.pop(listener, None)
-        if not self._listeners and self._asking is not None:
-            asking, self._asking = self._asking, None
-            asking.cancel()
+        if not self._listeners and self._polling is not None:
+            polling, self._polling = self._polling, None
+            polling.cancel()
             self._seen.clear()
             self._newest.clear()
 
-    async def _ask(self) -> None:
+    async def _poll(self) -> None:
         while True:
             await pause(self._reactor, POLL_SECONDS)
-            # Use a current listener's call: the first one may have disconnected, and its token with it.
+            # The call carries the caller's token, so it must belong to a connected listener.
             call = next(reversed(self._listeners)).call
             try:
                 found = await self._read(call, dict(self._newest))
@@ -106,13 +106,13 @@ class TimelineFeed:
 
 
 class _Listener:
-    """One stream."""
+    """Queue of new entries for one event stream."""
 
     def __init__(self, call: Call) -> None:
         self.call = call
         self._known: set[str] | None = None
-        self._waiting: deque[Document] = deque()
-        self._wanted: Deferred[None] | None = None
+        self._queue: deque[Document] = deque()
+        self._available: Deferred[None] | None = None
         self._is_behind = False
 
     def begin(self, known: set[str]) -> None:
@@ -125,29 +125,29 @@ class _Listener:
             return  # the listener reads all entries itself at the moment
         for document in documents:
             if document["id"] not in self._known:
-                self._waiting.append(document)
-        self._is_behind = len(self._waiting) > WAITING_MAX
-        if (self._waiting or self._is_behind) and self._wanted is not None:
-            wanted, self._wanted = self._wanted, None
-            wanted.callback(None)
+                self._queue.append(document)
+        self._is_behind = len(self._queue) > QUEUE_MAX
+        if self._queue and self._available is not None:
+            available, self._available = self._available, None
+            available.callback(None)
 
     async def documents(self) -> AsyncIterator[Document]:
         """Yield new entries until the queue overflows."""
         while not self._is_behind:
-            if not self._waiting:
-                self._wanted = Deferred()
+            if not self._queue:
+                self._available = Deferred()
                 try:
-                    await self._wanted
+                    await self._available
                 finally:
-                    self._wanted = None
-            while self._waiting and not self._is_behind:
-                yield self._waiting.popleft()
+                    self._available = None
+            while self._queue and not self._is_behind:
+                yield self._queue.popleft()
 
 
 def _event(document: Document) -> ServerEvent:
     return ServerEvent("timeline", document, event_id=document["id"])
 
 
-def _ended(failure: Any) -> None:
+def _log_failure(failure: Any) -> None:
     if failure.check(CancelledError) is None:
-        log.failure("events", failure)
+        log.failure("polling the timeline failed", failure)

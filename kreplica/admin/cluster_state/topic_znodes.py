@@ -1,4 +1,4 @@
-"""Reads topic state that only ZooKeeper has: reassignments, removals of partitions and deletions."""
+"""Reads topic state that only ZooKeeper has: reassignments, partition removals and topic deletions."""
 
 from __future__ import annotations
 
@@ -11,28 +11,33 @@ from kreplica.zookeeper import SessionState, ZooKeeperClient, ZooKeeperError, re
 
 T = TypeVar("T")
 
-_SETTLED = b'"adding_replicas":{},"removing_replicas":{}'
+_NO_REASSIGNMENT = b'"adding_replicas":{},"removing_replicas":{}'
 _READ_ONLY = b'"kreplica_read_only"'
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Ongoing changes of a topic's partitions."""
+    """Ongoing changes of a topic's partitions.
+
+    :param adding: replicas that are being added, by partition.
+    :param removing: replicas that are being removed, by partition.
+    :param read_only: partitions that are being removed.
+    """
 
     adding: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     removing: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     read_only: frozenset[int] = frozenset()
 
     def is_moving(self, partition: int) -> bool:
-        """Return True if replicas of a partition are added or removed, or the partition itself is removed."""
+        """Return True if the partition is being removed, or replicas are being added to or removed from it."""
         return bool(self.adding.get(partition) or self.removing.get(partition) or partition in self.read_only)
 
 
-NOTHING = Changes()
+NO_CHANGES = Changes()
 
 
 class TopicZnodes:
-    """Reads the znodes; results are None while ZooKeeper is unreachable."""
+    """Reads the state of topics; results are None while ZooKeeper is unreachable."""
 
     def __init__(self, client: ZooKeeperClient) -> None:
         self._client = client
@@ -40,22 +45,22 @@ class TopicZnodes:
     async def changes(self, topics: Sequence[str]) -> Mapping[str, Changes] | None:
         """Return the ongoing changes of each topic; a missing topic has none."""
         paths = [znodes.topic_path(topic) for topic in topics]
-        answers = await reached(self._client, lambda: read_all(self._client, paths))
+        answers = await read_if_connected(self._client, lambda: read_all(self._client, paths))
         if answers is None:
             return None
         return {
-            topic: _changes(topic, answer[0]) if isinstance(answer, tuple) else NOTHING
+            topic: _changes(topic, answer[0]) if isinstance(answer, tuple) else NO_CHANGES
             for topic, answer in zip(topics, answers, strict=True)
         }
 
     async def deleting(self) -> frozenset[str] | None:
-        """The topics that are being deleted."""
-        topics = await reached(self._client, lambda: self._client.get_children(znodes.DELETE_TOPICS))
+        """Return the topics that are being deleted."""
+        topics = await read_if_connected(self._client, lambda: self._client.get_children(znodes.DELETE_TOPICS))
         return None if topics is None else frozenset(topics)
 
 
-async def reached(client: ZooKeeperClient, read: Callable[[], Awaitable[T]]) -> T | None:
-    """Return ZooKeeper's answer; None at once if it is unreachable."""
+async def read_if_connected(client: ZooKeeperClient, read: Callable[[], Awaitable[T]]) -> T | None:
+    """Return the result of a read; None if the client is not connected or the read fails."""
     if client.state is not SessionState.CONNECTED:
         return None
     try:
@@ -65,12 +70,12 @@ async def reached(client: ZooKeeperClient, read: Callable[[], Awaitable[T]]) -> 
 
 
 def _changes(topic: str, data: bytes) -> Changes:
-    if _SETTLED in data and _READ_ONLY not in data:
-        return NOTHING  # most of 10,000 topics have no changes, so their JSON is not parsed
+    if _NO_REASSIGNMENT in data and _READ_ONLY not in data:
+        return NO_CHANGES  # most of 10,000 topics have no changes, so their JSON is not parsed
     assignment = documents.decode_topic(topic, data)
-    # A removed replica no longer counts, even if its files still have to be deleted.
+    # A replica that already left the assignment is omitted, even if its files are not deleted yet.
     removing = {
-        number: tuple(replica for replica in going if replica in assignment.partitions.get(number, ()))
-        for number, going in assignment.removing.items()
+        number: tuple(replica for replica in replicas if replica in assignment.partitions.get(number, ()))
+        for number, replicas in assignment.removing.items()
     }
     return Changes(assignment.adding, removing, assignment.read_only)

@@ -10,7 +10,7 @@ from kreplica.admin.cluster_state.published_metadata import topic_of
 from kreplica.admin.groups.coordinators import GroupCoordinators
 from kreplica.admin.groups.describing import Description, GroupDescriptions
 from kreplica.admin.http.problems import Problem
-from kreplica.admin.peers.leaders import EARLIEST, LATEST, Leaders, by_topic, sentences
+from kreplica.admin.peers.leaders import EARLIEST, LATEST, Leaders, by_topic, problem_texts
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_EPOCH, TopicPartition
 from kreplica.runtime import Runtime
@@ -125,7 +125,7 @@ class OffsetResets:
         """
         offsets = await self._leaders.offsets(dict.fromkeys(keys, timestamp))
         if offsets.problems:
-            said = sentences(offsets.problems)
+            said = problem_texts(offsets.problems)
             raise Problem(
                 503,
                 "LEADER_NOT_AVAILABLE",

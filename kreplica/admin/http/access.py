@@ -89,7 +89,7 @@ class Access:
         raise Problem(
             401,
             "UNAUTHORIZED",
-            "the token is missing" if not given else "the token is another",
+            "the token is missing" if not given else "the token is wrong",
             what_to_do="Send Authorization: Bearer TOKEN with the content of the file in kreplica.admin.token.file.",
         )
 

@@ -26,8 +26,8 @@ SLOW_SECONDS_MAX = 60.0
 
 
 @implementer(IPushProducer)
-class SentEvents:
-    """One event stream; complete when ``run`` returns.
+class EventSender:
+    """Sends one event stream; ``run`` returns when the stream has ended.
 
     :param request: must have its headers set.
     """
@@ -71,7 +71,7 @@ class SentEvents:
             path = self._request.path.decode(errors="replace")
             self._send(_encoded(ServerEvent("problem", problem.document(path))))
 
-    # --- the client's speed ------------------------------------------------------------------------------------------
+    # --- flow control ------------------------------------------------------------------------------------------------
 
     def pauseProducing(self) -> None:
         if self._resumed is None:
@@ -85,7 +85,7 @@ class SentEvents:
             resumed.callback(None)
 
     def stopProducing(self) -> None:
-        """Cancel the stream, because the connection is closed."""
+        """Do nothing: the task that calls ``run`` is cancelled when the connection closes."""
 
     def _send(self, data: bytes) -> None:
         self._request.write(data)
@@ -107,6 +107,6 @@ class SentEvents:
 
 
 def _encoded(event: ServerEvent) -> bytes:
-    number = f"id: {event.event_id}\n" if event.event_id is not None else ""
+    id_line = f"id: {event.event_id}\n" if event.event_id is not None else ""
     data = json.dumps(event.data, separators=(",", ":"), ensure_ascii=False)
-    return f"event: {event.name}\n{number}data: {data}\n\n".encode()
+    return f"event: {event.name}\n{id_line}data: {data}\n\n".encode()

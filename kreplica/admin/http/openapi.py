@@ -30,7 +30,7 @@ PROBLEM = record(
         "status": {"type": "integer", "minimum": 400, "maximum": 599},
         "detail": {**STRING, "description": "The error and its subject in this case."},
         "what_to_do": {**STRING, "description": "The next step."},
-        "instance": {**STRING, "description": "The path that was asked for."},
+        "instance": {**STRING, "description": "The requested path."},
         "errors": listing(record({"where": STRING, "what": STRING}), maxItems=10),
     },
     title="Problem",
@@ -39,18 +39,18 @@ PROBLEM = record(
     additionalProperties=True,
 )
 
-_ALWAYS = {
+_COMMON_PROBLEMS = {
     400: "The request does not match this document.",
-    401: "The token is missing, or is another.",
+    401: "The token is missing or wrong.",
     414: "The path with its parameters is too long.",
-    421: "It was asked for under a name that is not this listener's.",
+    421: "The Host header does not name this listener.",
     431: "A header is too long.",
     500: "An unexpected error, or a malformed znode.",
-    503: "ZooKeeper, the controller or a broker is out of reach, or too much is under way.",
+    503: "ZooKeeper, the controller or a broker is unreachable, or too many requests are in progress.",
 }
-_OF_WRITES = {403: "A page of another site may not write."}
-_OF_BODIES = {413: "The body is too long.", 415: "The body is not JSON."}
-_OF_PATHS = {404: "The path does not exist."}
+_WRITE_PROBLEMS = {403: "Pages of other sites must not write."}
+_BODY_PROBLEMS = {413: "The body is too long.", 415: "The body is not JSON."}
+_PATH_PROBLEMS = {404: "The path does not exist."}
 
 IF_MATCH: Row = {
     "name": "If-Match",
@@ -86,7 +86,7 @@ class OpenApi:
 
 
 def document_of(routes: Sequence[Route], *, needs_token: bool = False) -> Row:
-    """The OpenAPI document of these routes.
+    """Return the OpenAPI document of these routes.
 
     :raise ValueError: two schemas of the same title differ.
     """
@@ -177,16 +177,16 @@ def _responses(route: Route, components: _Components, problem: Row) -> Row:
     content = _content(route, components)
     if content:
         rows[route.status]["content"] = content
-    for status, (when, schema) in route.other_answers.items():
+    for status, (description, schema) in route.other_answers.items():
         json = {"application/json": {"schema": components.reference(schema)}}
-        rows[status] = {"description": when, "content": json}
+        rows[status] = {"description": description, "content": json}
     if route.method == "GET" and not route.streams:
         rows[304] = {"description": "The ETag matches If-None-Match."}
-    for status, when in _problems(route).items():
+    for status, description in _problems(route).items():
         if status in rows:
             rows[status]["content"] = {**rows[status].get("content", {}), PROBLEM_JSON: {"schema": problem}}
         else:
-            rows[status] = {"description": when, "content": {PROBLEM_JSON: {"schema": problem}}}
+            rows[status] = {"description": description, "content": {PROBLEM_JSON: {"schema": problem}}}
     return {str(status): rows[status] for status in sorted(rows)}
 
 
@@ -201,16 +201,16 @@ def _content(route: Route, components: _Components) -> Row:
 
 
 def _problems(route: Route) -> Mapping[int, str]:
-    found = dict(_ALWAYS)
+    found = dict(_COMMON_PROBLEMS)
     if "{" in route.path:
-        found |= _OF_PATHS
+        found |= _PATH_PROBLEMS
     if route.writes:
-        found |= _OF_WRITES
+        found |= _WRITE_PROBLEMS
     if route.body is not None:
-        found |= _OF_BODIES
-    for status, when in route.problems.items():
+        found |= _BODY_PROBLEMS
+    for status, description in route.problems.items():
         default = found.get(status)
-        found[status] = when if default in (None, _OF_PATHS.get(404)) else f"{default} Or: {when}"
+        found[status] = description if default in (None, _PATH_PROBLEMS.get(404)) else f"{default} Or: {description}"
     return found
 
 
@@ -218,13 +218,13 @@ def _problems(route: Route) -> Mapping[int, str]:
 
 
 class _Components:
-    """Schemas with a title, each once."""
+    """Collects the schemas that have a title."""
 
     def __init__(self) -> None:
         self.schemas: dict[str, Row] = {}
 
     def reference(self, schema: Schema) -> Row:
-        """Move schemas with titles to the components, and refer to them."""
+        """Collect the titled schemas in a schema, and return it with references in their place."""
         inner = {name: self._member(name, value) for name, value in schema.items()}
         title = inner.get("title")
         if title is None:

@@ -19,7 +19,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from kreplica.admin.http.access import HEALTH
 from kreplica.admin.http.api import Answer, EventStream, Page, Reply, Route
 from kreplica.admin.http.calls import CallReader
-from kreplica.admin.http.event_streams import SentEvents
+from kreplica.admin.http.event_streams import EventSender
 from kreplica.admin.http.failures import problem_of
 from kreplica.admin.http.json_stream import dumped, json_pieces
 from kreplica.admin.http.problems import Problem
@@ -131,7 +131,7 @@ class Router:
 
     async def _stream(self, request: Request, reply: EventStream) -> None:
         _set_stream_headers(request)
-        stream = SentEvents(self._runtime.reactor, request, reply.events)
+        stream = EventSender(self._runtime.reactor, request, reply.events)
         running = Deferred.fromCoroutine(stream.run())
         self._streams[running] = None
         try:

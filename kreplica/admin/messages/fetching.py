@@ -1,4 +1,4 @@
-"""Fetching chunks of a topic's partitions from their leaders, and looking through them away from the reactor."""
+"""Fetches chunks of a topic's partitions from their leaders and scans them in worker threads."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
-    """The topic of a read.
+class TopicQuery:
+    """Topic, isolation level and search of a read.
 
     :param isolation: 0 for read uncommitted, 1 for read committed.
     """
@@ -48,12 +48,13 @@ class Round:
 
     :ivar scanned: results by partition, if any.
     :ivar high_watermarks: the high watermarks in the responses.
-    :ivar jumped: partitions whose records were deleted, with the next available offset.
+    :ivar out_of_range: next offset of partitions whose log lacks the requested one: the log start offset, or the end of
+        the span if the log was truncated.
     """
 
     scanned: dict[int, Scanned] = field(default_factory=dict)
     high_watermarks: dict[int, int] = field(default_factory=dict)
-    jumped: dict[int, int] = field(default_factory=dict)
+    out_of_range: dict[int, int] = field(default_factory=dict)
     problems: dict[TopicPartition, str] = field(default_factory=dict)
 
 
@@ -64,8 +65,8 @@ class ChunkFetcher:
         self._leaders = leaders
         self._offload = offload
 
-    async def round(self, topic: Topic, spans: Mapping[int, Span], bounds: Bounds) -> Round:
-        """Fetch once from every leader; the first partitions are preferred within the limits.
+    async def round(self, topic: TopicQuery, spans: Mapping[int, Span], bounds: Bounds) -> Round:
+        """Fetch once from every leader; a response that is full has the first partitions of ``spans``.
 
         :param spans: the ranges to read; not modified.
         """
@@ -77,7 +78,7 @@ class ChunkFetcher:
 
     async def _fetch(
         self,
-        topic: Topic,
+        topic: TopicQuery,
         leader: int,
         keys: Sequence[TopicPartition],
         spans: Mapping[int, Span],
@@ -96,14 +97,16 @@ class ChunkFetcher:
             return
         for answered in answer["responses"]:
             for row in answered["partitions"]:
-                await self._take(topic, leader, row, spans[row["partition_index"]], bounds, result)
+                await self._process_partition(topic, leader, row, spans[row["partition_index"]], bounds, result)
 
-    async def _take(self, topic: Topic, leader: int, row: Row, span: Span, bounds: Bounds, result: Round) -> None:
+    async def _process_partition(
+        self, topic: TopicQuery, leader: int, row: Row, span: Span, bounds: Bounds, result: Round
+    ) -> None:
         number = row["partition_index"]
         key = TopicPartition(topic.name, number)
         code = ErrorCode.of(row["error_code"])
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            await self._jump(key, span, result)
+            await self._find_next_offset(key, span, result)
         elif code is not ErrorCode.NONE:
             result.problems[key] = f"broker {leader} answered {code.name} for {key}"
         else:
@@ -111,23 +114,23 @@ class ChunkFetcher:
             if row["records"]:
                 result.scanned[number] = await self._scan(topic, row, span, bounds)
 
-    def _scan(self, topic: Topic, row: Row, span: Span, bounds: Bounds) -> Deferred[Scanned]:
+    def _scan(self, topic: TopicQuery, row: Row, span: Span, bounds: Bounds) -> Deferred[Scanned]:
         aborted = tuple((each["producer_id"], each["first_offset"]) for each in row["aborted_transactions"] or ())
-        # The answer's bytes are the connection's, and not for another thread.
+        # The response's buffer belongs to the connection, so the worker thread gets a copy.
         data = bytes(row["records"])
         chunk = Chunk(row["partition_index"], data, span.next_offset, span.end_offset, aborted)
         return self._offload.run(scan, chunk, topic.search, bounds)
 
-    async def _jump(self, key: TopicPartition, span: Span, result: Round) -> None:
-        """Return the next available offset after a deletion or truncation."""
-        begin = await self._leaders.offsets({key: EARLIEST})
-        result.problems.update(begin.problems)
-        start_offset = begin.found.get(key)
+    async def _find_next_offset(self, key: TopicPartition, span: Span, result: Round) -> None:
+        """Record the next offset to read after records were deleted or the log was truncated."""
+        earliest = await self._leaders.offsets({key: EARLIEST})
+        result.problems.update(earliest.problems)
+        start_offset = earliest.found.get(key)
         if start_offset is not None:
-            result.jumped[key.partition] = start_offset if start_offset > span.next_offset else span.end_offset
+            result.out_of_range[key.partition] = start_offset if start_offset > span.next_offset else span.end_offset
 
 
-def _request(topic: Topic, offsets: Mapping[int, int]) -> Row:
+def _request(topic: TopicQuery, offsets: Mapping[int, int]) -> Row:
     return {
         "replica_id": -1,
         "max_wait_ms": 0,

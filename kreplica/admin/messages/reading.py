@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kreplica.admin.http.problems import Problem
-from kreplica.admin.messages.fetching import ChunkFetcher, Round, Topic
+from kreplica.admin.messages.fetching import ChunkFetcher, Round, TopicQuery
 from kreplica.admin.messages.positions import PARTITIONS_MAX, Span, decode_spans, encode_spans
 from kreplica.admin.messages.scanning import Bounds, Document
-from kreplica.admin.peers.leaders import EARLIEST, LATEST, Leaders, sentences
+from kreplica.admin.peers.leaders import EARLIEST, LATEST, Leaders, problem_texts
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.runtime.pause import pause
@@ -45,7 +45,7 @@ class PageRequest:
     :param scan_limit: maximum number of records scanned.
     """
 
-    topic: Topic
+    topic: TopicQuery
     partition: int | None
     begin: Begin
     after: str | None
@@ -114,10 +114,10 @@ class MessageReader:
             found_bytes=PAGE_BYTES_MAX - page.found_bytes,
             is_late=lambda: self._reactor.seconds() >= until_s,
         )
-        came = await self.fetcher.round(wanted.topic, rotated(left, rounds), bounds)
-        page.problems = came.problems
-        _take(page, came)
-        return bool(came.scanned or came.jumped)
+        fetched = await self.fetcher.round(wanted.topic, rotated(left, rounds), bounds)
+        page.problems = fetched.problems
+        _take(page, fetched)
+        return bool(fetched.scanned or fetched.out_of_range)
 
     def _document(self, page: _Page, wanted: PageRequest) -> Document:
         messages = _chosen(page, wanted.limit)
@@ -125,7 +125,7 @@ class MessageReader:
             "messages": messages,
             "next": encode_spans(wanted.topic.topic_id, page.spans),
             "scanned": page.scanned,
-            "problems": [*sentences(page.problems), *page.passed_over[:100]],
+            "problems": [*problem_texts(page.problems), *page.passed_over[:100]],
         }
 
     # --- where it begins ---------------------------------------------------------------------------------------------
@@ -187,16 +187,16 @@ def _share(count: int, partitions: int) -> int:
 
 
 def rotated(spans: dict[int, Span], by: int) -> dict[int, Span]:
-    """Another one first each time: an answer has room for some of them."""
+    """Start with another partition in each round, because a response has room for some of them only."""
     numbers = list(spans)
     first = by % len(numbers)
     return {number: spans[number] for number in (*numbers[first:], *numbers[:first])}
 
 
-def _take(page: _Page, came: Round) -> None:
-    for number, start_offset in came.jumped.items():
+def _take(page: _Page, fetched: Round) -> None:
+    for number, start_offset in fetched.out_of_range.items():
         page.spans[number].next_offset = start_offset
-    for number, scanned in came.scanned.items():
+    for number, scanned in fetched.scanned.items():
         page.spans[number].next_offset = scanned.next_offset
         page.found.setdefault(number, []).extend(scanned.found)
         page.found_count += len(scanned.found)
@@ -231,7 +231,7 @@ def _time(document: Mapping[str, Any]) -> int:
 
 
 def _no_leader_answers(problems: Mapping[TopicPartition, str]) -> Problem:
-    said = sentences(problems)
+    said = problem_texts(problems)
     return Problem(
         503,
         "LEADER_NOT_AVAILABLE",

@@ -6,22 +6,22 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 
 from kreplica.admin.cluster_state.published_metadata import topic_of
 from kreplica.admin.http.api import ServerEvent
-from kreplica.admin.messages.fetching import ChunkFetcher, Round, Topic
+from kreplica.admin.messages.fetching import ChunkFetcher, Round, TopicQuery
 from kreplica.admin.messages.positions import Span
 from kreplica.admin.messages.reading import merged, rotated
 from kreplica.admin.messages.scanning import Bounds
-from kreplica.admin.peers.leaders import LATEST, Leaders, sentences
+from kreplica.admin.peers.leaders import LATEST, Leaders, problem_texts
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.runtime.pause import pause
 
-LOOK_AGAIN_S = 0.25
+POLL_INTERVAL_S = 0.25
 BACKLOG_MAX = 10_000
 """Maximum backlog per partition; older records are skipped and reported."""
 
-AT_ONCE = Bounds(found=500, count=10_000, found_bytes=1024 * 1024)
-END_OF_ALL = 2**63 - 1
+ROUND_BOUNDS = Bounds(found=500, count=10_000, found_bytes=1024 * 1024)
+NO_END = 2**63 - 1
 
 
 class MessageTail:
@@ -32,8 +32,8 @@ class MessageTail:
         self._leaders = leaders
         self._fetcher = fetcher
 
-    async def events(self, topic: Topic, partitions: Sequence[int]) -> AsyncIterator[ServerEvent]:
-        """Yield ``message`` for each record, ``skipped`` after a skip, and ``problems`` if a leader does not answer.
+    async def events(self, topic: TopicQuery, partitions: Sequence[int]) -> AsyncIterator[ServerEvent]:
+        """Yield ``message`` for each record, ``skipped`` for skipped offsets, and ``problems`` when they change.
 
         :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION after the topic is deleted.
         """
@@ -43,39 +43,39 @@ class MessageTail:
         while True:
             self._check(topic)
             await self._begin(topic, [number for number in partitions if number not in spans], spans)
-            came = await self._fetcher.round(topic, rotated(spans, rounds), AT_ONCE) if spans else Round()
+            fetched = await self._fetcher.round(topic, rotated(spans, rounds), ROUND_BOUNDS) if spans else Round()
             rounds += 1
-            current = sentences(came.problems)
+            current = problem_texts(fetched.problems)
             if current != problems:
                 problems = current
                 yield ServerEvent("problems", {"problems": current})
-            for event in _events(spans, came):
+            for event in _events(spans, fetched):
                 yield event
-            if not came.scanned:
-                await pause(self._reactor, LOOK_AGAIN_S)
+            if not fetched.scanned:
+                await pause(self._reactor, POLL_INTERVAL_S)
 
-    def _check(self, topic: Topic) -> None:
+    def _check(self, topic: TopicQuery) -> None:
         if topic_of(self._leaders.published, topic.name).topic_id != topic.topic_id:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name} was deleted, and made again")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name} was deleted and recreated")
 
-    async def _begin(self, topic: Topic, partitions: Sequence[int], spans: dict[int, Span]) -> None:
+    async def _begin(self, topic: TopicQuery, partitions: Sequence[int], spans: dict[int, Span]) -> None:
         """Start at the end of each partition whose leader answers."""
         if partitions:
             keys = [TopicPartition(topic.name, number) for number in partitions]
             ends = await self._leaders.offsets(dict.fromkeys(keys, LATEST), topic.isolation)
             for key, end_offset in ends.found.items():
-                spans[key.partition] = Span(end_offset, END_OF_ALL)
+                spans[key.partition] = Span(end_offset, NO_END)
 
 
-def _events(spans: dict[int, Span], came: Round) -> Iterable[ServerEvent]:
-    for number, start_offset in came.jumped.items():
-        # After a truncation, all following records are new.
-        yield from _skip(number, spans[number], start_offset if start_offset != END_OF_ALL else 0)
-    for number, scanned in came.scanned.items():
+def _events(spans: dict[int, Span], fetched: Round) -> Iterable[ServerEvent]:
+    for number, start_offset in fetched.out_of_range.items():
+        # ``NO_END`` means that the log was truncated below the next offset: read it from the start.
+        yield from _skip(number, spans[number], start_offset if start_offset != NO_END else 0)
+    for number, scanned in fetched.scanned.items():
         spans[number].next_offset = scanned.next_offset
-    for document in merged({number: scanned.found for number, scanned in came.scanned.items()}):
+    for document in merged({number: scanned.found for number, scanned in fetched.scanned.items()}):
         yield ServerEvent("message", document, f"{document['partition']}-{document['offset']}")
-    for number, high_watermark in came.high_watermarks.items():
+    for number, high_watermark in fetched.high_watermarks.items():
         if high_watermark - spans[number].next_offset > BACKLOG_MAX:
             yield from _skip(number, spans[number], high_watermark - BACKLOG_MAX)
 

@@ -121,6 +121,6 @@ def by_topic(keys: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
     return topics
 
 
-def sentences(problems: Mapping[TopicPartition, str]) -> Sequence[str]:
-    """The problems of an answer, each once, in the order of partitions; at most a hundred."""
+def problem_texts(problems: Mapping[TopicPartition, str]) -> Sequence[str]:
+    """Return the distinct problems of an answer, in the order of partitions; at most a hundred."""
     return list(dict.fromkeys(problems[key] for key in sorted(problems)))[:100]

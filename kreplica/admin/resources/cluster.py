@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kreplica import __version__
 from kreplica.admin.cluster_state.counts import Counted
 from kreplica.admin.cluster_state.published_metadata import PublishedMetadata, once_complete
-from kreplica.admin.cluster_state.topic_znodes import reached
+from kreplica.admin.cluster_state.topic_znodes import read_if_connected
 from kreplica.admin.http.api import Answer, Call, Route
 from kreplica.admin.http.schemas import BOOLEAN, BROKER_ID, COUNT, STRING, listing, nullable, record
 from kreplica.cluster import documents, znodes
@@ -91,5 +91,5 @@ class Cluster:
         )
 
     async def _controller_epoch(self) -> int | None:
-        found = await reached(self._client, lambda: self._client.get_data(znodes.CONTROLLER_EPOCH))
+        found = await read_if_connected(self._client, lambda: self._client.get_data(znodes.CONTROLLER_EPOCH))
         return None if found is None else documents.decode_controller_epoch(found[0])

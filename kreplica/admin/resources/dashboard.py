@@ -1,4 +1,4 @@
-"""``/``: the dashboard's own files, as they are in ``kreplica.admin.dashboard``."""
+"""Serves the dashboard: ``/`` and the files of the package ``kreplica.admin.dashboard``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kreplica.runtime.offload import Offload
 
 PACKAGE = "kreplica.admin.dashboard"
 
-START = "index.html"
+INDEX = "index.html"
 
 CONTENT_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -35,21 +35,21 @@ class Dashboard:
     def routes(self) -> Sequence[Route]:
         """Return the routes of the page and its files."""
         return (
-            Route("GET", "/", self.start, "The dashboard, for a browser.", media_type="text/html"),
+            Route("GET", "/", self.index, "The dashboard, for a browser.", media_type="text/html"),
             Route(
                 "GET",
                 "/dashboard/{file:path}",
                 self.file,
-                "A script, a style or a picture of the dashboard.",
-                query=(Parameter("file", FILE, "Its path in the dashboard's folder."),),
+                "A script, style sheet or image of the dashboard.",
+                query=(Parameter("file", FILE, "Path of the file in the dashboard's directory."),),
                 problems={404: "The dashboard has no such file."},
                 media_type="*/*",
             ),
         )
 
-    async def start(self, call: Call) -> Page:
+    async def index(self, call: Call) -> Page:
         """``GET /``."""
-        return await self._page(START)
+        return await self._page(INDEX)
 
     async def file(self, call: Call) -> Page:
         """``GET /dashboard/{file}``."""

@@ -18,7 +18,7 @@ from kreplica.admin.cluster_state.published_metadata import (
     once_complete,
     topic_of,
 )
-from kreplica.admin.cluster_state.topic_znodes import reached
+from kreplica.admin.cluster_state.topic_znodes import read_if_connected
 from kreplica.admin.cluster_state.znode_writes import ZnodeWrites, write
 from kreplica.admin.http.api import LIMIT, Answer, Call, Route
 from kreplica.admin.http.problems import Problem
@@ -163,10 +163,10 @@ class Elections:
 
     async def _pending(self) -> list[dict[str, Any]] | None:
         path = znodes.PREFERRED_REPLICA_ELECTION
-        stat = await reached(self._client, lambda: self._client.exists(path))
+        stat = await read_if_connected(self._client, lambda: self._client.exists(path))
         if stat is None:
             return [] if self._client.state.name == "CONNECTED" else None
-        found = await reached(self._client, lambda: self._client.get_data(path))
+        found = await read_if_connected(self._client, lambda: self._client.get_data(path))
         return [] if found is None else [_row(key) for key in documents.decode_partitions(path, found[0])]
 
     # --- asking ------------------------------------------------------------------------------------------------------

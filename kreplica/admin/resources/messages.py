@@ -22,7 +22,7 @@ from kreplica.admin.http.schemas import (
     record,
     written,
 )
-from kreplica.admin.messages.fetching import Topic
+from kreplica.admin.messages.fetching import TopicQuery
 from kreplica.admin.messages.reading import Begin, MessageReader, PageRequest
 from kreplica.admin.messages.searching import search_for
 from kreplica.admin.messages.tailing import MessageTail
@@ -214,10 +214,10 @@ class Messages:
     def _published(self, call: Call) -> PublishedTopic:
         return topic_of(self._leaders.published, call.path["topic"])
 
-    def _topic(self, call: Call) -> Topic:
+    def _topic(self, call: Call) -> TopicQuery:
         topic = self._published(call)
         isolation = ISOLATIONS[call.query["isolation"]]
-        return Topic(topic.name, topic.topic_id, isolation, search_for(call.query["search"]))
+        return TopicQuery(topic.name, topic.topic_id, isolation, search_for(call.query["search"]))
 
 
 def _begin(text: str) -> Begin:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kreplica.admin.cluster_state.published_metadata import BrokerConnections, PublishedPartition
-from kreplica.admin.cluster_state.topic_znodes import reached
+from kreplica.admin.cluster_state.topic_znodes import read_if_connected
 from kreplica.admin.http.schemas import BROKER_ID, COUNT, TIME_MS, listing, nullable
 from kreplica.client.errors import ClientError
 from kreplica.cluster import documents, znodes
@@ -60,7 +60,7 @@ class PartitionDetails:
 
     async def _state(self, topic: str, number: int) -> Row:
         path = znodes.partition_state_path(topic, number)
-        found = await reached(self._client, lambda: self._client.get_data(path))
+        found = await read_if_connected(self._client, lambda: self._client.get_data(path))
         if found is None:
             return {}
         data, stat = found

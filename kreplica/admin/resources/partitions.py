@@ -16,7 +16,7 @@ from kreplica.admin.cluster_state.published_metadata import (
     once_complete,
     topic_of,
 )
-from kreplica.admin.cluster_state.topic_znodes import NOTHING, Changes, TopicZnodes
+from kreplica.admin.cluster_state.topic_znodes import NO_CHANGES, Changes, TopicZnodes
 from kreplica.admin.http.api import AFTER, LIMIT, Answer, Call, Parameter, Route
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import (
@@ -179,7 +179,7 @@ class Partitions:
         turns = Turns(self._reactor)
         taken: list[tuple[str, PublishedPartition]] = []
         for name, partition in partitions:
-            if _is_in(state, partition, moving[name] if moving else NOTHING):
+            if _is_in(state, partition, moving[name] if moving else NO_CHANGES):
                 if len(taken) == limit:
                     return taken, True
                 taken.append((name, partition))
