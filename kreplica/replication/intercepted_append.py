@@ -29,10 +29,10 @@ class Intercepted(NamedTuple):
 def append_intercepted(
     partition: Partition, records: Buffer, notes: Sequence[Note], now_ms: int, *, all_in_sync: bool
 ) -> Intercepted:
-    """Append the rest of a batch after its notes.
+    """Append a batch that an interceptor changed, preceded by the interceptor's notes.
 
-    Readers treat both as one unit: if the batch could not be appended, the notes name a batch that does not follow and
-    are ignored.
+    The notes contain the CRC of the batch, unless no record is left. If the append of the batch fails, readers ignore
+    the notes, because no batch with this CRC follows them.
 
     :param records: one batch that was validated as a client's batch before the interceptor changed it.
     :raise KafkaError: an error of ``Partition.append``; INVALID_RECORD if notes are not allowed in this batch or topic.
@@ -47,17 +47,17 @@ def append_intercepted(
     log = partition.log
     # Topic settings may change the batch and its checksum; the notes must name the checksum that is stored.
     data, header, _ = check_as_leader(records, log.config, Origin.INTERCEPTED, now_ms)
-    _check_notes_have_a_place(partition, header)
+    _check_notes_allowed(partition, header)
     if header.producer_id >= 0 and log.producers.check(header, None, Origin.INTERCEPTED) is not None:
-        return Intercepted(append(data))
-    is_all = not header.record_count and header.producer_id < 0
-    noted = partition.append_own(build_notes(notes, None if is_all else header.crc, now_ms), now_ms)
-    if is_all:
+        return Intercepted(append(data))  # a duplicate, whose notes are in the log already
+    all_removed = not header.record_count and header.producer_id < 0
+    noted = partition.append_own(build_notes(notes, None if all_removed else header.crc, now_ms), now_ms)
+    if all_removed:
         return Intercepted(noted, noted.base_offset)
     return Intercepted(append(data), noted.base_offset)
 
 
-def _check_notes_have_a_place(partition: Partition, header: BatchHeader) -> None:
+def _check_notes_allowed(partition: Partition, header: BatchHeader) -> None:
     if header.is_transactional:
         raise KafkaError(ErrorCode.INVALID_RECORD, "records of a transaction cannot be held back")
     if partition.log.config.compacted:

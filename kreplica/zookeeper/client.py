@@ -189,12 +189,12 @@ class ZooKeeperClient:
 
     @property
     def last_problem(self) -> str:
-        """Why the last attempt to reach a server failed; empty while the session has a connection."""
+        """Reason why the last attempt to reach a server failed; empty while the session has a connection."""
         return self._session.problem
 
     @property
     def server_accepted(self) -> bool:
-        """True if a server has accepted a connection of the present session, even if it opened no session."""
+        """True if a server has accepted a connection of the current session, even if it did not establish it."""
         return self._session.server_accepted
 
     @property
@@ -269,7 +269,7 @@ class ZooKeeperClient:
         """
         absolute = self._absolute(path)
         body = Exists(absolute, watch is not None).encode()
-        answered = watch and self._session.watches.left_by_exists(absolute, self._chroot.listener(watch))
+        answered = watch and self._session.watches.prepare_exists(absolute, self._chroot.listener(watch))
         answer: Deferred[Stat | None] = self._session.submit(Opcode.EXISTS, body, decode_stat, path, answered)
         return answer.addErrback(_none_without_node)
 
@@ -281,7 +281,7 @@ class ZooKeeperClient:
         """
         absolute = self._absolute(path)
         body = GetData(absolute, watch is not None).encode()
-        answered = watch and self._session.watches.left_by_data(absolute, self._chroot.listener(watch))
+        answered = watch and self._session.watches.prepare_data(absolute, self._chroot.listener(watch))
         return self._session.submit(Opcode.GET_DATA, body, decode_data, path, answered)
 
     def set_data(self, path: str, data: bytes, version: int = ANY_VERSION) -> Deferred[Stat]:
@@ -301,7 +301,7 @@ class ZooKeeperClient:
         """
         absolute = self._absolute(path)
         body = GetChildren(absolute, watch is not None).encode()
-        answered = watch and self._session.watches.left_by_children(absolute, self._chroot.listener(watch))
+        answered = watch and self._session.watches.prepare_children(absolute, self._chroot.listener(watch))
         return self._session.submit(Opcode.GET_CHILDREN, body, decode_children, path, answered)
 
     def get_acl(self, path: str) -> Deferred[tuple[tuple[Acl, ...], Stat]]:

@@ -44,18 +44,18 @@ class Watches:
         self.children: _ByPath = {}
         self.persistent: dict[AddWatchMode, _ByPath] = {mode: {} for mode in AddWatchMode}
 
-    def left_by_data(self, path: str, listener: WatchListener) -> Callable[[int], None]:
+    def prepare_data(self, path: str, listener: WatchListener) -> Callable[[int], None]:
         """Prepare the registration of a data watch whose request was sent.
 
         :return: callback that takes the response's error code and registers the watch if it is 0.
         """
-        return _left(self.data, path, listener)
+        return _registration(self.data, path, listener)
 
-    def left_by_children(self, path: str, listener: WatchListener) -> Callable[[int], None]:
-        """Prepare the registration of a child watch; see ``left_by_data``."""
-        return _left(self.children, path, listener)
+    def prepare_children(self, path: str, listener: WatchListener) -> Callable[[int], None]:
+        """Prepare the registration of a child watch; see ``prepare_data``."""
+        return _registration(self.children, path, listener)
 
-    def left_by_exists(self, path: str, listener: WatchListener) -> Callable[[int], None]:
+    def prepare_exists(self, path: str, listener: WatchListener) -> Callable[[int], None]:
         """Prepare the registration of an exists watch, which waits for the creation if the znode does not exist."""
 
         def answered(error: int) -> None:
@@ -128,7 +128,7 @@ class Watches:
         return batches
 
 
-def _left(registry: _ByPath, path: str, listener: WatchListener) -> Callable[[int], None]:
+def _registration(registry: _ByPath, path: str, listener: WatchListener) -> Callable[[int], None]:
     def answered(error: int) -> None:
         if not error:
             registry.setdefault(path, []).append(listener)

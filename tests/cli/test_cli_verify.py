@@ -18,7 +18,7 @@ from rich.console import Console
 from kreplica.cli import main
 from kreplica.cli.diagnostics.verify_report import ProgressLine, describe
 from kreplica.testing.anomalies import ClientHistory, Expectations, report
-from kreplica.testing.verification.verdict import Scene, Verdict
+from kreplica.testing.verification.verdict import RunSetup, Verdict
 from kreplica.testing.verification.verification import Progress
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def verdict(lost: int = 0, *, kept: bool = True, **changes: Any) -> Verdict:
     history.acknowledged(history.sending("producer-0.0", 0, values, 1.0), 0, 1.5)
     history.polled("reader-0", 0, list(enumerate(values))[lost:], 2.0)
     made = Verdict(
-        scene=Scene(3, "t", 2, 3, 2, -1 if kept else 1),
+        setup=RunSetup(3, "t", 2, 3, 2, -1 if kept else 1),
         load_s=10.0,
         sent=5000,
         acknowledged=5000,
@@ -176,7 +176,7 @@ def test_cluster_does_not_recover(changes: dict[str, Any], conclusion: str) -> N
     [
         ({"producer_restarts": 2}, "producer IDs replaced (their records were unknown to a broker): 2"),
         ({"reader_restarts": 1}, "reader positions reset because they were beyond the log end: 1"),
-        ({"not_removed": "the topic t cannot be removed: NOT_CONTROLLER"}, "the topic t cannot be removed"),
+        ({"deletion_error": "the topic t cannot be removed: NOT_CONTROLLER"}, "the topic t cannot be removed"),
     ],
 )
 def test_rare_events(changes: dict[str, Any], line: str) -> None:

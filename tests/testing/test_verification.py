@@ -76,7 +76,7 @@ def test_nothing_happens():
     assert verdict.acknowledged == verdict.sent > 500
     assert verdict.read == 3 * verdict.acknowledged  # from the start, from half-way, and at the end
     assert 0 < verdict.latency_ms["p50"] <= verdict.latency_ms["p99"] <= verdict.latency_ms["max"] < 1000
-    assert (verdict.scene.brokers, verdict.scene.replication_factor, verdict.scene.min_in_sync) == (3, 3, 2)
+    assert (verdict.setup.brokers, verdict.setup.replication_factor, verdict.setup.min_in_sync) == (3, 3, 2)
     assert scene.topics() == []
 
 
@@ -133,7 +133,7 @@ def test_all_brokers_are_down_at_the_end():
     assert not verdict.clean
     assert not verdict.settled
     assert verdict.report.errors == {}
-    assert verdict.not_removed.startswith(f"cannot delete the topic {verdict.scene.topic}: ConnectionFailed")
+    assert verdict.deletion_error.startswith(f"cannot delete the topic {verdict.setup.topic}: ConnectionFailed")
 
 
 def test_stopped_early():

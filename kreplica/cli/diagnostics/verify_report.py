@@ -71,11 +71,11 @@ def describe(verdict: Verdict, out: Console) -> None:
 
 
 def _figures(verdict: Verdict) -> list[str]:
-    scene, latency = verdict.scene, verdict.latency_ms
+    setup, latency = verdict.setup, verdict.latency_ms
     megabytes_per_s = verdict.acknowledged_bytes / verdict.load_s / 1e6 if verdict.load_s else 0.0
     lines = [
-        f"topic {scene.topic}: {scene.partitions} partitions, {scene.replication_factor} replicas on "
-        f"{scene.brokers} brokers, min.insync.replicas={scene.min_in_sync}, acks={scene.acks_text}",
+        f"topic {setup.topic}: {setup.partitions} partitions, {setup.replication_factor} replicas on "
+        f"{setup.brokers} brokers, min.insync.replicas={setup.min_in_sync}, acks={setup.acks_text}",
         f"{verdict.acknowledged:,} of {verdict.sent:,} records acknowledged in {verdict.load_s:.0f} s "
         f"({verdict.records_per_s:,.0f}/s, {megabytes_per_s:.2f} MB/s), {verdict.read:,} read",
         f"acknowledgement latency {latency['p50']:,.1f} ms (p50), {latency['p99']:,.1f} ms (p99), "
@@ -88,8 +88,8 @@ def _figures(verdict: Verdict) -> list[str]:
         lines.append(f"producer IDs replaced (their records were unknown to a broker): {verdict.producer_restarts:,}")
     if verdict.reader_restarts:
         lines.append(f"reader positions reset because they were beyond the log end: {verdict.reader_restarts:,}")
-    if verdict.not_removed:
-        lines.append(verdict.not_removed)
+    if verdict.deletion_error:
+        lines.append(verdict.deletion_error)
     return lines
 
 
@@ -126,5 +126,5 @@ def _conclusion(verdict: Verdict) -> Text:
     if violations:
         return Text("VIOLATED: " + "; ".join(violations), style="bold red")
     if verdict.report.counts:
-        return Text(f"clean: the guarantees of acks={verdict.scene.acks_text} held", style="bold green")
+        return Text(f"clean: the guarantees of acks={verdict.setup.acks_text} held", style="bold green")
     return Text("clean: every acknowledged record was read once, unchanged and in order", style="bold green")

@@ -143,7 +143,7 @@ class HostReactor:
     def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> tcp.Port:
         listening = HostPort(port, factory, backlog, interface, self)
         listening.startListening()
-        self._loopback.listens(listening.socket.getsockname()[1], self.name)
+        self._loopback.add_listener(listening.socket.getsockname()[1], self.name)
         return listening
 
     def connectTCP(

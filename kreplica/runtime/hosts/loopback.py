@@ -36,8 +36,8 @@ class Loopback:
 
     # --- addresses ---
 
-    def listens(self, port: int, host: str) -> None:
-        """Register a listening port of a host; it stays reserved for the host after its end."""
+    def add_listener(self, port: int, host: str) -> None:
+        """Register a listening port of a host; it stays reserved when the host has stopped."""
         self._listening[port] = host
 
     def leaves(self, port: int, client: Any) -> None:

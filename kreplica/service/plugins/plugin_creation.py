@@ -67,7 +67,7 @@ class Plugins:
         self.preference: Preference | None = self._one(ELECTION, ILeaderElection, ChosenElection)
         self.permissions: Permissions | None = self._one(AUTHORIZER, IAuthorizer, _permissions)
         interceptors = [
-            Interceptor(failures.name, plugin, failures.failed)
+            Interceptor(failures.name, plugin, failures.record_exception)
             for plugin, failures in self._all(INTERCEPTORS, IProduceInterceptor)
         ]
         self.interception = Interception(interceptors) if interceptors else None
@@ -154,4 +154,4 @@ def _permissions(plugin: Any, failures: PluginFailures) -> Permissions:
     # Imported only with an authorizer, because it contains a rule for every API.
     from kreplica.server.authorization import Permissions
 
-    return Permissions(plugin, failures.failed)
+    return Permissions(plugin, failures.record_exception)

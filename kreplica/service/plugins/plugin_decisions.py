@@ -38,11 +38,11 @@ class ChosenPlacement:
             wrong = _invalid_reason(placed, numbers, replication_factor, {broker.broker_id for broker in live})
             if wrong is None:
                 return {number: tuple(placed[number]) for number in numbers}
-            self._failures.wrong(f"{topic}: {wrong}")
+            self._failures.record_misbehavior(f"returned an invalid placement of {topic}: {wrong}")
         except KafkaError:
             raise
         except Exception:
-            self._failures.failed(f"placing replicas of {topic}")
+            self._failures.record_exception(f"placing replicas of {topic}")
         return place_evenly(
             topic,
             brokers,
@@ -80,7 +80,9 @@ class ChosenElection:
             preferred = tuple(self._plugin.preference(partition, replicas, racks))
             if sorted(preferred) == sorted(replicas):
                 return preferred
-            self._failures.wrong(f"{list(preferred)} for the replicas {list(replicas)} of {partition}")
+            self._failures.record_misbehavior(
+                f"returned the preference {list(preferred)} for the replicas {list(replicas)} of {partition}"
+            )
         except Exception:
-            self._failures.failed(f"asked who should lead {partition}")
+            self._failures.record_exception(f"choosing a leader of {partition}")
         return replicas

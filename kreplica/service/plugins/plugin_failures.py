@@ -1,4 +1,4 @@
-"""Logs and counts the failures of one plugin, so that they do not affect the broker."""
+"""Logs and counts the failures of one plugin."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from kreplica.runtime import Reactor
 
 log = Logger()
 
-LOGGED_EVERY_S = 1.0
-"""A plugin that fails with each record would fill the disk otherwise; all failures are counted."""
+LOG_INTERVAL_S = 1.0
+"""Minimum interval between log entries, so that a plugin that fails for every record does not fill the disk."""
 
 
 class PluginFailures:
-    """Failures of one plugin.
+    """Failures of one plugin; all are counted, at most one per ``LOG_INTERVAL_S`` is logged.
 
     :ivar errors: the number of exceptions and invalid results.
     """
@@ -22,25 +22,25 @@ class PluginFailures:
         self.name = name
         self.errors = 0
         self._reactor = reactor
-        self._logged_s = -LOGGED_EVERY_S
+        self._logged_s = -LOG_INTERVAL_S
 
-    def failed(self, what: str) -> None:
+    def record_exception(self, activity: str) -> None:
         """Record the current exception; must be called inside the ``except`` block.
 
-        :param what: what the plugin was doing, as a participle.
+        :param activity: participle phrase, such as "handling a batch".
         """
         if self._count():
-            log.failure("the plugin {plugin} failed, {what}", plugin=self.name, what=what)
+            log.failure("the plugin {plugin} failed while {activity}", plugin=self.name, activity=activity)
 
-    def wrong(self, what: str) -> None:
-        """Record an invalid result."""
+    def record_misbehavior(self, text: str) -> None:
+        """Record an invalid result or a timeout."""
         if self._count():
-            log.error("the plugin {plugin} returned an invalid result: {what}", plugin=self.name, what=what)
+            log.error("the plugin {plugin} {text}", plugin=self.name, text=text)
 
     def _count(self) -> bool:
         self.errors += 1
         now_s = self._reactor.seconds()
-        if now_s - self._logged_s < LOGGED_EVERY_S:
+        if now_s - self._logged_s < LOG_INTERVAL_S:
             return False
         self._logged_s = now_s
         return True

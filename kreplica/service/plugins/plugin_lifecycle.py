@@ -54,7 +54,7 @@ class Reporting:
             except CancelledError:
                 raise
             except Exception:
-                reporter.failures.failed("reporting metrics")
+                reporter.failures.record_exception("reporting metrics")
 
     def stop(self) -> None:
         """Stop the reports and cancel those in progress."""
@@ -83,7 +83,7 @@ class Listening:
             except (CancelledError, KreplicaError):
                 raise
             except Exception:
-                listener.failures.failed("starting")
+                listener.failures.record_exception("starting")
 
     async def stop(self) -> None:
         """Stop the started listeners, with a timeout of ten seconds each."""
@@ -93,11 +93,11 @@ class Listening:
                 stopping = Deferred.fromCoroutine(_awaited(listener.plugin.stop()))
                 await stopping.addTimeout(STOP_SECONDS_MAX, self._reactor)  # type: ignore[arg-type]
             except DeferredTimeoutError:
-                listener.failures.wrong(f"it has not stopped within {STOP_SECONDS_MAX:.0f} s")
+                listener.failures.record_misbehavior(f"has not stopped within {STOP_SECONDS_MAX:.0f} s")
             except CancelledError:
                 raise
             except Exception:
-                listener.failures.failed("stopping")
+                listener.failures.record_exception("stopping")
 
 
 async def _awaited(work: Awaitable[None]) -> None:

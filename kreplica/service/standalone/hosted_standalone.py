@@ -1,4 +1,4 @@
-"""An embedded coordinator and several brokers in one process; each can be killed, paused or disconnected alone."""
+"""An embedded coordinator and several brokers in one process; each broker can be killed, paused or isolated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANY_PORT = 0
 
 
 class HostedStandalone(Standalone):
-    """A standalone whose admin port belongs to the process; each broker also has its own.
+    """Standalone cluster with an admin port for the whole process, in addition to the admin port of each broker.
 
     :raise SettingsError: the token, certificate or key of the admin port cannot be read.
     """
@@ -27,7 +27,7 @@ class HostedStandalone(Standalone):
         self, runtime: Runtime, config: StandaloneConfig, *, failed: Callable[[str], None] | None = None
     ) -> None:
         super().__init__(runtime, config, failed=failed)
-        self.hosted = HostedBrokers(runtime, config.broker_ids, self._on_its_host)
+        self.hosted = HostedBrokers(runtime, config.broker_ids, self._build_broker)
         settings = config.broker_settings(config.first_broker_id, config.coordinator_port, config.admin_port)
         root = ProcessRoot(runtime, self.hosted, admin_access(runtime.disk, settings, HOST))
         tls = admin_tls(runtime.disk, settings)
@@ -41,13 +41,13 @@ class HostedStandalone(Standalone):
     def admin_url(self) -> str | None:
         return self._admin.url
 
-    def _on_its_host(self, number: int, runtime: Runtime) -> Broker:
+    def _build_broker(self, number: int, runtime: Runtime) -> Broker:
         broker = self._broker(number, runtime, ANY_PORT)
         broker.standalone = self.hosted
         return broker
 
     async def _start_brokers(self) -> None:
-        self.hosted.loopback.listens(self.coordinator.port, COORDINATOR)
+        self.hosted.loopback.add_listener(self.coordinator.port, COORDINATOR)
         self._admin.start()
         await self.hosted.start()
 

@@ -104,7 +104,7 @@ class IdempotentProducer:
     def start(self) -> None:
         self._running = Deferred.fromCoroutine(self._run())
 
-    def wind_up(self) -> None:
+    def drain(self) -> None:
         """Stop writing new batches, and continue until everything sent is acknowledged."""
         self._finishing = True
 
@@ -115,13 +115,13 @@ class IdempotentProducer:
     async def finish(self) -> None:
         """Stop writing new batches, and wait until everything sent is acknowledged."""
         assert self._running is not None, "the producer was not started"
-        self.wind_up()
+        self.drain()
         await self._running
 
     async def abandon(self) -> None:
         """Stop at once, without waiting for acknowledgements."""
         assert self._running is not None, "the producer was not started"
-        self.wind_up()
+        self.drain()
         await cancel(self._running)
 
     async def _run(self) -> None:

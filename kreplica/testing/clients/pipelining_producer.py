@@ -128,7 +128,7 @@ class PipeliningProducer:
     def start(self) -> None:
         self._running = Deferred.fromCoroutine(self._run())
 
-    def wind_up(self) -> None:
+    def drain(self) -> None:
         self.is_finishing = True
         for queue in self._queues:
             if queue.pipeline is not None:
@@ -143,12 +143,12 @@ class PipeliningProducer:
 
     async def finish(self) -> None:
         assert self._running is not None, "the producer was not started"
-        self.wind_up()
+        self.drain()
         await self._running
 
     async def abandon(self) -> None:
         assert self._running is not None, "the producer was not started"
-        self.wind_up()
+        self.drain()
         await cancel(self._running)
 
     # --- partitions --------------------------------------------------------------------------------------------------

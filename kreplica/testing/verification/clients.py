@@ -52,10 +52,10 @@ class Clients:
             self.readers.append((partition, reader))
             reader.start()
 
-    def wind_up(self) -> None:
-        """Stop making records; producers still send those that are not acknowledged."""
+    def drain(self) -> None:
+        """Stop creating records; producers still send the unacknowledged ones."""
         for producer in self.producers:
-            producer.wind_up()
+            producer.drain()
 
     @property
     def all_acknowledged(self) -> bool:

@@ -10,7 +10,7 @@ from kreplica.testing.verification.options import ACKS_ALL
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class RunSetup:
     """Cluster and topic of a run.
 
     :param brokers: number of brokers at the start.
@@ -43,10 +43,10 @@ class Verdict:
     :param reader_restarts: number of times a log ended before a reader's position.
     :param errors: number of retried client errors by name.
     :param settled: True if all sent records were finally acknowledged, and each reader read all acknowledged ones.
-    :param not_removed: reason why the topic was not deleted; empty if it was deleted or kept on request.
+    :param deletion_error: reason why the topic was not deleted; empty if it was deleted or kept on request.
     """
 
-    scene: Scene
+    setup: RunSetup
     load_s: float
     sent: int
     acknowledged: int
@@ -59,7 +59,7 @@ class Verdict:
     errors: dict[str, int]
     settled: bool
     report: AnomalyReport
-    not_removed: str = ""
+    deletion_error: str = ""
 
     @property
     def clean(self) -> bool:
@@ -84,12 +84,12 @@ class Verdict:
         return {
             "clean": self.clean,
             "settled": self.settled,
-            "topic": self.scene.topic,
-            "brokers": self.scene.brokers,
-            "partitions": self.scene.partitions,
-            "replication_factor": self.scene.replication_factor,
-            "min_insync_replicas": self.scene.min_in_sync,
-            "acks": self.scene.acks_text,
+            "topic": self.setup.topic,
+            "brokers": self.setup.brokers,
+            "partitions": self.setup.partitions,
+            "replication_factor": self.setup.replication_factor,
+            "min_insync_replicas": self.setup.min_in_sync,
+            "acks": self.setup.acks_text,
             "load_seconds": round(self.load_s, 3),
             "records_sent": self.sent,
             "records_acknowledged": self.acknowledged,
@@ -102,5 +102,5 @@ class Verdict:
             "reader_restarts": self.reader_restarts,
             "client_errors": self.errors,
             "anomalies": anomalies,
-            "not_removed": self.not_removed,
+            "not_removed": self.deletion_error,
         }

@@ -12,7 +12,7 @@ from kreplica.testing.verification.clients import Clients
 from kreplica.testing.verification.cluster_access import Cluster, ClusterAccess, CouldNotRun
 from kreplica.testing.verification.observations import Observations, percentile
 from kreplica.testing.verification.options import ACKS_ALL, VerificationOptions
-from kreplica.testing.verification.verdict import Scene, Verdict
+from kreplica.testing.verification.verdict import RunSetup, Verdict
 
 TICK_S = 0.25
 REPLICATION_FACTOR = 3
@@ -69,26 +69,26 @@ class Verification:
         :raise CouldNotRun: the cluster cannot be reached, refuses the topic, or acknowledges no record.
         """
         cluster = await self._access.find()
-        scene = self._scene(cluster)
-        await self._create_topic(cluster, scene)
+        setup = self._setup(cluster)
+        await self._create_topic(cluster, setup)
         brokers = [*cluster.addresses.values(), *self._options.bootstrap]
-        clients = Clients(self._runtime, brokers, scene.topic, self._options, self._observations)
-        not_removed = ""
+        clients = Clients(self._runtime, brokers, setup.topic, self._options, self._observations)
+        deletion_error = ""
         try:
-            load_s, settled = await self._load(clients)
+            load_s, settled = await self._run_workload(clients)
         finally:
             try:
                 await clients.abandon()
             finally:
                 if not self._options.keep:
-                    not_removed = await self._delete_topic(cluster, scene.topic)
+                    deletion_error = await self._delete_topic(cluster, setup.topic)
         self._report_progress(self._progress(clients, "checking"))
-        return self._verdict(scene, clients, load_s, settled, not_removed)
+        return self._verdict(setup, clients, load_s, settled, deletion_error)
 
-    def _scene(self, cluster: Cluster) -> Scene:
+    def _setup(self, cluster: Cluster) -> RunSetup:
         options = self._options
         replication_factor = options.replication_factor or min(REPLICATION_FACTOR, len(cluster.addresses))
-        return Scene(
+        return RunSetup(
             brokers=len(cluster.addresses),
             topic=options.topic or f"kreplica-verify-{self._runtime.random.getrandbits(32):08x}",
             partitions=options.partitions,
@@ -97,17 +97,17 @@ class Verification:
             acks=options.acks,
         )
 
-    async def _create_topic(self, cluster: Cluster, scene: Scene) -> None:
+    async def _create_topic(self, cluster: Cluster, setup: RunSetup) -> None:
         configs = {
-            "min.insync.replicas": str(scene.min_in_sync),
+            "min.insync.replicas": str(setup.min_in_sync),
             "unclean.leader.election.enable": "false",
             **self._options.configs,
         }
-        await self._access.create_topic(cluster, scene.topic, scene.partitions, scene.replication_factor, configs)
+        await self._access.create_topic(cluster, setup.topic, setup.partitions, setup.replication_factor, configs)
 
     # --- phases ------------------------------------------------------------------------------------------------------
 
-    async def _load(self, clients: Clients) -> tuple[float, bool]:
+    async def _run_workload(self, clients: Clients) -> tuple[float, bool]:
         """Write and read; then wait for missing acknowledgements and reads.
 
         :return: seconds of writing; whether all records were acknowledged and read.
@@ -119,7 +119,7 @@ class Verification:
         clients.start_readers("late-reader")
         await self._write(clients, started_s + self._options.seconds)
         load_s = self._observations.now_s() - started_s
-        clients.wind_up()
+        clients.drain()
         acknowledged = await self._wait(clients, "waiting for acknowledgements", lambda: clients.all_acknowledged)
         if not self._observations.acknowledged_count:
             errors = ", ".join(f"{name} {count} times" for name, count in clients.errors.most_common())
@@ -171,10 +171,10 @@ class Verification:
             errors=clients.errors.total(),
         )
 
-    def _verdict(self, scene: Scene, clients: Clients, load_s: float, settled: bool, not_removed: str) -> Verdict:
+    def _verdict(self, setup: RunSetup, clients: Clients, load_s: float, settled: bool, deletion_error: str) -> Verdict:
         observed, latencies_s = self._observations, self._observations.latencies_s
         return Verdict(
-            scene=scene,
+            setup=setup,
             load_s=load_s,
             sent=observed.sent_count,
             acknowledged=observed.acknowledged_count,
@@ -190,6 +190,6 @@ class Verification:
             reader_restarts=clients.reader_restarts,
             errors=dict(clients.errors.most_common()),
             settled=settled,
-            report=report(observed.history, Expectations(kept=scene.acks == ACKS_ALL)),
-            not_removed=not_removed,
+            report=report(observed.history, Expectations(kept=setup.acks == ACKS_ALL)),
+            deletion_error=deletion_error,
         )
