@@ -131,7 +131,7 @@ def latency_targets(records_per_s: int) -> list[Target]:
 def with_verdict(row: dict[str, Any], targets: list[Target]) -> dict[str, Any]:
     """Return the row with two more columns: the target, and whether it is met."""
     missed = [target for target in targets if not target.met(row[target.name])]
-    verdict = "" if not targets else "pass" if not missed else "short: " + ", ".join(each.name for each in missed)
+    verdict = "" if not targets else "pass" if not missed else "missed: " + ", ".join(each.name for each in missed)
     return {**row, "target": ", ".join(map(str, targets)), "": verdict}
 
 

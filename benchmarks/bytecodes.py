@@ -1,7 +1,8 @@
 """CPU time of a request in Python by package, counted in bytecodes, which are not affected by other programs.
 
-The brokers are in a simulated cluster; the simulator itself and system calls are not counted (see ``broker`` and
-``efficiency``).  The duration of a bytecode on this machine is measured too.
+The brokers are in a simulated cluster.  The simulator itself and system calls are not counted; the benchmarks
+``broker`` and ``efficiency`` measure both Python and system calls.  The duration of a bytecode on this machine is
+measured too.
 """
 
 from __future__ import annotations

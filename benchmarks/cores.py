@@ -1,6 +1,6 @@
-"""One broker, two in one process, and two in separate processes: the use of a second core.
+"""Benefit of a second core: one broker, two in one process, and two in separate processes.
 
-Two load programs write at the same time, each to its own partition; two brokers have one of them each.  The three
+Two load programs write at the same time, each to its own partition; two brokers lead one partition each.  The three
 standalone processes run at the same time and are loaded alternately, so that slow minutes of the machine affect all of
 them.  The page cache is filled in advance (``driver.write_ahead``), and values are medians.  CPU time is the sum over
 all processes of a standalone, including the coordinator's; "cores" is this time per second.  If one broker uses much
@@ -146,7 +146,7 @@ def rows_of(batch_bytes: int, samples: Mapping[str, list[Written]]) -> list[dict
         rates = [each.rate for each in written]
         times = statistics.median(rates) / one
         is_judged = case == APART and batch_bytes == 16_384
-        verdict = ("pass" if times >= TARGET else "short") if is_judged else ""
+        verdict = ("pass" if times >= TARGET else "missed") if is_judged else ""
         rows.append(
             {
                 "produce, acks=1, two programs": f"1 KB in {BATCHES[batch_bytes]} batches, {case}",

@@ -54,7 +54,7 @@ class Stopped:
     def _started(self, after: str) -> Figures:
         self._broker.launch()
         taken_s = wait_until_started(self._broker, self._partitions)
-        return {f"start {after} s": taken_s, f"CPU for it, {after} s": self._broker.cpu_s()}
+        return {f"start {after} s": taken_s, f"start {after}, CPU s": self._broker.cpu_s()}
 
     def _write(self, data_mb: int) -> None:
         clients = Clients.one(self._broker.port, window=5)

@@ -89,8 +89,8 @@ class Partitions(Subject):
             "fetch from all us": self._topics.fetch_us(self._clients, count),
         }
         session = Session(self._broker, self._clients, self._partitions)
-        figures["session, nothing new us"] = session.fetch_us(self._amount.requests)
-        figures["session, each of ten new us"] = session.fetch_new_us(ALONE) / NEW
+        figures["session without records us"] = session.fetch_us(self._amount.requests)
+        figures["session, per record us"] = session.fetch_new_us(ALONE) / NEW
         session.close()
         return figures
 
@@ -122,7 +122,7 @@ class ConsumerGroups(Subject):
 
     def sample(self) -> Figures:
         return {
-            "commit alone us": self._groups.commit_us(self._requests, alone=True),
-            "commits at once us": self._groups.commit_us(self._requests),
+            "single commit us": self._groups.commit_us(self._requests, alone=True),
+            "concurrent commit us": self._groups.commit_us(self._requests),
             "heartbeat us": self._groups.heartbeat_us(self._requests),
         }

@@ -1,6 +1,6 @@
 """The same clients and the same load on kreplica and on Apache Kafka 3.9.
 
-Needs Java, and Maven, which downloads Kafka once.  The benchmark starts every process.  Both systems run at the same
+The benchmark needs Java and Maven; Maven downloads Kafka once.  It starts every process.  Both systems run at the same
 time and are loaded alternately, in reverse order in every second round; the first round, in which JVMs warm up, does
 not count.  Failovers run with one system at a time, because thousands of idle partitions are a load too.  The page
 cache of the logs is filled in advance.  Values are medians; the ratio is the result.
@@ -22,6 +22,7 @@ from benchmarks.comparison.deployments import Deployment, KafkaBroker
 from benchmarks.comparison.measuring import Run, first_record_s, idle_mb
 from benchmarks.comparison.scenarios import FAIL_OVERS, SCALES, SCENARIOS, Bound, Figures, Kind, Scale, Scenario
 from benchmarks.driver import Driver, find_driver, remove_driver
+from benchmarks.tables import text as cell
 from tests.interop.apache_kafka import NoKafka, class_path
 
 OWN, OTHER = "kreplica", "Kafka"
@@ -178,6 +179,6 @@ def _rows(figures: Figures) -> Iterator[dict[str, Any]]:
             "ratio": ours / theirs if theirs else None,
             "target": bound.absolute(),
             "target ratio": bound.relative(),
-            "": "" if name not in bounds else "pass" if bound.met(ours, theirs) else "short",
-            "lowest to highest": f"{min(own[name]):.3g} to {max(own[name]):.3g}",
+            "": "" if name not in bounds else "pass" if bound.met(ours, theirs) else "missed",
+            "lowest to highest": f"{cell(min(own[name]))} to {cell(max(own[name]))}",
         }

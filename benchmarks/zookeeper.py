@@ -1,9 +1,9 @@
-"""The experiments of appendix A of the controller redesign, with this project's ZooKeeper client and others.
+"""Rates of this project's ZooKeeper client, of kazoo and of a raw socket, for reads and writes of many znodes.
 
-Many znodes (a twenty-fifth of them if each request waits for the previous response) are read and written one at a time,
-many at once, and in multis of each batch size, with and without a check of another znode's version.  The result is the
-rate of this project's client relative to that of a raw socket with hand-written encoding; the CPU time is that of the
-client process.  The appendix had 500,000 znodes: ``--znodes 500000 --rounds 1``.
+Znodes are read and written one at a time, many at once, and in multis of each batch size, with and without a check of
+another znode's version.  If each request waits for the previous response, only a twenty-fifth of the znodes is used.
+The result is the rate of this project's client relative to that of a raw socket with hand-written encoding; the CPU
+time is that of the client process.
 
 ``python -m benchmarks.zookeeper [--znodes N] [--rounds N] [--embedded] [--targets kreplica,raw] [--json PATH]``
 """
@@ -52,7 +52,7 @@ SCALES = {"quick": Scale(10_000, 3), "full": Scale(50_000, 5)}
 
 
 def experiments() -> list[Experiment]:
-    """Return the experiments of the appendix."""
+    """Return all experiments."""
     single = [
         Experiment("set-data-sync", "set", window=1),
         Experiment("get-data-sync", "get", window=1),

@@ -38,7 +38,7 @@ TITLES = {
 
 HEAD = """# Performance
 
-Results of kreplica's benchmarks. CPU time is the scheduler's count, which other programs on the machine affect less
+Results of kreplica's benchmarks. CPU times come from the scheduler; other programs on the machine distort them less
 than rates. MB are 10^6 bytes.
 
 `python -m benchmarks NAME --scale full --json rows.json` repeats a measurement (`make bench-kafka` for the comparison

@@ -93,8 +93,8 @@ class FailOver:
         }
         if is_controller:
             made_s = making.result()
-            figures["topic made since the session ended, s"] = made_s - ended_s
-            figures["topic made since the kill, s"] = made_s - killed_s
+            figures["topic created, since the session ended, s"] = made_s - ended_s
+            figures["topic created, since the kill, s"] = made_s - killed_s
         self._cluster.wait(victim)
         self._cluster.start(victim)
         return figures
@@ -111,7 +111,7 @@ class FailOver:
         return {
             "since the signal, s": seen.last_s - signalled_s,
             "first to last leader, s": seen.last_s - seen.first_s,
-            "until it is gone, s": gone_s - signalled_s,
+            "until process exit, s": gone_s - signalled_s,
         }
 
     # --- the cluster ---

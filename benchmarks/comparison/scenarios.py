@@ -159,7 +159,7 @@ SCENARIOS = (
         for kind, figure in (
             (Kind.BROKER_STOPPED, "since the signal, s"),
             (Kind.BROKER_KILLED, "since the session ended, s"),
-            (Kind.CONTROLLER_KILLED, "topic made since the session ended, s"),
+            (Kind.CONTROLLER_KILLED, "topic created, since the session ended, s"),
         )
     ),
 )  # fmt: skip

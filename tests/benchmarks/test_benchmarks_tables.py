@@ -34,9 +34,9 @@ def test_rows_with_the_same_keys_share_a_table() -> None:
     ("mb_per_s", "cost", "verdict"),
     [
         (600, 900, "pass"),
-        (599, 900, "short: MB/s"),
-        (600, 901, "short: broker us/MB"),
-        (1, 1000, "short: MB/s, broker us/MB"),
+        (599, 900, "missed: MB/s"),
+        (600, 901, "missed: broker us/MB"),
+        (1, 1000, "missed: MB/s, broker us/MB"),
     ],
 )
 def test_a_target_is_met_or_named(mb_per_s: float, cost: float, verdict: str) -> None:
