@@ -112,7 +112,7 @@ RULES: Mapping[str, tuple[str, str]] = {
         "kreplica.replication.leader.high_watermark:held_by_all",
         "tests/replication/test_replication_high_watermark.py::test_high_watermark_is_the_smallest_log_end_offset",
     ),
-    "high watermark stops": (
+    "high watermark advances": (
         "kreplica.replication.leader.high_watermark:may_advance",
         "tests/replication/test_replication_high_watermark.py::test_high_watermark_does_not_advance",
     ),
@@ -188,8 +188,8 @@ RULES: Mapping[str, tuple[str, str]] = {
         "kreplica.controller.decisions.decisions:has_lost_nothing",
         "tests/controller/test_controller_decisions.py::test_a_chain_of_clean_restarts_loses_nothing",
     ),
-    "damaged copies": (
-        "kreplica.replication.damaged_replicas:may_begin_anew",
+    "damaged replicas": (
+        "kreplica.replication.damaged_replicas:may_set_damage_aside",
         "tests/replication/test_replication_damage.py::test_only_an_unneeded_replica_is_discarded",
     ),
 }

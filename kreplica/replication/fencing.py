@@ -134,7 +134,7 @@ def is_impostor(controller_id: int, controller_epoch: int, elected_id: int | Non
 
 
 def is_overtaken(number: int, latest: int) -> bool:
-    """True if the same controller sent a later command that was already received."""
+    """True if a later command of the same controller was already received."""
     return number != UNNUMBERED and number < latest
 
 
@@ -144,8 +144,7 @@ def is_current_epoch(leader_epoch: int, known_epoch: int) -> bool:
 
 
 def is_new_epoch(leader_epoch: int, known_epoch: int) -> bool:
-    """True if a command starts a new leader epoch, in which followers restart and a leader's follower state is empty.
-    """
+    """True if a command starts a new leader epoch, which restarts fetchers and resets a leader's follower state."""
     return leader_epoch > known_epoch
 
 

@@ -181,8 +181,8 @@ class Partitions:
             if not fencing.is_current_epoch(leadership.leader_epoch, known_epoch):
                 continue
             is_back = False
-            if damaged_replicas.may_begin_anew(leadership, self._broker_id, known_epoch):
-                is_back = await self.directories.begin_anew(key)
+            if damaged_replicas.may_set_damage_aside(leadership, self._broker_id, known_epoch):
+                is_back = await self.directories.set_damage_aside(key)
             elif damaged_replicas.is_last_copy(leadership, self._broker_id):
                 is_back = await self.directories.put_back(key)
             if is_back:

@@ -17,7 +17,7 @@ def leadership_of(leader: int, isr: tuple[int, ...], eligible: tuple[int, ...] =
 
 
 @pytest.mark.parametrize(
-    ("leadership", "leave", "begin_anew", "last"),
+    ("leadership", "leave", "set_damage_aside", "last"),
     [
         pytest.param(leadership_of(SELF, (1, 2)), True, False, False, id="it leads, and another is in sync"),
         pytest.param(leadership_of(SELF, (1,)), False, False, True, id="it leads alone"),
@@ -32,17 +32,17 @@ def leadership_of(leader: int, isr: tuple[int, ...], eligible: tuple[int, ...] =
     ],
 )
 def test_only_an_unneeded_replica_is_discarded(
-    leadership: Leadership, leave: bool, begin_anew: bool, last: bool
+    leadership: Leadership, leave: bool, set_damage_aside: bool, last: bool
 ) -> None:
     """The replica leaves the ISR if others have the records, restarts its log if it cannot be elected, and stays if it
     is alone."""
     assert damaged_replicas.others_have_it(leadership, SELF) is leave
-    assert damaged_replicas.may_begin_anew(leadership, SELF, EPOCH - 1) is begin_anew
+    assert damaged_replicas.may_set_damage_aside(leadership, SELF, EPOCH - 1) is set_damage_aside
     assert damaged_replicas.is_last_copy(leadership, SELF) is last
 
 
 def test_replica_is_not_discarded_in_an_epoch_of_its_fetches() -> None:
     """The leader may have added it to the ISR before the controller, whose state says otherwise, was notified."""
     leadership = leadership_of(LEADER, (2, 3))
-    assert not damaged_replicas.may_begin_anew(leadership, SELF, EPOCH)
-    assert damaged_replicas.may_begin_anew(leadership, SELF, EPOCH - 1)
+    assert not damaged_replicas.may_set_damage_aside(leadership, SELF, EPOCH)
+    assert damaged_replicas.may_set_damage_aside(leadership, SELF, EPOCH - 1)

@@ -234,7 +234,7 @@ class TestSettingAside:
         assert world.directories.failed_logs() == [KEY]
         with pytest.raises(KafkaError):
             fill(log, 1)
-        assert world.wait(world.directories.begin_anew(KEY)) is True
+        assert world.wait(world.directories.set_damage_aside(KEY)) is True
         again = world.directories.logs[KEY]
         assert again.log_end_offset == bases[2]
         assert read_bytes(again) == before
@@ -269,7 +269,7 @@ class TestSettingAside:
         again = world.directories.logs[KEY]
         assert (again.recovery_point, again.log_start_offset) == (30, 3)
 
-    @pytest.mark.parametrize("way", ["put_back", "begin_anew"])
+    @pytest.mark.parametrize("way", ["put_back", "set_damage_aside"])
     def test_device_failed_before_the_restore(self, world: World, way: str) -> None:
         """The log stays set aside, and its files stay unchanged, until the device works again."""
         world.log()
@@ -289,7 +289,7 @@ class TestSettingAside:
         world.log()
         world.directories.take_out(KEY, Damage("/data/logs/orders-0/x.log", 0, WHOLE_SEGMENT, "test"))
         world.disk.fail("write", "/data/logs/*checkpoint*", errno.EIO)
-        assert world.wait(world.directories.begin_anew(KEY)) is False
+        assert world.wait(world.directories.set_damage_aside(KEY)) is False
         assert world.directories.directories[0].offline is not None
         assert not world.directories.logs
 

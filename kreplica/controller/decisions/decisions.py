@@ -55,9 +55,9 @@ class StateChange:
 
 
 def has_lost_nothing(registration: BrokerRegistration, known_epoch: int) -> bool:
-    """Return True if a broker's logs still hold everything that they held in the incarnation of that epoch (KIP-966).
+    """True if a broker's logs have lost nothing since its last registration that the controller handled (KIP-966).
 
-    :param known_epoch: epoch of the last handled incarnation; -1 if there was none.
+    :param known_epoch: epoch of that registration; -1 if there was none.
     """
     whole_since = registration.intact_since
     if whole_since == NO_BROKER_EPOCH:

@@ -17,7 +17,7 @@ def held_by_all(own_end_offset: int, follower_end_offsets: Iterable[int]) -> int
 
 
 def may_advance(in_sync_count: int, in_sync_required: int, eligible_count: int) -> bool:
-    """True if the high watermark may advance.
+    """True if the ISR is large enough and no replica outside it is eligible to lead.
 
     :param in_sync_count: size of the committed ISR.
     :param in_sync_required: see :func:`kreplica.cluster.eligible_leaders.required`.

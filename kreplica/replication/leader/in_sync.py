@@ -25,7 +25,7 @@ def may_join(progress: Progress, *, high_watermark: int, epoch_start_offset: int
 
 
 def has_fetched_in_this_epoch(progress: Progress) -> bool:
-    """True if the follower's log end is known after its truncation to match this leader's log."""
+    """True if the follower has fetched in this leader epoch, so its log matches the leader's up to its fetch offset."""
     return progress.log_end_offset != UNKNOWN_OFFSET
 
 
@@ -58,7 +58,7 @@ def is_of_earlier_incarnation(broker_epoch: int, known_epoch: int) -> bool:
 
 
 def is_lagging(progress: Progress, now_s: float, lag_s_max: float) -> bool:
-    """True if the follower has not been caught up for too long.
+    """True if the follower has been behind the leader's log end for too long.
 
     Call ``Progress.looked_at`` first, because a follower that has all records is never lagging.
     """

@@ -42,7 +42,7 @@ class FailedLog:
         """Base offset of the damaged segment; 0 if unknown. Earlier segments have no known damage."""
         return self.error.base_offset if isinstance(self.error, Damage) else 0
 
-    def begin_anew(self) -> tuple[Log, UUID]:
+    def set_damage_aside(self) -> tuple[Log, UUID]:
         """Set the damaged segment and all later ones aside, and open the rest; blocks.
 
         :return: as ``LogToOpen.open``.

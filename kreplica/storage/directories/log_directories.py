@@ -256,13 +256,13 @@ class LogDirectories:
             self._logs[key] = log
         return log is not None
 
-    async def begin_anew(self, key: TopicPartition) -> bool:
+    async def set_damage_aside(self, key: TopicPartition) -> bool:
         """Set the damaged part of a log aside and use the rest.
 
         :return: True if it can be used.
         """
         directory = self._failed_in(key)
-        log = await directory.begin_anew(key) if directory is not None else None
+        log = await directory.set_damage_aside(key) if directory is not None else None
         if log is not None:
             self._logs[key] = log
         return log is not None

@@ -307,11 +307,11 @@ class LogDirectory(CheckpointedDirectory):
         self.checkpoint()
         return log
 
-    async def begin_anew(self, key: TopicPartition) -> Log | None:
+    async def set_damage_aside(self, key: TopicPartition) -> Log | None:
         """Set damaged segments aside and use the rest; returns None if that fails."""
         if self.offline is not None:
             return None
-        return await self._open_again(key, self.failed_logs[key].begin_anew)
+        return await self._open_again(key, self.failed_logs[key].set_damage_aside)
 
     async def _open_again(self, key: TopicPartition, opening: Callable[[], tuple[Log, UUID]]) -> Log | None:
         failed = self.failed_logs[key]

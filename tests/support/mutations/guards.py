@@ -275,7 +275,7 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "damaged replicas are rebuilt only if other replicas do not need them",
-        (Place("kreplica.replication.damaged_replicas:may_begin_anew", always),),
+        (Place("kreplica.replication.damaged_replicas:may_set_damage_aside", always),),
         logs.damaged_log_after_restart,
         "in sync without all committed records",
     ),
