@@ -39,7 +39,7 @@ def command() -> None:
     """Create a plan: preview it, confirm, then follow its progress.
 
     Ctrl-C ends this command, but not the plan.  With --json, give --dry-run or --yes: the response of the admin API is
-    printed, without confirmation and progress.
+    printed, without confirmation or progress.
     """
 
 

@@ -105,7 +105,8 @@ def _describe(screen: Screen, topic: dict[str, Any]) -> None:
 @click.option("--replication-factor", type=click.IntRange(min=1),
               help="Replicas per partition.  [default: default.replication.factor of the broker]")  # fmt: skip
 @click.option("--assign", "assigned", multiple=True, type=Assignment(),
-              help="Brokers of one partition, for example 0=1,2,3; once per partition, from 0.")  # fmt: skip
+              help="Brokers of one partition, for example 0=1,2,3; repeat for each partition, "
+              "starting with 0.")  # fmt: skip
 @click.option(
     "--config", "configs", multiple=True, type=Setting(), help="A topic setting, for example retention.ms=86400000."
 )

@@ -44,7 +44,7 @@ SETTINGS = {
 def command(data_dir: Path, port: int, interface: str) -> None:
     """Run a ZooKeeper server on this machine until Ctrl-C.
 
-    A single server, for trials and small clusters; its data persists between runs.  Requires Java and the server
+    A single server, for evaluation and small clusters; its data persists between runs.  Requires Java and the server
     included in PySpark: pip install 'kreplica[spark]' installs both.
     """
     directory = data_dir.absolute()

@@ -63,7 +63,8 @@ def _options(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> d
 @click.option("--minutes", type=click.FloatRange(min=0), help="With --seeds: start no storm after this many minutes.")
 @click.option("--jobs", type=click.IntRange(1, 256), default=1, help="Concurrent storms, one process each.")
 @click.option("--option", "chosen", multiple=True, callback=_options, metavar="NAME=VALUE",
-              help=f"Set an option instead of by seed: {', '.join(StormOptions.__dataclass_fields__)}.")  # fmt: skip
+              help="Set an option that the seed would otherwise choose: "
+              f"{', '.join(StormOptions.__dataclass_fields__)}.")  # fmt: skip
 @click.option("--faults", "only", callback=_numbers, metavar="N,N,...", help="With --seed: run only these faults.")
 @click.option(
     "--minimize", "minimizes", is_flag=True, help="With --seed: find the smallest set of faults that still fails."

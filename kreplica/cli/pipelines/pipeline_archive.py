@@ -35,7 +35,7 @@ CODECS = ("zstd", "snappy", "gzip", "lz4_raw", "uncompressed")
 @click.option(
     "--pattern",
     metavar="REGEX",
-    help="All topics whose whole name matches this Python regular expression, including later ones.",
+    help="All topics whose whole name matches this Python regular expression, including topics created later.",
 )
 @click.option("--follow", is_flag=True, help="Continue to archive new records; otherwise stop at the current log end.")
 @click.option("--every", metavar="TIME", default=FOLLOW_EVERY, show_default=True,
@@ -47,7 +47,7 @@ CODECS = ("zstd", "snappy", "gzip", "lz4_raw", "uncompressed")
     "--codec", type=click.Choice(CODECS), default=CODECS[0], show_default=True, help="Codec of the Parquet files."
 )
 @click.option("--batch-records", type=click.IntRange(min=1), default=BATCH_RECORDS_MAX, show_default=True,
-              help="Maximum records per batch; after a crash at most one batch is repeated.")  # fmt: skip
+              help="Maximum records per batch; after a crash at most one batch is processed again.")  # fmt: skip
 @click.option("--adopt", is_flag=True, help="Continue an archive of another cluster or of other topics.")
 @click.option("--allow-data-loss", is_flag=True, help="Skip records that the cluster deletes before they are archived.")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE",
@@ -74,7 +74,8 @@ def command(
     """Archive topics in a directory of Parquet files, each record once.
 
     PATH is a directory, which all machines of a Spark cluster must share, or a URI that Spark supports: hdfs://...,
-    s3a://....  The same command again resumes where the last run ended, even after a crash, without duplicates.
+    s3a://....  Run the same command again to resume where the last run ended, even after a crash; the
+    archive has no duplicates.
 
     \b
     kreplica pipeline archive --topics orders,payments /data/archive

@@ -48,7 +48,7 @@ def _directories(
 @click.command
 @click.argument("topics", nargs=-1)
 @click.option("--log-dirs", multiple=True, metavar="[BROKER=]DIR,...", callback=_directories,
-              help="Log directories of all brokers; BROKER= if a directory lacks the broker ID.")  # fmt: skip
+              help="Log directories of all brokers; BROKER= is required if meta.properties lacks the ID.")  # fmt: skip
 @brokers_option(purpose="Bootstrap brokers, for assignments and high watermarks.", envvar="KREPLICA_BOOTSTRAP",
                 show_envvar=True)  # fmt: skip
 @click.option("--via-brokers", is_flag=True, help="Read replicas from their brokers instead of from files.")

@@ -97,7 +97,8 @@ def command(
     """Write the records of an archive, or of other Parquet files, to topics: each once, in order, with its timestamp.
 
     PATH is an archive of kreplica pipeline archive, or a directory of Parquet files with a column value and optionally
-    key, topic, partition, offset, timestamp and headers.  The same command again resumes where the last run stopped.
+    key, topic, partition, offset, timestamp and headers.  Run the same command again to resume where the last run
+    stopped.
 
     \b
     kreplica pipeline replay /data/archive --create

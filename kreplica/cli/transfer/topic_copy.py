@@ -49,8 +49,8 @@ from kreplica.transfer.topics import (
 @by_key_option
 @read_uncommitted_option
 @click.option("--transactional", metavar="ID",
-              help="Write in transactions with this transactional ID, which also store the source's offsets: a copy "
-              "that is started again with the same ID resumes without duplicates.")  # fmt: skip
+              help="Write in transactions with this transactional ID.  They also store the source's offsets, so the "
+              "same command can be run again and resumes without duplicates.")  # fmt: skip
 @click.option("--verify", is_flag=True, help="Read the target at the end and compare counts and checksums.")
 @codec_option
 def command(
@@ -67,8 +67,8 @@ def command(
 ) -> None:
     """Copy the current records of a topic to another topic, in the same cluster or another one.
 
-    Partition, timestamp, key, value and headers of each record are kept, and the order within each partition; offsets
-    are new.  If brokers fail during the copy, no record is lost or written twice.
+    Partition, timestamp, key, value and headers of each record, and the order within each partition, are preserved;
+    offsets are new.  If brokers fail during the copy, no record is lost or written twice.
 
     \b
     kreplica topic copy orders orders-2027 --create --verify

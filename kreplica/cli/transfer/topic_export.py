@@ -43,8 +43,8 @@ def command(
 ) -> None:
     """Write the current records of a topic to FILE, whose suffix is .jsonl, .jsonl.gz, .jsonl.zst or .parquet.
 
-    Key, value, headers, timestamp, partition and offset are kept, and the order within each partition.  Records written
-    to the topic after the start are not exported.  FILE appears only when it is complete.
+    Key, value, headers, timestamp, partition, offset and the order within each partition are preserved.  Records
+    written to the topic after the start are not exported.  FILE appears only when it is complete.
 
     \b
     kreplica topic export orders orders.jsonl.zst

@@ -35,9 +35,9 @@ def command(
 ) -> None:
     """Write the records of FILE, in a format of kreplica topic export, to a topic.
 
-    Partition, timestamp, key, value and headers of each record are kept, and the order within each partition; offsets
-    are new.  The command fails at the first record that cannot be written, and names it; earlier records remain in the
-    topic.
+    Partition, timestamp, key, value and headers of each record, and the order within each partition, are preserved;
+    offsets are new.  The command fails at the first record that cannot be written, and names it; earlier records remain
+    in the topic.
 
     \b
     kreplica topic import orders.jsonl.zst orders-again --create
