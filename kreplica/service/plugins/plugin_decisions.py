@@ -38,7 +38,7 @@ class ChosenPlacement:
             wrong = _invalid_reason(placed, numbers, replication_factor, {broker.broker_id for broker in live})
             if wrong is None:
                 return {number: tuple(placed[number]) for number in numbers}
-            self._failures.record_misbehavior(f"returned an invalid placement of {topic}: {wrong}")
+            self._failures.record_misbehaviour(f"returned an invalid placement of {topic}: {wrong}")
         except KafkaError:
             raise
         except Exception:
@@ -80,7 +80,7 @@ class ChosenElection:
             preferred = tuple(self._plugin.preference(partition, replicas, racks))
             if sorted(preferred) == sorted(replicas):
                 return preferred
-            self._failures.record_misbehavior(
+            self._failures.record_misbehaviour(
                 f"returned the preference {list(preferred)} for the replicas {list(replicas)} of {partition}"
             )
         except Exception:

@@ -32,7 +32,7 @@ class PluginFailures:
         if self._count():
             log.failure("the plugin {plugin} failed while {activity}", plugin=self.name, activity=activity)
 
-    def record_misbehavior(self, text: str) -> None:
+    def record_misbehaviour(self, text: str) -> None:
         """Record an invalid result or a timeout."""
         if self._count():
             log.error("the plugin {plugin} {text}", plugin=self.name, text=text)

@@ -93,7 +93,7 @@ class Listening:
                 stopping = Deferred.fromCoroutine(_awaited(listener.plugin.stop()))
                 await stopping.addTimeout(STOP_SECONDS_MAX, self._reactor)  # type: ignore[arg-type]
             except DeferredTimeoutError:
-                listener.failures.record_misbehavior(f"has not stopped within {STOP_SECONDS_MAX:.0f} s")
+                listener.failures.record_misbehaviour(f"has not stopped within {STOP_SECONDS_MAX:.0f} s")
             except CancelledError:
                 raise
             except Exception:
