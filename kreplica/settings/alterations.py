@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.settings.definitions import TOPIC_SETTINGS
-from kreplica.settings.names import broker_setting, hint, topic_hint, unkept_promise
+from kreplica.settings.names import broker_setting, hint, topic_hint, unsupported_protection
 from kreplica.settings.setting import Setting, Type, Update, format_value
 from kreplica.settings.validators import Value
 
@@ -104,7 +104,7 @@ def validate_broker_config(
         setting = broker_setting(name)
         if setting is not None:
             value = _parse(setting, text)
-            refused = unkept_promise(setting, value)
+            refused = unsupported_protection(setting, value)
             if refused is not None and name in changed:
                 raise _invalid(f"{refused}.")
 

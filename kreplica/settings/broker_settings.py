@@ -1,4 +1,4 @@
-"""A broker's static settings: a file and overrides of the command line, typed, checked, and each with its place."""
+"""Parses and validates a broker's static settings from a properties file and ``--override`` options."""
 
 from __future__ import annotations
 
@@ -10,19 +10,25 @@ from kreplica.errors import SettingsError
 from kreplica.model import Endpoint
 from kreplica.settings.consistency import RULES
 from kreplica.settings.definitions import BROKER_SETTINGS
-from kreplica.settings.listeners import SERVED, check_advertised, check_ports, parse_listeners, parse_protocols
-from kreplica.settings.names import broker_setting, hint, not_obeyed, unkept_promise
+from kreplica.settings.listeners import (
+    SUPPORTED_PROTOCOL,
+    check_advertised,
+    check_ports,
+    parse_listeners,
+    parse_protocols,
+)
+from kreplica.settings.names import broker_setting, hint, ignored_warnings, unsupported_protection
 from kreplica.settings.properties import parse_properties
 from kreplica.settings.setting import Source, format_value
 from kreplica.settings.validators import Value
 
 T = TypeVar("T")
-_OTHER_NAMES = (
+_FALLBACKS = (
     ("broker.id", "node.id"),
     ("node.id", "broker.id"),
     ("zookeeper.connection.timeout.ms", "zookeeper.session.timeout.ms"),
 )
-"""Settings that have the value of another one where only that one is given."""
+"""Pairs of a setting and its fallback: a setting that is not configured has the value of its fallback."""
 
 
 class Given(NamedTuple):
@@ -33,7 +39,7 @@ class Given(NamedTuple):
 
 
 class BrokerSettings:
-    """Settings of a broker at startup, immutable.  ``dynamic`` has the changes at run time.
+    """Settings of a broker at startup, immutable; ``kreplica.settings.dynamic`` has the changes at run time.
 
     :ivar warnings: one sentence for each configured setting that is ignored.
     :ivar listeners: addresses to listen on; an empty host means all interfaces, port 0 lets the system choose.
@@ -43,23 +49,24 @@ class BrokerSettings:
     """
 
     def __init__(self, given: Mapping[str, Given], origin: str) -> None:
-        """:raise SettingsError: anything is unknown, malformed, missing or contradictory."""
+        """:raise SettingsError: a setting is unknown, malformed, missing or contradictory."""
         self._given = dict(given)
         self._origin = origin
         self._values = self._typed()
-        self.warnings = not_obeyed(setting for name in self._given if (setting := broker_setting(name)) is not None)
-        self._check_together()
+        settings = (broker_setting(name) for name in self._given)
+        self.warnings = ignored_warnings(setting for setting in settings if setting is not None)
+        self._check_rules()
         self.log_dirs = self._parsed("log.dirs" if self["log.dirs"] is not None else "log.dir", _parse_directories)
         self.listeners, self.advertised_listeners = self._endpoints()
         self.inter_broker_listener = self._inter_broker_listener()
 
     @classmethod
     def from_text(cls, text: str, overrides: Sequence[str] = (), *, origin: str = "the settings") -> BrokerSettings:
-        """The settings that a text in Java's properties format and some overrides make.
+        """Return the settings from a text in Java properties format and overrides.
 
-        :param overrides: ``name=value`` each; they win over the text, and later ones over earlier ones.
+        :param overrides: ``name=value`` each; they take precedence over the text, and later ones over earlier ones.
         :param origin: source of the text for error messages, such as a path.
-        :raise SettingsError: anything is unknown, malformed, missing or contradictory; the message names the line.
+        :raise SettingsError: a setting is unknown, malformed, missing or contradictory; the message names the line.
         """
         given = {
             name: Given(entry.value, f"{origin}, line {entry.line}")
@@ -68,14 +75,14 @@ class BrokerSettings:
         for override in overrides:
             name, equals, value = override.partition("=")
             if not equals:
-                raise SettingsError(f"--override {override}: name=value is expected")
+                raise SettingsError(f"--override {override}: expected name=value")
             given[name.strip()] = Given(value, f"--override {name.strip()}")
         return cls(given, origin)
 
     def __getitem__(self, name: str) -> Any:
-        """The typed value of a setting: given, or Kafka's default, which may be None.
+        """Return the configured value of a setting, or Kafka's default, which may be None.
 
-        :raise KeyError: there is no such setting.
+        :raise KeyError: the setting does not exist.
         """
         return self._values[name]
 
@@ -85,11 +92,11 @@ class BrokerSettings:
         return given.text.strip() if given is not None else format_value(BROKER_SETTINGS[name].default)
 
     def source(self, name: str) -> Source:
-        """Whether a value was given or is the default."""
+        """Return the source of a value: the broker's configuration or the default."""
         return Source.STATIC_BROKER_CONFIG if name in self._given else Source.DEFAULT_CONFIG
 
     @property
-    def given(self) -> tuple[str, ...]:
+    def configured_names(self) -> tuple[str, ...]:
         """Names of the configured settings."""
         return tuple(self._given)
 
@@ -100,12 +107,12 @@ class BrokerSettings:
             if setting is None:
                 raise SettingsError(f"{given.place}: there is no setting {name!r}.{hint(name)}")
             values[name] = value = self._parsed(name, setting.parse)
-            refused = unkept_promise(setting, value)
+            refused = unsupported_protection(setting, value)
             if refused is not None:
                 raise SettingsError(f"{given.place}: {refused}.")
-        for name, other in _OTHER_NAMES:
+        for name, fallback in _FALLBACKS:
             if name not in self._given:
-                values[name] = values[other]
+                values[name] = values[fallback]
         return values
 
     def _parsed(self, name: str, parse: Callable[[str], T]) -> T:
@@ -115,7 +122,7 @@ class BrokerSettings:
         except ValueError as error:
             raise self._error((name,), str(error)) from None
 
-    def _check_together(self) -> None:
+    def _check_rules(self) -> None:
         for rule in RULES:
             if not rule.holds(self._values):
                 shown = " and ".join(f"{name}={self.text(name) or ''}" for name in rule.names)
@@ -134,19 +141,19 @@ class BrokerSettings:
         by_name, by_protocol = "inter.broker.listener.name", "security.inter.broker.protocol"
         if by_name in self._given and by_protocol in self._given:
             raise self._error((by_name, by_protocol), f"only one of {by_name} and {by_protocol} may be set")
-        if self[by_protocol] != SERVED:
+        if self[by_protocol] != SUPPORTED_PROTOCOL:
             raise self._error(
                 (by_protocol,),
-                f"{by_protocol}={self[by_protocol]} promises protection that this release does not give: brokers use "
-                f"{SERVED} for requests to each other. Remove the setting if you can do without it, or wait for the "
-                "release that supports it.",
+                f"{by_protocol}={self[by_protocol]} requests protection that this release does not support: "
+                f"brokers use {SUPPORTED_PROTOCOL} for requests to each other. Remove the setting if you do not need "
+                "protection, or wait for the release that supports it.",
             )
         chosen: str = (self[by_name] or self[by_protocol]).upper()
         names = [endpoint.listener for endpoint in self.advertised_listeners]
         if chosen not in names:
             which = by_protocol if by_protocol in self._given else by_name
             raise self._error(
-                (which,), f"{which}: brokers use {chosen} for each other, but only {', '.join(names)} is advertised"
+                (which,), f"{which}: the listener {chosen} between brokers is not advertised, only {', '.join(names)}"
             )
         return chosen
 
@@ -156,7 +163,7 @@ class BrokerSettings:
 
 
 def load(path: str | Path, overrides: Sequence[str] = ()) -> BrokerSettings:
-    """The settings of a file, read once at start, before there is a broker or a reactor.
+    """Read the settings from a file; called once, before the broker and the reactor are created.
 
     :raise SettingsError: the file cannot be read, or as ``BrokerSettings.from_text``.
     """
@@ -173,5 +180,5 @@ def _parse_directories(text: str) -> tuple[str, ...]:
         raise ValueError("there must be at least one directory")
     for directory in directories:
         if directories.count(directory) > 1:
-            raise ValueError(f"the directory {directory} is there twice")
+            raise ValueError(f"the directory {directory} is listed twice")
     return tuple(directories)

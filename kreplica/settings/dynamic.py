@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.settings.definitions import BROKER_SETTINGS, TOPIC_SETTINGS
-from kreplica.settings.names import broker_setting, unkept_promise
+from kreplica.settings.names import broker_setting, unsupported_protection
 from kreplica.settings.setting import Setting, Source, Update, format_value
 from kreplica.settings.validators import Value
 
@@ -108,7 +108,7 @@ class EffectiveSettings:
         self._layers: tuple[tuple[Mapping[str, str | None], Source], ...] = (
             (self._broker, Source.DYNAMIC_BROKER_CONFIG),
             (self._default, Source.DYNAMIC_DEFAULT_BROKER_CONFIG),
-            ({name: static.text(name) for name in static.given}, Source.STATIC_BROKER_CONFIG),
+            ({name: static.text(name) for name in static.configured_names}, Source.STATIC_BROKER_CONFIG),
             (_DEFAULT_TEXTS, Source.DEFAULT_CONFIG),
         )
         self._values = {name: static[name] for name in BROKER_SETTINGS}
@@ -117,7 +117,7 @@ class EffectiveSettings:
             setting = broker_setting(name)
             if setting is not None:
                 self._values[name] = value = setting.parse(text)
-                refused = unkept_promise(setting, value)
+                refused = unsupported_protection(setting, value)
                 if refused is not None:
                     unkept.append(refused)
         self.unkept = tuple(unkept)
@@ -163,7 +163,7 @@ class EffectiveSettings:
     def describe_broker(self, names: Collection[str] | None = None) -> list[ConfigRow]:
         """Describe all settings of this broker, except unset ones that Kafka does not list."""
         listed = {setting.name: setting for setting in BROKER_SETTINGS.values() if setting.listed}
-        for name in (*self.static.given, *self._default, *self._broker):
+        for name in (*self.static.configured_names, *self._default, *self._broker):
             setting = broker_setting(name)
             if setting is not None:
                 listed.setdefault(name, setting)

@@ -12,8 +12,8 @@ from kreplica.model import Endpoint
 _ENDPOINT = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([A-Za-z0-9._%-]*)):([0-9]{1,5})", re.ASCII)
 _UNROUTABLE = {"0.0.0.0", "::"}
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SERVED = "PLAINTEXT"
-"""The security protocol that listeners can have."""
+SUPPORTED_PROTOCOL = "PLAINTEXT"
+"""The only security protocol that listeners support."""
 
 
 def parse_protocols(text: str) -> dict[str, str]:
@@ -29,7 +29,7 @@ def parse_protocols(text: str) -> dict[str, str]:
         if protocol not in PROTOCOLS:
             raise ValueError(f"{item!r} names an unknown protocol; there are {', '.join(PROTOCOLS)}")
         if name in protocols:
-            raise ValueError(f"the name {name} is there twice")
+            raise ValueError(f"the name {name} is listed twice")
         protocols[name] = protocol
     return protocols
 
@@ -45,7 +45,7 @@ def parse_listeners(text: str, protocols: Mapping[str, str]) -> tuple[Endpoint, 
     for item in _items(text):
         endpoint = _parse_endpoint(item, protocols)
         if any(other.listener == endpoint.listener for other in endpoints):
-            raise ValueError(f"the listener {endpoint.listener} is there twice; each needs a name of its own")
+            raise ValueError(f"the listener {endpoint.listener} is listed twice; each needs a name of its own")
         endpoints.append(endpoint)
     if not endpoints:
         raise ValueError("there must be at least one listener, such as PLAINTEXT://127.0.0.1:9092")
@@ -94,10 +94,10 @@ def _parse_endpoint(item: str, protocols: Mapping[str, str]) -> Endpoint:
     protocol = protocols.get(name)
     if protocol is None:
         raise ValueError(f"{item!r}: listener.security.protocol.map does not say which protocol {name} has")
-    if protocol != SERVED:
+    if protocol != SUPPORTED_PROTOCOL:
         raise ValueError(
-            f"{item!r} promises {protocol}, which this release does not serve, only {SERVED}: choose another listener "
-            "if you can do without protection, or wait for the release that supports it"
+            f"{item!r}: the protocol {protocol} is not supported, only {SUPPORTED_PROTOCOL}: choose another "
+            "listener if you do not need protection, or wait for the release that supports it"
         )
     return Endpoint(name, address or host, int(port), protocol)
 

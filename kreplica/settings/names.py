@@ -50,17 +50,17 @@ def topic_hint(name: str) -> str:
     return _nearest(name, TOPIC_SETTINGS)
 
 
-def not_obeyed(settings: Iterable[Setting]) -> tuple[str, ...]:
+def ignored_warnings(settings: Iterable[Setting]) -> tuple[str, ...]:
     """Return a warning for each setting that is accepted and ignored."""
     return tuple(
-        f"{setting.name} is a setting of Apache Kafka that kreplica does not obey: {setting.instead}"
+        f"{setting.name} is a setting of Apache Kafka that kreplica ignores: {setting.instead}"
         for setting in settings
         if not setting.implemented
     )
 
 
-def unkept_promise(setting: Setting, value: Value) -> str | None:
-    """Return why a value is rejected: it promises a protection that kreplica does not provide. None if accepted.
+def unsupported_protection(setting: Setting, value: Value) -> str | None:
+    """Return an error if a value requests protection that kreplica does not support, else None.
 
     :param value: the typed value.
     """
@@ -68,8 +68,8 @@ def unkept_promise(setting: Setting, value: Value) -> str | None:
         return None
     shown = "(hidden)" if setting.sensitive else format_value(value)
     return (
-        f"{setting.name}={shown} promises protection that this release does not give: {setting.instead}. "
-        "Remove the setting if you can do without it, or wait for the release that supports it"
+        f"{setting.name}={shown} requests protection that this release does not support: {setting.instead}. "
+        "Remove the setting if you do not need protection, or wait for the release that supports it"
     )
 
 

@@ -57,7 +57,7 @@ def test_plugin_of_another_kind():
             "the plugin log has no setting 'nmaes'; did you mean names",
         ),
         (["kreplica.metrics.reporters=log"], "the plugin log cannot be made: names: name at least one figure"),
-        (["kreplica.metrics.reporters=log,log", "kreplica.plugin.log.names=a"], "log is there twice"),
+        (["kreplica.metrics.reporters=log,log", "kreplica.plugin.log.names=a"], "log is listed twice"),
         (["kreplica.placement=tags", "kreplica.plugin.tags.brokers=1"], "brokers: '1' is not of the form NAME:TAG"),
         (["kreplica.authorizer=acl-file", "kreplica.plugin.acl-file.path=/no"], "path: '/no' cannot be read"),
     ],

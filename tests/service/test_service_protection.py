@@ -33,7 +33,7 @@ def test_unsupported_protection_in_zookeeper_stops_the_start(tmp_path: Path) -> 
             await second.start()
         await second.stop()
         assert "/config/brokers/2" in str(caught.value)
-        assert "ssl.client.auth=required promises protection that this release does not give" in str(caught.value)
+        assert "ssl.client.auth=required requests protection that this release does not support" in str(caught.value)
 
     on_broker(tmp_path / "first", story, errors_logged=True)
 
@@ -47,7 +47,7 @@ def test_unsupported_protection_is_refused_at_run_time(tmp_path: Path) -> None:
         answer = await scene.ask(INCREMENTAL_ALTER_CONFIGS, {"resources": [resource], "validate_only": False})
         (row,) = answer["responses"]
         assert row["error_code"] == INVALID_CONFIG
-        assert "promises protection that this release does not give" in row["error_message"]
+        assert "requests protection that this release does not support" in row["error_message"]
         assert await scene.zookeeper.exists("/config/brokers/1") is None
 
     on_broker(tmp_path, story)

@@ -128,7 +128,7 @@ def test_unsupported_protection_cannot_be_set():
     with pytest.raises(KafkaError) as caught:
         validate_broker_config(promise, changed=["ssl.client.auth"], per_broker=True)
     assert caught.value.code is ErrorCode.INVALID_CONFIG
-    assert "ssl.client.auth=required promises protection that this release does not give" in str(caught.value)
+    assert "ssl.client.auth=required requests protection that this release does not support" in str(caught.value)
     validate_broker_config(promise, changed=["message.max.bytes"], per_broker=True)
     validate_broker_config({}, changed=["ssl.client.auth"], per_broker=True)
 

@@ -46,7 +46,7 @@ def test_last_override_wins():
 
 
 def test_override_without_a_value_is_refused():
-    assert error("", "num.partitions") == "--override num.partitions: name=value is expected"
+    assert error("", "num.partitions") == "--override num.partitions: expected name=value"
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_override_without_a_value_is_refused():
         ("log.preallocate=yes", "'yes' is not allowed; expected true or false"),
         ("a=\\u1", "broker.properties, line 3: malformed"),
         ("log.dirs= , ", "line 3: there must be at least one directory"),
-        ("log.dirs=/a,/b,/a", "line 3: the directory /a is there twice"),
+        ("log.dirs=/a,/b,/a", "line 3: the directory /a is listed twice"),
     ],
 )
 def test_errors_have_their_line(text, message):
@@ -79,7 +79,7 @@ def test_unsupported_settings_are_warnings():
     """A broker starts with a file of Apache Kafka, and logs the unsupported settings."""
     made = settings("num.io.threads=16\nlistener.name.internal.ssl.client.auth=none\nnum.partitions=1\n")
     assert len(made.warnings) == 2
-    assert made.warnings[0].startswith("num.io.threads is a setting of Apache Kafka that kreplica does not obey: one")
+    assert made.warnings[0].startswith("num.io.threads is a setting of Apache Kafka that kreplica ignores: one")
     assert "listener.name.internal.ssl.client.auth" in made.warnings[1]
 
 
@@ -112,7 +112,7 @@ def test_unsupported_protection_stops_the_start(name: str) -> None:
     message = error(f"num.partitions=1\n{name}={value}\n")
     shown = "(hidden)" if value == "a secret" else value
     assert "broker.properties, line 4: " in message
-    assert f"{name}={shown} promises protection that this release does not give" in message
+    assert f"{name}={shown} requests protection that this release does not support" in message
     assert "Remove the setting" in message
     assert "wait for the release that supports it" in message
     assert "a secret" not in message
@@ -122,9 +122,9 @@ def test_unsupported_protection_stops_the_start(name: str) -> None:
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
 def test_unsupported_listener_protection_stops_the_start(protocol: str) -> None:
     """The protocol comes from the listener name or the map; an unused entry of the map is harmless."""
-    assert f"promises {protocol}, which this release does not serve" in error(f"listeners={protocol}://:9093\n")
+    assert f"{protocol} is not supported" in error(f"listeners={protocol}://:9093\n")
     mapped = f"listener.security.protocol.map=INTERNAL:{protocol},PLAINTEXT:PLAINTEXT\n"
-    assert f"promises {protocol}" in error(f"{mapped}listeners=PLAINTEXT://:9092,INTERNAL://:9093\n")
+    assert f"{protocol} is not supported" in error(f"{mapped}listeners=PLAINTEXT://:9092,INTERNAL://:9093\n")
     assert settings(mapped).listeners
 
 
@@ -204,17 +204,17 @@ def test_one_port_for_ipv4_and_ipv6():
         ("listeners=PLAINTEXT://::1:9092", "IPv6 address needs brackets"),
         ("listeners=PLAINTEXT://a:65536", "no port from 0 to 65535"),
         ("listeners=,", "at least one listener"),
-        ("listeners=PLAINTEXT://a:1,plaintext://b:2", "the listener PLAINTEXT is there twice"),
+        ("listeners=PLAINTEXT://a:1,plaintext://b:2", "the listener PLAINTEXT is listed twice"),
         ("listeners=CLIENT://a:1", "listener.security.protocol.map does not say which protocol CLIENT has"),
-        ("listeners=SSL://a:1", "promises SSL, which this release does not serve"),
+        ("listeners=SSL://a:1", "the protocol SSL is not supported"),
         ("listeners=PLAINTEXT://0.0.0.0:1", "no client can connect to 0.0.0.0"),
         ("advertised.listeners=PLAINTEXT://[::]:1", "no client can connect to ::"),
         ("listener.security.protocol.map=A:PLAINTEXT,PLAINTEXT:PLAINTEXT\nadvertised.listeners=A://a:1", "no A, only"),
         ("listener.security.protocol.map=A", "'A' is not NAME:PROTOCOL"),
         ("listener.security.protocol.map=A:TLS", "unknown protocol; there are PLAINTEXT, SSL"),
-        ("listener.security.protocol.map=A:SSL,a:SSL", "the name A is there twice"),
-        ("inter.broker.listener.name=OTHER", "use OTHER for each other, but only PLAINTEXT is advertised"),
-        ("security.inter.broker.protocol=SSL", "SSL promises protection that this release does not give"),
+        ("listener.security.protocol.map=A:SSL,a:SSL", "the name A is listed twice"),
+        ("inter.broker.listener.name=OTHER", "the listener OTHER between brokers is not advertised, only PLAINTEXT"),
+        ("security.inter.broker.protocol=SSL", "SSL requests protection that this release does not support"),
         ("inter.broker.listener.name=PLAINTEXT\nsecurity.inter.broker.protocol=PLAINTEXT", "only one of"),
     ],
 )

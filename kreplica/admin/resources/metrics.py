@@ -10,7 +10,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from kreplica.admin.http.api import Call, Page, Route
+from kreplica.admin.http.api import Call, RawAnswer, Route
 from kreplica.interfaces import Family, Histogram
 from kreplica.interfaces import MetricKind as Kind
 from kreplica.runtime import Reactor
@@ -20,7 +20,7 @@ SAMPLES_AT_ONCE = 200
 """Number of samples that are encoded between two checks of the clock."""
 
 
-class Figures(Protocol):
+class MetricsSource(Protocol):
     """The metrics of this broker."""
 
     def families(self) -> AsyncIterator[Family | Histogram]:
@@ -30,8 +30,8 @@ class Figures(Protocol):
 class Metrics:
     """Encodes the text in slices: 10,000 partitions make megabytes, and a thread would hold the interpreter lock."""
 
-    def __init__(self, figures: Figures, reactor: Reactor) -> None:
-        self._figures = figures
+    def __init__(self, source: MetricsSource, reactor: Reactor) -> None:
+        self._source = source
         self._reactor = reactor
 
     def routes(self) -> Sequence[Route]:
@@ -39,16 +39,16 @@ class Metrics:
         media_type = CONTENT_TYPE_LATEST.partition(";")[0]
         return (Route("GET", "/metrics", self.read, "Metrics in Prometheus format.", media_type=media_type),)
 
-    async def read(self, call: Call) -> Page:
+    async def read(self, call: Call) -> RawAnswer:
         """``GET /metrics``."""
         turns = Turns(self._reactor)
         pieces = []
-        async for family in self._figures.families():
+        async for family in self._source.families():
             for piece in exposition(family):
                 pieces.append(piece)
                 if turns.is_over:
                     await turns.next()
-        return Page(b"".join(pieces), CONTENT_TYPE_LATEST)
+        return RawAnswer(b"".join(pieces), CONTENT_TYPE_LATEST)
 
 
 def exposition(family: Family | Histogram) -> Iterator[bytes]:

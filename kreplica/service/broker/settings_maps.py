@@ -30,7 +30,7 @@ from kreplica.transactions.memory_limits import TransactionBounds
 def bounds(settings: BrokerSettings) -> Bounds:
     """Return the resource limits of client connections."""
     default = Bounds()
-    given = settings.given
+    given = settings.configured_names
     idle_ms = settings["connections.max.idle.ms"]
     queued = settings["queued.max.request.bytes"]
     return Bounds(
@@ -117,7 +117,9 @@ def fetcher_config(settings: BrokerSettings) -> FetcherConfig:
         backoff_s_max=settings["replica.fetch.backoff.ms"] / 1000,
         timeout_s=settings["replica.socket.timeout.ms"] / 1000,
         # As for the listeners, Kafka's default is too small for fast networks.
-        receive_buffer_bytes=settings[buffer_bytes] if buffer_bytes in settings.given else default.receive_buffer_bytes,
+        receive_buffer_bytes=(
+            settings[buffer_bytes] if buffer_bytes in settings.configured_names else default.receive_buffer_bytes
+        ),
     )
 
 

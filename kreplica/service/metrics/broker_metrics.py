@@ -115,7 +115,7 @@ class BrokerMetrics:
         self._stalls = stalls
 
     async def families(self) -> AsyncIterator[Family | Histogram]:
-        """Implements ``admin.resources.metrics.Figures``."""
+        """Implements ``admin.resources.metrics.MetricsSource``."""
         for family in (*self._cluster(), *self._server(), *self._replication()):
             yield family
         for family in memory_families(self._broker):

@@ -28,12 +28,12 @@ from kreplica.service.plugins.discovery import find
 from kreplica.service.plugins.led_partitions import Roles
 from kreplica.service.plugins.plugin_decisions import ChosenElection, ChosenPlacement
 from kreplica.service.plugins.plugin_failures import PluginFailures
-from kreplica.service.plugins.plugin_lifecycle import Listener, Listening, Reporter, Reporting
+from kreplica.service.plugins.plugin_lifecycle import ExtraListeners, Listener, MetricsReporting, Reporter
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.settings.names import PLUGIN_PREFIX
 
 if TYPE_CHECKING:
-    from kreplica.admin.resources.metrics import Figures
+    from kreplica.admin.resources.metrics import MetricsSource
     from kreplica.server.authorization import Permissions
 
 PLACEMENT, ELECTION, AUTHORIZER = "kreplica.placement", "kreplica.leader.election", "kreplica.authorizer"
@@ -74,26 +74,27 @@ class Plugins:
         interval_s = settings["kreplica.metrics.report.interval.ms"] / 1000
         reporters = [Reporter(*each) for each in self._all(REPORTERS, IMetricsReporter)]
         self.has_reporters = bool(reporters)
-        self._reporting = Reporting(runtime.reactor, reporters, interval_s)
-        self._listening = Listening(runtime.reactor, [Listener(*each) for each in self._all(LISTENERS, IExtraListener)])
+        self._reporting = MetricsReporting(runtime.reactor, reporters, interval_s)
+        listeners = [Listener(*each) for each in self._all(LISTENERS, IExtraListener)]
+        self._listeners = ExtraListeners(runtime.reactor, listeners)
         self._check_settings()
 
     def errors(self) -> Mapping[str, int]:
         """Return the number of failures of each plugin."""
         return {name: failures.errors for name, failures in sorted(self._failures.items())}
 
-    async def start(self, figures: Callable[[], Figures]) -> None:
+    async def start(self, new_source: Callable[[], MetricsSource]) -> None:
         """Start reporters and listeners, when the broker serves clients.
 
         :raise KreplicaError: a required listener cannot start.
         """
-        self._reporting.start(figures)
-        await self._listening.start()
+        self._reporting.start(new_source)
+        await self._listeners.start()
 
     async def stop(self) -> None:
         """Stop reporters and listeners, before the broker stops its other parts."""
         self._reporting.stop()
-        await self._listening.stop()
+        await self._listeners.stop()
 
     # --- making ------------------------------------------------------------------------------------------------------
 
@@ -107,7 +108,7 @@ class Plugins:
         names = self._settings[setting]
         for name in names:
             if names.count(name) > 1:
-                raise SettingsError(f"{setting}: {name} is there twice")
+                raise SettingsError(f"{setting}: {name} is listed twice")
             yield self._plugin(setting, name, provides)
 
     def _plugin(self, setting: str, name: str, provides: InterfaceClass) -> tuple[Any, PluginFailures]:
@@ -126,13 +127,13 @@ class Plugins:
         prefix = f"{PLUGIN_PREFIX}{name}."
         return {
             given.removeprefix(prefix): self._settings.text(given) or ""
-            for given in self._settings.given
+            for given in self._settings.configured_names
             if given.startswith(prefix)
         }
 
     def _check_settings(self) -> None:
         """Refuse settings of plugins that are not chosen, and settings that a plugin does not have."""
-        for given in self._settings.given:
+        for given in self._settings.configured_names:
             if given.startswith(PLUGIN_PREFIX):
                 self._check_setting(given)
 

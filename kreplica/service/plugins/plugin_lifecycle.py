@@ -15,7 +15,7 @@ from kreplica.runtime.pause import pause
 from kreplica.service.plugins.plugin_failures import PluginFailures
 
 if TYPE_CHECKING:
-    from kreplica.admin.resources.metrics import Figures
+    from kreplica.admin.resources.metrics import MetricsSource
 
 STOP_SECONDS_MAX = 10.0
 
@@ -30,7 +30,7 @@ class Listener(NamedTuple):
     failures: PluginFailures
 
 
-class Reporting:
+class MetricsReporting:
     """Sends metrics to each reporter at a fixed interval after its previous report."""
 
     def __init__(self, reactor: Reactor, reporters: Sequence[Reporter], interval_s: float) -> None:
@@ -39,18 +39,18 @@ class Reporting:
         self._interval_s = interval_s
         self._running: list[Deferred[None]] = []
 
-    def start(self, figures: Callable[[], Figures]) -> None:
+    def start(self, new_source: Callable[[], MetricsSource]) -> None:
         """Start the reports; without reporters nothing is collected."""
         for reporter in self._reporters:
-            running = Deferred.fromCoroutine(self._report(reporter, figures()))
+            running = Deferred.fromCoroutine(self._report(reporter, new_source()))
             running.addErrback(lambda failure: failure.trap(CancelledError))
             self._running.append(running)
 
-    async def _report(self, reporter: Reporter, figures: Figures) -> None:
+    async def _report(self, reporter: Reporter, source: MetricsSource) -> None:
         while True:
             await pause(self._reactor, self._interval_s)
             try:
-                await reporter.plugin.report(figures.families())
+                await reporter.plugin.report(source.families())
             except CancelledError:
                 raise
             except Exception:
@@ -63,8 +63,8 @@ class Reporting:
             each.cancel()
 
 
-class Listening:
-    """Starts extra listeners in order, and stops them in the opposite one."""
+class ExtraListeners:
+    """Starts extra listeners in order, and stops them in reverse order."""
 
     def __init__(self, reactor: Reactor, listeners: Sequence[Listener]) -> None:
         self._reactor = reactor

@@ -74,7 +74,7 @@ def broker_from_options(reactor: Any, options: dict[str, Any], failed: Callable[
     kind = BrokerProcess if parent_id is None else ChildBrokerProcess
     settings = load(options["config"], options["overrides"])
     warn_of_readable_secrets(options["config"], settings)
-    if not {"log.dir", "log.dirs"} & set(settings.given):
+    if not {"log.dir", "log.dirs"} & set(settings.configured_names):
         log.warn(
             "the data is kept in {directories}, where files may be deleted or made by others: set log.dirs",
             directories=", ".join(settings.log_dirs),

@@ -76,7 +76,7 @@ class _Options(usage.Options):
     def opt_override(self, text: str) -> None:
         """One setting, as name=value; goes before the file's.  May be given several times."""
         if "=" not in text:
-            raise usage.UsageError(f"--override {text!r}: name=value is expected")
+            raise usage.UsageError(f"--override {text!r}: expected name=value")
         self["overrides"].append(text)
 
     def postOptions(self) -> None:
