@@ -1,7 +1,6 @@
-"""Matches texts by a lazy deterministic automaton, as RE2 does, so that the time is linear in the length of the text.
+"""Matches text with a lazily built DFA, as RE2 does, so that the time is linear in the length of the text.
 
-Each state is the set of positions in the expression that are reachable. States are computed when first needed and
-cached.
+Each DFA state is a set of reachable NFA states. DFA states are computed when first needed, and cached.
 """
 
 from __future__ import annotations
@@ -22,24 +21,27 @@ from kreplica.patterns.syntax import (
     Sequence,
 )
 
-STATES_MAX = 2000
-"""Maximum size of an expression with its repetitions expanded."""
+NFA_STATES_MAX = 2000
+"""Maximum number of NFA states of an expression, with its repetitions expanded."""
 
-REMEMBERED_MAX = 20_000
-"""Maximum number of cached transitions of one automaton."""
+CACHED_TRANSITIONS_MAX = 20_000
+"""Maximum number of cached DFA transitions of one automaton."""
 
 
-class Beside(Enum):
-    """Kind of the character on one side of a gap between characters."""
+class CharacterKind(Enum):
+    """Kind of a character, as far as assertions need it; ``NONE`` is the start or the end of the text."""
 
-    NOTHING = 0
+    NONE = 0
     WORD = 1
     OTHER = 2
 
 
 @dataclass(slots=True)
-class _Step:
-    """A position: one of ``characters`` leads to ``then``; without ``characters``, both exits are free."""
+class _NfaState:
+    """NFA state: one of ``characters`` leads to ``then``.
+
+    Without ``characters`` it has epsilon transitions to ``then`` and ``otherwise``, if its assertion holds.
+    """
 
     then: int
     characters: Characters | None = None
@@ -48,37 +50,38 @@ class _Step:
 
 
 _END = -1
-"""The position at which the whole expression has matched."""
+"""The NFA state in which the whole expression has matched."""
 
-class _State:
-    """State of the deterministic automaton.
 
-    :ivar places: reachable positions, sorted; empty if no match is possible.
+class _DfaState:
+    """DFA state.
+
+    :ivar nfa_states: numbers of the reachable NFA states, sorted; empty if no match is possible.
     :ivar before: kind of the previous character.
     :ivar following: character -> next state, for the characters seen so far.
     """
 
-    __slots__ = ("before", "following", "places")
+    __slots__ = ("before", "following", "nfa_states")
 
-    def __init__(self, places: tuple[int, ...], before: Beside) -> None:
-        self.places = places
+    def __init__(self, nfa_states: tuple[int, ...], before: CharacterKind) -> None:
+        self.nfa_states = nfa_states
         self.before = before
-        self.following: dict[str, _State] = {}
+        self.following: dict[str, _DfaState] = {}
 
 
 class Automaton:
     """A compiled expression.
 
-    :param states_max: maximum number of positions; computing one new transition takes at most this number of steps.
+    :param states_max: maximum number of NFA states; computing one new transition takes at most this number of steps.
     :raise PatternError: the expression is malformed or too large.
     """
 
-    def __init__(self, pattern: str, states_max: int = STATES_MAX) -> None:
+    def __init__(self, pattern: str, states_max: int = NFA_STATES_MAX) -> None:
         self._states_max = states_max
-        self._steps: list[_Step] = []
-        self._start = _State((self._build(parse(pattern), _END),), Beside.NOTHING)
-        self._states: dict[tuple[tuple[int, ...], Beside], _State] = {}
-        self._remembered_count = 0
+        self._nfa_states: list[_NfaState] = []
+        self._start = _DfaState((self._build(parse(pattern), _END),), CharacterKind.NONE)
+        self._dfa_states: dict[tuple[tuple[int, ...], CharacterKind], _DfaState] = {}
+        self._cached_count = 0
 
     def matches(self, text: str) -> bool:
         """Return True if the expression matches the whole text."""
@@ -88,75 +91,75 @@ class Automaton:
             if following is None:
                 following = self._advance(state, character)
             state = following
-            if not state.places:
+            if not state.nfa_states:
                 return False
-        return _END in self._reached(state, Beside.NOTHING)
+        return _END in self._epsilon_closure(state, CharacterKind.NONE)
 
-    def _advance(self, state: _State, character: str) -> _State:
-        beside = Beside.WORD if character in WORD else Beside.OTHER
-        places: dict[int, None] = {}
-        for place in self._reached(state, beside):
-            characters = self._steps[place].characters if place != _END else None
+    def _advance(self, state: _DfaState, character: str) -> _DfaState:
+        kind = CharacterKind.WORD if character in WORD else CharacterKind.OTHER
+        reached: dict[int, None] = {}
+        for number in self._epsilon_closure(state, kind):
+            characters = self._nfa_states[number].characters if number != _END else None
             if characters is not None and character in characters:
-                places[self._steps[place].then] = None
-        if self._remembered_count >= REMEMBERED_MAX:
-            self._forget()
-        key = tuple(sorted(places)), beside
-        following = self._states.get(key)
+                reached[self._nfa_states[number].then] = None
+        if self._cached_count >= CACHED_TRANSITIONS_MAX:
+            self._clear_cache()
+        key = tuple(sorted(reached)), kind
+        following = self._dfa_states.get(key)
         if following is None:
-            following = self._states[key] = _State(*key)
+            following = self._dfa_states[key] = _DfaState(*key)
         state.following[character] = following
-        self._remembered_count += 1
+        self._cached_count += 1
         return following
 
-    def _forget(self) -> None:
+    def _clear_cache(self) -> None:
         """Clear the cache; a match in progress, also in another thread, continues from its own state."""
-        for state in (self._start, *self._states.values()):
+        for state in (self._start, *self._dfa_states.values()):
             state.following = {}
-        self._states = {}
-        self._remembered_count = 0
+        self._dfa_states = {}
+        self._cached_count = 0
 
-    def _reached(self, state: _State, following: Beside) -> dict[int, None]:
-        """Return the positions reachable without consuming a character, given the kind of the next one."""
+    def _epsilon_closure(self, state: _DfaState, following: CharacterKind) -> dict[int, None]:
+        """Return the NFA states reachable without consuming a character, given the kind of the next one."""
         found: dict[int, None] = {}
-        waiting = list(state.places)
-        while waiting:
-            place = waiting.pop()
-            if place in found:
+        pending = list(state.nfa_states)
+        while pending:
+            number = pending.pop()
+            if number in found:
                 continue
-            found[place] = None
-            step = self._steps[place] if place != _END else None
-            if step is None or step.characters is not None:
+            found[number] = None
+            nfa_state = self._nfa_states[number] if number != _END else None
+            if nfa_state is None or nfa_state.characters is not None:
                 continue
-            if step.assertion is None or _holds(step.assertion, state.before, following):
-                waiting.append(step.then)
-                if step.otherwise is not None:
-                    waiting.append(step.otherwise)
+            if nfa_state.assertion is None or _holds(nfa_state.assertion, state.before, following):
+                pending.append(nfa_state.then)
+                if nfa_state.otherwise is not None:
+                    pending.append(nfa_state.otherwise)
         return found
 
     # --- building ----------------------------------------------------------------------------------------------------
 
-    def _add(self, step: _Step) -> int:
-        if len(self._steps) >= self._states_max:
-            raise PatternError("the regular expression is too large, its repetitions written out")
-        self._steps.append(step)
-        return len(self._steps) - 1
+    def _add(self, state: _NfaState) -> int:
+        if len(self._nfa_states) >= self._states_max:
+            raise PatternError("the regular expression is too large after its repetitions are expanded")
+        self._nfa_states.append(state)
+        return len(self._nfa_states) - 1
 
     @singledispatchmethod
     def _build(self, node: Node, then: int) -> int:
-        """Add the positions that match a node and then lead to ``then``.
+        """Add the NFA states that match a node and then lead to ``then``.
 
-        :return: the first position.
+        :return: the number of the first NFA state.
         """
         raise TypeError(node)
 
     @_build.register
     def _one_of(self, node: OneOf, then: int) -> int:
-        return self._add(_Step(then, characters=node.characters))
+        return self._add(_NfaState(then, characters=node.characters))
 
     @_build.register
     def _assertion(self, node: Assertion, then: int) -> int:
-        return self._add(_Step(then, assertion=node))
+        return self._add(_NfaState(then, assertion=node))
 
     @_build.register
     def _sequence(self, node: Sequence, then: int) -> int:
@@ -168,19 +171,19 @@ class Automaton:
     def _choice(self, node: Choice, then: int) -> int:
         start, *others = (self._build(branch, then) for branch in node.branches)
         for other in others:
-            start = self._add(_Step(start, otherwise=other))
+            start = self._add(_NfaState(start, otherwise=other))
         return start
 
     @_build.register
     def _repeat(self, node: Repeat, then: int) -> int:
         if node.most is None:
-            loop = self._add(_Step(then))
-            self._steps[loop].otherwise = self._build(node.part, loop)
+            loop = self._add(_NfaState(then))
+            self._nfa_states[loop].otherwise = self._build(node.part, loop)
             then = loop
         else:
             end = then
             for _ in range(node.most - node.least):
-                then = self._add(_Step(self._build(node.part, then), otherwise=end))
+                then = self._add(_NfaState(self._build(node.part, then), otherwise=end))
         for _ in range(node.least):
             start = self._build(node.part, then)
             if start == then:
@@ -189,10 +192,10 @@ class Automaton:
         return then
 
 
-def _holds(assertion: Assertion, before: Beside, following: Beside) -> bool:
+def _holds(assertion: Assertion, before: CharacterKind, following: CharacterKind) -> bool:
     if assertion is Assertion.START:
-        return before is Beside.NOTHING
+        return before is CharacterKind.NONE
     if assertion is Assertion.END:
-        return following is Beside.NOTHING
-    is_boundary = (before is Beside.WORD) != (following is Beside.WORD)
+        return following is CharacterKind.NONE
+    is_boundary = (before is CharacterKind.WORD) != (following is CharacterKind.WORD)
     return is_boundary is (assertion is Assertion.WORD_BOUNDARY)

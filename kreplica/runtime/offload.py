@@ -42,7 +42,7 @@ class ThreadOffload:
         self._pool.stop()
 
 
-def let_others_run() -> None:
+def release_gil() -> None:
     """Yield the interpreter lock; call it regularly in long computations in a thread.
 
     Otherwise the thread keeps the lock for 5 ms, and the reactor waits for it after each system call.

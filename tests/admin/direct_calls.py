@@ -15,8 +15,8 @@ from kreplica.admin.http.api import Answer, Call, Resource, Route
 from kreplica.admin.http.json_stream import dumped
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.peers.forwarding import Answers
-from kreplica.admin.peers.registrations import RegistrationsRead
-from kreplica.admin.peers.responses import PeerAnswer
+from kreplica.admin.peers.registrations import RegistrationReader
+from kreplica.admin.peers.responses import PeerResponseValidator
 from kreplica.runtime.stalls import INTERVAL_S, StallWatch
 from kreplica.service.admin.operations_resources import operating_resources
 from kreplica.testing.cluster.cluster import SimulatedCluster
@@ -32,7 +32,7 @@ class PeerAdminApis:
         self._cluster = cluster
 
     async def ask(
-        self, broker_id: int, call: Call, path: str, answer: PeerAnswer, *, query: Any = None, **more: Any
+        self, broker_id: int, call: Call, path: str, answer: PeerResponseValidator, *, query: Any = None, **more: Any
     ) -> Any:
         if call.forwarded:
             raise Problem(421, "misdirected", "it was forwarded already")
@@ -44,7 +44,7 @@ class PeerAdminApis:
         return answer.read(broker_id, 200, dumped(document))
 
     async def ask_all(
-        self, call: Call, path: str, answer: PeerAnswer, here: Any, *, query: Any = None, each: Any = None
+        self, call: Call, path: str, answer: PeerResponseValidator, here: Any, *, query: Any = None, each: Any = None
     ) -> Answers:
         documents, problems = {self._broker_id: await here()}, []
         for broker_id in () if call.forwarded else self._cluster.known - {self._broker_id}:
@@ -77,7 +77,7 @@ class DirectCluster:
         broker = self._cluster.brokers[broker_id].program
         made = self._apis.get(broker_id)
         if made is None or made[0] is not broker:
-            registrations = RegistrationsRead(broker.runtime.reactor.seconds, broker.client)
+            registrations = RegistrationReader(broker.runtime.reactor.seconds, broker.client)
             clock = Clock()
             stalls = StallWatch(clock)
             stalls.start()

@@ -20,8 +20,8 @@ from kreplica.admin.http.site import AdminSite
 from kreplica.admin.peers import forwarding
 from kreplica.admin.peers.addresses import peer_url
 from kreplica.admin.peers.forwarding import Forwarding
-from kreplica.admin.peers.registrations import FRESH_SECONDS, RegistrationsRead
-from kreplica.admin.peers.responses import PeerAnswer
+from kreplica.admin.peers.registrations import FRESH_SECONDS, RegistrationReader
+from kreplica.admin.peers.responses import PeerResponseValidator
 from kreplica.cluster import documents, znodes
 from kreplica.model import BrokerRegistration, Endpoint
 from kreplica.testing.simulator.simulation import Simulation
@@ -29,7 +29,7 @@ from kreplica.zookeeper import ConnectionLoss, Stat
 from tests.support.standalone import StandaloneProcess
 
 PORT = 8080
-ANYTHING = PeerAnswer({})
+ANYTHING = PeerResponseValidator({})
 
 
 class Listener(Resource):
@@ -169,9 +169,9 @@ def test_redirect_is_not_followed(world):
 def test_write_is_forwarded_with_its_body(world):
     """A body is forwarded as JSON; a response without a body is None."""
     listener = world.serve(2, b"", status=204)
-    assert (
-        world.result(world.forwarding.ask(2, Call(), "/v1/x", PeerAnswer(None), method="DELETE", body={"a": 1})) is None
-    )
+    nothing = PeerResponseValidator(None)
+    asked = world.forwarding.ask(2, Call(), "/v1/x", nothing, method="DELETE", body={"a": 1})
+    assert world.result(asked) is None
     method, _, headers, body = listener.asked[0]
     assert (method, headers["content-type"], json.loads(body)) == ("DELETE", "application/json", {"a": 1})
     assert headers["authorization"] is None
@@ -292,7 +292,7 @@ class Tree:
 
 def test_concurrent_callers_share_one_read_of_the_registrations():
     tree, now = Tree(), [100.0]
-    registrations = RegistrationsRead(lambda: now[0], tree)
+    registrations = RegistrationReader(lambda: now[0], tree)
     first, second = (Deferred.fromCoroutine(registrations.live()) for _ in range(2))
     first.cancel()
     first.addErrback(lambda _: None)
@@ -315,7 +315,7 @@ def test_concurrent_callers_share_one_read_of_the_registrations():
 def test_failed_read_of_registrations_is_not_cached():
     """A lost connection to ZooKeeper fails only the current callers."""
     tree = Tree()
-    registrations = RegistrationsRead(lambda: 1.0, tree)
+    registrations = RegistrationReader(lambda: 1.0, tree)
     lost = Deferred.fromCoroutine(registrations.live())
     tree.waiting.errback(ConnectionLoss("/brokers/ids"))
     failures = []

@@ -14,7 +14,7 @@ from kafka.partitioner.default import murmur2 as peer_murmur2
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.messages.positions import Span, decode_spans, encode_spans
 from kreplica.admin.messages.reading import merged
-from kreplica.admin.messages.scanning import Bounds, Chunk, scan
+from kreplica.admin.messages.scanning import Chunk, ScanLimits, scan
 from kreplica.admin.messages.searching import SEARCHED_BYTES_MAX, search_for
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.batches import HEADER_SIZE
@@ -23,7 +23,7 @@ from kreplica.wire.control_records import EndMarker, build_end_marker
 from kreplica.wire.partitioning import partition_of_key
 from kreplica.wire.records import Record
 
-ALL = Bounds(found=1000, count=1000, found_bytes=1 << 20)
+ALL = ScanLimits(matches=1000, records=1000, match_bytes=1 << 20)
 TOPIC_ID = UUID(int=7)
 
 
@@ -42,9 +42,11 @@ def marker(offset: int, producer: int, *, committed: bool) -> bytes:
     return bytes(batch)
 
 
-def offsets(data: bytes, bounds: Bounds = ALL, aborted: Sequence[tuple[int, int]] = (), **span: int) -> tuple[Any, ...]:
+def offsets(
+    data: bytes, limits: ScanLimits = ALL, aborted: Sequence[tuple[int, int]] = (), **span: int
+) -> tuple[Any, ...]:
     chunk = Chunk(0, data, span.get("start", 0), span.get("end", 10_000), aborted)
-    found = scan(chunk, None, bounds)
+    found = scan(chunk, None, limits)
     return [row["offset"] for row in found.found], found.next_offset, found.count
 
 
@@ -59,15 +61,15 @@ class TestScan:
     def test_bounds(self) -> None:
         """The numbers of found and scanned records are limited; the next chunk starts after the last scanned one."""
         data = records(0, 3) + records(3, 4)
-        assert offsets(data, Bounds(found=4, count=100, found_bytes=1000)) == ([0, 1, 2, 3], 4, 4)
-        assert offsets(data, Bounds(found=9, count=2, found_bytes=1000)) == ([0, 1], 2, 2)
-        assert offsets(data, Bounds(found=9, count=9, found_bytes=4)) == ([0, 1], 2, 2)
-        assert offsets(data, Bounds(found=9, count=9, found_bytes=0)) == ([0], 1, 1)
+        assert offsets(data, ScanLimits(matches=4, records=100, match_bytes=1000)) == ([0, 1, 2, 3], 4, 4)
+        assert offsets(data, ScanLimits(matches=9, records=2, match_bytes=1000)) == ([0, 1], 2, 2)
+        assert offsets(data, ScanLimits(matches=9, records=9, match_bytes=4)) == ([0, 1], 2, 2)
+        assert offsets(data, ScanLimits(matches=9, records=9, match_bytes=0)) == ([0], 1, 1)
 
     def test_time_limit(self) -> None:
         """A long scan stops at its deadline."""
         data = records(0, 950)
-        found, next_offset, count = offsets(data, Bounds(1000, 1000, 1 << 20, is_late=lambda: True))
+        found, next_offset, count = offsets(data, ScanLimits(1000, 1000, 1 << 20, is_late=lambda: True))
         assert (len(found), next_offset, count) == (9, 9, 9)
 
     def test_truncated_last_batch(self) -> None:
@@ -82,7 +84,7 @@ class TestScan:
         bad[HEADER_SIZE + 2] ^= 0xFF
         chunk = Chunk(0, records(0, 3) + bytes(bad) + records(7, 1), 0, 100)
         found = scan(chunk, None, ALL)
-        assert ([row["offset"] for row in found.found], found.passed_over, found.next_offset) == ([0, 1, 2, 7], [3], 8)
+        assert ([row["offset"] for row in found.found], found.undecodable, found.next_offset) == ([0, 1, 2, 7], [3], 8)
 
     def test_aborted_transactions(self) -> None:
         """Records of aborted transactions and markers are hidden; concurrent records of other producers are shown."""

@@ -12,7 +12,7 @@ from kreplica.admin.http.api import Call
 from kreplica.admin.http.failures import problem_of
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import COUNT, listing, one_of, record
-from kreplica.admin.peers.responses import DEPTH_MAX, PeerAnswer
+from kreplica.admin.peers.responses import DEPTH_MAX, PeerResponseValidator
 from kreplica.admin.resources.figures import FIGURES, FiguresResource
 from kreplica.admin.resources.groups import Groups
 from kreplica.admin.resources.timeline import Timeline
@@ -104,7 +104,7 @@ def refused(answer, text, status=200):
     return raised.value
 
 
-ROWS = PeerAnswer(record({"rows": listing(record({"count": COUNT, "state": one_of("on", "off")}))}))
+ROWS = PeerResponseValidator(record({"rows": listing(record({"count": COUNT, "state": one_of("on", "off")}))}))
 
 
 def test_unknown_members_are_accepted():

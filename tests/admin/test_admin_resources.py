@@ -10,7 +10,7 @@ import pytest
 from direct_calls import Direct
 
 from kreplica.admin.http.problems import Problem
-from kreplica.admin.peers.registrations import RegistrationsRead
+from kreplica.admin.peers.registrations import RegistrationReader
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.service.admin.admin_site import resources
 from kreplica.testing.cluster.cluster import SimulatedCluster
@@ -30,7 +30,7 @@ def cluster():
 @pytest.fixture
 def api(cluster):
     broker = cluster.brokers[ASKED].program
-    registrations = RegistrationsRead(broker.runtime.reactor.seconds, broker.client)
+    registrations = RegistrationReader(broker.runtime.reactor.seconds, broker.client)
     return Direct(resources(broker, registrations), cluster.run_until)
 
 

@@ -10,7 +10,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import LogLevel, capturedLogs
 
 from kreplica.admin.http import routing
-from kreplica.admin.http.api import Answer, EventStream, Page, Route, ServerEvent
+from kreplica.admin.http.api import Answer, EventStream, RawAnswer, Route, ServerEvent
 from kreplica.admin.http.event_streams import HEARTBEAT_SECONDS, SLOW_SECONDS_MAX
 from kreplica.admin.http.failures import status_of
 from kreplica.admin.http.json_stream import ROWS_AT_ONCE, json_pieces
@@ -43,7 +43,7 @@ def test_document():
     assert int(answer.headers["content-length"]) == len(answer.body)
 
 
-@pytest.mark.parametrize("reply", [Answer({"a": 1}, etag="7.x"), Page(b"a", "text/css", etag="7.x")])
+@pytest.mark.parametrize("reply", [Answer({"a": 1}, etag="7.x"), RawAnswer(b"a", "text/css", etag="7.x")])
 def test_not_modified(reply):
     """A matching If-None-Match gets a 304 without a body."""
     api = answering(reply)
@@ -57,7 +57,7 @@ def test_not_modified(reply):
 
 def test_static_page():
     """A page is served as it is."""
-    answer = answering(Page(b"<p>", "text/html; charset=utf-8")).ask("GET", "/it")
+    answer = answering(RawAnswer(b"<p>", "text/html; charset=utf-8")).ask("GET", "/it")
     assert (answer.body, answer.headers["content-type"]) == (b"<p>", "text/html; charset=utf-8")
 
 

@@ -12,7 +12,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.consumer.state import Resolved
 from kreplica.groups.consumer.topic_lookup import EXPRESSIONS_MAX, TopicLookup
 from kreplica.patterns import Automaton, PatternError
-from kreplica.patterns.automaton import REMEMBERED_MAX, STATES_MAX
+from kreplica.patterns.automaton import CACHED_TRANSITIONS_MAX, NFA_STATES_MAX
 from kreplica.testing.simulator.simulation import Simulation
 
 # fmt: off
@@ -125,7 +125,7 @@ def test_matching_takes_linear_time(expression: str) -> None:
     automaton = Automaton(expression)
     assert not automaton.matches("a" * 249)
     assert automaton.matches("a" * 60 + "b")
-    assert len(automaton._steps) <= STATES_MAX
+    assert len(automaton._nfa_states) <= NFA_STATES_MAX
 
 
 def test_automaton_cache_is_bounded() -> None:
@@ -134,7 +134,7 @@ def test_automaton_cache_is_bounded() -> None:
     for _ in range(700):
         name = "".join(rng.choice("ab") for _ in range(60))
         assert automaton.matches(name) is (name[-15] == "a")
-        assert sum(len(state.following) for state in automaton._states.values()) <= REMEMBERED_MAX
+        assert sum(len(state.following) for state in automaton._dfa_states.values()) <= CACHED_TRANSITIONS_MAX
 
 
 class Topics:

@@ -1,7 +1,7 @@
 """Defines routes of the admin API, whose handlers take a validated call and return an answer.
 
-Validation and the OpenAPI document use the same route definition. Handlers know only HTTP statuses, so tests can call
-them with a ``Call``.
+Validation and the OpenAPI document use the same route definition. Handlers do not depend on HTTP,
+except for status codes, so tests can call them with a ``Call``.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 Schema = Mapping[str, Any]
-"""A JSON Schema (2020-12), as OpenAPI 3.1 has them."""
+"""A JSON Schema (2020-12), as used by OpenAPI 3.1."""
 
 Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a query or a path.
+    """A query or path parameter.
 
     :param schema: the schema of one value; ``integer``, ``number``, ``boolean`` and ``string`` are parsed from text.
     :param default: the value if the parameter is absent.
@@ -94,8 +94,8 @@ class EventStream:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """A response with ready content.
+class RawAnswer:
+    """A response that is not a JSON document, such as a file of the dashboard or the metrics.
 
     :param content_type: with a charset for text.
     :param etag: of the content, without quotes; None if the content is generated for each request.
@@ -106,9 +106,10 @@ class Page:
     etag: str | None = None
 
 
-Reply = Answer | EventStream | Page
+AnyAnswer = Answer | EventStream | RawAnswer
+"""A response of any kind."""
 
-Handler = Callable[[Call], Awaitable[Reply]]
+Handler = Callable[[Call], Awaitable[AnyAnswer]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +122,11 @@ class Route:
     :param status: the status of a successful response.
     :param body: the schema of the request body; None without a body.
     :param query: its parameters; ``dry_run`` is added to all writes.
-    :param znodes: the znodes that the route writes, for the document.
+    :param znodes: the znodes that the route writes, for the OpenAPI document.
     :param problems: additional error statuses with their descriptions; 412 only for routes that check ``If-Match``.
     :param other_answers: non-error responses with other statuses: description and schema.
     :param streams: True if the response is an ``EventStream``.
-    :param media_type: of a ``Page``.
+    :param media_type: of a ``RawAnswer``.
     """
 
     method: str
@@ -168,7 +169,9 @@ def page_of(names: Sequence[str], call: Call) -> tuple[Sequence[str], str | None
     return shown, shown[-1] if first + limit < len(names) else None
 
 
-LIMIT = Parameter("limit", {"type": "integer", "minimum": 1, "maximum": 10_000}, "Maximum count.", default=1000)
+LIMIT = Parameter(
+    "limit", {"type": "integer", "minimum": 1, "maximum": 10_000}, "Maximum number of entries.", default=1000
+)
 AFTER = Parameter(
     "after", {"type": "string", "maxLength": 1000}, "Only entries after this one: `next` of the previous response."
 )

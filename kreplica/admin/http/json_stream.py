@@ -17,7 +17,7 @@ ROWS_AT_ONCE = 200
 
 
 async def json_pieces(reactor: Reactor, document: Any) -> list[bytes]:
-    """Yield the parts of the document as one line of JSON.
+    """Return the document as one line of JSON, in parts.
 
     :param document: long lists of an object are split; other values are encoded at once.
     """
@@ -45,5 +45,5 @@ def _is_long(value: object) -> bool:
 
 
 def dumped(value: Any) -> bytes:
-    """JSON in its shortest form."""
+    """Return a value as compact JSON."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

@@ -17,7 +17,7 @@ from twisted.web.server import Request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from kreplica.admin.http.access import HEALTH
-from kreplica.admin.http.api import Answer, EventStream, Page, Reply, Route
+from kreplica.admin.http.api import Answer, AnyAnswer, EventStream, RawAnswer, Route
 from kreplica.admin.http.calls import CallReader
 from kreplica.admin.http.event_streams import EventSender
 from kreplica.admin.http.failures import problem_of
@@ -88,7 +88,7 @@ class Router:
         if isinstance(reply, EventStream):
             await self._stream(request, reply)
 
-    async def _reply(self, route: Route, reader: CallReader, request: Request, in_path: dict[str, str]) -> Reply:
+    async def _reply(self, route: Route, reader: CallReader, request: Request, in_path: dict[str, str]) -> AnyAnswer:
         call = await reader.read(request, in_path)
         if route.streams and request.method == b"HEAD":
             _set_stream_headers(request)
@@ -99,13 +99,13 @@ class Router:
             reply = await route.handler(call)
         else:
             reply = await self._in_time(route, call)
-        if isinstance(reply, Page):
+        if isinstance(reply, RawAnswer):
             _write_page(request, reply)
         elif isinstance(reply, Answer):
             await self._write_answer(request, reply)
         return reply
 
-    async def _in_time(self, route: Route, call: Any) -> Reply:
+    async def _in_time(self, route: Route, call: Any) -> AnyAnswer:
         handled = Deferred.fromCoroutine(_handled(route, call))
         try:
             return await handled.addTimeout(CALL_SECONDS_MAX, self._runtime.reactor)  # type: ignore[arg-type]
@@ -143,7 +143,7 @@ class Router:
             del self._streams[running]
 
 
-async def _handled(route: Route, call: Any) -> Reply:
+async def _handled(route: Route, call: Any) -> AnyAnswer:
     return await route.handler(call)
 
 
@@ -185,7 +185,7 @@ def write_problem(request: Request, problem: Problem) -> None:
     _write_all(request, [dumped(document) + b"\n"])
 
 
-def _write_page(request: Request, page: Page) -> None:
+def _write_page(request: Request, page: RawAnswer) -> None:
     _set_caching(request, page.etag)
     if page.etag is not None and _is_known(request, page.etag):
         request.setResponseCode(304)

@@ -10,7 +10,7 @@ from uuid import UUID
 from twisted.internet.defer import Deferred
 
 from kreplica.admin.messages.positions import Span
-from kreplica.admin.messages.scanning import Bounds, Chunk, Scanned, scan
+from kreplica.admin.messages.scanning import Chunk, ScanLimits, Scanned, scan
 from kreplica.admin.messages.searching import Search
 from kreplica.admin.peers.leaders import EARLIEST, Leaders
 from kreplica.client.errors import ClientError
@@ -65,7 +65,7 @@ class ChunkFetcher:
         self._leaders = leaders
         self._offload = offload
 
-    async def round(self, topic: TopicQuery, spans: Mapping[int, Span], bounds: Bounds) -> Round:
+    async def round(self, topic: TopicQuery, spans: Mapping[int, Span], limits: ScanLimits) -> Round:
         """Fetch once from every leader; a response that is full has the first partitions of ``spans``.
 
         :param spans: the ranges to read; not modified.
@@ -73,7 +73,7 @@ class ChunkFetcher:
         result = Round()
         keys = [TopicPartition(topic.name, number) for number in spans]
         by_leader = self._leaders.by_leader(keys, result.problems)
-        await gather(self._fetch(topic, leader, keys, spans, bounds, result) for leader, keys in by_leader.items())
+        await gather(self._fetch(topic, leader, keys, spans, limits, result) for leader, keys in by_leader.items())
         return result
 
     async def _fetch(
@@ -82,7 +82,7 @@ class ChunkFetcher:
         leader: int,
         keys: Sequence[TopicPartition],
         spans: Mapping[int, Span],
-        bounds: Bounds,
+        limits: ScanLimits,
         result: Round,
     ) -> None:
         body = _request(topic, {key.partition: spans[key.partition].next_offset for key in keys})
@@ -97,10 +97,10 @@ class ChunkFetcher:
             return
         for answered in answer["responses"]:
             for row in answered["partitions"]:
-                await self._process_partition(topic, leader, row, spans[row["partition_index"]], bounds, result)
+                await self._process_partition(topic, leader, row, spans[row["partition_index"]], limits, result)
 
     async def _process_partition(
-        self, topic: TopicQuery, leader: int, row: Row, span: Span, bounds: Bounds, result: Round
+        self, topic: TopicQuery, leader: int, row: Row, span: Span, limits: ScanLimits, result: Round
     ) -> None:
         number = row["partition_index"]
         key = TopicPartition(topic.name, number)
@@ -112,14 +112,14 @@ class ChunkFetcher:
         else:
             result.high_watermarks[number] = row["high_watermark"]
             if row["records"]:
-                result.scanned[number] = await self._scan(topic, row, span, bounds)
+                result.scanned[number] = await self._scan(topic, row, span, limits)
 
-    def _scan(self, topic: TopicQuery, row: Row, span: Span, bounds: Bounds) -> Deferred[Scanned]:
+    def _scan(self, topic: TopicQuery, row: Row, span: Span, limits: ScanLimits) -> Deferred[Scanned]:
         aborted = tuple((each["producer_id"], each["first_offset"]) for each in row["aborted_transactions"] or ())
         # The response's buffer belongs to the connection, so the worker thread gets a copy.
         data = bytes(row["records"])
         chunk = Chunk(row["partition_index"], data, span.next_offset, span.end_offset, aborted)
-        return self._offload.run(scan, chunk, topic.search, bounds)
+        return self._offload.run(scan, chunk, topic.search, limits)
 
     async def _find_next_offset(self, key: TopicPartition, span: Span, result: Round) -> None:
         """Record the next offset to read after records were deleted or the log was truncated."""

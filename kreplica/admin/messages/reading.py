@@ -10,7 +10,7 @@ from typing import Any
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.messages.fetching import ChunkFetcher, Round, TopicQuery
 from kreplica.admin.messages.positions import PARTITIONS_MAX, Span, decode_spans, encode_spans
-from kreplica.admin.messages.scanning import Bounds, Document
+from kreplica.admin.messages.scanning import Document, ScanLimits
 from kreplica.admin.peers.leaders import EARLIEST, LATEST, Leaders, problem_texts
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
@@ -62,7 +62,7 @@ class _Page:
     found_count: int = 0
     found_bytes: int = 0
     scanned: int = 0
-    passed_over: list[str] = field(default_factory=list)
+    undecodable: list[str] = field(default_factory=list)
     problems: dict[TopicPartition, str] = field(default_factory=dict)
 
     def left(self) -> dict[int, Span]:
@@ -108,13 +108,13 @@ class MessageReader:
         :return: True if there was progress.
         """
         left = page.left()
-        bounds = Bounds(
-            found=wanted.limit - page.found_count,
-            count=wanted.scan_limit - page.scanned,
-            found_bytes=PAGE_BYTES_MAX - page.found_bytes,
+        limits = ScanLimits(
+            matches=wanted.limit - page.found_count,
+            records=wanted.scan_limit - page.scanned,
+            match_bytes=PAGE_BYTES_MAX - page.found_bytes,
             is_late=lambda: self._reactor.seconds() >= until_s,
         )
-        fetched = await self.fetcher.round(wanted.topic, rotated(left, rounds), bounds)
+        fetched = await self.fetcher.round(wanted.topic, rotated(left, rounds), limits)
         page.problems = fetched.problems
         _take(page, fetched)
         return bool(fetched.scanned or fetched.out_of_range)
@@ -125,7 +125,7 @@ class MessageReader:
             "messages": messages,
             "next": encode_spans(wanted.topic.topic_id, page.spans),
             "scanned": page.scanned,
-            "problems": [*problem_texts(page.problems), *page.passed_over[:100]],
+            "problems": [*problem_texts(page.problems), *page.undecodable[:100]],
         }
 
     # --- where it begins ---------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def _take(page: _Page, fetched: Round) -> None:
         page.found_count += len(scanned.found)
         page.found_bytes += scanned.found_bytes
         page.scanned += scanned.count
-        page.passed_over += [f"the batch at {at} of partition {number} cannot be opened" for at in scanned.passed_over]
+        page.undecodable += [f"the batch at {at} of partition {number} cannot be decoded" for at in scanned.undecodable]
 
 
 def merged(found: Mapping[int, Sequence[Document]]) -> Iterable[Document]:

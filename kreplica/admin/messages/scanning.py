@@ -9,7 +9,7 @@ from typing import Any
 
 from kreplica.admin.messages.searching import Search
 from kreplica.errors import ProtocolError
-from kreplica.runtime.offload import let_others_run
+from kreplica.runtime.offload import release_gil
 from kreplica.wire.batches import BatchHeader, iter_headers
 from kreplica.wire.control_records import parse_end_marker
 from kreplica.wire.records import Record, iter_records
@@ -17,8 +17,8 @@ from kreplica.wire.records import Record, iter_records
 DECOMPRESSED_BYTES_MAX = 32 * 1024 * 1024
 """Maximum decompressed size of a batch; a larger batch is skipped and reported."""
 
-LOOK_EVERY = 10
-"""Number of records between two checks of the time limit, one or two milliseconds with an expression."""
+RECORDS_PER_TIME_CHECK = 10
+"""Number of records between two checks of the time limit, which take 1 to 2 ms with a regular expression."""
 
 Document = dict[str, Any]
 
@@ -30,7 +30,7 @@ class Chunk:
     :param data: batches; the last one may be incomplete.
     :param start_offset: first wanted offset; the first batch may start before it.
     :param end_offset: exclusive end of the wanted offsets.
-    :param aborted: first offsets of aborted transactions by producer ID; empty for read uncommitted.
+    :param aborted: producer ID and first offset of each aborted transaction; empty for read uncommitted.
     """
 
     partition: int
@@ -41,18 +41,18 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ScanLimits:
     """Limits of a scan.
 
-    :param found: maximum number of matching records.
-    :param count: maximum number of scanned records.
-    :param found_bytes: maximum size of matching records; one record is returned whatever its size.
+    :param matches: maximum number of matching records.
+    :param records: maximum number of scanned records.
+    :param match_bytes: maximum size of matching records; one record is returned whatever its size.
     :param is_late: called from the worker thread; returns True after the time limit.
     """
 
-    found: int
-    count: int
-    found_bytes: int
+    matches: int
+    records: int
+    match_bytes: int
     is_late: Callable[[], bool] = lambda: False
 
 
@@ -64,17 +64,17 @@ class Scanned:
     :ivar next_offset: the first offset that was not scanned.
     :ivar count: the number of scanned records.
     :ivar found_bytes: the size of the matching records.
-    :ivar passed_over: offsets of batches that cannot be decoded.
+    :ivar undecodable: base offsets of the batches that cannot be decoded.
     """
 
     next_offset: int
     found: list[Document] = field(default_factory=list)
     count: int = 0
     found_bytes: int = 0
-    passed_over: list[int] = field(default_factory=list)
+    undecodable: list[int] = field(default_factory=list)
 
 
-def scan(chunk: Chunk, search: Search | None, bounds: Bounds) -> Scanned:
+def scan(chunk: Chunk, search: Search | None, limits: ScanLimits) -> Scanned:
     """Scan a chunk until a limit or its end is reached.
 
     Transaction markers are skipped. Each call scans at least one record if the chunk has a complete batch.
@@ -89,7 +89,7 @@ def scan(chunk: Chunk, search: Search | None, bounds: Bounds) -> Scanned:
             break
         batch = memoryview(chunk.data)[position : position + header.size]
         is_wanted = aborted.is_wanted(header, batch)
-        if is_wanted and not _scan_batch(chunk, header, batch, search, bounds, scanned):
+        if is_wanted and not _scan_batch(chunk, header, batch, search, limits, scanned):
             break
         scanned.next_offset = min(header.next_offset, chunk.end_offset)
     return scanned
@@ -100,7 +100,7 @@ def _scan_batch(
     header: BatchHeader,
     batch: memoryview,
     search: Search | None,
-    bounds: Bounds,
+    limits: ScanLimits,
     scanned: Scanned,
 ) -> bool:
     """Scan a batch.
@@ -111,7 +111,7 @@ def _scan_batch(
         for record in iter_records(batch, decompressed_size_max=DECOMPRESSED_BYTES_MAX):
             if not chunk.start_offset <= record.offset < chunk.end_offset:
                 continue
-            if _is_enough(scanned, bounds):
+            if _limit_reached(scanned, limits):
                 return False
             scanned.count += 1
             scanned.next_offset = record.offset + 1
@@ -120,34 +120,34 @@ def _scan_batch(
                 scanned.found.append(document)
                 scanned.found_bytes += document["size_bytes"]
     except ProtocolError:
-        scanned.passed_over.append(header.base_offset)
+        scanned.undecodable.append(header.base_offset)
     return True
 
 
-def _is_enough(scanned: Scanned, bounds: Bounds) -> bool:
+def _limit_reached(scanned: Scanned, limits: ScanLimits) -> bool:
     return (
-        len(scanned.found) >= bounds.found
-        or scanned.count >= bounds.count
-        or (bool(scanned.found) and scanned.found_bytes >= bounds.found_bytes)
-        or (scanned.count % LOOK_EVERY == LOOK_EVERY - 1 and _is_late(bounds))
+        len(scanned.found) >= limits.matches
+        or scanned.count >= limits.records
+        or (bool(scanned.found) and scanned.found_bytes >= limits.match_bytes)
+        or (scanned.count % RECORDS_PER_TIME_CHECK == RECORDS_PER_TIME_CHECK - 1 and _is_late(limits))
     )
 
 
-def _is_late(bounds: Bounds) -> bool:
-    let_others_run()
-    return bounds.is_late()
+def _is_late(limits: ScanLimits) -> bool:
+    release_gil()
+    return limits.is_late()
 
 
 class _Aborted:
     """Finds batches of aborted transactions from the fetch response (KIP-98)."""
 
     def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
-        self._to_come = sorted(((first_offset, producer_id) for producer_id, first_offset in aborted), reverse=True)
+        self._pending = sorted(((first_offset, producer_id) for producer_id, first_offset in aborted), reverse=True)
         self._producers: dict[int, None] = {}
 
     def is_wanted(self, header: BatchHeader, batch: memoryview) -> bool:
-        while self._to_come and self._to_come[-1][0] <= header.last_offset:
-            self._producers[self._to_come.pop()[1]] = None
+        while self._pending and self._pending[-1][0] <= header.last_offset:
+            self._producers[self._pending.pop()[1]] = None
         if header.is_control:
             if header.producer_id in self._producers and _is_abort(batch):
                 del self._producers[header.producer_id]
@@ -162,7 +162,7 @@ def _is_abort(batch: memoryview) -> bool:
     return False
 
 
-# --- as JSON has it --------------------------------------------------------------------------------------------------
+# --- conversion to JSON ----------------------------------------------------------------------------------------------
 
 
 def document_of(partition: int, header: BatchHeader, record: Record) -> Document:
@@ -184,7 +184,7 @@ def document_of(partition: int, header: BatchHeader, record: Record) -> Document
 
 
 def encoded(data: bytes | None) -> tuple[str | None, str | None]:
-    """Bytes as text, and which text it is: ``utf8``, ``base64``, or None for none."""
+    """Return bytes as text, and the encoding of the text: ``utf8`` or ``base64``; None and None for null."""
     if data is None:
         return None, None
     try:

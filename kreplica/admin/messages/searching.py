@@ -12,7 +12,7 @@ SEARCHED_BYTES_MAX = 64 * 1024
 """Maximum searched size of a key, value or header; the rest of a longer one is ignored."""
 
 STATES_MAX = 500
-"""Maximum number of states of an expression, which bounds the cost per byte."""
+"""Maximum number of NFA states of an expression, which bounds the cost per byte."""
 
 Search = Callable[[Record], bool]
 

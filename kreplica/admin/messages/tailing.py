@@ -9,7 +9,7 @@ from kreplica.admin.http.api import ServerEvent
 from kreplica.admin.messages.fetching import ChunkFetcher, Round, TopicQuery
 from kreplica.admin.messages.positions import Span
 from kreplica.admin.messages.reading import merged, rotated
-from kreplica.admin.messages.scanning import Bounds
+from kreplica.admin.messages.scanning import ScanLimits
 from kreplica.admin.peers.leaders import LATEST, Leaders, problem_texts
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
@@ -20,7 +20,7 @@ POLL_INTERVAL_S = 0.25
 BACKLOG_MAX = 10_000
 """Maximum backlog per partition; older records are skipped and reported."""
 
-ROUND_BOUNDS = Bounds(found=500, count=10_000, found_bytes=1024 * 1024)
+ROUND_LIMITS = ScanLimits(matches=500, records=10_000, match_bytes=1024 * 1024)
 NO_END = 2**63 - 1
 
 
@@ -43,7 +43,7 @@ class MessageTail:
         while True:
             self._check(topic)
             await self._begin(topic, [number for number in partitions if number not in spans], spans)
-            fetched = await self._fetcher.round(topic, rotated(spans, rounds), ROUND_BOUNDS) if spans else Round()
+            fetched = await self._fetcher.round(topic, rotated(spans, rounds), ROUND_LIMITS) if spans else Round()
             rounds += 1
             current = problem_texts(fetched.problems)
             if current != problems:

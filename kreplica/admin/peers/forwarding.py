@@ -23,7 +23,7 @@ from kreplica.admin.http.api import Call
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.peers.addresses import peer_url
 from kreplica.admin.peers.registrations import Registrations
-from kreplica.admin.peers.responses import PeerAnswer
+from kreplica.admin.peers.responses import PeerResponseValidator
 from kreplica.errors import KreplicaError
 from kreplica.runtime import Reactor
 from kreplica.runtime.offload import Offload
@@ -72,7 +72,7 @@ class OtherBrokers(Protocol):
         broker_id: int,
         call: Call,
         path: str,
-        answer: PeerAnswer,
+        answer: PeerResponseValidator,
         *,
         query: Mapping[str, Any] | None = None,
         method: str = "GET",
@@ -83,7 +83,7 @@ class OtherBrokers(Protocol):
         self,
         call: Call,
         path: str,
-        answer: PeerAnswer,
+        answer: PeerResponseValidator,
         here: Here,
         *,
         query: Mapping[str, Any] | None = None,
@@ -157,7 +157,7 @@ class Forwarding:
         broker_id: int,
         call: Call,
         path: str,
-        answer: PeerAnswer,
+        answer: PeerResponseValidator,
         *,
         query: Mapping[str, Any] | None = None,
         method: str = "GET",
@@ -280,7 +280,7 @@ class Forwarding:
         self,
         call: Call,
         path: str,
-        answer: PeerAnswer,
+        answer: PeerResponseValidator,
         here: Here,
         *,
         query: Mapping[str, Any] | None = None,

@@ -30,7 +30,7 @@ class Registrations(Protocol):
         """
 
 
-class RegistrationsRead:
+class RegistrationReader:
     """Reads ZooKeeper on demand, at most once in ``FRESH_SECONDS``.
 
     :param seconds: the reactor's clock.
@@ -51,11 +51,11 @@ class RegistrationsRead:
             self._waiting.append(waiter)
             if len(self._waiting) == 1:
                 reading = Deferred.fromCoroutine(self._read())
-                reading.addCallbacks(self._was_read, self._was_not_read)
+                reading.addCallbacks(self._read_succeeded, self._read_failed)
             await waiter
         return self._known
 
-    def _was_read(self, found: dict[int, BrokerRegistration]) -> None:
+    def _read_succeeded(self, found: dict[int, BrokerRegistration]) -> None:
         self._known = found
         self._read_s = self._seconds()
         waiting, self._waiting = self._waiting, []
@@ -63,7 +63,7 @@ class RegistrationsRead:
             if not waiter.called:
                 waiter.callback(None)
 
-    def _was_not_read(self, failure: Failure) -> None:
+    def _read_failed(self, failure: Failure) -> None:
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
             if not waiter.called:
@@ -79,5 +79,5 @@ class RegistrationsRead:
                 try:
                     found[number] = documents.decode_broker(number, answer[0], answer[1].czxid)
                 except znodes.ZnodeError as error:
-                    log.warn("a registration that cannot be read is left out: {error}", error=str(error))
+                    log.warn("skipped a broker registration that cannot be read: {error}", error=str(error))
         return found

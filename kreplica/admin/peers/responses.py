@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
 DEPTH_MAX = 64
-"""Objects and lists within each other in an answer."""
+"""Maximum nesting depth of objects and lists in a response."""
 
 INTEGER_MAX = 2**63 - 1
 
@@ -28,12 +28,12 @@ SHOWN_MAX = 200
 _OWN_MEMBERS = {"title", "status", "detail", "what_to_do", "instance"}
 
 
-class PeerAnswer:
-    """Successful answer of one route, as another broker sends it.
+class PeerResponseValidator:
+    """Validates the responses of other brokers for one route.
 
-    A broker of a newer release may add members and values of enumerations: they pass.
+    Members and enumeration values that a newer release may have added are accepted.
 
-    :param schema: of the route's answer; None if it has no body.
+    :param schema: the schema of a successful response; None if it has no body.
     """
 
     def __init__(self, schema: Schema | None) -> None:
@@ -57,7 +57,7 @@ class PeerAnswer:
             return None
         document = _parsed(broker_id, status, text)
         for error in self._validator.iter_errors(document):
-            raise _malformed(broker_id, status, f"{_where(error)} {_wrong(error)}")
+            raise _malformed(broker_id, status, f"{_where(error)} {_reason(error)}")
         return document
 
 
@@ -83,7 +83,7 @@ def _parsed(broker_id: int, status: int, text: bytes) -> Any:
     try:
         document = json.loads(text, parse_float=_float, parse_int=_integer, parse_constant=_constant)
         if b"\\u" in text:
-            json.dumps(document, ensure_ascii=False).encode()  # half of a surrogate pair is not text
+            json.dumps(document, ensure_ascii=False).encode()  # a lone surrogate cannot be encoded as UTF-8
     except RecursionError:
         raise _malformed(broker_id, status, "is nested too deeply") from None
     except ValueError as error:
@@ -107,7 +107,7 @@ def _integer(text: str) -> int:
 
 
 def _constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _is_deep(document: Any) -> bool:
@@ -129,24 +129,24 @@ def _is_deep(document: Any) -> bool:
 
 
 def _forwarded(broker_id: int, status: int, document: Any) -> Problem:
-    """The problem that the other broker sent, as it is; members of the wrong type are left out."""
+    """Return the problem that the other broker sent, without members of the wrong type."""
     sent = document if isinstance(document, dict) else {}
     texts = {name: sent[name] for name in _OWN_MEMBERS if isinstance(sent.get(name), str)}
     return Problem(
         status if 400 <= status < 600 else 502,
-        texts.get("title", "no answer"),
+        texts.get("title", "error from another broker"),
         texts.get("detail") or texts.get("title") or f"broker {broker_id} answered {status}",
         what_to_do=texts.get("what_to_do"),
         members={name: value for name, value in sent.items() if name not in _OWN_MEMBERS},
     )
 
 
-def _malformed(broker_id: int, status: int, wrong: str) -> Problem:
+def _malformed(broker_id: int, status: int, reason: str) -> Problem:
     return Problem(
         502,
         "unexpected answer",
-        f"broker {broker_id}: its answer (status {status}) {wrong}",
-        what_to_do=f"See whether its admin listener is a kreplica broker of this release: broker {broker_id}.",
+        f"broker {broker_id}: its answer (status {status}) {reason}",
+        what_to_do=f"Check that the admin listener of broker {broker_id} is that of a compatible kreplica broker.",
     )
 
 
@@ -155,6 +155,6 @@ def _where(error: ValidationError) -> str:
     return f"at {steps[:SHOWN_MAX]}:" if steps else "is wrong:"
 
 
-def _wrong(error: ValidationError) -> str:
+def _reason(error: ValidationError) -> str:
     text = error.message
     return text if len(text) <= SHOWN_MAX else f"{text[: SHOWN_MAX // 2]} ... {text[-SHOWN_MAX // 2 :]}"

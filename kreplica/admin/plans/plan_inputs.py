@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from kreplica.admin.cluster_state.published_metadata import PublishedMetadata, all_of
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.peers.registrations import Registrations
-from kreplica.admin.plans.reading import PlansRead
+from kreplica.admin.plans.reading import PlanReader
 from kreplica.admin.plans.replica_sizes import ReplicaSizes
 from kreplica.cluster import documents, znodes
 from kreplica.cluster.plans.cluster_state import ClusterState
@@ -39,7 +39,7 @@ class PlanInputs:
     client: ZooKeeperClient
     published: PublishedMetadata
     registrations: Registrations
-    plans: PlansRead
+    plans: PlanReader
     sizes: ReplicaSizes
 
     async def drafted(self, request: PlanRequest) -> tuple[Draft, ClusterState]:

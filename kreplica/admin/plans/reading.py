@@ -46,7 +46,7 @@ class NumberedStep:
     outcome: StepOutcome
 
 
-class PlansRead:
+class PlanReader:
     """:param client: the broker's session."""
 
     def __init__(self, client: ZooKeeperClient) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from kreplica.admin.cluster_state.znode_writes import ZnodeWrites, write
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.plans.plan_documents import header_version
-from kreplica.admin.plans.reading import PlanRead, PlansRead
+from kreplica.admin.plans.reading import PlanRead, PlanReader
 from kreplica.cluster import znodes
 from kreplica.cluster.cordons import Cordon, encode_cordon
 from kreplica.cluster.plans.documents import creation, decode_last_number, encode_last_number, encode_plan, plan_id
@@ -23,10 +23,10 @@ TRIES_MAX = 5
 Rows = list[dict[str, Any]]
 
 
-class PlanWrites:
+class PlanWriter:
     """:param client: the broker's session."""
 
-    def __init__(self, client: ZooKeeperClient, plans: PlansRead) -> None:
+    def __init__(self, client: ZooKeeperClient, plans: PlanReader) -> None:
         self._client = client
         self._plans = plans
 

@@ -104,7 +104,7 @@ class Brokers:
             Route(
                 "GET",
                 "/v1/brokers",
-                self.listed,
+                self.list_all,
                 "The brokers.",
                 answer=record({"brokers": listing(record(MEMBERS, title="Broker"))}),
             ),
@@ -142,7 +142,7 @@ class Brokers:
 
     # --- reads -------------------------------------------------------------------------------------------------------
 
-    async def listed(self, call: Call) -> Answer:
+    async def list_all(self, call: Call) -> Answer:
         """``GET /v1/brokers``."""
         return Answer({"brokers": list((await self._rows()).values())})
 

@@ -35,7 +35,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class DescribedSetting:
     """A setting of an entity.
 
     :param default: the effective value if the entity does not set it; None for a secret.
@@ -74,28 +74,32 @@ class Described:
 def of_topic(rows: Iterable[ConfigRow], own: Mapping[str, str]) -> list[Row]:
     """Return the rows of a topic.
 
-    :param rows: the rows of a topic without own settings.
+    :param rows: rows that describe a topic without settings of its own.
     """
     described = [
-        Described(r.name, r.config_type, r.documentation, r.read_only, r.is_sensitive, r.value, r.source) for r in rows
+        DescribedSetting(r.name, r.config_type, r.documentation, r.read_only, r.is_sensitive, r.value, r.source)
+        for r in rows
     ]
-    return _with(described, own, Source.DYNAMIC_TOPIC_CONFIG)
+    return _merged(described, own, Source.DYNAMIC_TOPIC_CONFIG)
 
 
 def of_broker(rows: Iterable[Mapping[str, Any]], own: Mapping[str, str]) -> list[Row]:
-    """:param rows: of a DescribeConfigs answer, with synonyms."""
-    return _with([_described(row) for row in rows], own, Source.DYNAMIC_BROKER_CONFIG)
+    """Return the rows of a broker.
+
+    :param rows: rows of a DescribeConfigs response, with synonyms.
+    """
+    return _merged([_described(row) for row in rows], own, Source.DYNAMIC_BROKER_CONFIG)
 
 
-def _described(row: Mapping[str, Any]) -> Described:
-    """Return the value that a broker would have without its dynamic settings."""
-    beneath = [each for each in row["synonyms"] if each["source"] != Source.DYNAMIC_BROKER_CONFIG]
+def _described(row: Mapping[str, Any]) -> DescribedSetting:
+    """Describe a setting with the default value and source that it would have without the broker's dynamic settings."""
+    fallbacks = [each for each in row["synonyms"] if each["source"] != Source.DYNAMIC_BROKER_CONFIG]
     default, source = row["value"], Source(row["config_source"])
     if source is Source.DYNAMIC_BROKER_CONFIG:
         default, source = (None, Source.DEFAULT_CONFIG)
-        if beneath:
-            default, source = beneath[0]["value"], Source(beneath[0]["source"])
-    return Described(
+        if fallbacks:
+            default, source = fallbacks[0]["value"], Source(fallbacks[0]["source"])
+    return DescribedSetting(
         row["name"],
         row["config_type"],
         row["documentation"] or "",
@@ -108,7 +112,7 @@ def _described(row: Mapping[str, Any]) -> Described:
 
 def of_all_brokers(own: Mapping[str, str]) -> list[Row]:
     """Return the cluster-wide dynamic settings."""
-    return _with([], own, Source.DYNAMIC_DEFAULT_BROKER_CONFIG)
+    return _merged([], own, Source.DYNAMIC_DEFAULT_BROKER_CONFIG)
 
 
 def is_secret(name: str) -> bool:
@@ -117,18 +121,18 @@ def is_secret(name: str) -> bool:
     return setting is None or setting.sensitive
 
 
-def _with(described: Sequence[Described], own: Mapping[str, str], layer: Source) -> list[Row]:
+def _merged(described: Sequence[DescribedSetting], own: Mapping[str, str], layer: Source) -> list[Row]:
     listed = {setting.name for setting in described}
     more = [_unlisted(name, layer) for name in sorted(own) if name not in listed]
     return [setting.row(own.get(setting.name), layer) for setting in (*described, *more)]
 
 
-def _unlisted(name: str, layer: Source) -> Described:
-    """Return the row of a setting that is unknown or not listed; its value is hidden, since it may be a secret."""
+def _unlisted(name: str, layer: Source) -> DescribedSetting:
+    """Describe a setting that is not listed; the value of an unknown one is hidden, since it may be a secret."""
     known = TOPIC_SETTINGS.get(name) if layer is Source.DYNAMIC_TOPIC_CONFIG else broker_setting(name)
     if known is None:
-        return Described(name, 0, "", False, True, None, Source.DEFAULT_CONFIG)
+        return DescribedSetting(name, 0, "", False, True, None, Source.DEFAULT_CONFIG)
     default = format_value(known.default)
-    return Described(
+    return DescribedSetting(
         name, int(known.type), known.describe(), False, known.sensitive, default, Source.DEFAULT_CONFIG
     )

@@ -109,7 +109,7 @@ class Elections:
             Route(
                 "GET",
                 "/v1/elections",
-                self.listed,
+                self.list_all,
                 "Pending elections, and possible elections that would change a leader.",
                 answer=ELECTIONS,
                 query=(LIMIT,),
@@ -132,7 +132,7 @@ class Elections:
 
     # --- reads -------------------------------------------------------------------------------------------------------
 
-    async def listed(self, call: Call) -> Answer:
+    async def list_all(self, call: Call) -> Answer:
         """``GET /v1/elections``."""
         await once_complete(self._published)
         turns = Turns(self._reactor)

@@ -9,7 +9,7 @@ from kreplica.admin.http.api import Answer, Call, Route
 from kreplica.admin.http.schemas import BOOLEAN, BROKER_ID, COUNT, STRING, TIME_MS, listing, nullable, record
 from kreplica.admin.peers.forwarding import OtherBrokers
 from kreplica.admin.peers.registrations import Registrations
-from kreplica.admin.peers.responses import PeerAnswer
+from kreplica.admin.peers.responses import PeerResponseValidator
 
 PATH = "/v1/figures"
 
@@ -57,7 +57,7 @@ ROW = record(
 
 _PROBLEMS = {**listing(STRING), "description": "A sentence for each broker that did not answer."}
 ANSWER = record({"at_ms": TIME_MS, "brokers": listing(ROW), "problems": _PROBLEMS}, title="Figures")
-PEER_ANSWER = PeerAnswer(ANSWER)
+PEER_ANSWER = PeerResponseValidator(ANSWER)
 
 
 class LocalFigures(Protocol):

@@ -28,7 +28,7 @@ from kreplica.admin.http.schemas import (
 )
 from kreplica.admin.peers.forwarding import OtherBrokers
 from kreplica.admin.peers.leaders import Leaders
-from kreplica.admin.peers.responses import PeerAnswer
+from kreplica.admin.peers.responses import PeerResponseValidator
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime import Runtime
 from kreplica.wire.messages import DELETE_GROUPS
@@ -123,7 +123,7 @@ LAG = record(
     },
     title="GroupLag",
 )
-PEER_LAG = PeerAnswer(LAG)
+PEER_LAG = PeerResponseValidator(LAG)
 RESET = record(
     {
         "to": record(
@@ -184,7 +184,7 @@ class Groups:
         search = Parameter("search", {"type": "string", "maxLength": 1000}, "Whose id has this, in any case.")
         topic = Parameter("topic", TOPIC, "The topic; required.")
         return (
-            Route("GET", PATH, self.listed, "All groups.", answer=GROUPS, query=(LIMIT, AFTER, search)),
+            Route("GET", PATH, self.list_all, "All groups.", answer=GROUPS, query=(LIMIT, AFTER, search)),
             Route(
                 "GET",
                 f"{ONE}/lag",
@@ -235,7 +235,7 @@ class Groups:
 
     # --- reads -------------------------------------------------------------------------------------------------------
 
-    async def listed(self, call: Call) -> Answer:
+    async def list_all(self, call: Call) -> Answer:
         """``GET /v1/groups``."""
         groups, problems = await self._lists.all()
         by_name = {group.group: group for group in groups}

@@ -116,7 +116,9 @@ READ = (
         default="earliest",
     ),
     Parameter("after", {"type": "string"}, "`next` of the answer before: `from` does not count."),
-    Parameter("limit", {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX}, "Maximum count.", default=100),
+    Parameter(
+        "limit", {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX}, "Maximum number of records.", default=100
+    ),
     SEARCH,
     Parameter(
         "scan_limit",

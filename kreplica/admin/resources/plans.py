@@ -24,9 +24,9 @@ from kreplica.admin.plans.plan_documents import (
     plan_document,
 )
 from kreplica.admin.plans.plan_inputs import PlanInputs
-from kreplica.admin.plans.reading import NumberedStep, PlanRead, PlansRead
+from kreplica.admin.plans.reading import NumberedStep, PlanRead, PlanReader
 from kreplica.admin.plans.replica_sizes import ReplicaSizes
-from kreplica.admin.plans.writing import PlanWrites
+from kreplica.admin.plans.writing import PlanWriter
 from kreplica.cluster.plans.cluster_state import ClusterState
 from kreplica.cluster.plans.draft import Draft
 from kreplica.cluster.plans.eta import seconds_expected
@@ -49,15 +49,18 @@ STEPS_SEARCHED_MAX = 5000
 """Maximum number of steps searched for ongoing moves; the controller starts steps in order."""
 
 _NOT_FOUND = {404: "The plan does not exist."}
-_CHANGED = {412: "It was changed since the ETag in If-Match was read."}
+_CHANGED = {412: "The plan was changed since the ETag in If-Match was read."}
 LIMIT_MOVES = Parameter(
-    "limit", {"type": "integer", "minimum": 1, "maximum": MOVES_PAGE_MAX}, "Maximum count.", default=MOVES_PAGE_MAX
+    "limit",
+    {"type": "integer", "minimum": 1, "maximum": MOVES_PAGE_MAX},
+    "Maximum number of moves.",
+    default=MOVES_PAGE_MAX,
 )
 AFTER_MOVE = Parameter("after", {"type": "string", "pattern": "^[0-9]{1,9}$"}, "Only moves with higher numbers.")
 LIMIT_PLANS = Parameter(
-    "limit", {"type": "integer", "minimum": 1, "maximum": LISTED_MAX}, "Maximum count.", default=100
+    "limit", {"type": "integer", "minimum": 1, "maximum": LISTED_MAX}, "Maximum number of plans.", default=100
 )
-AFTER_PLAN = Parameter("after", STRING, "Only plans that were made before this one: `next` of the answer before.")
+AFTER_PLAN = Parameter("after", STRING, "Only plans created before this one: `next` of the previous response.")
 
 
 class Plans:
@@ -72,9 +75,9 @@ class Plans:
         connections: BrokerConnections,
     ) -> None:
         self._runtime = runtime
-        self._plans = PlansRead(client)
+        self._plans = PlanReader(client)
         self._sizes = ReplicaSizes(runtime.reactor.seconds, connections)
-        self._writes = PlanWrites(client, self._plans)
+        self._writes = PlanWriter(client, self._plans)
         self._plan_inputs = PlanInputs(runtime, client, published, registrations, self._plans, self._sizes)
 
     def routes(self) -> Sequence[Route]:
@@ -87,7 +90,7 @@ class Plans:
             Route(
                 "GET",
                 "/v1/plans",
-                self.listed,
+                self.list_all,
                 "All plans, the newest first.",
                 answer=page("plans", PLAN),
                 query=(LIMIT_PLANS, AFTER_PLAN),
@@ -97,7 +100,7 @@ class Plans:
                 "GET",
                 f"{one}/moves",
                 self.moves,
-                "A plan's moves, in the order in which they are begun.",
+                "A plan's moves, in the order in which they start.",
                 answer=page("moves", MOVE),
                 query=(LIMIT_MOVES, AFTER_MOVE),
                 problems=_NOT_FOUND,
@@ -133,20 +136,20 @@ class Plans:
                 "PATCH",
                 one,
                 self.patch,
-                "Change how fast a plan goes.",
+                "Change the throttle, the number of concurrent moves or the comment of a plan.",
                 answer=written(PLAN["properties"], title="PlanChanged"),
                 body=PATCH,
                 znodes=(header,),
-                problems={**_NOT_FOUND, **_CHANGED, 409: "It has ended."},
+                problems={**_NOT_FOUND, **_CHANGED, 409: "The plan has ended."},
             ),
             Route(
                 "DELETE",
                 one,
                 self.delete,
-                "Forget a plan that has ended.",
+                "Delete a plan that has ended.",
                 answer=written({"id": STRING}, title="PlanDeleted"),
                 znodes=(header, f"{header}/steps", f"{header}/progress"),
-                problems={**_NOT_FOUND, 409: "It has not ended."},
+                problems={**_NOT_FOUND, 409: "The plan has not ended."},
             ),
             Route(
                 "POST",
@@ -156,13 +159,13 @@ class Plans:
                 answer=written(PLAN["properties"], title="PlanCancelled"),
                 body=CANCEL,
                 znodes=(header,),
-                problems={**_NOT_FOUND, **_CHANGED, 409: "It has ended."},
+                problems={**_NOT_FOUND, **_CHANGED, 409: "The plan has ended."},
             ),
         )
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    async def listed(self, call: Call) -> Answer:
+    async def list_all(self, call: Call) -> Answer:
         """``GET /v1/plans``."""
         newest_first = sorted(await self._plans.ids(), reverse=True)
         after, limit = call.query["after"], call.query["limit"]

@@ -17,14 +17,16 @@ from kreplica.admin.http.api import Answer, Call, EventStream, Parameter, Route,
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import STRING, listing, one_of, record
 from kreplica.admin.peers.forwarding import OtherBrokers
-from kreplica.admin.peers.responses import PeerAnswer
+from kreplica.admin.peers.responses import PeerResponseValidator
 from kreplica.runtime import Reactor
 
 PATH = "/v1/timeline"
 LIMIT_MAX = 1000
 
 _ID = {"type": "string", "pattern": ID_PATTERN}
-LIMIT = Parameter("limit", {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX}, "Maximum count.", default=100)
+LIMIT = Parameter(
+    "limit", {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX}, "Maximum number of entries.", default=100
+)
 BEFORE = Parameter("before", _ID, "Only entries older than the one with this ID.")
 SUBJECT = Parameter("subject", {"type": "string", "maxLength": 300}, "Only entries about it: `broker 3`.")
 SINCE = Parameter("since", _ID, "Only entries newer than the one with this ID.")
@@ -41,7 +43,7 @@ def answer_schema(kinds: Mapping[str, str]) -> Schema:
     return record({"entries": listing(entry_schema(kinds)), "problems": _PROBLEMS}, title="Timeline")
 
 
-PEER_ANSWER = PeerAnswer(answer_schema({}))
+PEER_ANSWER = PeerResponseValidator(answer_schema({}))
 """Entries of any kind."""
 
 

@@ -187,7 +187,7 @@ class Topics:
             Route(
                 "GET",
                 "/v1/topics",
-                self.listed,
+                self.list_all,
                 "The topics.",
                 answer=page("topics", record(MEMBERS, title="Topic")),
                 query=(LIMIT, AFTER, search, internal),
@@ -242,7 +242,7 @@ class Topics:
 
     # --- reads -------------------------------------------------------------------------------------------------------
 
-    async def listed(self, call: Call) -> Answer:
+    async def list_all(self, call: Call) -> Answer:
         """``GET /v1/topics``."""
         topics = (await once_complete(self._published)).topics
         search = (call.query["search"] or "").lower()

@@ -15,8 +15,8 @@ from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import IN_BROKER, IN_PARTITION, IN_TOPIC, TIME_MS, listing, record
 from kreplica.admin.peers.forwarding import Answers, OtherBrokers
 from kreplica.admin.peers.registrations import Registrations
-from kreplica.admin.peers.responses import PeerAnswer
-from kreplica.admin.plans.reading import NumberedStep, PlansRead
+from kreplica.admin.peers.responses import PeerResponseValidator
+from kreplica.admin.plans.reading import NumberedStep, PlanReader
 from kreplica.admin.plans.replica_sizes import ReplicaSizes
 from kreplica.admin.resources import timeline
 from kreplica.admin.why.brokers import StallFacts, explain_broker, without_answer
@@ -52,8 +52,8 @@ REMEMBERED = record(
     },
     title="Remembered",
 )
-PEER_REMEMBERED = PeerAnswer(REMEMBERED)
-PEER_WHY = PeerAnswer(WHY)
+PEER_REMEMBERED = PeerResponseValidator(REMEMBERED)
+PEER_WHY = PeerResponseValidator(WHY)
 
 _UNKNOWN_PARTITION = {404: "The partition does not exist."}
 
@@ -98,7 +98,7 @@ class Sources:
     registrations: Registrations
     connections: BrokerConnections
     partitions: PartitionFactsRead
-    plans: PlansRead
+    plans: PlanReader
     sizes: ReplicaSizes
 
 

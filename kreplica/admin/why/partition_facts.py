@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kreplica.admin.cluster_state.published_metadata import BrokerConnections, PublishedMetadata
 from kreplica.admin.peers.registrations import Registrations
-from kreplica.admin.plans.reading import PlansRead
+from kreplica.admin.plans.reading import PlanReader
 from kreplica.admin.plans.replica_sizes import ReplicaSizes
 from kreplica.client.errors import ClientError
 from kreplica.cluster import documents, znodes
@@ -110,7 +110,7 @@ class PartitionFactsRead:
         registrations: Registrations,
         connections: BrokerConnections,
         sizes: ReplicaSizes,
-        plans: PlansRead,
+        plans: PlanReader,
         rules: Callable[[str], Rules],
     ) -> None:
         self._client = client

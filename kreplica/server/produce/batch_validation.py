@@ -20,7 +20,7 @@ from kreplica.cluster.topic_names import INTERNAL_TOPICS
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions
-from kreplica.runtime.offload import Offload, let_others_run
+from kreplica.runtime.offload import Offload, release_gil
 from kreplica.server.protocol.connection import Connection
 from kreplica.storage.log_config import LogConfig
 from kreplica.storage.segments.append_validation import ValidatedBatch, validate
@@ -264,7 +264,7 @@ def _validate_all(batches: list[tuple[Bytes, LogConfig]], now_ms: int, size_max:
     validated = []
     for records, config in batches:
         try:
-            validated.append(validate(records, config, now_ms, size_max, let_others_run))
+            validated.append(validate(records, config, now_ms, size_max, release_gil))
         except DecompressedTooLarge as error:
             refusal = KafkaError(ErrorCode.INVALID_RECORD, f"{error} (kreplica.decompressed.batch.max.bytes)")
             validated.append(ValidatedBatch.refused(records, config, refusal))

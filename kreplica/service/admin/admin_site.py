@@ -10,7 +10,7 @@ from kreplica.admin.http.api import Resource
 from kreplica.admin.http.root import Root
 from kreplica.admin.http.site import AdminSite
 from kreplica.admin.peers.forwarding import Forwarding
-from kreplica.admin.peers.registrations import RegistrationsRead
+from kreplica.admin.peers.registrations import RegistrationReader
 from kreplica.admin.resources.brokers import Brokers
 from kreplica.admin.resources.cluster import Cluster, Identity
 from kreplica.admin.resources.configs import Configs
@@ -54,7 +54,7 @@ def admin_site(broker: AdminParts, stalls: StallWatch, listener: tuple[str, int]
     access = admin_access(broker.runtime.disk, broker.settings, host)
     tls = admin_tls(broker.runtime.disk, broker.settings)
     reactor = broker.runtime.reactor
-    registrations = RegistrationsRead(reactor.seconds, broker.client)
+    registrations = RegistrationReader(reactor.seconds, broker.client)
     trusted = admin_trust(broker.runtime.disk, broker.settings)
     forwarding = Forwarding(reactor, broker.runtime.offload, broker.broker_id, registrations, trusted=trusted)
     operating = operating_resources(broker, stalls, registrations, forwarding)
@@ -63,7 +63,7 @@ def admin_site(broker: AdminParts, stalls: StallWatch, listener: tuple[str, int]
     return AdminSite(reactor, root, host=host, port=port, tls=tls, closing=forwarding.close)
 
 
-def resources(broker: AdminParts, registrations: RegistrationsRead) -> Sequence[Resource]:
+def resources(broker: AdminParts, registrations: RegistrationReader) -> Sequence[Resource]:
     """Return the resources that a broker answers alone, except the metrics."""
     return (
         *_basic(broker, registrations),
@@ -72,7 +72,7 @@ def resources(broker: AdminParts, registrations: RegistrationsRead) -> Sequence[
     )
 
 
-def _basic(broker: AdminParts, registrations: RegistrationsRead) -> Sequence[Resource]:
+def _basic(broker: AdminParts, registrations: RegistrationReader) -> Sequence[Resource]:
     """The cluster, its brokers, its topics, and their settings."""
     reactor, client, published, dynamic = (
         broker.runtime.reactor,

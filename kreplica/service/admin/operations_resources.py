@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from kreplica.admin.http.api import Resource
 from kreplica.admin.peers.forwarding import OtherBrokers
 from kreplica.admin.peers.registrations import Registrations
-from kreplica.admin.plans.reading import PlansRead
+from kreplica.admin.plans.reading import PlanReader
 from kreplica.admin.plans.replica_sizes import ReplicaSizes
 from kreplica.admin.resources.figures import FiguresResource
 from kreplica.admin.resources.plans import Plans
@@ -63,7 +63,7 @@ def operating_resources(
 def _why(broker: OperationsParts, stalls: StallWatch, registrations: Registrations, others: OtherBrokers) -> Why:
     client, connections, dynamic = broker.client, broker.coordinators.connections, broker.dynamic_settings
     history = broker.controller.history
-    plans, sizes = PlansRead(client), ReplicaSizes(broker.runtime.reactor.seconds, connections)
+    plans, sizes = PlanReader(client), ReplicaSizes(broker.runtime.reactor.seconds, connections)
 
     def rules(topic: str) -> Rules:
         return Rules(dynamic.min_insync_replicas(topic), dynamic.unclean_election_allowed(topic))
