@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 log = Logger()
 
-REST_FACTOR = 10
-"""Sampling takes at most one part in this many of the time."""
+PAUSE_FACTOR = 10
+"""The pause after a sample is at least this many times as long as the sample took."""
 
 
 class LogEnds(Protocol):
@@ -91,7 +91,7 @@ class LagTracker:
     def start(self) -> None:
         """Start the timer; the first sample is taken after one interval."""
         self._running = Deferred.fromCoroutine(self._sample_forever())
-        self._running.addErrback(_ended)
+        self._running.addErrback(_log_failure)
 
     def stop(self) -> None:
         """Cancel the timer and a running sample."""
@@ -145,12 +145,12 @@ class LagTracker:
     # --- sampling ----------------------------------------------------------------------------------------------------
 
     async def _sample_forever(self) -> None:
-        rest_s = self._config.interval_s
+        pause_s = self._config.interval_s
         while True:
-            await pause(self._runtime.reactor, rest_s)
+            await pause(self._runtime.reactor, pause_s)
             began_s = self._runtime.reactor.seconds()
             await self.sample()
-            rest_s = max(self._config.interval_s, (self._runtime.reactor.seconds() - began_s) * REST_FACTOR)
+            pause_s = max(self._config.interval_s, (self._runtime.reactor.seconds() - began_s) * PAUSE_FACTOR)
 
     async def sample(self) -> None:
         """Sample the commits of all groups once."""
@@ -212,6 +212,6 @@ def _partition_of(key: OffsetKey) -> TopicPartition:
     return TopicPartition(key.topic, key.partition)
 
 
-def _ended(failure: Failure) -> None:
+def _log_failure(failure: Failure) -> None:
     if failure.check(CancelledError) is None:
         log.failure("lag tracking failed", failure)

@@ -1,8 +1,8 @@
-"""Tracks since which registration a broker's logs have lost nothing, in a note in every log directory.
+"""Records in each log directory the registration since which the broker's logs are intact.
 
-A killed process loses nothing it wrote while its machine stays up (``docs/decisions``: killed is not powered off). The
-end of a log can be lost if the machine goes down without an orderly stop, or if directories or logs are removed. Each
-of these cases is detected from the notes and starts a new incarnation.
+A killed process loses nothing that it wrote while its machine stays up (``docs/decisions/0006``). The end of a log can
+be lost if the machine goes down without a clean shutdown, or if directories or logs are removed. Each of these cases
+is detected from the notes and starts a new incarnation.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ def intact_since(notes: Sequence[Note | None], *, boot_id: str, clean_epoch: int
     """Return the broker epoch since which nothing was lost, or -1 if something may be lost.
 
     :param notes: one per log directory, None if it cannot be read.
-    :param boot_id: of the machine now; if empty (unknown), only an orderly stop counts.
-    :param clean_epoch: broker epoch in the markers of an orderly stop; None if any directory lacks it.
+    :param boot_id: of the machine now; if empty (unknown), only a clean shutdown counts.
+    :param clean_epoch: broker epoch in the markers of a clean shutdown; None if any directory lacks it.
     :param logs_missing: True if a log in the last checkpoint is missing or shorter.
     """
     note = notes[0] if notes else None
     if note is None or logs_missing or len(notes) != note.directories_count or any(other != note for other in notes):
         return NO_BROKER_EPOCH
-    stopped_in_order = clean_epoch == note.broker_epoch
-    return note.intact_since if is_same_boot(boot_id, note.boot_id) or stopped_in_order else NO_BROKER_EPOCH
+    was_clean = clean_epoch == note.broker_epoch
+    return note.intact_since if is_same_boot(boot_id, note.boot_id) or was_clean else NO_BROKER_EPOCH
 
 
 def is_same_boot(boot_id: str, noted: str) -> bool:
@@ -84,20 +84,21 @@ class Incarnations:
     def is_intact(self, directory: str) -> bool:
         """Return whether a directory holds everything that earlier processes of this broker had written.
 
-        It does if a broker registered with it since the machine was started: its logs were recovered before that.
+        It does if its note was written since the machine was started, because a broker recovers the logs before it
+        registers.
         """
         note = self._read(os.path.join(directory, FILE_NAME))
         return note is not None and is_same_boot(self._boot_id, note.boot_id)
 
     def begin(self) -> None:
-        """Determine whether the last incarnation lost anything, including offline directories."""
+        """Determine whether the logs are still intact; an offline directory counts as a loss."""
         directories = self._directories.directories
         missing = [key for directory in directories for key in directory.missing]
         if missing:
             log.warn("missing logs: {missing}", missing=", ".join(map(str, missing[:10])))
         # A truncated log may only lack records that were never acknowledged, but that cannot be distinguished from a
         # loss of the device.
-        missing += [key for directory in directories for key in directory.cut]
+        missing += [key for directory in directories for key in directory.truncated_logs]
         notes = [
             # The note of an offline directory does not describe the state of its logs.
             self._read(path) if directory.offline is None else None
@@ -126,7 +127,7 @@ class Incarnations:
         data = json.dumps({"version": 0, **asdict(note)}, separators=(",", ":")).encode()
         for path in paths:
             try:
-                # Synced, like the marker of a later orderly stop, which must not match an older note.
+                # Synced, so that after a clean shutdown and a power loss the note has the same epoch as the marker.
                 self._disk.write_file(path, data)
             except OSError as error:
                 log.warn("cannot write {path}: {error}", path=path, error=error)

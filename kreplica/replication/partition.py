@@ -84,7 +84,7 @@ class Partition(WritableReplica):
         self._notify_role_changed()
 
     def _unresolved_in(self, leadership: Leadership) -> Proposal | None:
-        """Return an ISR write of an earlier term in this epoch that may still take effect."""
+        """Return the last ISR proposal if it has the same leader epoch and its write may still take effect."""
         last = self._last_proposed
         if last is None or last.base.leader_epoch != leadership.leader_epoch:
             return None
@@ -242,7 +242,7 @@ class Partition(WritableReplica):
             raise self._not_here()
         self.leader_state.record_fetch(replica_id, broker_epoch, fetch_offset, log_start_offset, now_s)
 
-    def was_sent(self, replica_id: int, offset: int) -> bool:
+    def mark_sent(self, replica_id: int, offset: int) -> bool:
         """Record that records from an offset are sent to a follower, and return True if they were sent before.
 
         A repeated request may mean that the follower could not append them.
@@ -270,8 +270,8 @@ class Partition(WritableReplica):
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
-    def end_moved(self) -> None:
-        """Re-evaluate the high watermark after a sync or a change of settings."""
+    def log_synced(self) -> None:
+        """Re-evaluate the high watermark and notify watchers after a sync of the log."""
         if self.leader_state is not None:
             self.leader_state.advance()
         self._context.purgatory.mark(self)

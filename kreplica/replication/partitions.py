@@ -387,7 +387,7 @@ class Partitions:
         for key in keys:
             partition = self._partitions.get(key)
             if partition is not None:
-                partition.end_moved()
+                partition.log_synced()
 
     def _damaged(self, log_: Log, found: Damage) -> None:
         partition = self._partitions.get(log_.topic_partition)

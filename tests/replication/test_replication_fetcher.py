@@ -430,7 +430,7 @@ def test_unsynced_records_are_not_acknowledged() -> None:
     fetch = link.fetch()
     assert (named(fetch), forgotten(fetch)) == ([(1, 1)], [0])
     safe.log.flush()
-    safe.end_moved()
+    safe.log_synced()
     world.end_turn()
     world.advance()
     link.answer(row(fast))

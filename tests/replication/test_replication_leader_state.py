@@ -82,7 +82,7 @@ class TestCommitting:
             fetch(partition, replica, 2)
         assert partition.high_watermark == 0
         partition.log.flush()
-        partition.end_moved()
+        partition.log_synced()
         assert partition.high_watermark == 2
 
     def test_new_leader_commits_records_that_all_have(self) -> None:

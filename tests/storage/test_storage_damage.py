@@ -385,8 +385,8 @@ class TestStart:
         """The registration of this broker must say that it may have lost records."""
         log = world.log()
         (directory,) = world.directories.directories
-        assert directory.cut == []
+        assert directory.truncated_logs == []
         world.flip(log, -1, log.segments.active.size - 5)
         world.host.kill()
         world.start()
-        assert world.directories.directories[0].cut == [KEY]
+        assert world.directories.directories[0].truncated_logs == [KEY]

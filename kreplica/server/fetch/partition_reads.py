@@ -262,7 +262,7 @@ def _check_resent(replica_id: int, offset: int, partition: Partition, slice_: Lo
 
     :raise Damage: the batch is damaged and must not be sent.
     """
-    if partition.was_sent(replica_id, offset) or slice_.first_offset > offset:
+    if partition.mark_sent(replica_id, offset) or slice_.first_offset > offset:
         partition.log.check_batch(offset)
 
 

@@ -85,7 +85,7 @@ class Standalone:
     """An embedded coordinator and brokers, started and stopped together.
 
     :param store: keeps the coordinator's state; SQLite in the data directory by default.
-    :param failed: called with a one-line reason when the coordinator's store has failed.
+    :param failed: called with a one-line reason when the embedded ZooKeeper's store has failed.
     """
 
     def __init__(

@@ -75,7 +75,7 @@ class LogDirectory(CheckpointedDirectory):
         self.topic_ids: dict[TopicPartition, UUID] = {}
         self.missing: list[TopicPartition] = []
         """Logs in the last checkpoint that no longer exist."""
-        self.cut: list[TopicPartition] = []
+        self.truncated_logs: list[TopicPartition] = []
         """Logs from which recovery removed records."""
         self.strays: list[str] = []
         """Unknown directory entries, which are left alone."""
@@ -209,8 +209,8 @@ class LogDirectory(CheckpointedDirectory):
             _log.error("{log} is offline: {error}", log=str(key), error=str(opened))
             return
         log, self.topic_ids[key] = opened
-        if log.was_cut:
-            self.cut.append(key)
+        if log.was_truncated:
+            self.truncated_logs.append(key)
         self.logs[key] = log
         log.set_owner(self, self._open_segments, self._producer_limits)
         self._hold_if_overstated(log)

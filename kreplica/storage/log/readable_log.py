@@ -55,7 +55,7 @@ class ReadableLog:
         self.recovery_point = parts.recovery_point
         self.leader_epochs = parts.leader_epochs
         self.producers = parts.producers
-        self.was_cut = parts.was_cut
+        self.was_truncated = parts.was_truncated
         """True if recovery removed records."""
         self._segments = parts.segments
         self._snapshots = parts.snapshots

@@ -45,7 +45,7 @@ class Opened:
     """State of an opened log.
 
     :param closed_in_order: True if the directory is as a clean shutdown leaves it.
-    :param was_cut: True if records after the last whole batch were removed.
+    :param was_truncated: True if records after the last whole batch were removed.
     :param damages: damage that was kept, the first of each segment, by its base offset.
     """
 
@@ -58,7 +58,7 @@ class Opened:
     snapshots: SnapshotFiles
     aborted_checkpoint: AbortedCheckpoint
     closed_in_order: bool
-    was_cut: bool = False
+    was_truncated: bool = False
     damages: Mapping[int, Damage] = field(default_factory=dict)
 
 
@@ -104,7 +104,7 @@ class Loading:
         """First rebuilt offset by segment whose indexes are rebuilt."""
         self._epochs: list[tuple[int, int]] = []
         """Leader epoch and offset of the batches read by recovery."""
-        self._was_cut = False
+        self._was_truncated = False
         self._scanned_bytes = 0
 
     def run(
@@ -165,7 +165,7 @@ class Loading:
             self._snapshots,
             self._aborted_checkpoint,
             clean_shutdown and not self._rebuilt,
-            self._was_cut,
+            self._was_truncated,
             self._damages,
         )
 
@@ -211,7 +211,7 @@ class Loading:
             if segment is not self._segments.active:
                 segment.seal()
             if not whole:
-                self._was_cut = True
+                self._was_truncated = True
                 self._drop_after(segment)
                 return
 
@@ -346,7 +346,7 @@ class Loading:
                 for position, last in active.headers(active.offset_index.last[1]):
                     end = position + last.size
                 if end < active.size and not self._recover(active, recovery_point):
-                    self._was_cut = True
+                    self._was_truncated = True
                 active.find_largest()
             return active.last_end()
 

@@ -1,9 +1,9 @@
-"""The store on the ``Disk`` seam: a log of changes and now and then a snapshot; the simulator runs it on its disk.
+"""A ``Store`` of log and snapshot files on the ``Disk`` interface; the simulator runs it on its simulated disk.
 
-Files: ``snapshot-N`` holds the whole state, ``log-N`` the changes since.  Both are made of frames: length and CRC32 of
-the body, then the body.  A snapshot is written beside, synced and renamed; only then the log of the next number begins
-and the files of the last one go.  At most one append is under way at a time, so only the last frame of a log can be
-torn; loading cuts it off.
+``snapshot-N`` contains the whole state, ``log-N`` the changes after it. Both consist of frames: length and CRC32 of the
+body, then the body. A new snapshot is written to a temporary file, synced and renamed. Then the next log is created,
+and the previous snapshot and log are deleted. Only one append runs at a time, so only the last frame of a log can be
+torn; ``load`` truncates it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kreplica.zookeeper.embedded.znode import ZnodeRow
 from kreplica.zookeeper.jute import Reader, pack_buffer, pack_int32, pack_int64, pack_text, pack_texts
 from kreplica.zookeeper.records import pack_acl, read_acl
 
-# A log this long, and this many times as long as the snapshot before it, is replaced by a new snapshot.
+# A new snapshot replaces the log if the log is longer than both LOG_SIZE_MIN and LOG_GROWTH times the last snapshot.
 LOG_SIZE_MIN = 1 << 20
 LOG_GROWTH = 4
 
@@ -36,9 +36,9 @@ _NAME = re.compile(r"(snapshot|log)-(\d+)")
 
 
 class DiskStore:
-    """A ``Store`` in a directory, which must exist and be its owner's alone.
+    """A ``Store`` in an existing directory, which no other store may use.
 
-    :ivar log_size: bytes in the log of the moment.
+    :ivar log_size: size of the current log in bytes.
     """
 
     def __init__(self, directory: str, disk: Disk, offload: Offload, log_size_min: int = LOG_SIZE_MIN) -> None:
@@ -68,14 +68,14 @@ class DiskStore:
     def _append(self, changes: Changes) -> None:
         log = self._log
         if log is None:
-            raise StorageError(f"the coordinator's store in {self._directory} is not open")
+            raise StorageError(f"the embedded ZooKeeper's store in {self._directory} is not open")
         self.log_size += log.write_at(self.log_size, [_frame(encode_changes(changes))])
         log.sync()
-        self._take_in(changes)
+        self._apply(changes)
         if self.log_size > max(self._log_size_min, LOG_GROWTH * self._snapshot_size):
-            self._start_over()
+            self._roll()
 
-    def _take_in(self, changes: Changes) -> None:
+    def _apply(self, changes: Changes) -> None:
         self._zxid = changes.zxid
         self._znodes.update((row.path, row) for row in changes.znodes)
         self._sessions.update((row.session_id, row) for row in changes.sessions)
@@ -84,7 +84,7 @@ class DiskStore:
         for session_id in changes.closed_sessions:
             self._sessions.pop(session_id, None)
 
-    def _start_over(self) -> None:
+    def _roll(self) -> None:
         """Write the next snapshot, start an empty log, and remove the previous snapshot and log."""
         state = Changes(self._zxid, list(self._znodes.values()), (), list(self._sessions.values()))
         snapshot = _frame(encode_changes(state))
@@ -122,7 +122,9 @@ class DiskStore:
             self._replay()
         except (ProtocolError, OSError) as error:
             self._close()
-            raise StorageError(f"the coordinator's store in {self._directory} cannot be read: {error}") from error
+            raise StorageError(
+                f"the embedded ZooKeeper's store in {self._directory} cannot be read: {error}"
+            ) from error
         for match in names:
             if int(match[2]) != self._number:
                 self._disk.remove(posixpath.join(self._directory, match[0]))
@@ -134,7 +136,7 @@ class DiskStore:
         if len(bodies) != 1 or _FRAME.size + len(bodies[0]) != len(data):
             raise StorageError(f"the snapshot {path} is damaged; restore it, or remove the directory to start empty")
         self._snapshot_size = len(data)
-        self._take_in(decode_changes(bodies[0]))
+        self._apply(decode_changes(bodies[0]))
 
     def _replay(self) -> None:
         log = self._log
@@ -142,7 +144,7 @@ class DiskStore:
         data = log.read_at(0, log.size())
         good = 0
         for body in _bodies(data):
-            self._take_in(decode_changes(body))
+            self._apply(decode_changes(body))
             good += _FRAME.size + len(body)
         if good < len(data):
             self._check_torn(log.path, data, good)
@@ -156,7 +158,7 @@ class DiskStore:
             return
         size, _ = _FRAME.unpack_from(data, good)
         if next(_bodies(data[good + _FRAME.size + size :]), None) is not None:
-            raise StorageError(f"{path} is damaged at byte {good}, with good records behind it; restore it")
+            raise StorageError(f"{path} is damaged at byte {good}, but valid records follow; restore it from a backup")
 
 
 def _frame(body: bytes) -> bytes:
@@ -164,13 +166,13 @@ def _frame(body: bytes) -> bytes:
 
 
 def _bodies(data: bytes) -> Iterator[bytes]:
-    """The bodies of the good frames, up to the first that is not."""
+    """Yield the bodies of the frames before the first invalid one."""
     position = 0
     while len(data) - position >= _FRAME.size:
         size, crc = _FRAME.unpack_from(data, position)
         position += _FRAME.size
         body = data[position : position + size]
-        # An empty body is never written, but zeros are what a torn write often leaves.
+        # Zeros left by a torn write look like an empty body with a matching CRC; no empty body is ever written.
         if not size or len(body) != size or crc32(body) != crc:
             return
         yield body
@@ -181,7 +183,6 @@ def _bodies(data: bytes) -> Iterator[bytes]:
 
 
 def encode_changes(changes: Changes) -> bytes:
-    """Changes as bytes."""
     return b"".join(
         [
             pack_int64(changes.zxid),
@@ -202,9 +203,9 @@ def _encode_znode(row: ZnodeRow) -> bytes:
 
 
 def decode_changes(body: bytes) -> Changes:
-    """The same, back.
+    """Decode the result of ``encode_changes``.
 
-    :raise ProtocolError: where they are not.
+    :raise ProtocolError: the body is malformed.
     """
     reader = Reader(body, name="stored changes")
     changes = Changes(

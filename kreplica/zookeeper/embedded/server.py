@@ -140,9 +140,11 @@ class EmbeddedCoordinator:
         if failure.check(StorageError, OSError):
             # A traceback would not help to diagnose a device failure.
             reason = failure.getErrorMessage()
-            self._log.error("the coordinator's store failed; all connections are closed: {reason}", reason=reason)
+            self._log.error(
+                "the embedded ZooKeeper's store failed; all connections are closed: {reason}", reason=reason
+            )
         else:
-            self._log.failure("the coordinator's store failed; all connections are closed", failure)
+            self._log.failure("the embedded ZooKeeper's store failed; all connections are closed", failure)
         if self._serving is not None:
             self._serving.hang_up()
         self.stop().addBoth(self._failed, failure)

@@ -67,7 +67,7 @@ class SqliteStore:
                 list(map(SessionRow._make, database.execute("select * from sessions"))),
             )
         except (sqlite3.Error, ProtocolError) as error:
-            raise StorageError(f"{self.path} cannot be used as the coordinator's store: {error}") from error
+            raise StorageError(f"{self.path} cannot be used as the embedded ZooKeeper's store: {error}") from error
 
     def _write(self, changes: Changes) -> None:
         database = self._database

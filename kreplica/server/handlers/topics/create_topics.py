@@ -57,7 +57,7 @@ class CreateTopics:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"{row['name']!r} appears in the request more than once")
             if partitions > NEW_PARTITIONS_MAX:
                 raise KafkaError(
-                    ErrorCode.INVALID_PARTITIONS, f"one request may ask for {NEW_PARTITIONS_MAX} new partitions at most"
+                    ErrorCode.INVALID_PARTITIONS, f"a request may create at most {NEW_PARTITIONS_MAX} partitions"
                 )
             return await self._create(_new_topic(row), validate_only, body["timeout_ms"] / 1000)
 
@@ -68,9 +68,9 @@ class CreateTopics:
         planned = self._topics.plan(topic)
         if not validate_only:
             await self._topics.create(topic, planned)
-            if not await self._is_led(planned, timeout_s):
+            if not await self._wait_for_leaders(planned, timeout_s):
                 raise KafkaError(
-                    ErrorCode.REQUEST_TIMED_OUT, "the topic is made, but not all its partitions have a leader yet"
+                    ErrorCode.REQUEST_TIMED_OUT, "the topic was created, but not all its partitions have a leader yet"
                 )
         return {
             "name": topic.name,
@@ -91,7 +91,9 @@ class CreateTopics:
             ],
         }
 
-    def _is_led(self, assignment: TopicAssignment, timeout_s: float) -> Deferred[bool]:
+    def _wait_for_leaders(self, assignment: TopicAssignment, timeout_s: float) -> Deferred[bool]:
+        """Wait until all partitions have a leader; False after the timeout."""
+
         def led() -> bool:
             known = self._metadata.topic(assignment.topic)
             return (
