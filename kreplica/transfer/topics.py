@@ -19,7 +19,7 @@ TOPIC_WAIT_S = 3.0
 ADD_PARTITIONS = "add partitions, or use --by-key"
 
 
-class TopicRefused(KreplicaError):
+class TopicUnusable(KreplicaError):
     """A topic does not exist, or cannot receive the records; the message says what to do."""
 
 
@@ -40,29 +40,29 @@ class TopicCreation:
 def existing_topic(cluster: Cluster, name: str) -> TopicView:
     """Return a topic.
 
-    :raise TopicRefused: the topic does not exist.
+    :raise TopicUnusable: the topic does not exist.
     """
     try:
         return cluster.find_topic(name, TOPIC_WAIT_S)
     except GaveUp as error:
         cause = error.__cause__
         if isinstance(cause, BrokerRefused) and cause.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise TopicRefused(f"there is no topic {name!r}") from None
+            raise TopicUnusable(f"there is no topic {name!r}") from None
         raise
 
 
 def find_target(cluster: Cluster, name: str, creation: TopicCreation) -> TopicView | None:
     """Return the target topic; None if it must be created.
 
-    :raise TopicRefused: the topic does not exist and may not be created.
+    :raise TopicUnusable: the topic does not exist and may not be created.
     """
     if creation.create:
         cluster.retrying(lambda: cluster.refresh((name,)))
         return cluster.view.topics.get(name)
     try:
         return existing_topic(cluster, name)
-    except TopicRefused as error:
-        raise TopicRefused(f"{error}: create it with --create") from None
+    except TopicUnusable as error:
+        raise TopicUnusable(f"{error}: create it with --create") from None
 
 
 def create_target(cluster: Cluster, name: str, creation: TopicCreation, needed: int | None) -> TopicView:
@@ -77,11 +77,11 @@ def create_target(cluster: Cluster, name: str, creation: TopicCreation, needed: 
 def check_partition_count(source: str, needed: int, target: TopicView) -> None:
     """Check that each partition of the source exists in the target.
 
-    :raise TopicRefused: the target has fewer partitions.
+    :raise TopicUnusable: the target has fewer partitions.
     """
     has = len(target.partitions)
     if has < needed:
-        raise TopicRefused(f"{source} has {needed} partitions and {target.name} has {has}: {ADD_PARTITIONS}")
+        raise TopicUnusable(f"{source} has {needed} partitions and {target.name} has {has}: {ADD_PARTITIONS}")
 
 
 def keeps_timestamps(settings: Mapping[str, ConfigEntry]) -> bool:
@@ -97,7 +97,7 @@ def find_or_create(cluster: Cluster, name: str, creation: TopicCreation, needed:
     """Return the target topic, which is created if necessary and allowed.
 
     :param needed: see ``create_target``.
-    :raise TopicRefused: the topic does not exist and may not be created.
+    :raise TopicUnusable: the topic does not exist and may not be created.
     """
     found = find_target(cluster, name, creation)
     return create_target(cluster, name, creation, needed) if found is None else found

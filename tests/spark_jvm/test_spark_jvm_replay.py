@@ -36,7 +36,7 @@ from kreplica.spark.sink.exactly_once import Task, commit_prepared, prepare_rows
 from kreplica.spark.sink.options import sink_options
 from kreplica.spark.source.batch_sequence import OtherBatches
 from kreplica.transfer.record_columns import HEADERS_TYPE, TIMESTAMP
-from kreplica.transfer.topics import TopicRefused
+from kreplica.transfer.topics import TopicUnusable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -230,7 +230,7 @@ def test_targets_that_delete_or_restamp_records(spark: SparkSession, brokers: Ka
 def test_fewer_partitions(spark: SparkSession, brokers: KafkaCluster, archive: str) -> None:
     """They are rejected, unless keys choose: then each key's records are in one partition, in order."""
     brokers.create_topic("fewer", 2)
-    with pytest.raises(TopicRefused, match="orders has 3 partitions and fewer has 2: add partitions, or use --by-key"):
+    with pytest.raises(TopicUnusable, match="orders has 3 partitions and fewer has 2: add partitions, or use --by-key"):
         replay(spark, archive, wanted(brokers, "fewer", topics=(ORDERS,)))
     replay(spark, archive, wanted(brokers, "fewer", topics=(ORDERS,), by_key=True))
     found = read(brokers, "fewer")
@@ -252,7 +252,7 @@ def test_impossible_replays(spark: SparkSession, brokers: KafkaCluster, archive:
     absent = replace(plain, renamed={ORDERS: "absent-orders", PAYMENTS: "absent-payments"})
     parquet.write_table(pa.table({"key": ["a"]}), tmp_path / "a.parquet")
     for path, chosen, kind, text in (
-        (archive, absent, TopicRefused, "there is no topic 'absent-.*': create it with --create"),
+        (archive, absent, TopicUnusable, "there is no topic 'absent-.*': create it with --create"),
         (archive, wanted(brokers, "x", topics=("nothing",)), NotReplayable, "topics are orders, payments"),
         (archive, wanted(brokers, "x", renamed={"": "x"}), NotReplayable, "2 topics cannot all become 'x'"),
         (archive, wanted(brokers, "x", ends={TopicPartition(ORDERS, 7): 1}), NotReplayable, "orders-7 does not exist"),

@@ -73,7 +73,7 @@ class TestGroupHistory:
         """The acknowledged offset is fetched next."""
         history = GroupHistory()
         history.joined("a", 1, [KEY])
-        history.committed(history.committing(1, {KEY: 5}), is_doubtful=False)
+        history.committed(history.committing(1, {KEY: 5}), has_pending_attempt=False)
         history.fetched(history.expected([KEY]), {KEY: 5})
         assert not history.contradictions
         history.fetched(history.expected([KEY]), {KEY: 4})
@@ -83,12 +83,12 @@ class TestGroupHistory:
         """Even after later commits; but no longer after offsets were fetched in the next generation."""
         history = GroupHistory()
         history.joined("a", 1, [KEY])
-        history.committed(history.committing(1, {KEY: 5}), is_doubtful=True)
-        history.committed(history.committing(1, {KEY: 9}), is_doubtful=False)
+        history.committed(history.committing(1, {KEY: 5}), has_pending_attempt=True)
+        history.committed(history.committing(1, {KEY: 9}), has_pending_attempt=False)
         history.fetched(history.expected([KEY]), {KEY: 5})
         history.joined("b", 2, [KEY])
         history.fetched(history.expected([KEY]), {KEY: 5})
-        history.committed(history.committing(2, {KEY: 7}), is_doubtful=False)
+        history.committed(history.committing(2, {KEY: 7}), has_pending_attempt=False)
         assert not history.contradictions
         history.fetched(history.expected([KEY]), {KEY: 5})
         assert len(history.contradictions) == 1
@@ -120,9 +120,9 @@ class TestGroupHistory:
         history.joined("a", 1, [KEY])
         number = history.committing(1, {KEY: 1})
         history.joined("b", 2, [KEY])
-        history.committed(number, is_doubtful=False)  # the request was in flight
+        history.committed(number, has_pending_attempt=False)  # the request was in flight
         assert not history.contradictions
-        history.committed(history.committing(1, {KEY: 2}), is_doubtful=False)
+        history.committed(history.committing(1, {KEY: 2}), has_pending_attempt=False)
         assert "generation 1 committed during 2" in history.contradictions[0]
 
     def test_a_response_may_arrive_after_the_generation(self) -> None:
@@ -132,9 +132,9 @@ class TestGroupHistory:
         refused, late = (history.committing(1, {KEY: offset}) for offset in (3, 4))
         history.joined("b", 2, [KEY, OTHER])
         history.fetched(history.expected([KEY]), {KEY: 4})
-        history.committed(history.committing(2, {KEY: 8}), is_doubtful=False)
+        history.committed(history.committing(2, {KEY: 8}), has_pending_attempt=False)
         history.refused(refused)
-        history.committed(late, is_doubtful=True)
+        history.committed(late, has_pending_attempt=True)
         assert history.acknowledged == {KEY: 8}
         assert not history.contradictions
 

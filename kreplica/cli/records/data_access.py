@@ -18,7 +18,7 @@ from kreplica.cli.http.session import INTERRUPTED, Failed, admin_session, option
 from kreplica.client_core.addresses import parse_addresses
 from kreplica.client_core.errors import ClientError
 from kreplica.client_core.options import ClientOptions
-from kreplica.transfer.topics import TopicRefused
+from kreplica.transfer.topics import TopicUnusable
 from kreplica.wire.compression import Codec
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
@@ -125,7 +125,7 @@ def reported_on_failure(state: Callable[[], str]) -> Iterator[None]:
         # Python flushes standard output at exit, which must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
-    except TopicRefused as error:
+    except TopicUnusable as error:
         raise Failed(str(error)) from None
     except ClientError as error:
         raise Failed(f"{error} ({state()})") from error

@@ -30,23 +30,23 @@ UNKNOWN_RESULT = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR
 
 
 class Answer(NamedTuple):
-    """:param is_doubtful: true if an earlier attempt received no response and may be executed at any time."""
+    """:param has_pending_attempt: true if an earlier attempt received no response and may be executed at any time."""
 
     body: dict[str, Any]
-    is_doubtful: bool
+    has_pending_attempt: bool
 
 
 class RequestRejected(KafkaError):
     """A coordinator or leader rejected a request with an error that is not retriable.
 
     :ivar answer: the response.
-    :ivar is_doubtful: as in ``Answer``.
+    :ivar has_pending_attempt: as in ``Answer``.
     """
 
-    def __init__(self, code: ErrorCode, answer: dict[str, Any], *, is_doubtful: bool) -> None:
+    def __init__(self, code: ErrorCode, answer: dict[str, Any], *, has_pending_attempt: bool) -> None:
         super().__init__(code)
         self.answer = answer
-        self.is_doubtful = is_doubtful
+        self.has_pending_attempt = has_pending_attempt
 
 
 class CoordinatorClient(WireClient):
@@ -95,23 +95,23 @@ class CoordinatorClient(WireClient):
 
         :raise RequestRejected: the response contains an error that is not retriable.
         """
-        is_doubtful = False
+        has_pending_attempt = False
         wait_s = RETRY_S_MIN
         while True:
             try:
                 answer = await self.request(api, body, at_most=at_most, timeout_s=timeout_s)
             except (ClientError, KafkaError) as error:
-                is_doubtful |= isinstance(error, ClientError) and not isinstance(error, ConnectionFailed)
+                has_pending_attempt |= isinstance(error, ClientError) and not isinstance(error, ConnectionFailed)
                 self.errors[name_of(error)] += 1
                 await self.close()
             else:
                 code = first_error(answer)
                 if code is ErrorCode.NONE:
-                    return Answer(answer, is_doubtful)
+                    return Answer(answer, has_pending_attempt)
                 self.errors[code.name] += 1
                 if not code.retriable:
-                    raise RequestRejected(code, answer, is_doubtful=is_doubtful)
-                is_doubtful |= code in UNKNOWN_RESULT
+                    raise RequestRejected(code, answer, has_pending_attempt=has_pending_attempt)
+                has_pending_attempt |= code in UNKNOWN_RESULT
                 if code in WRONG_COORDINATOR:
                     await self.close()
             await sleep(self.reactor, wait_s)

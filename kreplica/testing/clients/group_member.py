@@ -221,12 +221,12 @@ class GroupMember:
         try:
             answered = await self._client.ask(messages.OFFSET_COMMIT, body, at_most=BY_NAME_MAX)
         except RequestRejected as error:
-            if not error.is_doubtful:
+            if not error.has_pending_attempt:
                 self._history.refused(number)
             self.refused(error)
             return False
         # A commit does not postpone the heartbeat: commits are accepted during a rebalance and do not report it.
-        self._history.committed(number, is_doubtful=answered.is_doubtful)
+        self._history.committed(number, has_pending_attempt=answered.has_pending_attempt)
         return True
 
 

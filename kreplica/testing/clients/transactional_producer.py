@@ -65,7 +65,9 @@ NO_IDENTITY = Identity(-1, -1)
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """:param timeout_ms: transaction timeout.
+    """Settings of a transactional producer.
+
+    :param timeout_ms: transaction timeout.
     :param epoch_grows: true to raise the epoch with every transaction and to add partitions implicitly with
         Produce (KIP-890, part 2).
     """
@@ -106,7 +108,7 @@ class TransactionalProducer:
         self.identity = NO_IDENTITY
         self._sequences: dict[TopicPartition, int] = {}
         self._added: dict[TopicPartition | str, None] = {}
-        self._is_doubtful = False
+        self._has_pending_attempt = False
         self.transaction: str | None = None
 
     @property
@@ -127,9 +129,9 @@ class TransactionalProducer:
 
         :raise RequestRejected: the producer is fenced.
         """
-        if self._is_doubtful and not self._settings.epoch_grows:
+        if self._has_pending_attempt and not self._settings.epoch_grows:
             await self._initialize(self.identity)
-        self._is_doubtful = False
+        self._has_pending_attempt = False
         self._added.clear()
         self.transaction = self._history.began(self.transactional_id)
 
@@ -180,14 +182,14 @@ class TransactionalProducer:
     async def commit(self) -> None:
         """Commit the transaction.
 
-        :raise RequestRejected: the commit failed, or its result is unknown (``is_doubtful``).
+        :raise RequestRejected: the commit failed, or its result is unknown (``has_pending_attempt``).
         """
         await self._end(committed=True)
 
     async def abort(self) -> None:
         """Abort the transaction, if one is open.
 
-        :raise RequestRejected: the producer is fenced, which aborts the transaction too.
+        :raise RequestRejected: the producer is fenced; the coordinator has aborted its transaction.
         """
         if self.transaction is not None:
             await self._end(committed=False)
@@ -207,7 +209,7 @@ class TransactionalProducer:
         }
         answer = (await self._ask(messages.INIT_PRODUCER_ID, body)).body
         self._set_identity(answer)
-        self._is_doubtful = False
+        self._has_pending_attempt = False
 
     def _set_identity(self, answer: dict[str, Any]) -> None:
         """Store the producer ID and epoch; if they are new, restart sequences at 0."""
@@ -220,12 +222,12 @@ class TransactionalProducer:
         assert self.transaction is not None, "no transaction is open"
         self._history.ending(self.transaction, commit=committed)
         if not (self._settings.epoch_grows or self._added):
-            self.transaction = None  # the coordinator does not know it
+            self.transaction = None  # nothing was added, so the coordinator does not know the transaction
             return
         try:
             answer = (await self._ask(messages.END_TXN, {**self._producer_fields(), "committed": committed})).body
         except RequestRejected as error:
-            if committed and not error.is_doubtful:
+            if committed and not error.has_pending_attempt:
                 self._history.ended(self.transaction, committed=False)
             raise
         if self._settings.epoch_grows:
@@ -238,9 +240,9 @@ class TransactionalProducer:
         try:
             answered = await (coordinator or self._client).ask(api, body, at_most=self._versions[api.key])
         except RequestRejected as error:
-            self._is_doubtful |= error.is_doubtful
+            self._has_pending_attempt |= error.has_pending_attempt
             raise
-        self._is_doubtful |= answered.is_doubtful
+        self._has_pending_attempt |= answered.has_pending_attempt
         return answered
 
     def _producer_fields(self) -> dict[str, Any]:
@@ -264,7 +266,7 @@ class TransactionalProducer:
             try:
                 answer = await client.request(messages.PRODUCE, body, at_most=self._versions[messages.PRODUCE.key])
             except (ClientError, KafkaError) as error:
-                self._is_doubtful |= isinstance(error, ClientError) and not isinstance(error, ConnectionFailed)
+                self._has_pending_attempt |= isinstance(error, ClientError) and not isinstance(error, ConnectionFailed)
                 await client.close()
             else:
                 row = answer["responses"][0]["partition_responses"][0]
@@ -273,9 +275,9 @@ class TransactionalProducer:
                     self._sequences[key] = sequence + len(values)
                     return NO_OFFSET if code else int(row["base_offset"])
                 if not code.retriable:
-                    self._is_doubtful = True  # request a new epoch, which restarts sequences at 0
-                    raise RequestRejected(code, answer, is_doubtful=True)
-                self._is_doubtful |= code in UNKNOWN_RESULT
+                    self._has_pending_attempt = True  # request a new epoch, which restarts sequences at 0
+                    raise RequestRejected(code, answer, has_pending_attempt=True)
+                self._has_pending_attempt |= code in UNKNOWN_RESULT
                 if code is not ErrorCode.CONCURRENT_TRANSACTIONS:
                     await client.close()
             await sleep(self._reactor, wait_s)

@@ -90,17 +90,17 @@ class GroupHistory:
         self._asked[self._commits_count] = self._commits[self._commits_count] = commit
         return self._commits_count
 
-    def committed(self, number: int, *, is_doubtful: bool) -> None:
+    def committed(self, number: int, *, has_pending_attempt: bool) -> None:
         """Record a successful commit.
 
-        :param is_doubtful: true if an earlier attempt received no response.
+        :param has_pending_attempt: true if an earlier attempt received no response.
         """
         commit = self._asked.pop(number)
         if commit.generation < commit.known_generation:
             self._contradicted(f"generation {commit.generation} committed during {commit.known_generation}")
         if number in self._commits:
             self.acknowledged.update(commit.offsets)
-        if not is_doubtful:
+        if not has_pending_attempt:
             self._commits.pop(number, None)
 
     def refused(self, number: int) -> None:

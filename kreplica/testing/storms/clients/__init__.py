@@ -4,5 +4,6 @@
 * ``chain`` consume, transform and produce in transactions, and a group without transactions; ``chain_clients`` its
   clients, ``slots`` places of successive processes
 * ``loose_clients`` clients with weaker guarantees; ``readers`` short-lived readers
-* ``side_topics`` topics that are created, extended and deleted; ``side_partition`` and ``side_clients`` their clients
+* ``side_topics`` topics that are created, extended and deleted; ``side_partition`` and ``incarnation_clients`` their
+  clients
 """

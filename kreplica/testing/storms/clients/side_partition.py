@@ -19,7 +19,7 @@ from kreplica.testing.clients.idempotent_producer import IdempotentProducer, Loa
 from kreplica.testing.cluster.cluster import BROKER_PORT
 from kreplica.testing.cluster.committed_log import CommittedLog
 from kreplica.testing.histories.record_history import History, check_nothing_lost, number_of
-from kreplica.testing.storms.clients.side_clients import SideClient, SideConsumer
+from kreplica.testing.storms.clients.incarnation_clients import IncarnationClient, IncarnationConsumer
 from kreplica.testing.storms.cluster_run import ClusterRun
 from kreplica.wire.records import Record
 
@@ -127,7 +127,7 @@ class SidePartition:
         self._exists = lambda: exists(incarnation)
         self._partition = incarnation.key.partition
         self._producers: list[IdempotentProducer] = []
-        self._consumer: SideConsumer | None = None
+        self._consumer: IncarnationConsumer | None = None
         simulation = run.cluster.simulation
         self.history = SideHistory(label, self._partition, lambda: simulation.now_s, self._exists, may_be_late)
 
@@ -161,17 +161,17 @@ class SidePartition:
         producer = IdempotentProducer(runtime, self._client("producer"), load, self.history)
         self._producers.append(producer)
         position = self._consumer.position if self._consumer else 0
-        self._consumer = SideConsumer(
+        self._consumer = IncarnationConsumer(
             self._client("consumer"), self.incarnation.topic_id, *key, self.history, lambda: self.trimmed
         )
         self._consumer.position = position
         producer.start()
         self._consumer.start()
 
-    def _client(self, kind: str) -> SideClient:
+    def _client(self, kind: str) -> IncarnationClient:
         brokers = [(f"broker-{number}", BROKER_PORT) for number in self._run.cluster.brokers]
         name = f"{self.incarnation.key}-{kind}"
-        client = SideClient(self._host.reactor, brokers, *self.incarnation.key, client_id=name)
+        client = IncarnationClient(self._host.reactor, brokers, *self.incarnation.key, client_id=name)
         client.exists = self._exists
         return client
 

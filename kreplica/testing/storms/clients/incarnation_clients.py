@@ -16,13 +16,13 @@ EARLIEST = -2
 
 
 class PartitionDeletedError(KafkaError):
-    """The incarnation of a partition was deleted, even if there is another partition of that name."""
+    """The incarnation of a partition was deleted, even if there is a new partition of the same name."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition was deleted")
 
 
-class SideClient(LeaderClient):
+class IncarnationClient(LeaderClient):
     """Finds the leader of a partition while the incarnation exists.
 
     :ivar exists: returns True while it exists.
@@ -37,25 +37,25 @@ class SideClient(LeaderClient):
         return address
 
 
-class SideConsumer(TailingConsumer):
+class IncarnationConsumer(TailingConsumer):
     """Fetches with topic ID and leader epoch, and so never receives records of another incarnation.
 
-    :param may_begin_later: True if old records may have been deleted.
+    :param records_may_be_deleted: returns True if the oldest records may have been deleted.
     """
 
     def __init__(
         self,
-        client: SideClient,
+        client: IncarnationClient,
         topic_id: UUID,
         topic: str,
         partition: int,
         history: Listener,
-        may_begin_later: Callable[[], bool],
+        records_may_be_deleted: Callable[[], bool],
     ) -> None:
         super().__init__(client.reactor, client, topic, partition, history)
         self._side = client
         self._topic_id = topic_id
-        self._may_begin_later = may_begin_later
+        self._records_may_be_deleted = records_may_be_deleted
 
     async def _read(self) -> None:
         client = self._side
@@ -63,7 +63,7 @@ class SideConsumer(TailingConsumer):
         row = await client.fetch_row(
             self._topic_id, self._partition, self.position, wait_ms=WAIT_MS, leader_epoch=client.leader_epoch
         )
-        if row["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE and self._may_begin_later():
+        if row["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE and self._records_may_be_deleted():
             self.position = await client.list_offset(self._topic, self._partition, EARLIEST)
             self._history.sought(self._partition, self.position, client.client_id)
             return
