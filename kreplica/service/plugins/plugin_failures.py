@@ -15,7 +15,7 @@ LOG_INTERVAL_S = 1.0
 class PluginFailures:
     """Failures of one plugin; all are counted, at most one per ``LOG_INTERVAL_S`` is logged.
 
-    :ivar errors: the number of exceptions and invalid results.
+    :ivar errors: the number of exceptions, invalid results and timeouts.
     """
 
     def __init__(self, reactor: Reactor, name: str) -> None:
