@@ -2,19 +2,19 @@
 
 * ``schema``: ``Schema`` is one message in all its versions, compiled when first used
 * ``grammar``: the text that describes a message, one line per field
-* ``types``, ``structures``: types of fields, arrays and records; they parse and build slowly, with detailed errors
+* ``types``, ``structures``: types of fields, arrays and records, which parse and build slowly, with detailed errors
 * ``parsing``, ``building``: turn a tree of types into the source of one fast function
 * ``template_cache``: templates of messages that differ only in a few numbers; ``message_parsers``: their owner
 * ``primitives``: functions that this source calls (varints, tag sections), and the limits on input
 * ``messages``: every message of the protocol, one module per subject; ``messages.APIS`` by key
 * ``headers``: request and response headers
-* ``framing``: cuts a byte stream into frames
-* ``batches``: record batches by header and checksum: read, checked, stamped
-* ``records``: records of a batch one by one; ``record_columns`` reads all of them at once
+* ``framing``: splits a byte stream into frames
+* ``batches``: headers and checksums of record batches; no records are read
+* ``records``: reads the records of a batch one by one; ``record_columns``: all of them at once
 * ``batch_building``: builds batches from records, and filters the records of a batch
 * ``control_records``: transaction markers; ``interceptor_notes``: control records of produce interceptors
 * ``compression``: the codecs of record batches
-* ``partitioning``: the partition of a key
+* ``partitioning``: partition of a key
 
 A request is read with ``FrameReader``, ``parse_request_header``, ``APIS[key].request.parse(version, frame, offset)``,
 and answered with ``build_response_header`` + ``APIS[key].response.build(version, value)``.

@@ -63,10 +63,10 @@ class BatchBuilder:
     """Accumulates the records of one batch; must not be used after ``build``.
 
     :param codec: a ``compression.Codec``.
-    :param base_offset: 0 from producers; the leader sets it.
-    :param timestamp_type: with LOG_APPEND_TIME the highest timestamp given is that of every record.
-    :param base_sequence: of the first record, where there is a producer id.
-    :param delete_horizon_ms: when the batch's tombstones may go, or None (KIP-534).
+    :param base_offset: 0 in producers' batches; the leader sets it.
+    :param timestamp_type: with LOG_APPEND_TIME, every record has the highest of the timestamps.
+    :param base_sequence: sequence of the first record, if there is a producer ID.
+    :param delete_horizon_ms: time after which the batch's tombstones may be removed, or None (KIP-534).
     """
 
     codec: int = Codec.NONE
@@ -100,7 +100,7 @@ class BatchBuilder:
 
         :param offset: larger than the previous offset; ``NEXT_OFFSET`` leaves no gap.
         :return: its offset.
-        :raise ValueError: the offset is not beyond the last one's, and nothing was added.
+        :raise ValueError: the offset is not larger than the previous one; the record is not added.
         """
         delta = self._last_delta + 1 if offset == NEXT_OFFSET else offset - self.base_offset
         if delta <= self._last_delta:
@@ -156,7 +156,7 @@ def build_batch(records: Iterable[Record], **options: Unpack[BatchOptions]) -> b
     """Return a batch of records, which keep their offsets unless these are ``NEXT_OFFSET``.
 
     :param options: fields of ``BatchBuilder``.
-    :raise ValueError: no records, or offsets that do not ascend from ``base_offset``.
+    :raise ValueError: no records, or offsets that do not increase from ``base_offset``.
     """
     builder = BatchBuilder(**options)
     for offset, timestamp_ms, key, value, headers in records:
@@ -177,8 +177,9 @@ def filter_batch(
     Offsets, leader epoch, producer, sequence and ``last_offset_delta`` are unchanged, so that consecutive batches leave
     no gap and the producer's last sequence is kept.
 
-    :param delete_horizon_ms: when the tombstones and markers kept may go; a batch that has such a time keeps its own.
-    :param keep_empty: where no record is kept give the header alone, for the sake of its sequence (KIP-98), not None.
+    :param delete_horizon_ms: time after which the kept tombstones and markers may be removed, unless the batch already
+        has such a time.
+    :param keep_empty: if no record is kept, return the header alone, which keeps its sequence (KIP-98), not None.
     :raise ProtocolError: a record is malformed.
     """
     header = parse_header(batch)
@@ -187,7 +188,7 @@ def filter_batch(
     if not kept:
         return _empty(header) if keep_empty else None
     if delete_horizon_ms is not None and not header.has_delete_horizon:
-        # The horizon takes the place of the base timestamp, so every delta of a timestamp changes.
+        # The horizon replaces the base timestamp, so every timestamp delta changes.
         parts = [_encode(record, header.base_offset, delete_horizon_ms) for _, record in kept]
         header = header._replace(attributes=header.attributes | DELETE_HORIZON_BIT, base_timestamp=delete_horizon_ms)
     elif len(kept) == header.record_count:

@@ -26,7 +26,7 @@ MAGIC = 2
 MAGIC_POSITION = 16
 CRC_POSITION = 17
 CRC_START = 21
-"""The CRC covers the bytes from the attributes on, so the offset and the leader epoch can be set without it."""
+"""The CRC covers the bytes from the attributes on, so setting the offset and the leader epoch does not change it."""
 ATTRIBUTES_POSITION = CRC_START + 1
 """Position of the low byte of the attributes, which holds all defined bits."""
 
@@ -168,7 +168,7 @@ def iter_headers(buffer: Bytes, *, incomplete_last: bool = False) -> Iterator[tu
         header = _new_tuple(BatchHeader, _unpack_header(buffer, position))
         behind = position + header[1] + LENGTH_END
         if header[3] != MAGIC or header[1] < _LENGTH_MIN:
-            parse_header(buffer, position)  # says what is wrong
+            parse_header(buffer, position)  # raises the detailed error
         if behind > end:
             break
         yield position, header
@@ -189,15 +189,15 @@ def verify_crc(buffer: Bytes, header: BatchHeader, position: int = 0) -> bool:
 def check_batch(buffer: Bytes) -> BatchHeader:
     """Check the header and the CRC of a batch that a client produced; the records are not read.
 
-    Not for batches of coordinators: markers are control batches and have no sequence.
+    It rejects coordinators' markers, which are control batches without a sequence.
 
-    What depends on settings is the caller's: size, age of the timestamps, zstd below Produce v7, keys.
-    ``max_timestamp`` may be ``NO_TIMESTAMP`` (clients exist that leave it so): ``records.max_timestamp_record`` finds
-    it and ``stamp_max_timestamp`` sets it.
+    The caller checks the limits that depend on settings: size, age of the timestamps, zstd below Produce v7, keys.
+    Some clients leave ``max_timestamp`` at ``NO_TIMESTAMP``; then ``records.max_timestamp_record`` finds the value and
+    ``stamp_max_timestamp`` sets it.
 
     :param buffer: the partition's whole ``records`` field.
-    :raise KafkaError: INVALID_RECORD (not exactly one batch, or fields that contradict each other), CORRUPT_MESSAGE
-        (cut short, or CRC), UNSUPPORTED_FOR_MESSAGE_FORMAT (magic 0 and 1), UNSUPPORTED_COMPRESSION_TYPE,
+    :raise KafkaError: INVALID_RECORD (not exactly one batch, or contradictory fields), CORRUPT_MESSAGE
+        (truncated, or wrong CRC), UNSUPPORTED_FOR_MESSAGE_FORMAT (magic 0 and 1), UNSUPPORTED_COMPRESSION_TYPE,
         INVALID_TIMESTAMP.
     """
     size = len(buffer)
@@ -238,7 +238,6 @@ def stamped(buffer: WritableBytes, header: BatchHeader, base_offset: int, leader
 
     :param buffer: starts with the batch.
     :param header: header of the batch.
-    :return: its header as it is now.
     """
     length = header[1]
     _PLACE.pack_into(buffer, 0, base_offset, length, leader_epoch)

@@ -1,7 +1,7 @@
 """Generates the source of one flat building function from a tree of types.
 
-Neighbouring fields of fixed size, with the length or count that follows them, are written by one ``pack``; the empty
-tag section of a record is a pad byte of the run that it ends.
+One ``pack`` writes adjacent fields of fixed size and the length or count after them; an empty tag section is a pad byte
+of that ``pack``.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ VALUE_ERRORS = (StructError, TypeError, AttributeError, UnicodeEncodeError)
 """Errors that generated builders raise for values that do not fit their fields."""
 
 Builder = Callable[..., list[Any]]
-"""Function of a value and, optionally, of bytes before it."""
+"""Function of a value and, optionally, of bytes to put before it."""
 
 
 SlicedBuilder = Callable[[Any, bytes], Generator[None, None, list[Any]]]
 
 
 def compile_sliced_builder(root: WireType, *, lenient: bool = True) -> SlicedBuilder:
-    """Compile a tree to a generator function that yields after elements of ``STEP_COST``; else as ``compile_builder``.
+    """Compile a tree to a generator function that yields after elements of ``STEP_COST``; see ``compile_builder``.
 
-    What it returns is cut at those places: the pieces of a large message are never joined.
+    Its result has a separate piece for each step, so that the bytes of a large message are never joined.
     """
     return BuilderSource(root, lenient, sliced=True).function()
 
@@ -48,10 +48,9 @@ def compile_sliced_builder(root: WireType, *, lenient: bool = True) -> SlicedBui
 def compile_builder(root: WireType, *, lenient: bool = True) -> Builder:
     """Compile a tree.
 
-    :param lenient: fields may be missing and take their default; without, they raise KeyError, and all is faster.
-    :return: a function that gives at least one piece, the first of which is bytes: between runs of bytes stand those
-        that are better sent by themselves, long records and objects with a ``size``.  It raises one of
-        ``VALUE_ERRORS``.
+    :param lenient: missing fields take their default; otherwise they raise KeyError, and building is faster.
+    :return: a function that returns one or more pieces; the first is bytes.  Long records and objects with a ``size``
+        are pieces of their own.  It raises one of ``VALUE_ERRORS``.
     """
     return BuilderSource(root, lenient).function()
 
@@ -59,8 +58,8 @@ def compile_builder(root: WireType, *, lenient: bool = True) -> Builder:
 class BuilderSource:
     """Source of one building function.
 
-    ``_run`` holds fixed fields that were not written yet: ``struct`` letter and expression, None for a pad byte.
-    ``_has_apart`` says that a piece may stand by itself.
+    ``_run`` holds fixed fields that are not written yet: ``struct`` letter and expression, None for a pad byte.
+    ``_has_apart`` is True if the message can have pieces of their own.
 
     :param sliced: make a generator function, which yields between elements of arrays.
     """
@@ -87,7 +86,7 @@ class BuilderSource:
         }
 
     def function(self) -> Callable[..., Any]:
-        """Make the function."""
+        """Create the function."""
         self._value(self._root, "value")
         self._flush()
         head = ["def build(value, prefix=b''):", "    pieces = [prefix]", "    append = pieces.append"]

@@ -1,7 +1,7 @@
 """Compresses and decompresses the records of batches, with a limit on the decompressed size.
 
-Codecs are those of Java clients: gzip; snappy in the framing of xerial's library (raw blocks are read too, as some
-clients write them); an lz4 frame of independent 64 KiB blocks (Java reads no others); zstd (KIP-110).
+Codecs are those of Java clients: gzip; snappy in the framing of the xerial library (raw blocks of other clients
+are read, too); an lz4 frame of independent 64 KiB blocks, the only ones that Java reads; zstd (KIP-110).
 """
 
 from __future__ import annotations

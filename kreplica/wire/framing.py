@@ -1,4 +1,4 @@
-"""Splits a byte stream into frames: a length of four bytes and a body."""
+"""Splits a byte stream into frames, each with a length prefix of four bytes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FrameReader:
     def __init__(self, size_max: int = REQUEST_SIZE_MAX) -> None:
         self._size_max = size_max
         self._held = bytearray()
-        # Nothing is looked at until this many bytes are held, so a long frame in many pieces is not copied every time.
+        # Buffered bytes needed before the next parse, so that a long frame in many chunks is copied only once.
         self._wanted = _LENGTH.size
         self._whole: memoryview | None = None
         self._filled = 0
@@ -48,9 +48,9 @@ class FrameReader:
 
     @property
     def room(self) -> memoryview | None:
-        """Where the rest of a long frame goes, for who trusts its length and can receive into a buffer.
+        """Buffer for the rest of a long frame, for callers that trust its length and can receive into a buffer.
 
-        Then ``fill`` is called; None: ``feed`` takes what comes.
+        After receiving into it, the caller calls ``fill``.  If it is None, the caller passes the bytes to ``feed``.
         """
         if self._whole is None:
             if self._wanted - len(self._held) < ROOM_SIZE_MIN:
@@ -61,7 +61,10 @@ class FrameReader:
         return self._whole[self._filled :]
 
     def fill(self, size: int) -> memoryview | None:
-        """So many bytes were put where ``room`` is; give the body of the frame, if that completes it."""
+        """Record bytes received into ``room``; return the frame's body if it is complete.
+
+        :param size: number of bytes received.
+        """
         assert self._whole is not None
         self._filled += size
         if self._filled < self._wanted:
@@ -71,12 +74,12 @@ class FrameReader:
         return whole[_LENGTH.size :]
 
     def feed(self, data: Buffer) -> Iterable[memoryview]:
-        """Take bytes in; give the body of every frame that they complete.
+        """Add received bytes and return the bodies of the frames that they complete.
 
-        What is given has to be gone through to its end before more bytes come.  Views are of ``data`` or of a copy, so
-        they are good for as long as ``data`` is not changed.
+        The result must be iterated to its end before the next call.  The bodies are views of ``data`` or of a copy;
+        they are valid until ``data`` changes.
 
-        :raise ProtocolError: at a length that is negative or too large; the connection cannot go on.
+        :raise ProtocolError: a length is negative or too large; the connection must be closed.
         """
         if self._held:
             self._held += data
@@ -86,7 +89,7 @@ class FrameReader:
         body_size = len(data) - _LENGTH.size
         if 0 <= body_size <= self._size_max and _LENGTH.unpack_from(data)[0] == body_size:
             self._wanted = _LENGTH.size
-            return (memoryview(data)[_LENGTH.size :],)  # one frame, as mostly it is
+            return (memoryview(data)[_LENGTH.size :],)  # exactly one frame, the most frequent case
         return self._cut(memoryview(data))
 
     def _cut(self, view: memoryview) -> Iterator[memoryview]:

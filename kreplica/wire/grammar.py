@@ -1,17 +1,17 @@
-"""The grammar of messages: one line of text per field, with the versions that have it.
+"""Grammar of message schemas: one line of text per field, with the versions that have it.
 
-A line is ``name type versions @tag:versions =default``, of which only the first two must be there::
+A line is ``name type versions @tag:versions =default``; all parts after the type are optional::
 
     topics [] 0-11 =null
       name str? 3+
       partitions []i32
 
-* Indentation, two blanks a level, nests; ``[]`` is an array and ``{}`` a record of what is nested below.
+* Fields nest by an indentation of two blanks; ``[]`` is an array of records and ``{}`` a record of the nested fields.
 * Types: ``i8 i16 u16 i32 u32 i64 f64 bool uuid str bytes records``, and ``[]`` before any of them.
-* ``?`` behind the type: null is a value, in all versions or in those that follow (``str?7+``, ``str?1-3``).
-* Versions: ``3``, ``3+``, ``0-4``; a field belongs to the versions that its parent has too.
-* ``@0``: the field stands in the tag section, in all versions or those behind a colon (KIP-482).
-* ``=``: what the field is when not given: a number, ``null``, or text; otherwise null if that is a value, or else the
+* ``?`` after the type: the field is nullable, in all versions or in the given ones (``str?7+``, ``str?1-3``).
+* Versions: ``3``, ``3+``, ``0-4``; a field exists only in versions that its parent has, too.
+* ``@0``: the field has this tag in the tag section, in all versions or in those after a colon (KIP-482).
+* ``=``: default: a number, ``null``, or text.  Without it, the default is null if the field is nullable, else the
   type's zero.
 """
 
@@ -39,7 +39,7 @@ _ALWAYS = range(1 << 15)
 
 
 def version_range(text: str | None) -> range:
-    """Read ``3``, ``3+`` or ``0-4``; None and the empty text are all versions."""
+    """Parse ``3``, ``3+`` or ``0-4``; None and the empty text mean all versions."""
     if not text:
         return _ALWAYS
     first, dash, last = text.rstrip("+").partition("-")
@@ -80,8 +80,8 @@ def _read_line(text: str) -> Line:
 def read_lines(text: str) -> list[Line]:
     """Read the text of a message.
 
-    :return: the lines of its own fields, each with those nested below it.
-    :raise ValueError: at a line that is not in the grammar, or nests deeper than a level at once.
+    :return: the top-level lines, with the lines nested below them.
+    :raise ValueError: a line is not in the grammar, or is indented by more than one additional level.
     """
     lines = [line for line in text.splitlines() if line.strip()]
     margin = min((len(line) - len(line.lstrip()) for line in lines), default=0)
@@ -108,7 +108,7 @@ def _default(text: str | None, kind: WireType, nullable: bool) -> Any:
 
 
 class _TreeOfVersion:
-    """Makes the types of one version; types that are equal in all versions are shared."""
+    """Creates the types of one version; types that are equal in all versions are shared."""
 
     def __init__(self, version: int, flexible: bool) -> None:
         self._version = version
@@ -138,11 +138,11 @@ class _TreeOfVersion:
 
 
 def make_tree(lines: list[Line], version: int, *, flexible: bool, title: str) -> Record:
-    """Make the types of one version of a message.
+    """Create the types of one version of a message.
 
-    :param flexible: whether the version has the encodings of KIP-482.
-    :param title: the message's name.
-    :raise KeyError: at a type that is not in the grammar.
+    :param flexible: use the encodings of KIP-482.
+    :param title: name of the message.
+    :raise KeyError: a type is not in the grammar.
     """
     return _TreeOfVersion(version, flexible).record(lines, title=title)
 
@@ -151,7 +151,7 @@ def refuse_unknown(lines: list[Line], value: Any, path: str) -> None:
     """Check that every name in a value exists in some version of the message.
 
     :param path: path of the value, for the error.
-    :raise ValueError: at the first such name.
+    :raise ValueError: no version has such a name.
     """
     if isinstance(value, (list, tuple)):
         for index, item in enumerate(value):

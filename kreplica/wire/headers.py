@@ -27,9 +27,9 @@ _HEADER_VERSIONS = {
 class RequestHeader(NamedTuple):
     """Header of a request.
 
-    ``client_id`` is None where the client gave none.  ``body_offset`` is the body's position in the frame, or None for
-    an API or a version that has no schema: then nothing behind the correlation id was looked at, and the client id is
-    None too.
+    :param client_id: None if the client did not send one.
+    :param body_offset: position of the body in the frame.  None if the API or the version has no schema; then the
+        header is parsed only up to the correlation ID, and ``client_id`` is None.
     """
 
     api_key: int
@@ -40,9 +40,10 @@ class RequestHeader(NamedTuple):
 
 
 def parse_request_header(frame: Buffer) -> RequestHeader:
-    """Parse the header of a frame, which is given without its length.
+    """Parse the header of a request.
 
-    :raise ProtocolError: when the frame ends within the header, or the header is malformed.
+    :param frame: without its length prefix.
+    :raise ProtocolError: the frame ends within the header, or the header is malformed.
     """
     try:
         api_key, api_version, correlation_id = _START.unpack_from(frame)
@@ -93,8 +94,8 @@ def parse_response_header(header_version: int, frame: Buffer) -> tuple[int, int]
     """Parse the header of a response.
 
     :param header_version: 0 or 1, see ``Api.response_header_version``.
-    :return: the correlation id, and the body's position in the frame.
-    :raise ProtocolError: when the frame ends within the header, or the header is malformed.
+    :return: the correlation ID, and the position of the body in the frame.
+    :raise ProtocolError: the frame ends within the header, or the header is malformed.
     """
     try:
         correlation_id: int = _CORRELATION_ID.unpack_from(frame)[0]
@@ -108,7 +109,10 @@ def parse_response_header(header_version: int, frame: Buffer) -> tuple[int, int]
 
 
 def build_response_header(header_version: int, correlation_id: int) -> bytes:
-    """Build the header of a response, 0 or 1."""
+    """Build the header of a response.
+
+    :param header_version: 0 or 1, see ``Api.response_header_version``.
+    """
     return _CORRELATION_ID.pack(correlation_id) + (_NO_TAGS if header_version else b"")
 
 

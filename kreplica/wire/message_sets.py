@@ -1,7 +1,7 @@
 """Message sets of formats 0 and 1, which clients before Apache Kafka 0.11 produce, converted to one batch of format 2.
 
-Keys, values and timestamps stay; offsets are counted from 0, as a producer of format 2 sends them.  A compressed set
-is one message whose value holds the others.
+Keys, values and timestamps are kept; offsets start at 0, as in producers' batches of format 2.  A compressed set is one
+message whose value contains the others.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def convert(records: Bytes, size_max: int, pause: Callable[[], object] | None = 
     :param size_max: maximum decompressed size in bytes.
     :param pause: called periodically during long work.
     :raise KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE.
-    :raise DecompressedTooLarge: more would come out.
+    :raise DecompressedTooLarge: the messages exceed ``size_max``.
     """
     messages = iter_messages(records)
     codec = records[_ATTRIBUTES_POSITION] & CODEC_MASK if len(records) > _ATTRIBUTES_POSITION else 0

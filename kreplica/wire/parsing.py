@@ -1,8 +1,8 @@
 """Generates the source of one flat parsing function from a tree of types.
 
-Neighbouring fields of fixed size, with the length or count that follows them, are read by one ``unpack_from``;
-arrays of rows of fixed size by ``iter_unpack``.  A length that reaches beyond the buffer is not checked where it is
-read: whatever is read after it fails, and so does the check at the very end.
+One ``unpack_from`` reads adjacent fields of fixed size and the length or count after them; ``iter_unpack`` reads arrays
+of rows of fixed size.  A length that exceeds the buffer is not checked when it is read: the next read or the check at
+the end fails.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ def literal(value: Any) -> str:
 class ParserSource:
     """Source of one parsing function.
 
-    ``_run`` holds fixed fields that were not read yet: they wait for what follows, to be read together.
+    ``_run`` holds fixed fields that are not read yet, so that they can be read together with the next ones.
 
-    :param inner: for a field of a tag section, whose function also takes and gives the frame's cost.
+    :param inner: for a field of a tag section; the function also takes and returns the frame's cost.
     :param sliced: make a generator function, which yields between elements of arrays.
     """
 
@@ -102,7 +102,7 @@ class ParserSource:
         }
 
     def function(self) -> Callable[..., Any]:
-        """Make the function: ``(buffer, position)``, or with ``inner`` ``(buffer, position, size, cost)``."""
+        """Create the function: ``(buffer, position)``, or with ``inner`` ``(buffer, position, size, cost)``."""
         result = self._value(self._root)
         self._flush()
         self._line("if position > size:")

@@ -11,8 +11,8 @@ from uuid import UUID
 COST_MAX = 8_000_000
 """Maximum cost of one frame, the sum of its arrays and tags, in units of about 40 bytes of Python objects.
 
-A number in a list costs 1, a record 5 and its fields (``WireType.cost``).  So no frame, however it nests what takes two
-bytes on the wire, fills the memory or the minute; a LeaderAndIsr request may still speak of 250,000 partitions.
+A number in a list costs 1, a record 5 plus its fields (``WireType.cost``).  The limit bounds the memory and the time
+that any frame takes, however its elements nest, and still allows a LeaderAndIsr request for 250,000 partitions.
 """
 
 COST_BYTES = 40
@@ -68,7 +68,7 @@ class CostlyError(MalformedError):
 
 @cache
 def struct_of(codes: str) -> Struct:
-    """The big-endian ``Struct`` of these letters; there are as many as the schemas have runs of fixed fields."""
+    """Return the big-endian ``Struct`` of these letters; the schemas bound the size of the cache."""
     return Struct(">" + codes)
 
 
@@ -116,7 +116,7 @@ def uvarint_rest(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
 
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """Read an unsigned varint, and return it with the position after it.  Raises as ``uvarint_rest``."""
+    """Read an unsigned varint, and return it with the position after it; see ``uvarint_rest``."""
     first = buffer[position]
     return (first, position + 1) if first < 128 else uvarint_rest(buffer, position + 1, first)
 
@@ -131,9 +131,9 @@ def read_tags(
 
     :param position: position after the first byte of the tag count, which is ``first``.
     :param size: end of the buffer.
-    :param cost: of the frame so far.
-    :return: known tags with their values, the position behind the section, the cost so far.
-    :raise MalformedError: at tags out of order, too many of them, or a size that is not that of the field.
+    :param cost: cost of the frame before the section.
+    :return: known tags with their values, the position after the section, the cost including the section.
+    :raise MalformedError: tags are out of order, too many, or have a wrong size.
     """
     count = first
     if first > 127:

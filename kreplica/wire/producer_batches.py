@@ -19,7 +19,7 @@ from kreplica.wire.compression import compress
 from kreplica.wire.records import Headers
 
 PLAIN_SIZE_END = 8000
-"""Values are smaller than that in records that are encoded column by column: there is a table by their size."""
+"""Size from which on values are not encoded by column, since the encoding uses tables by value size."""
 
 _VARINT_ENDS = (1 << 6, 1 << 13, 1 << 20, 1 << 27, 1 << 31)
 """The first numbers, not below 0, whose zigzag varints take two bytes, three, and so on."""
@@ -36,7 +36,7 @@ def build_producer_batch(
 ) -> bytearray:
     """Return a producer's batch, into which producer ID and sequence can be stamped.
 
-    :param timestamps: one per record, as the other three.
+    :param timestamps: one per record, as in the other three sequences.
     :raise ValueError: no records.
     """
     if not timestamps:
@@ -67,7 +67,7 @@ def _plain_records(
     values: Sequence[bytes | None],
     headers: Sequence[Headers],
 ) -> bytes:
-    """Encode records without keys and headers and with close timestamps by column; None if a record differs."""
+    """Encode records without keys and headers and with close timestamps by column; empty if a record differs."""
     count, base_timestamp, end = len(timestamps), timestamps[0], _VARINT_ENDS[0]
     if (
         keys[0] is not None
@@ -79,7 +79,7 @@ def _plain_records(
     try:
         sizes = list(map(len, values))  # type: ignore[arg-type]
     except TypeError:
-        return b""  # one deletes a key
+        return b""  # a value is None
     if max(sizes) >= PLAIN_SIZE_END or count > _VARINT_ENDS[1]:
         return b""
     small = _small_varints()
@@ -126,9 +126,9 @@ def _encode_run(
     rows: Iterator[tuple[int, bytes | None, bytes | None, Headers]],
     base_timestamp: int,
 ) -> None:
-    """Encode records as ``encode_record`` does, those that resemble the one before them in a fraction of the time.
+    """Encode records as ``encode_record`` does, but faster if a record has the timestamp and sizes of the one before.
 
-    :param deltas: the varints of their offsets' deltas, all of one size: so many records are taken, if there are.
+    :param deltas: varints of the offset deltas, all of one size; at most one record per varint is taken from ``rows``.
     """
     small, small_end = _small_varints(), _VARINT_ENDS[1]
     last_timestamp_ms = last_key_size = last_value_size = -2

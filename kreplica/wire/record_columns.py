@@ -1,9 +1,9 @@
 """Reads all records of a batch at once into columns.
 
-Many records are plain: they have neither key nor headers, and the offset after the last one.  Where those have one
-size, they are checked by slices with a stride, a column of bytes at a time, and their values are cut all at once; else
-they are read by one ``unpack_from`` each.  All other records are read byte by byte.  Nothing is taken on trust: at the
-first thing that is wrong this gives up, and ``records`` says what it is.
+A plain record has neither key nor headers, and the offset after the previous one.  Plain records of equal size are
+checked by slices with a stride, a column of bytes at a time, and their values are extracted together.  Other plain
+records take one ``unpack_from`` each; all other records are read byte by byte.  At the first error, ``records``
+reads the section again and raises a detailed error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ALIKE_MIN = 12
 """Minimum number of records of equal size that are read together."""
 
 CUTS_CACHED = 32
-"""Number of cached cutters, by size and count of records."""
+"""Number of cached structs of ``_cut``, by size and count of records."""
 
 PAUSE = 16
 """Records that are read one by one after two failed attempts to read records together."""
@@ -39,7 +39,7 @@ PAUSE = 16
 _TIMESTAMP_MAX = 1 << 62
 _new = tuple.__new__
 
-# What varints of one byte and of two mean, by the number that these bytes are as little-endian; all else means nothing.
+# Values of varints of one and two bytes, by their bytes as a little-endian number; other numbers are invalid.
 _NO_NUMBER = 1 << 64
 _NO_LENGTH = 1 << 29
 _TWO_BYTES = [number & 0x7F | 0x80 | number >> 7 << 8 for number in range(1 << 14)]
@@ -91,8 +91,10 @@ def read_columns(section: bytes, header: BatchHeader) -> Columns:
 class _Section:
     """Reader of one section.
 
-    :ivar end: where the records end that were read; ``delta``: the offset delta of the last one.
-    :ivar start: where the last one begins that was read one by one; ``time_size``: bytes that its timestamp takes.
+    :ivar end: position after the last record read.
+    :ivar delta: offset delta of that record.
+    :ivar start: start of the last record that was read byte by byte.
+    :ivar time_size: bytes of the timestamp of that record.
     """
 
     __slots__ = ("columns", "count", "delta", "end", "header", "section", "start", "time_size")
@@ -134,7 +136,7 @@ class _Section:
     def _read_plain(self) -> int:
         """Read consecutive plain records, and return their number, which may be 0.
 
-        Each of their lengths takes one byte or two, timestamps and offsets as many as the first one's.
+        Their lengths take one or two bytes; their timestamps and offsets take as many as those of the first one.
         """
         columns, first, start = self.columns, self.delta + 1, self.end
         is_wide = first > 63
@@ -178,7 +180,7 @@ class _Section:
         """Add the values of plain records up to the first other one, and return their encoded timestamps."""
         section, start, (lengths_of_one, lengths) = self.section, self.end, _LENGTHS
         long, short = _PREFIXES[self.time_size - 1][is_wide]
-        head = self.time_size + is_wide + 7  # from a length of two bytes to a value of a length of two bytes
+        head = self.time_size + is_wide + 7  # bytes before the value, if both lengths take two bytes
         after, head_less = head - 1, head - 2
         times: list[int] = []
         add_value, add_time = self.columns.values.append, times.append
@@ -202,18 +204,20 @@ class _Section:
                 add_time(time)
                 start = stop + 1
         except StructError:
-            pass  # fewer bytes are left than the longest prefix has
+            pass  # fewer bytes remain than the longest prefix has
         self.end = start
         return times
 
     def _read_alike(self, start: int, key: bytes | None, first: int, count: int) -> list[int]:
-        """Add keys and values of all records from ``start`` on if they have the same size, otherwise none.
+        """Add keys and values of all records after the one at ``start`` if they have its size, otherwise none.
 
-        They are checked and cut by slices with a stride, a column of bytes at a time.
+        They are checked and extracted by slices with a stride, a column of bytes at a time.
 
-        :param key: of that record; ``first`` is the offset delta of the one behind it.
-        :param count: how many may follow.
-        :return: their timestamps, as they lie there.
+        :param start: start of a record that was read already.
+        :param key: key of that record.
+        :param first: offset delta of the next record.
+        :param count: maximum number of records after it.
+        :return: their encoded timestamps.
         """
         section, end, columns, is_wide = self.section, self.end, self.columns, first > 63
         size, value = end - start, columns.values[-1] or b""
@@ -320,6 +324,6 @@ def _cut(before: int, key: int, between: int, value: int, count: int) -> Callabl
 
 def _times(raw: list[int], base: int, numbers: list[int]) -> list[int]:
     """Decode timestamps."""
-    if raw.count(raw[0]) == len(raw):  # written at once
+    if raw.count(raw[0]) == len(raw):  # all in the same millisecond
         return [base + numbers[raw[0]]] * len(raw)
     return [base + numbers[each] for each in raw]

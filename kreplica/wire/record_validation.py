@@ -51,10 +51,10 @@ def walk_records(
 ) -> WalkedRecords:
     """Check all records of a decompressed section.
 
-    :param header: of the batch, checked already: at least one record.
+    :param header: checked header of the batch, with at least one record.
     :param accepted: a record without a timestamp (-1) is always accepted.
     :param pause: called between slices of the work.
-    :raise ProtocolError: a record does not fit into its length or into the section, offsets do not ascend within the
+    :raise ProtocolError: a record does not fit into its length or into the section, offsets do not increase within the
         batch, or bytes are left after the last record.
     """
     walk = _Walk(section, header, accepted)
@@ -99,7 +99,7 @@ class _Walk:
                 if byte > 127:
                     length, position = _zigzag(section, position - 2)
             end = position + (length >> 1)
-            position += 1  # the attributes, none of which has a meaning
+            position += 1  # the attributes, which have no meaning
             number, position = section[position], position + 1
             if number > 127:
                 byte, position = section[position], position + 1
@@ -163,8 +163,8 @@ def _decoded(zigzag: int) -> int:
 def _zigzag(section: bytes | bytearray, position: int) -> tuple[int, int]:
     """Read a varint without undoing zigzag (negative numbers are odd), and return it with the position after it.
 
-    :raise IndexError: the data ends in it.
-    :raise OverflowError: it is longer than 64 bits.
+    :raise IndexError: the data ends within the varint.
+    :raise OverflowError: the varint is longer than 64 bits.
     """
     second = section[position + 1]
     if second < 128:

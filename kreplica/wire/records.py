@@ -1,7 +1,7 @@
 """Reads the records of a batch (magic 2) one by one, by key or by timestamp.
 
-A CRC says that a batch arrived as it was sent, not that it was made well: every length here is checked against what is
-left, and what decompresses is bounded.  The CRC itself is the business of ``batches``.
+A valid CRC does not prove that the producer encoded the batch correctly: every length is checked against the remaining
+bytes, and the decompressed size is limited.  ``batches`` checks the CRC.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kreplica.wire.batches import HEADER_SIZE, LOG_APPEND_TIME_BIT, RECORD_SIZE_
 from kreplica.wire.compression import decompress
 
 DECOMPRESSED_SIZE_MAX = 100 * 1024 * 1024
-"""Default limit of the decompressed size of a batch: that of the largest request."""
+"""Default limit of the decompressed size of a batch: the size of the largest request."""
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
@@ -28,11 +28,10 @@ _VARINT_SIZE_MAX = 10
 class Record(NamedTuple):
     """One record of a log.
 
-    :param timestamp_ms: when it was made, or appended; -1 where its producer said nothing.
-    :param key: None is no key, which compacted topics refuse.
+    :param timestamp_ms: creation or append time; -1 if the producer did not set it.
+    :param key: None if absent; compacted topics refuse such records.
     :param value: None deletes the key from a compacted topic.
-    :param headers: in the order they were given; names may repeat, and bytes of a name that are not UTF-8 are kept as
-        lone surrogates.
+    :param headers: in their order; names may repeat, and bytes of a name that are not UTF-8 become lone surrogates.
     """
 
     offset: int
@@ -56,8 +55,8 @@ RecordHead: TypeAlias = tuple[int, int, int, int, int]
 def iter_records(batch: Bytes, *, decompressed_size_max: int = DECOMPRESSED_SIZE_MAX) -> Iterator[Record]:
     """Yield the records of the batch at the start of a buffer, including control records.
 
-    :param decompressed_size_max: bytes that all its records may take together.
-    :raise ProtocolError: at the first record that is malformed; those before it have been given.
+    :param decompressed_size_max: maximum size of all records together.
+    :raise ProtocolError: a record is malformed; the records before it are yielded first.
     """
     header = parse_header(batch)
     section = open_records(batch, header, decompressed_size_max)
@@ -70,7 +69,7 @@ def iter_keys(
 ) -> Iterator[tuple[int, bytes | None]]:
     """Yield (offset, key) of each record, for compaction; values and headers are not read.
 
-    :raise ProtocolError: as ``iter_records``, but what is not read is not checked.
+    :raise ProtocolError: as ``iter_records``, but values and headers are not checked.
     """
     header = parse_header(batch)
     section = open_records(batch, header, decompressed_size_max)
@@ -84,7 +83,7 @@ def find_timestamp(
 ) -> RecordTime | None:
     """Return the first record with at least the given timestamp, or None.
 
-    :param start_offset: records before it do not count: the log may start inside the batch.
+    :param start_offset: records before it are ignored, because the log may start inside the batch.
     :raise ProtocolError: as ``iter_records``, up to the record found.
     """
     header = parse_header(batch)
@@ -100,7 +99,7 @@ def max_timestamp_record(
 ) -> RecordTime | None:
     """Return the first record with the highest timestamp, or None (KIP-734).
 
-    :param start_offset: records before it do not count.
+    :param start_offset: records before it are ignored.
     :raise ProtocolError: as ``iter_records``.
     """
     header = parse_header(batch)
@@ -115,7 +114,7 @@ def max_timestamp_record(
 def open_records(batch: Bytes, header: BatchHeader, decompressed_size_max: int) -> bytes:
     """Return the decompressed records of a batch.
 
-    :raise ProtocolError: the batch is cut short, the section is corrupt or too large, or cannot hold that many records.
+    :raise ProtocolError: the batch is truncated, the section is corrupt or too large, or cannot hold that many records.
     """
     if header.size > len(batch):
         raise ProtocolError("RecordBatch.length", f"{header.size} bytes of batch, {len(batch)} are left")
@@ -128,9 +127,9 @@ def open_records(batch: Bytes, header: BatchHeader, decompressed_size_max: int) 
 def iter_heads(section: bytes, header: BatchHeader) -> Iterator[RecordHead]:
     """Yield position, timestamp and offset of each record; keys, values and headers are not read.
 
-    The commonest varints, of one byte, are read in place: this loop is what a compaction's speed hangs on.
+    Varints of one byte, the most frequent ones, are read in place: this loop determines the speed of compaction.
 
-    :raise ProtocolError: a record that does not fit, offsets that do not ascend, or bytes after the last record.
+    :raise ProtocolError: a record does not fit, offsets do not increase, or bytes follow the last record.
     """
     base_offset, base_timestamp, last_delta = header.base_offset, header.base_timestamp, header.last_offset_delta
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
@@ -140,7 +139,7 @@ def iter_heads(section: bytes, header: BatchHeader) -> Iterator[RecordHead]:
         try:
             length, position = read_varint(section, position)
             end = position + length
-            position += 1  # no attribute of a record has a meaning
+            position += 1  # the attributes, which have no meaning
             byte = section[position]
             if byte < 0x80:
                 timestamp_delta, position = (byte >> 1) ^ -(byte & 1), position + 1
@@ -169,7 +168,7 @@ def iter_heads(section: bytes, header: BatchHeader) -> Iterator[RecordHead]:
 def read_record(section: bytes, head: RecordHead) -> Record:
     """Return the record at a position from ``iter_heads``.
 
-    :raise ProtocolError: it is malformed.
+    :raise ProtocolError: the record is malformed.
     """
     _, position, end, timestamp_ms, offset = head
     key, position = _read_bytes(section, position, end, offset, "key")
@@ -225,8 +224,8 @@ def _read_number(section: bytes, position: int, end: int, offset: int, field: st
 def read_varint(data: bytes | bytearray, position: int) -> tuple[int, int]:
     """Read a zigzag varint of up to 64 bits, and return it with the position after it.
 
-    :raise IndexError: the data ends in it.
-    :raise OverflowError: it is longer.
+    :raise IndexError: the data ends within the varint.
+    :raise OverflowError: the varint is longer than 64 bits.
     """
     byte = data[position]
     if byte < 0x80:

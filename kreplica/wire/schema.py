@@ -28,13 +28,13 @@ EXPLAINED_ELEMENTS_MAX = 500
 class Schema:
     """Schema of one message in all versions; compiled functions are kept.
 
-    :param name: name of the message, the first part of paths in errors.
+    :param name: name of the message; paths in errors start with it.
     :param versions: lowest and highest version.
     :param flexible_from: the first version with the encodings of KIP-482, or None.
     :param text: the fields, see ``kreplica.wire.grammar``.
     :param varying: fields in which frequent messages differ, for ``MessageParsers``; None if templates do not help.
-    :param cost_max: the most that a message may cost when parsed, in the units of ``COST_MAX``.
-    :param step_cost_max: the most that a message may cost when it is parsed in one step, by ``parser``.
+    :param cost_max: maximum cost of a parsed message, in the units of ``COST_MAX``.
+    :param step_cost_max: maximum cost of a message that ``parser`` parses in one step; None if it is ``cost_max``.
     """
 
     def __init__(
@@ -75,16 +75,15 @@ class Schema:
 
         :param offset: start of the message; bytes after the message are ignored.
         :return: the fields of this version; records are views of the buffer, other bytes are copies.
-        :raise ProtocolError: when the bytes are not such a message, or the message has no such version; it names the
-            field.
-        :raise LargeMessage: when it costs more than ``step_cost_max``; ``sliced_parser`` may parse it.
+        :raise ProtocolError: the bytes are not such a message, or the message has no such version; names the field.
+        :raise LargeMessage: the message costs more than ``step_cost_max``; ``sliced_parser`` can parse it.
         """
         return (self._parsers.get(version) or self.parser(version))(buffer, offset)
 
     def build(self, version: int, value: dict[str, Any]) -> bytes:
         """Build a message; missing fields take their default, unknown fields are ignored.
 
-        :raise ProtocolError: when a value does not fit its field; it names the field.
+        :raise ProtocolError: a value does not fit its field; names the field.
         """
         return self.builder(version)(value)
 
@@ -99,14 +98,14 @@ class Schema:
         return builder(value, prefix)
 
     def parser(self, version: int) -> MessageParser:
-        """``parse`` of one version, for the hot path."""
+        """Return ``parse`` of one version, for the hot path."""
         parser = self._parsers.get(version)
         if parser is None:
             parser = self._parsers[version] = self._make_parser(version)
         return parser
 
     def builder(self, version: int) -> MessageBuilder:
-        """``build`` of one version, for the hot path."""
+        """Return ``build`` of one version, for the hot path."""
         builder = self._builders.get(version)
         if builder is None:
             builder = self._builders[version] = self._make_builder(version)
@@ -126,7 +125,7 @@ class Schema:
     def sliced_parser(self, version: int, cost_max: int = COST_MAX) -> SlicedMessageParser:
         """Return ``parse`` of one version as a generator function, which yields every ``STEP_COST``.
 
-        :param cost_max: the most that a message may cost, in the units of ``COST_MAX``.
+        :param cost_max: maximum cost of the message, in the units of ``COST_MAX``.
         """
         cost_max = min(cost_max, self._cost_max)
         parser = self._sliced_parsers.get((version, cost_max))
@@ -137,7 +136,7 @@ class Schema:
     def sliced_builder(self, version: int, *names: str) -> SlicedBuilder:
         """Return ``build_pieces`` of one version as a generator function, which yields every ``STEP_COST``.
 
-        :param names: as of ``element``, to build one element of an array; none for the whole message.
+        :param names: path to an array, as in ``element``, to build one of its elements; empty for the whole message.
         """
         builder = self._sliced_builders.get((version, names))
         if builder is None:
@@ -152,15 +151,15 @@ class Schema:
         return kind
 
     def parse_uncompiled(self, version: int, buffer: Buffer, offset: int = 0) -> dict[str, Any]:
-        """Parse by the types, slowly and with errors that name the field."""
+        """Parse with the types: slower, with errors that name the field."""
         data = memoryview(buffer)[offset:]
         value: dict[str, Any] = self.tree(version).parse(data, cost_max=self._cost_max)
         return value
 
     def build_uncompiled(self, version: int, value: dict[str, Any]) -> bytes:
-        """Build by the types, slowly and with errors that name the field.
+        """Build with the types: slower, with errors that name the field.
 
-        :raise ValueError: at a name that no version of this message has.
+        :raise ValueError: no version of this message has a field of that name.
         """
         refuse_unknown(self._read_lines(), value, self.name)
         data: bytes = self.tree(version).build(value)
@@ -169,7 +168,7 @@ class Schema:
     def tree(self, version: int) -> Record:
         """Return the type tree of one version.
 
-        :raise ProtocolError: when the message has no such version.
+        :raise ProtocolError: the message has no such version.
         """
         tree = self._trees.get(version)
         if tree is None:
@@ -199,7 +198,7 @@ class Schema:
                 if step_cost_max is not None:
                     raise LargeMessage(tree.title, "it has too many elements for one step") from None
             except INPUT_ERRORS:
-                pass  # what was parsed so far is given up here, before it is parsed again
+                pass  # frees the partial result before the message is parsed again
             return _explain(tree, buffer, offset, cost_max)
 
         return parse_message
@@ -215,7 +214,7 @@ class Schema:
 
 
 def _explain(tree: Record, buffer: Buffer, offset: int, cost_max: int = COST_MAX) -> dict[str, Any]:
-    """Parse a malformed message by its types, whose errors name the field."""
+    """Parse a malformed message with the types, whose errors name the field."""
     data = memoryview(buffer)[offset:]
     value: dict[str, Any] = tree.parse(data, patience=EXPLAINED_ELEMENTS_MAX, cost_max=cost_max)
     return value
@@ -238,7 +237,7 @@ def _sliced_parser(tree: Record, cost_max: int) -> SlicedMessageParser:
 
 
 def _sliced_builder(tree: Record) -> SlicedBuilder:
-    """Compile the strict form, and the lenient one when a field is missing, as ``_piece_builder`` does."""
+    """Return a sliced builder that compiles the lenient form when a field is missing, see ``_piece_builder``."""
     strict = compile_sliced_builder(tree, lenient=False)
     lenient: SlicedBuilder | None = None
 
@@ -265,7 +264,7 @@ def _joining(tree: Record, build_pieces: Builder) -> MessageBuilder:
         pieces = build_pieces(value)
         try:
             return join(pieces)
-        except TypeError:  # something with a size, that is no bytes
+        except TypeError:  # an object with a size, which is not bytes
             tree.build(value)
             raise
 
@@ -273,7 +272,7 @@ def _joining(tree: Record, build_pieces: Builder) -> MessageBuilder:
 
 
 def _piece_builder(tree: Record) -> Builder:
-    """Compile the strict form, since most callers give all fields; the lenient one when a field is missing."""
+    """Return a builder that compiles the lenient form when a field is missing, since most callers set all fields."""
     strict = compile_builder(tree, lenient=False)
     lenient: Builder | None = None
 
@@ -287,7 +286,7 @@ def _piece_builder(tree: Record) -> Builder:
                     lenient = compile_builder(tree)
             return lenient(value, prefix)
         except VALUE_ERRORS:
-            tree.build(value, sizes_are_enough=True)  # it says what is wrong
+            tree.build(value, sizes_are_enough=True)  # raises an error that names the field
             raise
 
     return build_pieces

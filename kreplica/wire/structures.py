@@ -1,6 +1,6 @@
 """Array and record types, with the tag sections of flexible versions (KIP-482).
 
-They also count what a frame becomes in memory.
+They also count the memory cost of a frame.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kreplica.wire.types import Fixed, Sized, Uuid, WireType, take, take_uvarint
 def spend(context: Any, cost: int, path: str) -> None:
     """Add to the cost of the frame.
 
-    :raise ProtocolError: when that is too much.
+    :raise ProtocolError: the cost exceeds the limit.
     """
     context._cost = context.get("_cost", 0) + cost
     if context._cost > context.get("cost_max", COST_MAX):
@@ -34,7 +34,7 @@ def remaining(stream: BytesIO) -> int:
 class Array(Sized):
     """List of values of one type, whose length is limited by the cost of the frame (``COST_MAX``).
 
-    The context value ``patience`` says after how many elements to give up the search for what is wrong with a frame.
+    The context value ``patience`` limits the number of elements that are parsed to find the error in a frame.
     """
 
     def __init__(self, item: WireType, compact: bool, nullable: bool) -> None:
@@ -90,8 +90,8 @@ class Field:
 class Record(WireType):
     """Named fields in order, followed by a tag section in flexible versions; a dict in Python.
 
-    :param title: the message's name for the root of a tree, else empty: error paths start with it.
-    :param nullable: a byte before it says whether it is there (KIP-893).
+    :param title: name of the message at the root of a tree, where error paths start; else empty.
+    :param nullable: a byte before the record indicates null (KIP-893).
     """
 
     def __init__(self, fields: list[Field], *, flexible: bool, nullable: bool = False, title: str = "") -> None:

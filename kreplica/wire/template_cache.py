@@ -261,7 +261,7 @@ class TemplateParser:
         constants = struct.unpack_from(buffer, position)[::2]
         self.cache.add(parsed, struct, constants, tail, compact=self._is_compact)
         if self.cache.find(buffer, position) != message:
-            self.cache.discard(constants)  # its bytes are not those that the builder writes
+            self.cache.discard(constants)  # the message is not encoded as our builder encodes it
 
     def _template(self, message: Message, topic: Message | None, row: Message | None) -> tuple[Template, bytes | None]:
         """Return the template of the message up to the length of its records, and the bytes after the records."""

@@ -1,8 +1,7 @@
 """Types of the wire format as constructs, which parse and build slowly, with detailed errors.
 
-``structures`` has those that hold others.  The fast form of the same trees is source code made by ``parsing`` and
-``building``.  Where that form meets anything it does not accept, it hands over to these classes, so they alone know how
-to say what is wrong and where.
+``structures`` has the types that contain others.  ``parsing`` and ``building`` generate faster functions from the same
+trees.  If such a function fails, these classes repeat its work and raise an error that names the field.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from kreplica.wire.primitives import LENGTH_MAX, uvarint
 def take(stream: BytesIO, size: int, path: str) -> bytes:
     """Read an exact number of bytes.
 
-    :raise ProtocolError: where fewer remain.
+    :raise ProtocolError: fewer bytes remain.
     """
     data = stream.read(size)
     if len(data) != size:
@@ -60,7 +59,7 @@ class WireType(Construct):  # type: ignore[misc]  # construct is not typed
 
     def __init__(self) -> None:
         super().__init__()
-        self.flagbuildnone = True  # a field may be left out: it then takes its default
+        self.flagbuildnone = True  # a missing field takes its default
 
 
 class Fixed(WireType):
@@ -200,8 +199,8 @@ class Blob(Sized):
 class Records(Blob):
     """Record batches: parsing yields a view of the frame itself.
 
-    What has a ``size`` stands for that many bytes in the pieces of a compiled builder.  Here it is refused, unless the
-    context value ``sizes_are_enough`` says that only the search for what is wrong with a value matters.
+    Compiled builders accept an object with a ``size`` as a piece.  This type refuses such objects, unless the context
+    value ``sizes_are_enough`` is set, because a value is built only to find its error.
     """
 
     cost = 5

@@ -1,23 +1,23 @@
-"""All messages, by subject; each API is a constant here.
+"""Messages of all APIs, by subject; each API is a constant of this package.
 
-* ``api``: what an API is
-* ``produce``: Producing: records in, and the producer ids that make it idempotent
-* ``fetch``: Reading: records out, offsets by timestamp, and the ends of leader epochs
-* ``metadata``: What the cluster looks like: brokers, topics, partitions and their leaders
-* ``versions``: Which APIs and versions a broker speaks; the first request of every connection (KIP-35, KIP-511)
-* ``security``: Who is there: SASL on a connection
-* ``acls``, ``delegation_tokens``, ``scram``: Access control and credentials, as tools see and change them
-* ``client_quotas``: Quotas of users and client ids, likewise
-* ``groups``: Consumer groups: membership, assignment, and what tools see of them
-* ``offsets``: Offsets that groups committed, and the deletion of records up to an offset
-* ``topics``: Topics: making, deleting and widening them
-* ``configs``: Settings of topics and brokers
-* ``transactions``: Transactions: partitions and offsets in them, their ends, and what tools see of them
-* ``reassignments``: Moving replicas and leaders: elections and reassignments
-* ``log_dirs``: Log directories: what is in them, and moving replicas between them
-* ``control``: What the controller tells brokers, and what brokers ask of it for their partitions
-* ``cluster``: Between brokers and controller, apart from partitions: features, forwarding, producer-id blocks
-* ``consumer_protocol``: what consumers put into the bytes of groups
+* ``api``: ``Api``, the description of one API
+* ``produce``: Produce and InitProducerId
+* ``fetch``: Fetch, ListOffsets and OffsetForLeaderEpoch
+* ``metadata``: brokers, topics, partitions and their leaders
+* ``versions``: ApiVersions, the first request of a connection (KIP-35, KIP-511)
+* ``security``: SASL handshake and authentication
+* ``acls``, ``delegation_tokens``, ``scram``: administration of access control and credentials
+* ``client_quotas``: quotas of users and client IDs
+* ``groups``: consumer groups: membership, assignment and administration
+* ``offsets``: committed offsets of groups, and DeleteRecords
+* ``topics``: creation, deletion, and addition of partitions
+* ``configs``: configurations of topics and brokers
+* ``transactions``: partitions and offsets of transactions, their end, and administration
+* ``reassignments``: leader elections and partition reassignments
+* ``log_dirs``: description of log directories, and replica moves between them
+* ``control``: commands of the controller to brokers, and requests of brokers about their partitions
+* ``cluster``: requests of brokers to the controller, except those about partitions
+* ``consumer_protocol``: content of the ``metadata`` and ``assignment`` bytes of classic consumers
 """
 
 from __future__ import annotations
