@@ -9,7 +9,7 @@ import pytest
 from zope.interface import implementer
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.interfaces import Instead, IProduceInterceptor, Refuse
+from kreplica.interfaces import Instead, IProduceInterceptor, Principal, Refuse
 from kreplica.server.produce.interception import Interception, Interceptor
 from kreplica.testing.cluster.cluster import LOG_DIRECTORY, SimulatedCluster
 from kreplica.wire.batch_building import build_batch
@@ -215,7 +215,7 @@ def test_malformed_batch_is_not_an_error_of_the_plugin():
         topic_partition = None
         log = type("Log", (), {"config": type("Config", (), {"compacted": False})})
 
-    from kreplica.server.protocol.principals import NOBODY
+    from kreplica.server.protocol.principals import ANONYMOUS
     from kreplica.wire.batch_building import seal
     from kreplica.wire.batches import parse_header
 
@@ -224,5 +224,5 @@ def test_malformed_batch_is_not_an_error_of_the_plugin():
     failures: list[str] = []
     looking = Interceptor("looks", ScriptedInterceptor(lambda batch: Refuse(str(len(batch.records)))), failures.append)
     with pytest.raises(KafkaError, match="INVALID_RECORD"):
-        Interception([looking]).intercept(Partition(), malformed, NOBODY, 0)
+        Interception([looking]).intercept(Partition(), malformed, Principal(ANONYMOUS, "", "", None), 0)
     assert failures == []

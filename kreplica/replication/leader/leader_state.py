@@ -16,7 +16,7 @@ from kreplica.replication.leadership import Leadership
 from kreplica.replication.purgatory import Purgatory, Watched
 from kreplica.storage.log.log import Log
 
-NOBODY: Mapping[int, int] = {}
+NO_REPLICAS: Mapping[int, int] = {}
 
 
 class LeaderPartition(Watched, Protocol):
@@ -214,7 +214,7 @@ class LeaderState:
             progress.looked_at(end_offset, now_s)
         return True
 
-    def proposal(self, gone: Mapping[int, int] = NOBODY) -> Proposal | None:
+    def proposal(self, gone: Mapping[int, int] = NO_REPLICAS) -> Proposal | None:
         """Return the state to write, or None if nothing changed or a write is pending.
 
         :param gone: by broker, the last broker epoch that is no longer registered and may not join.

@@ -300,7 +300,7 @@ class _PendingFetch:
                 self._watch.add(one, partition)
 
     def _supersede(self) -> None:
-        """Superseded by the next fetch of the session: respond with what has been read."""
+        """Respond with the data read so far, because the next fetch of the session has arrived."""
         self._superseded = True
         self._answer()
 

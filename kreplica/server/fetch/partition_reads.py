@@ -52,7 +52,7 @@ class Read(NamedTuple):
     :param row: response row; None without records or error, in which case the row is built with the response.
     :param size: bytes of records in the row.
     :param partition: None if this broker has no replica.
-    :param settled: no more data is available until the partition changes or the client's offset moves.
+    :param settled: True if further data requires that the partition or the client's offset changes.
     :param urgent: the response must be sent at once.
     :param throttles: token buckets that the bytes are charged to.
     """

@@ -42,7 +42,7 @@ class _BuiltTopic(NamedTuple):
 
 
 class Metadata:
-    """Owned by the broker's table of handlers.
+    """Handles Metadata requests, and creates topics on demand.
 
     :param auto_create: ``auto.create.topics.enable``.
     :param creations_max: ``kreplica.auto.create.topics.in.progress.max``.
@@ -72,7 +72,7 @@ class Metadata:
     def _serve(self, request: Request) -> Steps[Row | None]:
         names, rows = yield from self._asked(request)
         if self._auto_create and request.body.get("allow_auto_topic_creation", True):
-            # Kafka's own topics have shapes of their own, which the defaults would spoil.
+            # Internal topics need their own configuration instead of the defaults.
             missing = []
             for number, name in enumerate(names, 1):
                 if name not in self._metadata.topics and name not in INTERNAL_TOPICS and is_topic_name(name):

@@ -1,8 +1,8 @@
 """Validation of produced batches whose records have to be read: small ones at once, large ones off the reactor.
 
 A compressed batch is decompressed and its records are walked, as Kafka's brokers do (LogValidator); so are all batches
-of topics that are compacted, have a ``compression.type`` or limit timestamps.  What takes more than about a millisecond
-runs in the offload.  Until it is done its connection is held: no later request of it can overtake.
+of topics that are compacted, have a ``compression.type`` or limit timestamps.  Work of more than about a millisecond
+runs in the offload; meanwhile the connection is held, so that no later request overtakes.
 """
 
 from __future__ import annotations

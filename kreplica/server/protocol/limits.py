@@ -38,7 +38,7 @@ class Bounds:
     :param connections_per_host_max: ``max.connections.per.ip``.
     :param accept_backlog: connections that the operating system completes ahead, ``socket.listen.backlog.size``:
         clients come back all at once after a restart, so it is more than Kafka's 50.
-    :param idle_s: ``connections.max.idle.ms`` in seconds: a connection on which no byte moves for so long is closed.
+    :param idle_s: ``connections.max.idle.ms`` in seconds: a connection without traffic for this time is closed.
     :param send_buffer_bytes: ``socket.send.buffer.bytes``; -1 leaves it to the operating system, which adapts it.
     :param receive_buffer_bytes: ``socket.receive.buffer.bytes``; -1 likewise.
     """

@@ -9,9 +9,6 @@ ANONYMOUS = "User:ANONYMOUS"
 """Principal of all clients, since listeners do not authenticate."""
 
 
-NOBODY = Principal(ANONYMOUS, "", "", None)
-
-
 def principal_of(connection: Connection, client_id: str | None) -> Principal:
     """Return the principal of a request, from its connection and client ID."""
     host = connection.peer.rpartition(":")[0].strip("[]")

@@ -1,4 +1,4 @@
-"""AlterConfigs (key 33) and IncrementalAlterConfigs (key 44): settings that are changed while the cluster runs."""
+"""AlterConfigs (key 33) and IncrementalAlterConfigs (key 44): change dynamic settings."""
 
 from __future__ import annotations
 

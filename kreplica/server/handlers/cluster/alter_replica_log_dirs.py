@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs (key 34): replicas cannot move between log directories."""
+"""AlterReplicaLogDirs (key 34): refuses moves of replicas between log directories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeCluster (key 60): the cluster's id, its controller, its brokers."""
+"""DescribeCluster (key 60): returns the cluster ID, the controller and the brokers."""
 
 from __future__ import annotations
 

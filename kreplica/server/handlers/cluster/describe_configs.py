@@ -1,4 +1,4 @@
-"""DescribeConfigs (key 32): settings of topics and brokers with their sources and documentation."""
+"""DescribeConfigs (key 32): returns the settings of topics and brokers with their sources and documentation."""
 
 from __future__ import annotations
 

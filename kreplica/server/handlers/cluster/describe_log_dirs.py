@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35): the partitions in each log directory and their sizes."""
+"""DescribeLogDirs (key 35): returns the partitions in each log directory and their sizes."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class _Deletions:
     def begin(self, groups: GroupCoordinator) -> Steps[Row | None]:
         """Start the deletions in slices.
 
-        :return: the answer if all are over by then; else the last of them answers.
+        :return: the response if all deletions have finished; otherwise the last one answers.
         """
         for number, group_id in enumerate(self._group_ids, 1):
             groups.delete(group_id, partial(self._over, group_id))

@@ -1,4 +1,4 @@
-"""FindCoordinator (key 10): which broker coordinates a group or a producer's transactions."""
+"""FindCoordinator (key 10): finds the broker that coordinates a group or a producer's transactions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Row = dict[str, Any]
 
 
 class FindCoordinator:
-    """The coordinator is the leader of the partition with the state; the internal topic is created on first use."""
+    """Answers with the leader of the partition that has the state; creates the internal topic on first use."""
 
     def __init__(self, view: ClusterView, metadata: MetadataCache, internal_topics: InternalTopics) -> None:
         self._view = view

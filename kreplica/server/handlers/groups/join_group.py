@@ -1,4 +1,4 @@
-"""JoinGroup (key 11): become a member of a classic group, or join its next generation."""
+"""JoinGroup (key 11): adds a member to a classic group, or to its next generation."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ class JoinGroup:
 
 
 def client_host(request: Request) -> str:
-    """The client's address as Kafka's tools show it: with a slash, and without the port."""
+    """Return the client's address in the form that Kafka's tools show: with a slash, and without the port."""
     return "/" + request.connection.peer.rpartition(":")[0].strip("[]")
 
 
 def _answer(request: Request, joined: Joined) -> None:
-    nobody = None if request.version >= NULL_PROTOCOL_FROM else ""
+    no_protocol = None if request.version >= NULL_PROTOCOL_FROM else ""
     request.answer(
         {
             "throttle_time_ms": 0,
             "error_code": int(joined.error),
             "generation_id": joined.generation,
             "protocol_type": joined.protocol_type,
-            "protocol_name": joined.protocol_name if joined.protocol_name is not None else nobody,
+            "protocol_name": joined.protocol_name if joined.protocol_name is not None else no_protocol,
             "leader": joined.leader,
             "skip_assignment": joined.skip_assignment,
             "member_id": joined.member_id,

@@ -1,4 +1,4 @@
-"""ListGroups (key 16): the groups that this broker coordinates."""
+"""ListGroups (key 16): lists the groups that this broker coordinates."""
 
 from __future__ import annotations
 

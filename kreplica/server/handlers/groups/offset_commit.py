@@ -25,7 +25,6 @@ LARGE_COMMIT_OFFSETS = 500
 class OffsetCommit:
     """Answers once the offsets are committed in the log.
 
-    :param shards: of groups.
     :param metadata_characters_max: ``offset.metadata.max.bytes``.
     """
 

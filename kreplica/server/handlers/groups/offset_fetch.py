@@ -1,4 +1,4 @@
-"""OffsetFetch (key 9): how far groups have read."""
+"""OffsetFetch (key 9): returns the committed offsets of groups."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _committed_row(shard: GroupShard, group_id: str, require_stable: bool) -> Pa
 
 
 def _error_row(index: int, code: ErrorCode) -> Row:
-    """A partition without an offset, which need not be an error."""
+    """Return the row of a partition without an offset; the code may be NONE."""
     return {
         "partition_index": index,
         "committed_offset": NO_OFFSET,

@@ -21,8 +21,8 @@ _TOO_LARGE = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
 class OffsetRows:
     """Offsets of one request; ``read`` fills it in slices.
 
-    :param now_ms: the commit time if the request has none (all but OffsetCommit 1).
-    :param expire_timestamp_ms: when the offsets expire, or ``NO_TIME``.
+    :param now_ms: commit time of offsets without one; only OffsetCommit 1 has commit times.
+    :param expire_timestamp_ms: time at which the offsets expire, or ``NO_TIME``.
     :ivar values: the valid offsets, in the form that ``Offsets.commit`` takes.
     :ivar topics: the response rows; rows of valid offsets have no error.
     """

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (key 45): an administrator moves replicas, or cancels that (KIP-455)."""
+"""AlterPartitionReassignments (key 45): starts or cancels reassignments (KIP-455)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteRecords (key 21): move the start of partitions' logs forward, and wait until all in-sync replicas have."""
+"""DeleteRecords (key 21): advances the log start offsets of partitions on all in-sync replicas."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ class _Pending:
         return True
 
     def expire(self) -> None:
-        """The time is up."""
+        """Set the timeout error unless all replicas have advanced."""
         if not self.is_over():
             self._row["error_code"] = int(ErrorCode.REQUEST_TIMED_OUT)
 
 
 class _WaitingDeletion:
-    """A request of which at least one partition waits for its replicas."""
+    """A request that waits for replicas of at least one partition."""
 
     def __init__(self, reactor: Reactor, request: Request, answer: Row, pending: list[_Pending]) -> None:
         self._request = request

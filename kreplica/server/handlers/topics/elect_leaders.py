@@ -37,7 +37,7 @@ TEXTS = {
 
 
 class ElectLeaders:
-    """Answers once this broker's own metadata has the new leaders, or the time is up."""
+    """Answers once this broker's own metadata has the new leaders, or after the timeout."""
 
     def __init__(self, ask: AskElection, metadata: MetadataCache) -> None:
         self._ask = ask

@@ -1,4 +1,4 @@
-"""ListOffsets (key 2): the first offset at or after a time, or one of the named places of a log."""
+"""ListOffsets (key 2): returns the earliest or latest offset, or the first one at or after a time."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class OffsetForLeaderEpoch:
 
     def __call__(self, request: Request) -> None:
         if request.body.get("replica_id", NO_REPLICA) >= 0:
-            request.connection.mark_control()  # a follower that truncates by this API, as before Fetch 12
+            request.connection.mark_control()  # a follower that uses this API to truncate, as before Fetch 12
         answer_in_slices(request, self._answer(request.body))
 
     def _answer(self, body: dict[str, Any]) -> Steps[dict[str, Any]]:

@@ -146,7 +146,7 @@ class TopicAdmin:
         """
         assignment = planned or self.plan(topic)
         config_path = znodes.config_path("topics", topic.name)
-        # The controller removes the request to delete a topic last: until then its name is not free.
+        # The controller removes the deletion request last; until then the name is not free.
         deletion, leftover = await gather(
             [self._stat(znodes.delete_topic_path(topic.name)), self._stat(config_path)]
         )
@@ -193,7 +193,7 @@ class TopicAdmin:
             held_back = [place.broker_id for place in live if place.broker_id in cordoned]
             raise KafkaError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"{factor} replicas were asked for; {len(live)} brokers live, of which {held_back} are cordoned",
+                f"{factor} replicas were requested, but of the {len(live)} live brokers {held_back} are cordoned",
             )
         return places
 

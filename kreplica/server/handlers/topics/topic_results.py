@@ -1,4 +1,4 @@
-"""Requests about several topics: each succeeds or fails alone, all at the same time, answered in their order."""
+"""Concurrent handling of the topics of a request; each succeeds or fails alone, and the response keeps their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (key 25): a producer's transaction will commit offsets of a group."""
+"""AddOffsetsToTxn (key 25): adds the offsets of a group to a producer's transaction."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class AddPartitionsToTxn:
 
 
 class _Batch:
-    """A request of a broker, answered when all its transactions are."""
+    """A request of a broker, which is answered when all its transactions are handled."""
 
     def __init__(self, request: Request) -> None:
         self._request = request

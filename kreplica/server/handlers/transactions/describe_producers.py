@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61): active producers and open transactions of partitions (KIP-664)."""
+"""DescribeProducers (key 61): describes active producers and open transactions of partitions (KIP-664)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeTransactions (key 65): states of transactional IDs."""
+"""DescribeTransactions (key 65): describes the transactions of transactional IDs."""
 
 from __future__ import annotations
 

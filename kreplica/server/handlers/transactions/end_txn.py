@@ -1,4 +1,4 @@
-"""EndTxn (key 26): commit or abort a producer's transaction."""
+"""EndTxn (key 26): commits or aborts a producer's transaction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EPOCH_GROWS_FROM = 5
 
 
 class EndTxn:
-    """Answered when the decision is in the log; the markers follow."""
+    """Answers when the decision is in the log; the markers are written afterwards."""
 
     def __init__(self, coordinator: TransactionCoordinator) -> None:
         self._coordinator = coordinator

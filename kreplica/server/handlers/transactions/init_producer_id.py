@@ -1,4 +1,4 @@
-"""InitProducerId (key 22): an id for an idempotent producer, or the next incarnation of a transactional one."""
+"""InitProducerId (key 22): assigns a producer ID, or the next epoch of a transactional producer."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class InitProducerId:
         try:
             producer_id = await self._producer_ids.next()
         except ZooKeeperError:
-            # Retriable: ZooKeeper cannot be reached for the moment.
+            # Retriable: ZooKeeper is unreachable at the moment.
             return _error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return {"error_code": 0, "producer_id": producer_id, "producer_epoch": 0}
 

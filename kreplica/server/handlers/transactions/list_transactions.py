@@ -1,4 +1,4 @@
-"""ListTransactions (key 66): the transactional ids that this broker coordinates."""
+"""ListTransactions (key 66): lists the transactional IDs that this broker coordinates."""
 
 from __future__ import annotations
 
