@@ -75,7 +75,7 @@ class DeletionsChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class ReplicasStopped(Event):
-    """A broker answered StopReplica for replicas that are to be deleted.
+    """A broker answered StopReplica for replicas that will be deleted.
 
     :param broker_epoch: epoch of the process that answered.
     :param delete: True for the second phase, which deletes the files.

@@ -56,7 +56,7 @@ def test_each_decision_has_its_cause(scene: ControllerScene) -> None:
     assert latest.cause.text == "broker 1 left"
     assert latest.cause.controller_epoch == scene.context.controller_epoch
     assert before_ms < latest.cause.at_ms < scene.controllers[101].host.clock.now_ms()
-    assert list(latest.cause.told) == [2, 3]
+    assert list(latest.cause.notified_brokers) == [2, 3]
     assert (first.change, first.cause.event) == ("broker 1 leads first, in sync [1, 2, 3]", "TopicsChanged")
 
 

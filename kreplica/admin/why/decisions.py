@@ -20,7 +20,7 @@ class Cause(Protocol):
     def at_ms(self) -> int: ...
 
     @property
-    def told(self) -> Sequence[int]: ...
+    def notified_brokers(self) -> Sequence[int]: ...
 
 
 class Decision(Protocol):
@@ -71,7 +71,7 @@ def _document(broker_id: int, decision: Decision) -> Document:
         "event": f"{decision.cause.text}, which is its own to decide" if by_leader else decision.cause.text,
         "change": decision.change,
         "leader_epoch": state.leader_epoch,
-        "told": list(decision.cause.told),
+        "told": list(decision.cause.notified_brokers),
         "unanswered": list(decision.unanswered),
     }
 

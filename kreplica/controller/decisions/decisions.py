@@ -93,8 +93,8 @@ def repairs(
 
     There is one decision for each partition, whatever happened to its replicas; unchanged partitions are omitted.
 
-    :param bounced: live brokers whose process differs from the one that the context's leaders refer to.  What they led
-        gets a leader in a new epoch, another replica if possible (KIP-380).
+    :param bounced: live brokers whose process differs from the one that the context's leaders refer to.  Their
+        partitions get a leader in a new epoch, another replica if possible (KIP-380).
     :param unclean: live brokers that may have lost the end of their logs since they were last seen.  They leave in-sync
         and eligible sets.  Every other state with a replica of theirs gets at least a new partition epoch, because its
         leader may be about to write, based on the old state, that the replica is in sync.

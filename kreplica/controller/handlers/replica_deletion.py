@@ -40,7 +40,7 @@ def begin_deletion(term: ControllerTerm, replicas: Iterable[Replica], requests: 
 
 
 def replicas_to_delete(context: ControllerContext) -> list[Replica]:
-    """Return every replica that is to be deleted."""
+    """Return every replica that must be deleted."""
     replicas: list[Replica] = []
     for topic in sorted(context.topics):
         deleting = topic in context.deleting

@@ -1,6 +1,6 @@
-"""Audit events: what happened in the cluster, for operators.  Each broker keeps those of its own terms as controller.
+"""Audit events of the cluster, for operators.  Each broker keeps the events of its own terms as controller.
 
-In memory and bounded; kept after the broker stops being the controller.  No decision depends on them.
+Their number is limited, and they stay in memory when the term ends.  No decision depends on them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What a broker records of its terms as controller: audit events, and each decision with its cause.
+"""Records of a broker's terms as controller: audit events, and each decision with its cause.
 
-Filled while events are handled.  No decision depends on it, so a replay or a simulation may use a different history.
+The controller writes them while it handles events.  No decision depends on them, so a replay or a simulation may use a
+different history.
 """
 
 from __future__ import annotations
@@ -27,11 +28,10 @@ BROKERS_MAX = 1000
 
 
 class ControllerHistory:
-    """Owned by the controller of one broker; lives as long as the process.
+    """Audit events and decisions of one broker's controller; exists as long as the process.
 
     :param timeline: provides the step of the current event, with its times and the brokers that received commands.
     :param now_ms: the wall clock; no decision depends on it.
-    :ivar audit_events: what happened in the cluster.
     :ivar left_ms: time at which each departed broker was seen to leave, by the wall clock.
     """
 
@@ -56,13 +56,13 @@ class ControllerHistory:
     # --- called by the controller ------------------------------------------------------------------------------------
 
     def term_started(self, controller_epoch: int) -> None:
-        """Assign what follows to the term of this epoch."""
+        """Assign the following records to the term of this epoch."""
         self._controller_epoch = self._cause.controller_epoch = controller_epoch
 
     def term_ended(self, reason: str) -> None:
         """Record the end of the term.
 
-        :param reason: the end of a sentence.
+        :param reason: completes the sentence in the event.
         """
         subject = f"broker {self.broker_id}"
         self.record("controller_resigned", subject, f"{subject} is no longer the controller: {reason}")

@@ -33,9 +33,9 @@ class Cause:
     step: Step | None
 
     @property
-    def told(self) -> Sequence[int]:
-        """The brokers that received commands because of this event."""
-        return sorted(self.step.told) if self.step is not None else ()
+    def notified_brokers(self) -> Sequence[int]:
+        """IDs of the brokers that received commands because of this event."""
+        return sorted(self.step.notified) if self.step is not None else ()
 
     def unanswered(self, partition: TopicPartition) -> Sequence[int]:
         """Return the brokers that have not yet answered a command about this partition."""

@@ -33,7 +33,7 @@ class Step:
     :param commands: number of requests to brokers.
     :param command_bytes: size of the partition data in them, including retries.
     :param cost: a ``step_metrics.Cost``.
-    :param told: ids of the brokers that received commands, in order.
+    :param notified: IDs of the brokers that received commands, in order.
     """
 
     event: Event
@@ -45,13 +45,13 @@ class Step:
     commands: int = 0
     command_bytes: int = 0
     cost: tuple[int, ...] = ()
-    told: dict[int, None] = field(default_factory=dict)
+    notified: dict[int, None] = field(default_factory=dict)
     waits_for: dict[object, int] = field(default_factory=dict)
     """Broker of each unanswered command."""
 
 
 class Timeline:
-    """Owned by the controller of one broker; lives as long as the process.
+    """Steps of one broker's controller; exists as long as the process.
 
     :param seconds: the reactor's clock.
     """
@@ -104,7 +104,7 @@ class Timeline:
         """
         if self._now is not None:
             self._now.commands += 1
-            self._now.told[broker_id] = None
+            self._now.notified[broker_id] = None
             if awaited:
                 self._now.waits_for[command] = broker_id
                 self._of_command[command] = self._now

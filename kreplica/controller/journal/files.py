@@ -70,7 +70,7 @@ class JournalFiles:
     """Writes the entries of one journal.  No file or timer exists before the first entry.
 
     :param first_head: returns the header of the first file.
-    :ivar is_due: True if a new file should start, because the current one is full or a failed write is to be retried.
+    :ivar is_due: True if a new file should start, because the current one is full or a failed write must be retried.
     :ivar became_due: called when that becomes true; never during a call of the controller.
     :ivar noted: number of entries so far.
     """

@@ -23,7 +23,7 @@ Preference = Callable[[TopicPartition, tuple[int, ...], Mapping[int, str | None]
 
 @dataclass(frozen=True, slots=True)
 class ReadOnly:
-    """Read-only period of a partition that is to be removed.
+    """Read-only period of a partition that will be removed.
 
     :param since_s: start of the period on the reactor's clock; each new controller restarts the period.
     :param wait_s: required length of the period.
@@ -109,7 +109,7 @@ class ControllerContext:
         return gone.replicas if gone else ()
 
     def is_leaving(self, partition: TopicPartition, broker_id: int) -> bool:
-        """Return True if that replica is to be deleted."""
+        """Return True if that replica will be deleted."""
         return partition.topic in self.deleting or broker_id in self.leaving(partition)
 
     def leaving_of(self, topic: str) -> list[Replica]:
@@ -191,7 +191,7 @@ class ControllerContext:
         return tuple(replica for replica in online if replica not in self.shutting_down)
 
     def listeners(self, partition: TopicPartition) -> tuple[int, ...]:
-        """Return the brokers that receive the partition's state; a broker in shutdown receives only what it leads."""
+        """Return the brokers that receive the partition's state: online replicas except followers in shutdown."""
         leader = self.leadership[partition].leader
         return tuple(r for r in self.online(partition) if r == leader or r not in self.shutting_down)
 
@@ -250,7 +250,7 @@ class ControllerContext:
         self._replica_states.pop((partition, broker_id), None)
 
     def replicas_of_topic(self, topic: str) -> list[Replica]:
-        """Return every replica of a topic, including those that are to be deleted."""
+        """Return every replica of a topic, including those that will be deleted."""
         assigned = [(partition, r) for partition in self.partitions_of(topic) for r in self.replicas(partition)]
         return assigned + self.leaving_of(topic)
 
