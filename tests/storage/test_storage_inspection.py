@@ -143,13 +143,13 @@ class TestBatches:
         size = file.stat().st_size
         with file.open("ab") as appended:
             appended.write(b"\x00" * 70)
-        assert problems(closed) == [(f"{last}.log", size, "no whole batch stands there, 70 bytes are left")]
+        assert problems(closed) == [(f"{last}.log", size, "no complete batch starts here, 70 bytes are left")]
 
     def test_invalid_length(self, closed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The batch is not read into memory."""
         monkeypatch.setattr(files, "BATCH_SIZE_MAX", 100)
         (found,) = [text for name, at, text in problems(closed) if name == f"{FIRST}.log"]
-        assert found.startswith("no whole batch stands there")
+        assert found.startswith("no complete batch starts here")
 
     def test_repeated_batch(self, closed: Path) -> None:
         """Offsets must increase."""
@@ -285,7 +285,7 @@ class TestTransactions:
         change(index, 2, pack(">q", 9))
         texts = [text for _, _, text in problems(closed)]
         assert texts == [
-            "producer 9 aborted at offset 26, where no marker of it stands",
+            "producer 9 aborted at offset 26, but the batch there is not its marker",
             "the transaction of producer 7 from offset 24 is aborted at 26, "
             "and not in the segment's index of aborted transactions",
         ]

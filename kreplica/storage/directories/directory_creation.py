@@ -16,11 +16,11 @@ _AT_ONCE_MAX = 50
 """Directories created per call in another thread."""
 
 Wanted = Sequence[tuple[str, UUID]]
-"""Paths and topic ids (zero if the cluster has none)."""
+"""Paths and topic IDs (zero if the cluster has none)."""
 
 
 class Made(Enum):
-    """What was found where a log's directory was to be made."""
+    """Previous content of the path of a new log directory."""
 
     EMPTY = "nothing"
     LEFT_OVER = "an older log's directory"

@@ -243,7 +243,7 @@ class LogDirectories:
         directory = self._directory_of(key)
         if directory is not None and self._logs.pop(key, None) is not None:
             directory.take_out(key, error)
-            self._tell_offline([key])
+            self._notify_offline([key])
 
     async def put_back(self, key: TopicPartition) -> bool:
         """Use a failed log again as it is, because no better copy exists.
@@ -317,9 +317,9 @@ class LogDirectories:
         keys = list(directory.logs)
         for key in keys:
             self._logs.pop(key, None)
-        self._tell_offline(keys)
+        self._notify_offline(keys)
 
-    def _tell_offline(self, keys: list[TopicPartition]) -> None:
+    def _notify_offline(self, keys: list[TopicPartition]) -> None:
         for listener in self._offline_listeners:
             listener(keys)
 

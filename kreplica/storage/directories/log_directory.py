@@ -45,8 +45,8 @@ from kreplica.storage.segments.segment_list import remove_files
 _AT_ONCE_MAX = 50
 """Logs closed per call in another thread, to amortize the thread switch."""
 
-_REFUSED_TOLD_SECONDS = 60.0
-"""Minimum interval between warnings about a full disk."""
+_FULL_WARNING_INTERVAL_S = 60.0
+"""Minimum interval between warnings about a full disk, in seconds."""
 
 _log = Logger()
 
@@ -93,7 +93,7 @@ class LogDirectory(CheckpointedDirectory):
         self._damaged = damaged
         self._lock: DirectoryLock | None = None
         self._removals = Removals(runtime, self._removal_failed)
-        self._refused_told_s = -_REFUSED_TOLD_SECONDS
+        self._full_warned_s = -_FULL_WARNING_INTERVAL_S
         self._flusher = Flusher(runtime, synced, self._failed)
     # --- opening ---
 
@@ -123,7 +123,7 @@ class LogDirectory(CheckpointedDirectory):
         self._overstated.clear()
         self.offline, self.is_unseen = error, True
         _log.critical(
-            "{path} is offline from the start, and what is in it cannot be used: {error}",
+            "{path} is offline from the start, and its content cannot be used: {error}",
             path=self.path,
             error=str(error),
         )
@@ -357,8 +357,8 @@ class LogDirectory(CheckpointedDirectory):
 
     def refused(self, log: Log, error: OSError) -> None:
         now_s = self._runtime.reactor.seconds()
-        if now_s >= self._refused_told_s + _REFUSED_TOLD_SECONDS:
-            self._refused_told_s = now_s
+        if now_s >= self._full_warned_s + _FULL_WARNING_INTERVAL_S:
+            self._full_warned_s = now_s
             why = "is full" if is_full(error) else "cannot be written at the moment"
             _log.warn(
                 "{path} {why}: appends are rejected until then ({error})",

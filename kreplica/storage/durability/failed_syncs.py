@@ -3,7 +3,7 @@
 After a failed write-back Linux marks the pages clean: reads return them from memory, and the next sync succeeds, but a
 power loss shows that they never reached the device. The next start therefore rewrites all records that were not synced
 (``recovery.loading``), after which a sync is reliable. The marker itself need not be durable, because after a power
-loss reads return what is on the device.
+loss reads return the bytes on the device.
 """
 
 from __future__ import annotations

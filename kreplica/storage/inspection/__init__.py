@@ -1,7 +1,7 @@
-"""Looking at the files of logs without being their broker: read-only, in bounded memory, also while a broker writes.
+"""Read-only inspection of log files in bounded memory, without a broker or while one writes.
 
-* ``files`` which files there are; batches and the entries of indexes, one after the other
-* ``verification`` whole directories: start here
-* ``segment_checks`` one segment: its batches, and what follows from one to the next
-* ``index_checks`` whether what the indexes say is so
+* ``files``: lists files, and reads batches and index entries one by one
+* ``verification``: checks whole directories; the entry point
+* ``segment_checks``: checks the batches of one segment, and their order
+* ``index_checks``: checks indexes against the batches
 """

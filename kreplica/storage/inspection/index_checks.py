@@ -143,7 +143,7 @@ class TransactionIndexCheck:
                     yield (
                         entry.at,
                         f"producer {aborted.producer_id} aborted at offset {aborted.last_offset}, "
-                        "where no marker of it stands",
+                        "but the batch there is not its marker",
                     )
             self._advance(entry)
 

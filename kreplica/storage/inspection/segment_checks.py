@@ -30,7 +30,7 @@ PROBLEMS_MAX = 1000
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A difference from what was written.
+    """Damage in a log file.
 
     :param position: position in the file in bytes; None if it concerns the whole file.
     """
@@ -129,7 +129,7 @@ class SegmentCheck:
                 yield from _placed(self.path, self._batch(position, header, data, checks[2][1]))
                 end = position + header.size
             if end < size:
-                yield Problem(self.path, end, f"no whole batch stands there, {size - end} bytes are left")
+                yield Problem(self.path, end, f"no complete batch starts here, {size - end} bytes are left")
             for path, check in checks:
                 yield from _placed(path, check.end(end, self.place.next_offset or self._base_offset))
             if end and not self._is_active:

@@ -63,10 +63,10 @@ class DurableLog(ReadableLog):
         """
         self.leader_epochs.write()
         if (self.log_end_offset, self._generation) != self._closed_as:
-            self._close_anew()
+            self._write_close_state()
         self.release()
 
-    def _close_anew(self) -> None:
+    def _write_close_state(self) -> None:
         paths = []
         if self._segments.active.size:
             self._segments.active.seal()

@@ -25,7 +25,7 @@ class LogOwner(Protocol[LogT]):
         """The device failed; later writes cannot be trusted."""
 
     def damaged(self, log: LogT, damage: Damage) -> None:
-        """A batch differs from what was written, or cannot be read."""
+        """A stored batch is corrupt or unreadable."""
 
     def remove(self, log: LogT, paths: list[str]) -> None:
         """These files are no longer needed."""

@@ -368,7 +368,7 @@ def _old_epoch(header: BatchHeader, entry: ProducerEntry) -> KafkaError:
 
 def _behind(header: BatchHeader, code: ErrorCode) -> KafkaError:
     return KafkaError(
-        code, f"producer {header.producer_id} has to send again what was refused before sequence {header.base_sequence}"
+        code, f"producer {header.producer_id} must resend the refused batches before sequence {header.base_sequence}"
     )
 
 

@@ -149,7 +149,7 @@ class Loading:
                 end=end_offset,
                 start=start_offset,
             )
-            end_offset = self._start_anew(start_offset)
+            end_offset = self._reset_to(start_offset)
         epochs = self._load_epochs(start_offset, end_offset)
         producers = self._load_producers(producer_expiration_ms, start_offset, end_offset, now_ms)
         self._check_aborted(clean_shutdown, end_offset)
@@ -263,7 +263,7 @@ class Loading:
                 segment.path(),
                 segment.base_offset,
                 segment.size,
-                f"the batch of offset {next_offset} or later is damaged, and lies below the recovery point "
+                f"the batch of offset {next_offset} or later is damaged, and is below the recovery point "
                 f"{recovery_point}; it is fetched again as soon as another replica leads",
             )
         _log.warn(
@@ -350,7 +350,7 @@ class Loading:
                 active.find_largest()
             return active.last_end()
 
-    def _start_anew(self, start_offset: int) -> int:
+    def _reset_to(self, start_offset: int) -> int:
         self._rebuilt.clear()
         self._epochs.clear()
         for segment in self._segments:

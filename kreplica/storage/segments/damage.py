@@ -1,4 +1,4 @@
-"""Detection of stored batches that differ from what was written or cannot be read."""
+"""Detection of stored batches that are corrupt or unreadable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WHOLE_SEGMENT = -1
 
 
 class Damage(StorageError):
-    """Stored bytes differ from what was written, or cannot be read.
+    """Stored bytes are corrupt or unreadable.
 
     :ivar path: file of the segment.
     :ivar base_offset: base offset of the segment.

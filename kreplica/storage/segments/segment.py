@@ -1,6 +1,6 @@
 """One segment of a log: a file of record batches, two indexes and the index of aborted transactions.
 
-A segment handles positions and bytes; the log decides which offsets are valid and what may be appended.
+A segment handles positions and bytes; the log decides which offsets are valid and which batches are appended.
 """
 
 from __future__ import annotations
