@@ -147,10 +147,10 @@ def _system_homes() -> list[Path]:
 def _version(java: Path) -> int:
     """Return the major version of a Java executable; 0 if it does not run."""
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
     except (OSError, subprocess.SubprocessError):
         return 0
-    match = re.search(r'version "(?:1\.)?(\d+)', told)
+    match = re.search(r'version "(?:1\.)?(\d+)', output)
     return int(match[1]) if match else 0
 
 

@@ -76,10 +76,10 @@ def lag_of(progress: StreamingQueryProgress | Mapping[str, Any]) -> Lag:
     return Lag(UUID(str(progress["id"])), progress["name"], progress["batchId"], behind)
 
 
-def _offsets(told: Any) -> dict[TopicPartition, int] | None:
+def _offsets(reported: Any) -> dict[TopicPartition, int] | None:
     """Parse offsets from a progress report, as JSON text or an object; None if absent or not topic offsets."""
     try:
-        rows = json.loads(told) if isinstance(told, str) else told
+        rows = json.loads(reported) if isinstance(reported, str) else reported
         return from_json(rows)
     except (AttributeError, TypeError, ValueError):
         return None

@@ -208,7 +208,7 @@ def _agreed(path: str, about: About, store: Store, adopt: bool) -> bool:
         write_about(path, about, store)
         return False
     differing = [
-        f"{name} {_told(getattr(there, name))}, not {_told(getattr(about, name))}"
+        f"{name} {_shown(getattr(there, name))}, not {_shown(getattr(about, name))}"
         for name in ("cluster_id", "topics", "pattern", "read_committed", "values")
         if getattr(there, name) != getattr(about, name)
     ]
@@ -228,7 +228,7 @@ def _agreed(path: str, about: About, store: Store, adopt: bool) -> bool:
     return True
 
 
-def _told(value: Any) -> str:
+def _shown(value: Any) -> str:
     return ",".join(value) or "no names" if isinstance(value, tuple) else str(value)
 
 
@@ -257,14 +257,20 @@ class _Run:
     """One run of the stream."""
 
     def __init__(
-        self, spark: SparkSession, path: str, store: Store, options: ArchiveOptions, lookup: OffsetLookup, tell: Report
+        self,
+        spark: SparkSession,
+        path: str,
+        store: Store,
+        options: ArchiveOptions,
+        lookup: OffsetLookup,
+        report: Report,
     ) -> None:
         self._spark = spark
         self._path = path
         self._store = store
         self._options = options
         self._lookup = lookup
-        self._tell = tell
+        self._report = report
         self._totals = _Totals()
         self._ends: dict[TopicPartition, int] = {}
         self._total: int | None = None
@@ -278,7 +284,7 @@ class _Run:
             latest, earliest = self._lookup.latest(partitions), self._lookup.earliest(partitions)
             starts = {each: max(earliest[each], self._ends.get(each, 0)) for each in latest}
             self._total = offset_count(starts, latest)
-        self._told()
+        self._report_progress()
 
     def run(self, source: Mapping[str, str], is_over: Callable[[], bool]) -> None:
         """Run until all offsets are archived or ``is_over`` returns True."""
@@ -324,11 +330,11 @@ class _Run:
     def _wrote(self, batch: Batch) -> None:
         self._totals.add(batch)
         self._ends.update(batch.ends())
-        self._told()
+        self._report_progress()
 
-    def _told(self) -> None:
+    def _report_progress(self) -> None:
         totals = self._totals
-        self._tell(Progress("archive", totals.offsets, self._total, totals.records.total(), totals.size_bytes))
+        self._report(Progress("archive", totals.offsets, self._total, totals.records.total(), totals.size_bytes))
 
     def report(self, latest: Mapping[TopicPartition, int], is_resumed: bool) -> ArchiveReport:
         """Return the result of the run, with the lag behind the cluster's latest offsets."""

@@ -55,10 +55,10 @@ class BrokerReplica(NamedTuple):
         while True:
             try:
                 with self._connect() as connection:
-                    told = parse_list_offsets(connection.request(LIST_OFFSETS, body))[self.partition]
-                if isinstance(told, ClientError):
-                    raise told
-                return told.offset
+                    earliest = parse_list_offsets(connection.request(LIST_OFFSETS, body))[self.partition]
+                if isinstance(earliest, ClientError):
+                    raise earliest
+                return earliest.offset
             except ClientError as error:
                 self._wait(error, schedule)
 

@@ -63,12 +63,12 @@ def cluster_facts(cluster: Cluster, topics: Collection[str]) -> ClusterFacts:
     view = cluster.retrying(lambda: cluster.refresh(None))
     after = _partitions(view, topics)
     found = {
-        each: told._replace(
-            in_sync=before[each].in_sync & told.in_sync,
+        each: later._replace(
+            in_sync=before[each].in_sync & later.in_sync,
             start=starts.get(each),
             high_watermark=high_watermarks.get(each),
         )
-        for each, told in after.items()
+        for each, later in after.items()
         if each in before
     }
     compacted = {name for name in {each.topic for each in found} if _is_compacted(cluster, name)}
@@ -112,11 +112,11 @@ def _from_leaders(cluster: Cluster, wanted: Collection[TopicPartition], time_ms:
                 cluster.refresh(None)
                 problem = error
                 continue
-            for partition, told in parse_list_offsets(answer).items():
-                if isinstance(told, ClientError):
-                    problem = told
+            for partition, result in parse_list_offsets(answer).items():
+                if isinstance(result, ClientError):
+                    problem = result
                 else:
-                    found[partition] = told.offset
+                    found[partition] = result.offset
         if problem is not None:
             raise problem
 

@@ -144,8 +144,8 @@ class _Walk:
                 is_sound = verify_crc(data, header)
                 if self._is_wrong(header, is_sound, bound, file, at, size):
                     where = f"{os.path.basename(file.path)} at {place}"
-                    told = "" if is_sound else ", and the checksum is wrong"
-                    self._broken = self._broken or f"{where}: offsets {header.base_offset} to {behind - 1}{told}"
+                    note = "" if is_sound else ", and the checksum is wrong"
+                    self._broken = self._broken or f"{where}: offsets {header.base_offset} to {behind - 1}{note}"
                     continue
                 if behind <= self._start:
                     self._expected, self._broken = behind, ""

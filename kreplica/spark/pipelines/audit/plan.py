@@ -57,8 +57,8 @@ class Plan:
 
     def all_notes(self) -> list[str]:
         """Notes, including the brokers with replicas that are not read."""
-        told = [f"broker {broker}: replicas not read: {count:,}" for broker, count in self.unseen.items()]
-        return [*sorted(told), *self.notes]
+        unread = [f"broker {broker}: replicas not read: {count:,}" for broker, count in self.unseen.items()]
+        return [*sorted(unread), *self.notes]
 
 
 def plan_of_files(
@@ -78,19 +78,19 @@ def plan_of_files(
         compacted |= facts.compacted
     for partition in sorted({each for own in held.values() for each in own} | set(facts.partitions if facts else ())):
         replicas = [own[partition] for _, own in sorted(held.items()) if partition in own]
-        told = facts.partitions.get(partition) if facts is not None else None
-        if facts is not None and told is None:
+        partition_facts = facts.partitions.get(partition) if facts is not None else None
+        if facts is not None and partition_facts is None:
             plan.notes.append(f"{partition}: the cluster does not have this partition")
             continue
-        replicas = _of_one_topic(partition, replicas, told, plan)
+        replicas = _of_one_topic(partition, replicas, partition_facts, plan)
         end = max((each.has_to for each in replicas), default=0)
-        if told is not None and told.high_watermark is not None:
-            end = told.high_watermark
-        if told is not None:
-            replicas = [_in_sync(each, told) for each in replicas]
-            plan.unseen.update(set(told.replicas) - set(plan.brokers))
+        if partition_facts is not None and partition_facts.high_watermark is not None:
+            end = partition_facts.high_watermark
+        if partition_facts is not None:
+            replicas = [_in_sync(each, partition_facts) for each in replicas]
+            plan.unseen.update(set(partition_facts.replicas) - set(plan.brokers))
             if end > 0:  # a replica without records may have no directory
-                _note_missing(partition, {each.broker for each in replicas}, told, plan)
+                _note_missing(partition, {each.broker for each in replicas}, partition_facts, plan)
         is_compacted = partition.topic in compacted or partition.topic in INTERNAL_TOPICS
         start = max((each.files.start for each in replicas), default=0)
         _add(plan, partition, replicas, Span(start, end, end if is_compacted else 0))
@@ -103,57 +103,57 @@ def plan_of_files(
 def plan_of_brokers(facts: ClusterFacts, compacted: frozenset[str], client: ClientOptions) -> Plan:
     """Plan the comparison of replicas fetched from brokers."""
     plan = Plan(facts.cluster_id, tuple(sorted(facts.brokers)))
-    for partition, told in sorted(facts.partitions.items()):
+    for partition, partition_facts in sorted(facts.partitions.items()):
         replicas = []
-        for broker in sorted(told.replicas):
+        for broker in sorted(partition_facts.replicas):
             address = facts.brokers.get(broker)
             if address is not None:
-                has_to = (told.high_watermark or 0) if broker in told.in_sync else 0
+                has_to = (partition_facts.high_watermark or 0) if broker in partition_facts.in_sync else 0
                 size = facts.sizes.get((broker, partition), 0)
                 replicas.append(BrokerReplica(broker, address, partition, size, has_to, client))
-        plan.unseen.update(set(told.replicas) - set(plan.brokers))
-        if told.high_watermark is None:
+        plan.unseen.update(set(partition_facts.replicas) - set(plan.brokers))
+        if partition_facts.high_watermark is None:
             plan.notes.append(f"{partition}: no leader reports the high watermark")
             continue
         is_compacted = partition.topic in compacted | facts.compacted | INTERNAL_TOPICS
-        end = told.high_watermark
-        _add(plan, partition, replicas, Span(told.start or 0, end, end if is_compacted else 0))
+        end = partition_facts.high_watermark
+        _add(plan, partition, replicas, Span(partition_facts.start or 0, end, end if is_compacted else 0))
     return plan
 
 
 def _of_one_topic(
-    partition: TopicPartition, replicas: list[FileReplica], told: PartitionFacts | None, plan: Plan
+    partition: TopicPartition, replicas: list[FileReplica], partition_facts: PartitionFacts | None, plan: Plan
 ) -> list[FileReplica]:
     """Omit replicas of an earlier topic with the same name, and replicas that were reassigned."""
     ids = Counter(each.topic_id for each in replicas if each.topic_id is not None)
     wanted: UUID | None = ids.most_common(1)[0][0] if ids else None
-    if told is not None and told.topic_id.int:
-        wanted = told.topic_id
+    if partition_facts is not None and partition_facts.topic_id.int:
+        wanted = partition_facts.topic_id
     kept = []
     for each in replicas:
         if wanted is not None and each.topic_id not in (None, wanted):
             plan.notes.append(f"{partition}: {each.files.path} has another topic ID ({each.topic_id})")
-        elif told is not None and each.broker not in told.replicas:
+        elif partition_facts is not None and each.broker not in partition_facts.replicas:
             plan.notes.append(f"{partition}: {each.files.path}: broker {each.broker} no longer has a replica")
         else:
             kept.append(each)
     return kept
 
 
-def _in_sync(replica: FileReplica, told: PartitionFacts) -> FileReplica:
+def _in_sync(replica: FileReplica, partition_facts: PartitionFacts) -> FileReplica:
     """Set the required end of a replica from the cluster state: the own checkpoint of an out-of-sync replica may be
     too high.
     """
-    if told.high_watermark is None:
+    if partition_facts.high_watermark is None:
         return replica
-    return replica._replace(has_to=told.high_watermark if replica.broker in told.in_sync else 0)
+    return replica._replace(has_to=partition_facts.high_watermark if replica.broker in partition_facts.in_sync else 0)
 
 
-def _note_missing(partition: TopicPartition, having: set[int], told: PartitionFacts, plan: Plan) -> None:
+def _note_missing(partition: TopicPartition, having: set[int], partition_facts: PartitionFacts, plan: Plan) -> None:
     """Record the brokers that should have a replica and whose directories have none."""
-    for broker in sorted(set(told.replicas) & set(plan.brokers) - having):
+    for broker in sorted(set(partition_facts.replicas) & set(plan.brokers) - having):
         found = plan.found.setdefault(partition, Comparison(*partition, 0, 0))
-        found.add(broker, told.start or 0, Kind.MISSING, "no directory has the assigned replica")
+        found.add(broker, partition_facts.start or 0, Kind.MISSING, "no directory has the assigned replica")
 
 
 def _add(plan: Plan, partition: TopicPartition, replicas: Sequence[AnyReplica], span: Span) -> None:

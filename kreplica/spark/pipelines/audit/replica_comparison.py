@@ -315,9 +315,9 @@ def _is_usual(record: Record, records: list[tuple[_Cursor, dict[int, Record]]]) 
 def _contrast(own: Signature, others: list[Signature]) -> str:
     """Describe the fields that differ."""
     names = ("last offset", "size", "epoch", "crc")
-    told = []
+    contrasts = []
     for name, mine, *theirs in zip(names, own, *others, strict=True):
         if any(each != mine for each in theirs):
             shown = [f"{each:08x}" if name == "crc" else str(each) for each in (mine, *theirs)]
-            told.append(f"{name} {shown[0]}, others have {' or '.join(dict.fromkeys(shown[1:]))}")
-    return "; ".join(told)
+            contrasts.append(f"{name} {shown[0]}, others have {' or '.join(dict.fromkeys(shown[1:]))}")
+    return "; ".join(contrasts)

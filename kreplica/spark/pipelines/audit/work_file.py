@@ -78,7 +78,7 @@ class WorkFile:
             self._path.unlink(missing_ok=True)
 
 
-def _comparison(told: dict[str, Any]) -> Comparison:
-    coverages = [Coverage(**each) for each in told.pop("coverages")]
-    differences = [Difference(**{**each, "kind": Kind(each["kind"])}) for each in told.pop("differences")]
-    return Comparison(**told, coverages=coverages, differences=differences)
+def _comparison(fields: dict[str, Any]) -> Comparison:
+    coverages = [Coverage(**each) for each in fields.pop("coverages")]
+    differences = [Difference(**{**each, "kind": Kind(each["kind"])}) for each in fields.pop("differences")]
+    return Comparison(**fields, coverages=coverages, differences=differences)

@@ -146,10 +146,10 @@ class _Records:
             (Kind.DOUBLED, sql.when(sql.col("held") > 0, sql.col("archived") - sql.col("held"))),
             (Kind.DIFFERENT, sql.when(is_other, sql.lit(1))),
         )
-        told = sql.array(
+        findings = sql.array(
             *(sql.struct(sql.lit(kind.value).alias("kind"), count.cast("long").alias("count")) for kind, count in kinds)
         )
-        found = offsets.select("partition", "offset", sql.explode(told).alias("found")).where("found.count > 0")
+        found = offsets.select("partition", "offset", sql.explode(findings).alias("found")).where("found.count > 0")
         return found.select("partition", "offset", "found.kind", "found.count")
 
 

@@ -147,13 +147,13 @@ def _order(matched: DataFrame) -> DataFrame:
     pairs = matched.where("archive_rank is not null and topic_rank is not null")
     before = sql.lag("topic_rank").over(Window.partitionBy("partition").orderBy("archive_rank"))
     late = pairs.withColumn("before", before).where("topic_rank < before")
-    return _told(late, sql.lit(Kind.OUT_OF_ORDER.value), sql.col("archive_rank"))
+    return _findings(late, sql.lit(Kind.OUT_OF_ORDER.value), sql.col("archive_rank"))
 
 
 def _singles(matched: DataFrame) -> DataFrame:
     """Return unmatched records: one of each side between the same matched pairs counts as one different record."""
     missing, more = (_alone(matched, side) for side in ("archive", "topic"))
-    doubled = _told(more.where("is_archived"), sql.lit(Kind.DOUBLED.value), sql.col("topic_rank"))
+    doubled = _findings(more.where("is_archived"), sql.lit(Kind.DOUBLED.value), sql.col("topic_rank"))
     keys = ["partition", "gap", "number"]
     own = missing.select(*keys, "is_shortened", "archive_offset", "archive_rank")
     others = more.where("not is_archived").select(*keys, "topic_offset", "topic_rank")
@@ -164,7 +164,7 @@ def _singles(matched: DataFrame) -> DataFrame:
         .otherwise(Kind.DIFFERENT.value)
     )
     both = own.join(others, keys, "full_outer")
-    return doubled.unionByName(_told(both, kind, sql.coalesce("archive_rank", "topic_rank")))
+    return doubled.unionByName(_findings(both, kind, sql.coalesce("archive_rank", "topic_rank")))
 
 
 def _alone(matched: DataFrame, side: str) -> DataFrame:
@@ -178,7 +178,7 @@ def _alone(matched: DataFrame, side: str) -> DataFrame:
     return own.withColumn("number", number)
 
 
-def _told(rows: DataFrame, kind: Column, place: Column) -> DataFrame:
+def _findings(rows: DataFrame, kind: Column, place: Column) -> DataFrame:
     return rows.select("partition", kind.alias("kind"), "archive_offset", "topic_offset", place.alias("place"))
 
 

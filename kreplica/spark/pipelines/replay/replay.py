@@ -102,12 +102,12 @@ class _Run:
     def run(self, decided: int) -> ReplayReport:
         plan = self.plan
         done = plan.offsets_done
-        self._tell(done)
+        self._report_progress(done)
         for step in plan.steps:
             self._write(step, decided)
             decided = self.sequence.settle_decided()
             done += step.size
-            self._tell(done)
+            self._report_progress(done)
         return ReplayReport(
             plan.name,
             plan.targets,
@@ -119,7 +119,7 @@ class _Run:
             monotonic() - self.began_s,
         )
 
-    def _tell(self, done: int) -> None:
+    def _report_progress(self, done: int) -> None:
         self.report(Progress("replay", done, self.plan.offsets, self.records, self.value_bytes))
 
     def _write(self, step: Step, decided: int) -> None:
@@ -127,11 +127,11 @@ class _Run:
         from pyspark.sql import functions as F
 
         wanted = self.plan.wanted
-        told = Observation()
+        observed = Observation()
         rows = arranged(self.spark, self.plan, step)
         sizes = [F.coalesce(F.octet_length(name), F.lit(0)) for name in ("key", "value") if name in rows.columns]
         size = F.sum(sum(sizes[1:], sizes[0])).alias("size")
-        rows = rows.observe(told, F.count(F.lit(1)).alias("records"), size)
+        rows = rows.observe(observed, F.count(F.lit(1)).alias("records"), size)
         options = {
             "kafka.bootstrap.servers": wanted.bootstrap,
             **wanted.options,
@@ -141,8 +141,8 @@ class _Run:
             "kreplica.batch.after": str(decided),
         }
         rows.write.format("kreplica").options(**options).mode("append").save()
-        self.records += told.get["records"]
-        self.value_bytes += told.get["size"] or 0
+        self.records += observed.get["records"]
+        self.value_bytes += observed.get["size"] or 0
 
 
 def arranged(spark: SparkSession, plan: Plan, step: Step) -> DataFrame:

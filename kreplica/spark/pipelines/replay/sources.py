@@ -116,8 +116,8 @@ class ByFile(Source):
         joined = rows.join(F.broadcast(_table(spark, (_FILE, LOT, _FIRST, _BEHIND), files)), _FILE)
         within = joined.where((F.col("offset") >= F.col(_FIRST)) & (F.col("offset") < F.col(_BEHIND)))
         # One task writes all rows of a partition, or of a key.
-        told = next((name for name in ("partition", "key") if name in within.columns), "topic")
-        lane = F.pmod(F.hash("topic", told), F.lit(lane_count)).cast("int")
+        lane_key = next((name for name in ("partition", "key") if name in within.columns), "topic")
+        lane = F.pmod(F.hash("topic", lane_key), F.lit(lane_count)).cast("int")
         kept = [name for name in (*_SINK_COLUMNS, LOT, "offset") if name in within.columns]
         return within.select(*kept, lane.alias(LANE))
 
@@ -165,7 +165,7 @@ def directory_source(spark: SparkSession, path: str) -> Source:
     partition = F.col("partition") if has_partition else F.lit(None).cast("int")
     offset = F.col("offset") if "offset" in rows.columns else F.lit(None).cast("long")
     groups = rows.groupBy("topic", partition.alias("partition"))
-    found = groups.agg(F.min(offset).alias("first"), F.max(offset).alias("last"), F.count(offset).alias("told"),
+    found = groups.agg(F.min(offset).alias("first"), F.max(offset).alias("last"), F.count(offset).alias("with_offset"),
                        F.count(F.lit(1)).alias("rows"), _oldest(rows).alias("oldest")).collect()  # fmt: skip
     found.sort(key=lambda row: (row["topic"] or "", -1 if row["partition"] is None else row["partition"]))
     counts: dict[str, int] = {}
@@ -177,7 +177,7 @@ def directory_source(spark: SparkSession, path: str) -> Source:
     sums = [(row["name"].rpartition("/")[2], row["rows"]) for row in files]
     identity = f"{path}: {len(files)} files, {sum(row['rows'] for row in files)} rows, {digest(repr(sums))}"
     oldest_ms = min((row["oldest"] for row in found if row["oldest"] is not None), default=None)
-    if all(row["partition"] is not None and row["told"] == row["rows"] for row in found):
+    if all(row["partition"] is not None and row["with_offset"] == row["rows"] for row in found):
         ranges = [OffsetRange(TopicPartition(row["topic"], row["partition"]), row["first"], row["last"] + 1)
                   for row in found]  # fmt: skip
         lot = Lot(0, tuple(ranges), sum(row["size"] for row in files))
