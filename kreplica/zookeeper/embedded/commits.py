@@ -179,9 +179,9 @@ class GroupCommit:
         for connection, answers in group.answers.items():
             connection.release(answers, durable if connection.barrier is group else None)
         if self.in_flight is None:
-            self._tell_idle()
+            self._notify_idle()
 
-    def _tell_idle(self) -> None:
+    def _notify_idle(self) -> None:
         idle, self._idle = self._idle, []
         for each in idle:
             each.callback(None)
@@ -190,7 +190,7 @@ class GroupCommit:
         if not self._failed:
             self._failed = True
             self._on_failure(failure)
-            self._tell_idle()
+            self._notify_idle()
 
 
 def _wait(connection: AnswerQueue, group: Group) -> None:

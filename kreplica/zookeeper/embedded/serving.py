@@ -108,7 +108,7 @@ class Serving(Factory):
         late_s = reactor.seconds() - self._tick_due
         if late_s > tick_s:
             # No heartbeat could be received in that time, so it does not count against the sessions.
-            self._log.warn("this process stood still for {late_s:.1f} s; sessions get that time back", late_s=late_s)
+            self._log.warn("this process was paused for {late_s:.1f} s; sessions are extended by it", late_s=late_s)
             self.sessions.forgive(late_s)
         self._requests.expire()
         self._drop_speechless(reactor.seconds() - self.sessions.timeout_ms_max / 1000)

@@ -106,27 +106,27 @@ class WatchTable(Generic[W]):
         return True
 
     def forget(self, watcher: W) -> None:
-        """Take all watches of a watcher."""
+        """Remove all watches of a watcher."""
         for path in list(self.by_watcher.get(watcher, ())):
             self.remove(path, watcher)
 
     def fire(self, path: str) -> list[W]:
-        """The watchers that see a change of this path, each once; one-shot watches are used up."""
-        told = dict.fromkeys(self._fire_here(path))
+        """Return the watchers that see a change of this path, each once, and remove their one-shot watches."""
+        fired = dict.fromkeys(self._fire_here(path))
         if self._recursive_count:
             for above in _above(path):
                 watchers = self.by_path.get(above, {})
-                told.update(dict.fromkeys(who for who, mode in watchers.items() if mode & WatchMode.RECURSIVE))
-        return list(told)
+                fired.update(dict.fromkeys(who for who, mode in watchers.items() if mode & WatchMode.RECURSIVE))
+        return list(fired)
 
     def _fire_here(self, path: str) -> list[W]:
         watchers = self.by_path.get(path)
         if not watchers:
             return []
-        told = list(watchers)
-        for watcher in told:
+        fired = list(watchers)
+        for watcher in fired:
             self.remove(path, watcher, WatchMode.ONCE)
-        return told
+        return fired
 
     def __len__(self) -> int:
         return sum(map(len, self.by_path.values()))
@@ -191,9 +191,9 @@ class Watches(Generic[W]):
 
     def deleted(self, path: str) -> list[Notice[W]]:
         """Return the notices of a deletion; a watcher of both data and children gets one."""
-        told = dict.fromkeys([*self.data.fire(path), *self.children.fire(path)])
+        fired = dict.fromkeys([*self.data.fire(path), *self.children.fire(path)])
         return [
-            *(Notice(who, EventType.NODE_DELETED, path) for who in told),
+            *(Notice(who, EventType.NODE_DELETED, path) for who in fired),
             *self._children_changed(parent_of(path)),
         ]
 

@@ -89,7 +89,7 @@ class Writes:
         body, node = self._appliers[opcode](connection, change, zxid, self._wall_clock_ms())
         commits.zxid = zxid
         if node is not None and self._watches:
-            self._tell(self._notices(opcode, node), zxid, node)
+            self._send_events(self._notices(opcode, node), zxid, node)
         commits.sink_of_change(connection).append(reply_frame(xid, zxid, 0, body))
 
     def multi(self, connection: Connection, xid: int, opcode: int, data: bytes, position: int, end: int) -> None:
@@ -114,7 +114,7 @@ class Writes:
         commits.zxid = zxid
         if self._watches:
             for changed_by, node in touched:
-                self._tell(self._notices(changed_by, node), zxid, node)
+                self._send_events(self._notices(changed_by, node), zxid, node)
         pieces.append(_MULTI_END)
         answer = reply_frame(xid, zxid, 0, b"".join(pieces))
         connection.count_unsent(len(answer))
@@ -150,7 +150,7 @@ class Writes:
         removed = [self._tree.remove(path, commits.zxid) for path in paths]
         commits.transaction_applied()
         for node in removed:
-            self._tell(self._watches.deleted(node.path), commits.zxid, node)
+            self._send_events(self._watches.deleted(node.path), commits.zxid, node)
 
     # --- operations ---
 
@@ -221,7 +221,7 @@ class Writes:
             return self._watches.deleted(node.path)
         return self._watches.created(node.path)
 
-    def _tell(self, notices: Sequence[Notice[Connection]], zxid: int, node: Znode) -> None:
+    def _send_events(self, notices: Sequence[Notice[Connection]], zxid: int, node: Znode) -> None:
         frames: dict[tuple[EventType, str], bytes] = {}
         for connection, type_, path in notices:
             # Watchers without READ permission get no event.  A deleted znode is no longer in the tree.
