@@ -1,4 +1,4 @@
-"""The operations that a client may do with a resource, as a bit field (KIP-430)."""
+"""Operations that a client is allowed on a resource, as a bit field (KIP-430)."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ class AuthorizedOperations:
         self._permissions = permissions
 
     def on_topic(self, request: Request, name: str) -> int:
-        """The operations on a topic."""
+        """Return the allowed operations on a topic."""
         return self._on(request, topic(name))
 
     def on_group(self, request: Request, name: str) -> int:
-        """The operations on a group."""
+        """Return the allowed operations on a group."""
         return self._on(request, group(name))
 
     def on_cluster(self, request: Request) -> int:

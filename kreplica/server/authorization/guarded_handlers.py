@@ -37,7 +37,7 @@ def _entry(entry: HandlerEntry, permissions: Permissions, metadata: MetadataCach
 
 
 def _guard_delete_topics(permissions: Permissions, handle: Handler, metadata: MetadataCache) -> Handler:
-    """Topics are deleted by name, in a list of names or of rows, or by id."""
+    """Return a DeleteTopics handler that checks permissions first, for requests with names, rows or topic IDs."""
 
     def guarded_(request: Request) -> None:
         body = request.body

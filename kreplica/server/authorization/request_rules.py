@@ -1,4 +1,4 @@
-"""Requests that are allowed or refused as one."""
+"""Requests that are allowed or refused as a whole."""
 
 from __future__ import annotations
 

@@ -124,9 +124,9 @@ def _markers(body: Row, code: int) -> Row:
 
 
 def _each(asked: str, answered: str, kept: str | None = None) -> Callable[[Row, int], Row]:
-    """A refusal with a row for each row of the request.
+    """Return a function that builds a refusal with a row for each row of the request.
 
-    :param kept: a field that a row has in both.
+    :param kept: field that is copied from the request row to the response row.
     """
 
     def refusal(body: Row, code: int) -> Row:

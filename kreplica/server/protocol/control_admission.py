@@ -1,4 +1,4 @@
-"""Admits commands of the elected controller only: a controller epoch that is not known is looked up in ZooKeeper."""
+"""Admits commands of the elected controller only; an unknown controller epoch is looked up in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class _Command(NamedTuple):
 
 
 class ControlAdmission:
-    """Shared by the handlers of LeaderAndIsr, StopReplica and UpdateMetadata.
+    """Checks commands for the handlers of LeaderAndIsr, StopReplica and UpdateMetadata.
 
-    A command of the known controller is decided at once.  One with a higher epoch waits until ``/controller`` and
-    ``/controller_epoch`` are read, and so do those behind it: they are decided in the order in which they arrived.
+    A command of the known controller is decided at once.  A command with a higher epoch waits until ``/controller`` and
+    ``/controller_epoch`` are read.  Waiting commands are decided in the order of arrival.
 
     :param read_elected: reads the elected controller, as of the call or later (``read_elected_controller``).
     """
@@ -61,9 +61,9 @@ class ControlAdmission:
         self._stopped = False
 
     def admit(self, request: Request, decided: Decided) -> None:
-        """Call ``decided`` with NONE if the command may be obeyed, else with the error to answer.
+        """Call ``decided`` with NONE if the command is admitted, else with the error for the response.
 
-        It is called before this returns if the controller epoch is known, and never if the client goes away first.
+        It is called before this returns if the controller epoch is known, and never if the connection closes first.
         """
         command = _Command(request, decided)
         if self._fence.is_known(command.controller_epoch):
@@ -77,7 +77,7 @@ class ControlAdmission:
                 self._confirming.addErrback(self._failed)
 
     def stop(self) -> None:
-        """Stop confirming commands; those that wait are abandoned with their connections."""
+        """Stop confirming commands; the waiting ones are abandoned with their connections."""
         self._stopped = True
         self._unconfirmed.clear()
         if self._confirming is not None:
@@ -100,7 +100,7 @@ class ControlAdmission:
         try:
             return await self._read_elected()
         except (ZooKeeperError, ZnodeError) as error:
-            # A session that has ended ends the wait too: the commands were meant for its registration.
+            # If the session has ended, its commands are refused, since they were sent to its registration.
             log.warn("the controller cannot be confirmed: {error}", error=str(error))
             self._decide_refused()
             if self._unconfirmed:
@@ -108,7 +108,7 @@ class ControlAdmission:
             return None
 
     def _decide_refused(self) -> None:
-        """Decide about commands that are refused whichever controller sent them."""
+        """Refuse the waiting commands that are invalid for every controller."""
         waiting = [each for each in self._unconfirmed if each.request.is_waiting]
         self._unconfirmed.clear()
         for command in waiting:
@@ -119,7 +119,7 @@ class ControlAdmission:
                 command.decided(refused)
 
     def _decide_first(self, count: int) -> None:
-        """Decide about the commands that arrived before the read, and about those behind them that it settles."""
+        """Decide the first ``count`` commands, and the following ones whose controller epoch is now known."""
         waiting = self._unconfirmed
         while waiting and (count > 0 or self._fence.is_known(waiting[0].controller_epoch)):
             count -= 1

@@ -16,31 +16,32 @@ class Bounds:
         controller's commands, ``kreplica.request.without.records.max.bytes``; a longer one closes its connection.
     :param parsed_bytes_max: estimated memory of one such request once it is parsed,
         ``kreplica.request.parsed.max.bytes``.
-    :param requests_outstanding_max: requests of one connection that are not answered yet; beyond it the connection is
-        not read until half of them are answered.
-    :param request_bytes_outstanding_max: bytes of those requests (large ones in flight together only evict each other
-        from the processor's cache); a single larger request is taken.
-    :param answer_bytes_outstanding_max: bytes of one connection's answers that its client has not taken yet; a single
-        larger answer is sent.
-    :param address_requests_outstanding_max: unanswered requests of all connections of one client address; beyond it,
-        each of these connections has only one at a time until half of them are answered.
-    :param broker_requests_outstanding_max: unanswered requests of all connections; beyond it, addresses with more than
-        their share of it are limited to the share.
+    :param requests_outstanding_max: unanswered requests of one connection; at the limit, the connection is not read
+        until half of them are answered.
+    :param request_bytes_outstanding_max: bytes of those requests, since large concurrent requests only evict each other
+        from the CPU cache; a single larger request is accepted.
+    :param answer_bytes_outstanding_max: bytes of responses that the client of one connection has not read; a single
+        larger response is sent.
+    :param address_requests_outstanding_max: unanswered requests of all connections of one client address; at the limit,
+        each of these connections may have only one until half of them are answered.
+    :param broker_requests_outstanding_max: unanswered requests of all connections; at the limit, each address is
+        limited to an equal share.
     :param address_answer_bytes_max: bytes in memory of responses that clients of one address have not read; beyond it,
         connections whose clients read nothing for ``partial_stall_s`` are closed, and beyond twice the limit others,
         the largest first.
-    :param broker_answer_bytes_max: the same of all addresses; connections of the address that holds most come first.
-    :param partial_bytes_max: bytes of all connections together that belong to frames not complete yet,
-        ``queued.max.request.bytes``; a quarter of it is for frames of up to 1 MiB, which never wait for larger ones.
-    :param partial_stall_s: for how long a frame's rate is measured before it can count as slow.
+    :param broker_answer_bytes_max: the same limit for all addresses together; connections of the address with the most
+        bytes are closed first.
+    :param partial_bytes_max: bytes of incomplete frames of all connections, ``queued.max.request.bytes``; a quarter is
+        reserved for frames of up to 1 MiB, which never wait for larger ones.
+    :param partial_stall_s: period over which the rate of an incomplete frame is measured.
     :param partial_rate_min: bytes per second below which a frame is evicted when others need its memory.
-    :param connections_max: ``max.connections``; further ones are closed when they are accepted.
+    :param connections_max: ``max.connections``; further connections are closed when they are accepted.
     :param connections_per_host_max: ``max.connections.per.ip``.
-    :param accept_backlog: connections that the operating system completes ahead, ``socket.listen.backlog.size``:
-        clients come back all at once after a restart, so it is more than Kafka's 50.
+    :param accept_backlog: connections that wait to be accepted, ``socket.listen.backlog.size``; more than Kafka's 50,
+        because all clients reconnect at once after a restart.
     :param idle_s: ``connections.max.idle.ms`` in seconds: a connection without traffic for this time is closed.
-    :param send_buffer_bytes: ``socket.send.buffer.bytes``; -1 leaves it to the operating system, which adapts it.
-    :param receive_buffer_bytes: ``socket.receive.buffer.bytes``; -1 likewise.
+    :param send_buffer_bytes: ``socket.send.buffer.bytes``; -1 lets the operating system choose and adapt it.
+    :param receive_buffer_bytes: ``socket.receive.buffer.bytes``; -1 as above.
     """
 
     request_bytes_max: int = 104_857_600

@@ -105,5 +105,5 @@ class ReadAhead:
         self._sender.load_failed()
 
     def report_unreadable(self, file: File, error: OSError) -> None:
-        """Report a file that could not be sent to its log directory, since clients will fetch it again."""
+        """Report a failed file to its log directory, since clients will fetch from it again."""
         self._prefetch.on_unreadable(file.path, error)

@@ -100,7 +100,7 @@ class _Pool:
     When the pool is full, addresses below their fair share continue.  Of the other frames one at a time continues until
     it is complete, and the rest wait.  So the limit is exceeded by at most one frame and the fair shares.
 
-    :ivar active_holder: the holder that continues while others wait; None if the pool is not full.
+    :ivar active_holder: the holder whose frame currently continues above the limit, or None.
     """
 
     def __init__(

@@ -22,8 +22,8 @@ QUEUE_S = 0.002
 class Reader(Protocol):
     """A connection that can wait for its turn to be read.
 
-    :ivar share: of its address.
-    :ivar is_bulk: it sends more requests than one read may handle.
+    :ivar share: share of its address.
+    :ivar is_bulk: True if its last read had more requests than one read may handle.
     """
 
     share: AddressShare
@@ -36,7 +36,7 @@ class Reader(Protocol):
 class AddressShare:
     """Time used by the connections of one client address, and those of them that wait.
 
-    :ivar used_s: seconds since the current iteration of the event loop started, or a little earlier.
+    :ivar used_s: seconds used since the current iteration of the event loop started, or slightly before.
     :ivar connections: number of open connections.
     :ivar small: waiting connections with few requests, in FIFO order.
     :ivar bulk: waiting connections with many requests, in FIFO order.  The two queues alternate.
@@ -60,7 +60,7 @@ class ReadTurns:
     in this iteration.  Addresses take turns, and so do the connections of an address.  Other connections are read as
     soon as their bytes arrive.
 
-    :ivar is_contended: True while connections wait; then connections with ``is_bulk`` wait again, too.
+    :ivar is_contended: True while connections wait; a connection with ``is_bulk`` must then wait for its turn, too.
     """
 
     def __init__(self, reactor: Reactor) -> None:
