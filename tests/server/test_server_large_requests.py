@@ -16,6 +16,7 @@ from kreplica.runtime import turns
 from kreplica.server.authorization.authorized_operations import AuthorizedOperations
 from kreplica.server.handlers.cluster.control import LeaderAndIsr, UpdateMetadata
 from kreplica.server.handlers.groups.offset_fetch import OffsetFetch
+from kreplica.server.metadata.creation_limits import TopicCreationLimits
 from kreplica.server.metadata.handler import Metadata
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.connection import Connection
@@ -41,7 +42,9 @@ class Broker:
         self.metrics = ServerMetrics()
         self.bounds = bounds or Bounds()
         operations = AuthorizedOperations(None)
-        metadata = Metadata(MetadataCache(self.clock), None, operations, auto_create=False)  # type: ignore[arg-type]
+        limits = TopicCreationLimits(self.clock.seconds)
+        cache = MetadataCache(self.clock)
+        metadata = Metadata(cache, None, operations, auto_create=False, creations=limits)  # type: ignore[arg-type]
         table = {METADATA.key: HandlerEntry.of(METADATA, metadata)}
         self.dispatch = Dispatch(table, self.metrics, self.clock.seconds, self.flush_scope, self.bounds)
 

@@ -14,6 +14,7 @@ from kreplica.model import NO_LEADER, ZERO_UUID
 from kreplica.runtime.slices import STEP_ROWS, Steps
 from kreplica.server.authorization.authorized_operations import NOT_ASKED, AuthorizedOperations
 from kreplica.server.handlers.topics.topic_admin import TopicAdmin
+from kreplica.server.metadata.creation_limits import TopicCreationLimits
 from kreplica.server.metadata.metadata_cache import (
     IDS_FROM,
     LiveBroker,
@@ -45,7 +46,7 @@ class Metadata:
     """Handles Metadata requests, and creates topics on demand.
 
     :param auto_create: ``auto.create.topics.enable``.
-    :param creations_max: ``kreplica.auto.create.topics.in.progress.max``.
+    :param creations: limits of automatic topic creation.
     """
 
     def __init__(
@@ -55,14 +56,13 @@ class Metadata:
         operations: AuthorizedOperations,
         *,
         auto_create: bool,
-        creations_max: int = 100,
+        creations: TopicCreationLimits,
     ) -> None:
         self._metadata = metadata
         self._topics = topics
         self._operations = operations
         self._auto_create = auto_create
-        self._creations_max = creations_max
-        self._creating = 0
+        self._creations = creations
         self._built: dict[tuple[int, str, str, int], _BuiltTopic] = {}
         """Encoded rows by version, listener, topic and authorized operations, since many clients ask for all topics."""
 
@@ -104,9 +104,8 @@ class Metadata:
         return list(names), rows
 
     async def _answer_creating(self, request: Request, names: list[str], rows: list[Row], missing: list[str]) -> Row:
-        """Create topics and answer; topics beyond the limit are created when the client retries."""
-        now = missing[: max(self._creations_max - self._creating, 0)]
-        self._creating += len(now)
+        """Create topics and answer; topics beyond the limits are created when the client retries."""
+        now = missing[: self._creations.admit(request.connection.host, len(missing))]
         running: list[Deferred[ErrorCode]] = []
         try:
             await request.in_slices(self._start_creating(now, running))
@@ -117,7 +116,7 @@ class Metadata:
                 creation.addErrback(lambda _: None)
             raise
         finally:
-            self._creating -= len(now)
+            self._creations.finished(len(now))
         later = dict.fromkeys(missing[len(now) :], ErrorCode.LEADER_NOT_AVAILABLE)
         created = dict(zip(now, errors, strict=True))
         return await request.in_slices(self._answer_created(request, names, rows, {**later, **created}))

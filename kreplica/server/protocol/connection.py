@@ -149,6 +149,11 @@ class Connection:
         return f"<Connection {self.peer} on {self.listener}, {len(self._requests)} outstanding{first}>"
 
     @property
+    def host(self) -> str:
+        """Address of the client without its port."""
+        return self.peer.rpartition(":")[0].strip("[]")
+
+    @property
     def outstanding(self) -> int:
         """Number of requests whose responses are not ready, or wait for earlier responses."""
         return len(self._requests)

@@ -11,5 +11,4 @@ ANONYMOUS = "User:ANONYMOUS"
 
 def principal_of(connection: Connection, client_id: str | None) -> Principal:
     """Return the principal of a request, from its connection and client ID."""
-    host = connection.peer.rpartition(":")[0].strip("[]")
-    return Principal(ANONYMOUS, host, connection.listener, client_id)
+    return Principal(ANONYMOUS, connection.host, connection.listener, client_id)

@@ -39,6 +39,7 @@ from kreplica.server.handlers.topics.list_partition_reassignments import ListPar
 from kreplica.server.handlers.topics.offset_for_leader_epoch import OffsetForLeaderEpoch
 from kreplica.server.handlers.topics.topic_admin import TopicAdmin
 from kreplica.server.handlers.transactions.allocate_producer_ids import AllocateProducerIds
+from kreplica.server.metadata.creation_limits import TopicCreationLimits
 from kreplica.server.metadata.handler import Metadata
 from kreplica.server.produce.batch_validation import BatchValidation
 from kreplica.server.produce.handler import Produce
@@ -181,7 +182,11 @@ def _metadata(broker: ApiParts, topics: TopicAdmin, operations: AuthorizedOperat
         topics,
         operations,
         auto_create=settings["auto.create.topics.enable"],
-        creations_max=settings["kreplica.auto.create.topics.in.progress.max"],
+        creations=TopicCreationLimits(
+            broker.runtime.reactor.seconds,
+            settings["kreplica.auto.create.topics.in.progress.max"],
+            settings["kreplica.auto.create.topics.address.rate.max"],
+        ),
     )
 
 

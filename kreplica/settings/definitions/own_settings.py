@@ -64,6 +64,12 @@ OWN_SETTINGS = (
         "LEADER_NOT_AVAILABLE, and the topics are created when their clients retry.",
     ),
     Setting(
+        "kreplica.auto.create.topics.address.rate.max", INT, 20, at_least(1), LOW, READ_ONLY,
+        "The maximum number of automatic topic creations per second for one client address; the unused rate of 50 s "
+        "accumulates. Requests for further topics receive LEADER_NOT_AVAILABLE, and the topics are created when their "
+        "clients retry.",
+    ),
+    Setting(
         "kreplica.controller.journal.directory", STRING, "", ANY, LOW, READ_ONLY,
         "The directory of the controller journal; if empty, the broker's first log directory.",
     ),
