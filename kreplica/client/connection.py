@@ -31,7 +31,7 @@ from kreplica.client_core.errors import (
 from kreplica.client_core.negotiation import VersionRange, common_version, negotiate_versions, parse_answer
 from kreplica.errors import ProtocolError
 from kreplica.runtime import Reactor
-from kreplica.runtime.pacing import do_without_pacing
+from kreplica.runtime.pacing import disable_pacing
 from kreplica.wire.framing import REQUEST_SIZE_MAX, FrameReader, frame, frame_pieces
 from kreplica.wire.headers import build_request_header, parse_response_header
 from kreplica.wire.message_parsers import MessageParsers
@@ -88,7 +88,7 @@ async def _connect(connection: Connection, endpoint: IStreamClientEndpoint, rece
         transport.getHandle().setsockopt(SOL_SOCKET, SO_RCVBUF, receive_buffer_bytes)
     plain = getattr(transport, "socket", None)
     if isinstance(plain, socket) and transport.getHost().host == transport.getPeer().host:
-        do_without_pacing(plain)
+        disable_pacing(plain)
     return connection
 
 

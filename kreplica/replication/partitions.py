@@ -150,7 +150,7 @@ class Partitions:
             and not self._may_be_offline(leadership)
         ]
         if new:
-            await self.directories.make(new)
+            await self.directories.create_directories(new)
         following: list[Partition] = []
         turns = Turns(self._reactor)
         try:
@@ -184,7 +184,7 @@ class Partitions:
             if damaged_replicas.may_set_damage_aside(leadership, self._broker_id, known_epoch):
                 is_back = await self.directories.set_damage_aside(key)
             elif damaged_replicas.is_last_copy(leadership, self._broker_id):
-                is_back = await self.directories.put_back(key)
+                is_back = await self.directories.bring_online(key)
             if is_back:
                 self._damaged_since.pop(key, None)
             if is_back and partition is not None and self._partitions.get(key) is partition:
@@ -320,7 +320,7 @@ class Partitions:
 
         A new log in another directory would be a duplicate once that directory is available again.
         """
-        return self.directories.may_hold_more and not leadership.is_new
+        return self.directories.may_have_unknown_logs and not leadership.is_new
 
     def _forget(self, key: TopicPartition) -> None:
         topic_id = self._partitions.pop(key).topic_id
@@ -392,9 +392,9 @@ class Partitions:
     def _damaged(self, log_: Log, found: Damage) -> None:
         partition = self._partitions.get(log_.topic_partition)
         if partition is not None and damaged_replicas.others_have_it(partition.leadership, self._broker_id):
-            self.directories.take_out(log_.topic_partition, found)
+            self.directories.take_offline(log_.topic_partition, found)
         else:
-            log_.keep_damage(found)
+            log_.exclude_damage(found)
 
     def _directory_failed(self, keys: list[TopicPartition]) -> None:
         for key in keys:

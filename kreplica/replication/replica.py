@@ -50,7 +50,7 @@ class Replica:
         if isinstance(error, OSError):
             error = self.log.unreadable(offset, error)
         if isinstance(error, Damage):
-            self.log.found_damage(error)
+            self.log.report_damage(error)
         else:
             _log.error("reading {partition} failed: {error}", partition=str(self.topic_partition), error=str(error))
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

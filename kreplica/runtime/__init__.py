@@ -68,7 +68,7 @@ class Runtime:
 
 def real_runtime(reactor: Any) -> Runtime:
     """Return the runtime of a real process."""
-    count_true_seconds(reactor)
+    use_monotonic_clock(reactor)
     return Runtime(
         reactor=reactor,
         disk=OsDisk(),
@@ -79,22 +79,22 @@ def real_runtime(reactor: Any) -> Runtime:
     )
 
 
-def count_true_seconds(reactor: Any) -> None:
+def use_monotonic_clock(reactor: Any) -> None:
     """Replace the wall clock of a reactor by a monotonic clock; running timers keep their remaining time.
 
     With the wall clock, Twisted's default, a step backwards would delay every timer and let a broker trust an expired
     session. The new clock also advances while the machine is suspended, as ZooKeeper sessions do.
     """
-    if reactor.seconds is true_seconds:
+    if reactor.seconds is monotonic_seconds:
         return
     remaining = [(call, call.getTime() - reactor.seconds()) for call in reactor.getDelayedCalls()]
-    reactor.seconds = true_seconds
+    reactor.seconds = monotonic_seconds
     for call, left_s in remaining:
-        call.seconds = true_seconds
+        call.seconds = monotonic_seconds
         call.reset(max(left_s, 0.0))
 
 
-def true_seconds() -> float:
+def monotonic_seconds() -> float:
     """Return the seconds since boot, including suspended time if the system reports it."""
     return time.clock_gettime(_CLOCK)
 

@@ -16,7 +16,7 @@ _NEEDED = ("_poller", "_selectables", "_doReadOrWrite", "_disconnectSelectable",
 """Private attributes of the reactor; if one is missing, Twisted's own loop stays in use."""
 
 
-def poll_leanly(reactor: Any) -> bool:
+def install_lean_polling(reactor: Any) -> bool:
     """Install the loop in an epoll reactor, before or while it runs.
 
     :return: False if the reactor is of another kind; it is unchanged then.

@@ -14,7 +14,7 @@ from typing import Any
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-def do_without_pacing(one: Any) -> None:
+def disable_pacing(one: Any) -> None:
     """Select a congestion control without pacing.
 
     :param one: a listening socket, whose connections inherit the setting, or a connected one, which may keep timers

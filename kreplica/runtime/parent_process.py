@@ -10,7 +10,7 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)  # Linux only
 
 
-def end_with_parent(parent_id: int) -> None:
+def exit_with_parent(parent_id: int) -> None:
     """Let the kernel kill this process, even if it is stopped, when its parent exits for any reason.
 
     :param parent_id: process ID of the parent, passed by the parent itself.

@@ -54,9 +54,9 @@ class LogConfig:
     """True if the broker's clock replaces the producers' timestamps."""
     append_size_max: int = field(init=False)
     """Maximum size of an appended batch in bytes."""
-    opens_records: bool = field(init=False)
+    reads_all_records: bool = field(init=False)
     """True if a leader must read the records of every batch, even of uncompressed ones."""
-    looks_into_batches: bool = field(init=False)
+    checks_contents: bool = field(init=False)
     """True if checking header and CRC of a batch is not enough."""
 
     def __post_init__(self) -> None:
@@ -70,8 +70,8 @@ class LogConfig:
         )
         looks = opens or log_append_time or self.message_timestamp_after_max_ms != NO_LIMIT
         object.__setattr__(self, "log_append_time", log_append_time)
-        object.__setattr__(self, "opens_records", opens)
-        object.__setattr__(self, "looks_into_batches", looks)
+        object.__setattr__(self, "reads_all_records", opens)
+        object.__setattr__(self, "checks_contents", looks)
         object.__setattr__(self, "append_size_max", min(self.max_message_bytes, self.segment_bytes))
 
     @property

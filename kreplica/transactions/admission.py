@@ -112,7 +112,7 @@ class Admission:
             if code is ErrorCode.NONE:
                 queue.verification.is_verified = True
             else:
-                queue.partition.log.producers.verifications.give_up(question.producer_id, queue.verification)
+                queue.partition.log.producers.verifications.remove_failed(question.producer_id, queue.verification)
             self._count -= len(queue.waiting)
             for admitted in queue.waiting:
                 try:

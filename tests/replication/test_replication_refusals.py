@@ -93,10 +93,10 @@ class NotDurable:
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
     def begin(self, leading: Leading, partition: Partition) -> None:
-        partition.log.hold()
+        partition.log.block_appends()
 
     def end(self, leading: Leading, partition: Partition) -> None:
-        partition.log.let_go()
+        partition.log.allow_appends()
 
 
 REFUSALS = (TooFewInSync, NoLease, AnotherLeads, DiskFull, NotDurable)

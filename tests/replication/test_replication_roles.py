@@ -136,7 +136,7 @@ def test_partition_becomes_read_only(broker: Broker) -> None:
 def test_batch_before_the_first_command(broker: Broker, log_exists: bool) -> None:
     """Batches sent behind it have to wait for its retry once this broker leads."""
     if log_exists:
-        broker.run(broker.directories.make([(KEY, TOPIC_ID)]))
+        broker.run(broker.directories.create_directories([(KEY, TOPIC_ID)]))
     refused = broker.partitions.refuse(KEY, produced(3), 1000)
     assert refused.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     broker.command(leading(1))

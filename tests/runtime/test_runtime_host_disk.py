@@ -11,12 +11,12 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from kreplica.errors import StorageError
-from kreplica.runtime import Runtime, count_true_seconds
+from kreplica.runtime import Runtime, use_monotonic_clock
 from kreplica.runtime.disk import FileRange
 from kreplica.runtime.hosts.host_disk import HostDisk
 from kreplica.runtime.hosts.host_reactor import HostReactor
 from kreplica.runtime.hosts.loopback import Loopback
-from kreplica.runtime.hosts.machine import Equipment, KilledWhileStarting, Machine, real_equipment
+from kreplica.runtime.hosts.machine import KilledWhileStarting, Machine, ProgramResources, real_resources
 from kreplica.runtime.pause import pause
 from tests.support.real_reactor import run
 
@@ -117,10 +117,10 @@ def machine_at(
             programs[-1].waits = waits.pop()
         return programs[-1]
 
-    def equip(host: HostReactor) -> Equipment:
-        return real_equipment(host, reactor, "boot")
+    def create_resources(host: HostReactor) -> ProgramResources:
+        return real_resources(host, reactor, "boot")
 
-    return Machine(reactor, "machine", Loopback(), build, equip)
+    return Machine(reactor, "machine", Loopback(), build, create_resources)
 
 
 class TestMachine:
@@ -129,7 +129,7 @@ class TestMachine:
         from twisted.internet import reactor
 
         async def story() -> None:
-            count_true_seconds(reactor)
+            use_monotonic_clock(reactor)
             programs: list[Program] = []
             machine = machine_at(reactor, tmp_path, programs)
             for number in range(3):
@@ -147,7 +147,7 @@ class TestMachine:
         from twisted.internet import reactor
 
         async def story() -> None:
-            count_true_seconds(reactor)
+            use_monotonic_clock(reactor)
             programs: list[Program] = []
             machine = machine_at(reactor, tmp_path, programs)
             await machine.start()
@@ -168,7 +168,7 @@ class TestMachine:
             for _ in range(8):  # more calls than threads
                 program.runtime.offload.run(steps.append, "queued").addBoth(heard.append)
             machine.kill()
-            gone = machine.when_gone()
+            gone = machine.when_released()
             assert not gone.called
             assert open_descriptors(tmp_path) != []
             may_go_on.set()
@@ -184,7 +184,7 @@ class TestMachine:
         from twisted.internet import reactor
 
         async def story() -> None:
-            count_true_seconds(reactor)
+            use_monotonic_clock(reactor)
             programs: list[Program] = []
             machine = machine_at(reactor, tmp_path, programs, [Deferred()])
             start = Deferred.fromCoroutine(machine.start())

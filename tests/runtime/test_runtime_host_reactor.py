@@ -13,7 +13,7 @@ from twisted.internet.error import TimeoutError as ConnectTimedOut
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
 
-from kreplica.runtime import count_true_seconds
+from kreplica.runtime import use_monotonic_clock
 from kreplica.runtime.hosts.host_reactor import HostClient, HostReactor
 from kreplica.runtime.hosts.loopback import CLIENTS, Loopback
 from kreplica.runtime.pause import pause
@@ -113,7 +113,7 @@ def run_story(story: Story) -> None:
     from twisted.internet import reactor
 
     async def whole() -> None:
-        count_true_seconds(reactor)
+        use_monotonic_clock(reactor)
         world = World(reactor)
         try:
             await story(world)

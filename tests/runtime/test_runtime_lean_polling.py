@@ -8,7 +8,7 @@ from twisted.internet.selectreactor import SelectReactor
 from twisted.internet.task import Clock
 from twisted.python import log
 
-from kreplica.runtime.lean_polling import poll_leanly
+from kreplica.runtime.lean_polling import install_lean_polling
 
 epollreactor = pytest.importorskip("twisted.internet.epollreactor")
 LARGE = b"x" * 3_000_000
@@ -44,7 +44,7 @@ class Asking(Protocol):
 @pytest.fixture
 def reactor():
     reactor = epollreactor.EPollReactor()
-    assert poll_leanly(reactor)
+    assert install_lean_polling(reactor)
     reactor.callLater(20, reactor.stop)
     yield reactor
     reactor.disconnectAll()
@@ -90,7 +90,7 @@ def test_exception_ends_its_connection_only(reactor):
 
 def test_other_reactors_are_not_changed():
     """The other reactors do not use epoll."""
-    assert not poll_leanly(Clock())
+    assert not install_lean_polling(Clock())
     reactor = SelectReactor()
-    assert not poll_leanly(reactor)
+    assert not install_lean_polling(reactor)
     reactor.disconnectAll()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-CHILD = "import os, sys, time; from kreplica.runtime.parent_process import end_with_parent; end_with_parent({}); {}"
+CHILD = "import os, sys, time; from kreplica.runtime.parent_process import exit_with_parent; exit_with_parent({}); {}"
 PARENT = """
 import os, subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", {child!r}.format(os.getpid(), {then!r})], stdout=subprocess.PIPE)

@@ -138,7 +138,7 @@ class TestReading:
         position = headers[0].size + headers[1].size
         path = world.flip(log, 1, position + 70)
         world.run(3)
-        log.keep_damage(world.found[0])
+        log.exclude_damage(world.found[0])
         assert values_of(log, offset_max=segment.base_offset)[-1][0] == segment.base_offset - 1
         assert log.read(headers[0].base_offset, size_max=EVERYTHING, offset_max=30).size == position
         with pytest.raises(KafkaError, match=f"{path}, position {position}") as refused:
@@ -186,7 +186,7 @@ class TestReading:
         path = log.segments[1].path()
         world.disk.fail("read", path, errno.EIO)
         world.run(3)
-        log.keep_damage(world.found[0])
+        log.exclude_damage(world.found[0])
         offset = log.segments[1].base_offset
         world.disk.clear_faults()
         assert self.refusal(lambda: log.read(offset, size_max=9, offset_max=30)) is ErrorCode.CORRUPT_MESSAGE
@@ -198,7 +198,7 @@ class TestReading:
         log = world.log()
         active = log.segments.active
         position, header = list(active.headers())[-1]
-        log.keep_damage(Damage(active.path(), active.base_offset, position, "test"))
+        log.exclude_damage(Damage(active.path(), active.base_offset, position, "test"))
         log.truncate_to(header.base_offset)
         assert not list(log.damages)
         log.truncate_to(active.base_offset + 1)
@@ -211,7 +211,7 @@ class TestReading:
         """Damage that is removed with its segment does not."""
         log = world.log()
         segment = log.segments[1]
-        log.keep_damage(Damage(segment.path(), segment.base_offset, position, "test"))
+        log.exclude_damage(Damage(segment.path(), segment.base_offset, position, "test"))
         log.truncate_to(segment.base_offset + 4)
         assert list(log.damages)
         log.advance_log_start_offset(segment.base_offset + 4)
@@ -228,7 +228,7 @@ class TestSettingAside:
         world.run(3)
         bases = [segment.base_offset for segment in log.segments]
         before = read_bytes(log, offset_max=bases[2])
-        world.directories.take_out(KEY, world.found[0])
+        world.directories.take_offline(KEY, world.found[0])
         assert world.offline == [KEY]
         assert list(world.directories.logs) == [OTHER]
         assert world.directories.failed_logs() == [KEY]
@@ -250,8 +250,8 @@ class TestSettingAside:
         log = world.log()
         world.flip(log, 2, 100)
         world.run(3)
-        world.directories.take_out(KEY, world.found[0])
-        assert world.wait(world.directories.put_back(KEY)) is True
+        world.directories.take_offline(KEY, world.found[0])
+        assert world.wait(world.directories.bring_online(KEY)) is True
         assert world.directories.logs[KEY] is log
         assert list(log.damages) == world.found[:1]
         fill(log, 1)
@@ -261,7 +261,7 @@ class TestSettingAside:
         log = world.log()
         log.flush()
         log.advance_log_start_offset(3)
-        world.directories.take_out(KEY, Damage("/data/logs/orders-0/x.log", 0, WHOLE_SEGMENT, "test"))
+        world.directories.take_offline(KEY, Damage("/data/logs/orders-0/x.log", 0, WHOLE_SEGMENT, "test"))
         world.log(OTHER)
         world.run(70)
         world.host.kill()
@@ -269,12 +269,12 @@ class TestSettingAside:
         again = world.directories.logs[KEY]
         assert (again.recovery_point, again.log_start_offset) == (30, 3)
 
-    @pytest.mark.parametrize("way", ["put_back", "set_damage_aside"])
+    @pytest.mark.parametrize("way", ["bring_online", "set_damage_aside"])
     def test_device_failed_before_the_restore(self, world: World, way: str) -> None:
         """The log stays set aside, and its files stay unchanged, until the device works again."""
         world.log()
         world.log(OTHER)
-        world.directories.take_out(KEY, Damage("/data/logs/orders-0/x.log", 0, WHOLE_SEGMENT, "test"))
+        world.directories.take_offline(KEY, Damage("/data/logs/orders-0/x.log", 0, WHOLE_SEGMENT, "test"))
         world.disk.fail("sync", "/data/*", errno.EIO, times=1)
         world.directories.flush(OTHER)
         world.run(3)
@@ -287,7 +287,7 @@ class TestSettingAside:
     def test_device_fails_during_the_restore(self, world: World) -> None:
         """After the next start its directory is offline."""
         world.log()
-        world.directories.take_out(KEY, Damage("/data/logs/orders-0/x.log", 0, WHOLE_SEGMENT, "test"))
+        world.directories.take_offline(KEY, Damage("/data/logs/orders-0/x.log", 0, WHOLE_SEGMENT, "test"))
         world.disk.fail("write", "/data/logs/*checkpoint*", errno.EIO)
         assert world.wait(world.directories.set_damage_aside(KEY)) is False
         assert world.directories.directories[0].offline is not None
@@ -296,7 +296,7 @@ class TestSettingAside:
     def test_deleting_a_log_set_aside(self, world: World) -> None:
         """The damaged segments are deleted with the topic."""
         world.log()
-        world.directories.take_out(KEY, Damage("/data/logs/orders-0/x.log", 0, WHOLE_SEGMENT, "test"))
+        world.directories.take_offline(KEY, Damage("/data/logs/orders-0/x.log", 0, WHOLE_SEGMENT, "test"))
         world.wait(world.directories.delete(KEY))
         assert world.directories.failed_logs() == []
         world.run(100)
@@ -351,9 +351,9 @@ class TestStart:
         world.disk.fail("read", path, errno.EIO)
         world.start()
         assert list(world.directories.logs) == [OTHER]
-        assert world.wait(world.directories.put_back(KEY)) is False
+        assert world.wait(world.directories.bring_online(KEY)) is False
         world.disk.clear_faults()
-        assert world.wait(world.directories.put_back(KEY)) is True
+        assert world.wait(world.directories.bring_online(KEY)) is True
         assert world.directories.logs[KEY].log_end_offset == 30
 
     @pytest.mark.parametrize(("position", "is_durable"), [(70, True), (17, True), (8, False), (26, False)])
@@ -369,7 +369,7 @@ class TestStart:
         world.host.kill()
         world.start()
         assert dict(world.directories.logs) == {}
-        assert world.wait(world.directories.put_back(KEY)) is is_durable
+        assert world.wait(world.directories.bring_online(KEY)) is is_durable
         if is_durable:
             again = world.directories.logs[KEY]
             assert again.log_end_offset == 30

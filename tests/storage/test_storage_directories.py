@@ -247,7 +247,7 @@ def test_device_that_is_dead_at_the_start(broker, operation, locked):
         directories.abandon()
     broker.start()
     assert [directory.offline is None for directory in broker.directories.directories] == [True, False]
-    assert broker.directories.may_hold_more
+    assert broker.directories.may_have_unknown_logs
     assert sorted(broker.logs) == sorted(first)
     for log in broker.logs.values():
         fill(log, 1)
@@ -256,7 +256,7 @@ def test_device_that_is_dead_at_the_start(broker, operation, locked):
     broker.disk.clear_faults()
     broker.start()
     assert sorted(broker.logs) == sorted(first + second)
-    assert not broker.directories.may_hold_more
+    assert not broker.directories.may_have_unknown_logs
 
 
 @pytest.mark.parametrize("operation", ["open", "read"])

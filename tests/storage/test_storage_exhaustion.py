@@ -15,7 +15,7 @@ from twisted.logger import LogEvent, LogLevel, formatEvent, globalLogPublisher
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.storage import Log, LogConfig, LogDirectories, Origin
-from kreplica.storage.durability.failed_syncs import is_marked
+from kreplica.storage.durability.failed_syncs import has_marker
 from kreplica.storage.formats.checkpoints import RECOVERY_POINTS, read_offsets
 from kreplica.testing.simulator.simulation import Simulation
 
@@ -144,7 +144,7 @@ def test_file_that_cannot_be_opened_for_a_sync(number: int) -> None:
                 continue
         world.simulation.run(30)
         assert not world.is_offline
-        assert not is_marked(world.disk, "/data")
+        assert not has_marker(world.disk, "/data")
         assert world.log.recovery_point == world.log.log_end_offset
         before = read_bytes(world.log)
         world.host.power_loss()
@@ -160,7 +160,7 @@ def test_failed_sync_is_never_retried(number: int) -> None:
     fill(world.log, 1)
     world.simulation.run(1)
     assert world.is_offline
-    assert is_marked(world.disk, "/data")
+    assert has_marker(world.disk, "/data")
 
 
 def test_directory_closed_during_a_failure() -> None:
@@ -221,7 +221,7 @@ def test_failed_creation_of_a_log_leaves_nothing(number: int, beforehand: bool) 
     world = World(SMALL)
     repair = world.disk.fail("open", "/data/orders-0/partition.metadata.tmp", number)
     if beforehand:
-        making = world.directories.make([(KEY, UUID(int=7))])
+        making = world.directories.create_directories([(KEY, UUID(int=7))])
         world.simulation.run_until(Deferred.fromCoroutine(making))
     with pytest.raises(OSError, match=r"partition\.metadata"):
         world.directories.create(KEY, UUID(int=7), SMALL)

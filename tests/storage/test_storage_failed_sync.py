@@ -14,7 +14,7 @@ from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
 from kreplica.model import TopicPartition
 from kreplica.storage import LogConfig, LogDirectories
-from kreplica.storage.durability.failed_syncs import FILE_NAME, is_marked, leave_mark
+from kreplica.storage.durability.failed_syncs import FILE_NAME, has_marker, write_marker
 from kreplica.storage.log.log import Log
 from kreplica.testing.simulator.disk import MemoryDisk
 from kreplica.testing.simulator.simulation import Simulation
@@ -174,7 +174,7 @@ def test_files_are_rewritten_once() -> None:
     assert world.disk.read_file(f"/data/logs/{FILE_NAME}").startswith(b"[Errno 5]")
     world.host.kill()
     world.start()
-    assert not is_marked(world.disk, "/data/logs")
+    assert not has_marker(world.disk, "/data/logs")
     world.simulation.run_until(Deferred.fromCoroutine(world.directories.close(5)))
     world.host.kill()
     world.start()
@@ -193,7 +193,7 @@ def test_kill_while_files_are_rewritten() -> None:
     opening = Deferred.fromCoroutine(directories.open("cluster", 1, lambda _: SYNCED))
     assert not opening.called
     world.host.kill()
-    assert is_marked(world.disk, "/data/logs")
+    assert has_marker(world.disk, "/data/logs")
 
 
 def test_device_on_which_no_mark_can_be_written() -> None:
@@ -207,7 +207,7 @@ def test_device_on_which_no_mark_can_be_written() -> None:
     disk.fail("open", "/data/*", errno.EROFS)
     globalLogPublisher.addObserver(observe)
     try:
-        leave_mark(disk, "/data", OSError(errno.EIO, "bad"))
+        write_marker(disk, "/data", OSError(errno.EIO, "bad"))
     finally:
         globalLogPublisher.removeObserver(observe)
     assert ["unmount and mount the device again" in text for text in logged] == [True]

@@ -20,7 +20,7 @@ from kreplica.storage import Log, LogConfig, Origin
 from kreplica.storage.inspection import files, verification
 from kreplica.storage.inspection.files import aborted_entries, batches, offset_entries, offset_index, transaction_index
 from kreplica.storage.inspection.segment_checks import CheckOptions
-from kreplica.storage.inspection.verification import NoLogs, Verification
+from kreplica.storage.inspection.verification import NoLogsFound, Verification
 from kreplica.wire.batches import HEADER_SIZE
 
 KAFKA = Path(__file__).parent / "written_by_kafka"
@@ -109,7 +109,7 @@ class TestIntactLogs:
         assert problems(tmp_path) == []
 
     def test_empty_directory_is_a_problem(self, tmp_path: Path) -> None:
-        with pytest.raises(NoLogs, match="holds no logs"):
+        with pytest.raises(NoLogsFound, match="holds no logs"):
             problems(tmp_path)
 
 
@@ -380,4 +380,4 @@ class TestWhileABrokerWrites:
         with (closed / f"{segments(closed)[-1]}.log").open("ab") as appended:
             appended.write(b"x")
         assert problems(closed, spoil) == []
-        assert count == verification.LOOKS_MAX
+        assert count == verification.CHECKS_MAX

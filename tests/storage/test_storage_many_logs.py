@@ -16,7 +16,7 @@ TOPIC_ID = UUID(int=9)
 
 
 def make(broker, keys=KEYS):
-    broker.run(broker.directories.make([(key, TOPIC_ID) for key in keys]))
+    broker.run(broker.directories.create_directories([(key, TOPIC_ID) for key in keys]))
 
 
 def test_logs_created_together_are_spread_and_kept():

@@ -107,9 +107,9 @@ class TestStarting:
         """
         old = log.producers.verifications.begin(PRODUCER, 0, starts_at_zero=False)
         new = log.producers.verifications.begin(PRODUCER, 1, starts_at_zero=False)
-        log.producers.verifications.give_up(PRODUCER, old)
+        log.producers.verifications.remove_failed(PRODUCER, old)
         assert log.producers.verifications.get(PRODUCER) is new
-        log.producers.verifications.give_up(PRODUCER, new)
+        log.producers.verifications.remove_failed(PRODUCER, new)
         assert len(log.producers.verifications) == 0
 
     def test_truncation_revokes_verifications(self, log: Log) -> None:

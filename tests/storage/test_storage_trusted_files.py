@@ -239,7 +239,7 @@ def test_scrubber_finds_a_changed_leader_epoch() -> None:
     """An epoch that disagrees with the batches is reported as damage, and the replica is fetched again."""
     world = Scrubbed()
     entries = list(world.log.leader_epochs.entries)
-    world.log.leader_epochs._have([entries[0]._replace(epoch=entries[0].epoch), entries[1]._replace(epoch=9)])
+    world.log.leader_epochs._set_entries([entries[0]._replace(epoch=entries[0].epoch), entries[1]._replace(epoch=9)])
     world.simulation.run(2 * PASS_STEPS_MIN)
     assert world.found
 

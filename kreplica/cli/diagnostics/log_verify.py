@@ -12,7 +12,7 @@ from kreplica.cli.http.session import Failed
 from kreplica.cli.terminal.screen import bytes_text, counted, plain
 from kreplica.runtime.disk import ReadOnlyDisk
 from kreplica.storage.inspection.segment_checks import CheckOptions, Problem
-from kreplica.storage.inspection.verification import NoLogs, Tally, Verification
+from kreplica.storage.inspection.verification import NoLogsFound, Tally, Verification
 
 PAUSE_S = 0.2
 
@@ -33,7 +33,7 @@ def command(directory: str, records: bool, no_gaps: bool, as_json: bool) -> None
     try:
         for problem in verification.run(directory):
             click.echo(_line(problem, as_json=as_json))
-    except NoLogs as error:
+    except NoLogsFound as error:
         raise click.UsageError(str(error)) from None
     except OSError as error:
         raise Failed(f"{error.filename or directory} cannot be read: {error.strerror}") from None

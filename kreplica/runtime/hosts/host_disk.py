@@ -15,7 +15,7 @@ class HostFile(OsFile):
 
     __slots__ = ("__weakref__",)
 
-    def take_descriptor(self) -> int:
+    def invalidate(self) -> int:
         """Mark the file closed and return its descriptor, which the caller must close; -1 if it was closed already."""
         descriptor, self._fd = self._fd, -1
         return descriptor
@@ -32,7 +32,7 @@ class HostDisk(OsDisk):
         self._killed = False
         self._files: WeakSet[HostFile] = WeakSet()
         self._locks: WeakSet[OsDirectoryLock] = WeakSet()
-        self._taken: list[int] = []
+        self._to_close: list[int] = []
         # threads open files too
         self._changing = Lock()
 
@@ -40,12 +40,12 @@ class HostDisk(OsDisk):
         """Make all later calls fail. Nothing is flushed."""
         with self._changing:
             self._killed = True
-            taken = [file.take_descriptor() for file in list(self._files)]
-        self._taken += [descriptor for descriptor in taken if descriptor >= 0]
+            taken = [file.invalidate() for file in list(self._files)]
+        self._to_close += [descriptor for descriptor in taken if descriptor >= 0]
 
     def release(self) -> None:
         """Close the descriptors and release the locks; call it after ``kill``, when all threads are idle."""
-        taken, self._taken = self._taken, []
+        taken, self._to_close = self._to_close, []
         for descriptor in taken:
             os.close(descriptor)
         for lock in list(self._locks):

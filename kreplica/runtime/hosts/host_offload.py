@@ -18,7 +18,7 @@ T = TypeVar("T")
 THREADS_MAX = 4
 
 
-class WasKilled(Exception):
+class ProgramKilled(Exception):
     """The program was killed before the work started; this error is never reported."""
 
 
@@ -61,7 +61,7 @@ class HostOffload:
     def _work(self, work: Callable[[], T]) -> T:
         with self._changing:
             if self._killed:
-                raise WasKilled
+                raise ProgramKilled
             self._running_count += 1
         try:
             return work()

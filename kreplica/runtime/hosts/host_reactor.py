@@ -35,7 +35,7 @@ class HostState(Enum):
 class HostReactor:
     """Reactor of one program on one host.
 
-    :param reactor: the real reactor with a monotonic clock (``kreplica.runtime.count_true_seconds``).
+    :param reactor: the real reactor with a monotonic clock (``kreplica.runtime.use_monotonic_clock``).
     :param name: name of the host on the loopback and in the log.
     """
 
@@ -49,10 +49,10 @@ class HostReactor:
         self._transports: WeakSet[Any] = WeakSet()
         self._connecting: dict[HostClient, None] = {}
         self._paused_at_s = 0.0
-        self._put_off: list[tuple[DelayedCall, float]] = []
+        self._delayed_calls: list[tuple[DelayedCall, float]] = []
         self._from_threads: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = []
         self._context = {"system": name}
-        loopback.on_change(self.look_again)
+        loopback.on_change(self.update_watched)
 
     # --- faults ---
 
@@ -62,11 +62,11 @@ class HostReactor:
             return
         self.state = HostState.PAUSED
         now_s = self.seconds()
-        self._put_off = [(call, call.getTime() - now_s) for call in self.getDelayedCalls()]
-        for call, _ in self._put_off:
+        self._delayed_calls = [(call, call.getTime() - now_s) for call in self.getDelayedCalls()]
+        for call, _ in self._delayed_calls:
             call.reset(NEVER_S)
         self._paused_at_s = now_s
-        self.look_again()
+        self.update_watched()
 
     def resume(self) -> None:
         """Resume; overdue timers fire now, in their order."""
@@ -74,14 +74,14 @@ class HostReactor:
             return
         self.state = HostState.RUNNING
         paused_s = self.seconds() - self._paused_at_s
-        put_off, self._put_off = self._put_off, []
-        for call, left_s in sorted(put_off, key=lambda each: each[1]):
+        delayed_calls, self._delayed_calls = self._delayed_calls, []
+        for call, left_s in sorted(delayed_calls, key=lambda each: each[1]):
             if call.active():
                 call.reset(max(left_s - paused_s, 0.0))
         waiting, self._from_threads = self._from_threads, []
         for function, args, kwargs in waiting:
             self.callFromThread(function, *args, **kwargs)
-        self.look_again()
+        self.update_watched()
 
     def kill(self) -> None:
         """End, as SIGKILL does: cancel all timers and close all sockets without any callback."""
@@ -95,9 +95,9 @@ class HostReactor:
             if hasattr(transport, "socket"):
                 transport.socket.close()
         self._connecting.clear()
-        self._put_off.clear()
+        self._delayed_calls.clear()
         self._from_threads.clear()
-        self._loopback.forget(self.look_again)
+        self._loopback.forget(self.update_watched)
 
     # --- IReactorTime, IReactorFromThreads ---
 
@@ -110,7 +110,7 @@ class HostReactor:
             return DelayedCall(self.seconds() + delay, callable, args, kwargs, _nothing, _nothing, self.seconds)
         call: DelayedCall = self._reactor.callLater(delay, self._call, callable, args, kwargs)
         if self.state is HostState.PAUSED:
-            self._put_off.append((call, self.seconds() + delay - self._paused_at_s))
+            self._delayed_calls.append((call, self.seconds() + delay - self._paused_at_s))
             call.reset(NEVER_S)
         return call
 
@@ -158,18 +158,18 @@ class HostReactor:
     def addReader(self, reader: Any) -> None:
         if reader not in self._readers and self.state is not HostState.DEAD:
             self._readers[reader] = None
-            self._own(reader)
-            if not self._holds(reader):
+            self._register(reader)
+            if not self._is_blocked(reader):
                 self._reactor.addReader(reader)
 
     def addWriter(self, writer: Any) -> None:
         if writer not in self._writers and self.state is not HostState.DEAD:
             self._writers[writer] = None
-            self._own(writer)
-            if not self._holds(writer):
+            self._register(writer)
+            if not self._is_blocked(writer):
                 self._reactor.addWriter(writer)
 
-    def _own(self, transport: Any) -> None:
+    def _register(self, transport: Any) -> None:
         if transport not in self._transports:
             self._transports.add(transport)
             self._loopback.peer_of(transport)  # found now: its other end may be gone when it is asked for
@@ -202,23 +202,23 @@ class HostReactor:
 
     # --- sockets that are not watched ---
 
-    def look_again(self) -> None:
+    def update_watched(self) -> None:
         """Update the set of sockets that the real reactor watches."""
         for reader in list(self._readers):
-            (self._reactor.removeReader if self._holds(reader) else self._reactor.addReader)(reader)
+            (self._reactor.removeReader if self._is_blocked(reader) else self._reactor.addReader)(reader)
         for writer in list(self._writers):
-            (self._reactor.removeWriter if self._holds(writer) else self._reactor.addWriter)(writer)
+            (self._reactor.removeWriter if self._is_blocked(writer) else self._reactor.addWriter)(writer)
         for client in list(self._connecting):
             if not self.reaches(client.realAddress):
                 continue
             del self._connecting[client]
             self.callLater(0, client.doConnect)
 
-    def _holds(self, descriptor: Any) -> bool:
+    def _is_blocked(self, descriptor: Any) -> bool:
         if self.state is not HostState.RUNNING:
             return True
         loopback = self._loopback
-        return not loopback.is_whole and loopback.is_cut(self.name, loopback.peer_of(descriptor))
+        return not loopback.has_no_partitions and loopback.is_cut(self.name, loopback.peer_of(descriptor))
 
     def reaches(self, address: tuple[str, int]) -> bool:
         """Return True if no partition blocks traffic to an address."""
@@ -228,9 +228,9 @@ class HostReactor:
         """Delay an attempt to connect until the partition is healed; it may time out before."""
         self._connecting[client] = None
 
-    def connects(self, client: HostClient) -> None:
+    def register_local_port(self, client: HostClient) -> None:
         """Register the local port of an attempt to connect, so that its peer can identify this host."""
-        self._loopback.leaves(client.socket.getsockname()[1], client)
+        self._loopback.add_outgoing(client.socket.getsockname()[1], client)
 
 
 class HostPort(tcp.Port):
@@ -253,7 +253,7 @@ class HostClient(tcp.Client):
             return
         super().doConnect()  # type: ignore[no-untyped-call]
         if hasattr(self, "socket") and self.socket.fileno() >= 0:
-            self.reactor.connects(self)
+            self.reactor.register_local_port(self)
 
     def logPrefix(self) -> str:
         return self.reactor.name

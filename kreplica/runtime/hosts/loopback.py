@@ -20,7 +20,7 @@ class Loopback:
 
     def __init__(self) -> None:
         self._listening: dict[int, str] = {}
-        self._leaving: WeakValueDictionary[int, Any] = WeakValueDictionary()
+        self._outgoing: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self._peers: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
         self._cut: dict[frozenset[str], None] = {}
         self._isolated: dict[str, None] = {}
@@ -40,9 +40,9 @@ class Loopback:
         """Register a listening port of a host; it stays reserved when the host has stopped."""
         self._listening[port] = host
 
-    def leaves(self, port: int, client: Any) -> None:
+    def add_outgoing(self, port: int, client: Any) -> None:
         """Register the local port of an outgoing connection while its transport has a socket."""
-        self._leaving[port] = client
+        self._outgoing[port] = client
 
     def host_at(self, port: int) -> str:
         """Return the host that listens on a port, or ``CLIENTS``."""
@@ -67,7 +67,7 @@ class Loopback:
         origin = getattr(descriptor, "client", None)
         if origin is None:
             return None
-        client: Any = self._leaving.get(origin[1])
+        client: Any = self._outgoing.get(origin[1])
         is_open = client is not None and hasattr(client, "socket") and client.socket.fileno() >= 0
         return str(client.reactor.name) if is_open else CLIENTS
 
@@ -97,7 +97,7 @@ class Loopback:
         self._changed()
 
     @property
-    def is_whole(self) -> bool:
+    def has_no_partitions(self) -> bool:
         """True if there are no partitions."""
         return not self._cut and not self._isolated
 

@@ -40,7 +40,7 @@ class KilledWhileStarting(KreplicaError):
 
 
 @dataclass(frozen=True, slots=True)
-class Equipment:
+class ProgramResources:
     """Resources of a program besides its reactor.
 
     :param boot_id: see ``Runtime``.
@@ -59,7 +59,7 @@ class Machine(Generic[ProgramT]):
     :param reactor: the process's own.
     :param name: name of its host in the log and on the loopback.
     :param build: creates the program from the host's runtime.
-    :param equip: creates the resources of the program at each start.
+    :param create_resources: creates the resources of the program at each start.
     """
 
     def __init__(
@@ -68,15 +68,15 @@ class Machine(Generic[ProgramT]):
         name: str,
         loopback: Loopback,
         build: Callable[[Runtime], ProgramT],
-        equip: Callable[[HostReactor], Equipment],
+        create_resources: Callable[[HostReactor], ProgramResources],
     ) -> None:
         self.name = name
         self._real_reactor = reactor
         self._loopback = loopback
         self._build = build
-        self._equip = equip
+        self._create_resources = create_resources
         self._reactor: HostReactor | None = None
-        self._equipment: Equipment | None = None
+        self._resources: ProgramResources | None = None
         self._program: ProgramT | None = None
         self._starting: Deferred[None] | None = None
         self._is_ending = False
@@ -122,16 +122,16 @@ class Machine(Generic[ProgramT]):
                 self._starting = None
 
     async def _begin(self) -> None:
-        await self.when_gone()
+        await self.when_released()
         reactor = self._reactor = HostReactor(self._real_reactor, self.name, self._loopback)
-        equipment = self._equipment = self._equip(reactor)
+        resources = self._resources = self._create_resources(reactor)
         runtime = Runtime(
             reactor=reactor,
-            disk=equipment.disk,
-            offload=equipment.offload,
+            disk=resources.disk,
+            offload=resources.offload,
             random=random.Random(random.SystemRandom().getrandbits(128)),
             wall_clock_ms=wall_clock_ms,
-            boot_id=equipment.boot_id,
+            boot_id=resources.boot_id,
         )
         program = self._program = self._build(runtime)
         # Start from an event of the host, so that the first log lines have the name of the host.
@@ -148,19 +148,19 @@ class Machine(Generic[ProgramT]):
         if program is not None:
             await program.stop()
         self.kill()
-        await self.when_gone()
+        await self.when_released()
 
     def kill(self) -> None:
         """Kill the program as ``kill -9`` does; written bytes are kept. Idempotent."""
         self._program = None
         reactor, self._reactor = self._reactor, None
-        equipment, self._equipment = self._equipment, None
+        resources, self._resources = self._resources, None
         starting, self._starting = self._starting, None
         if reactor is not None:
             reactor.kill()
-        if equipment is not None:
+        if resources is not None:
             self._is_ending = True
-            equipment.end().addBoth(self._ended)
+            resources.end().addBoth(self._ended)
         if starting is not None and not starting.called:
             starting.errback(KilledWhileStarting(f"{self.name} was killed while it started"))
 
@@ -172,7 +172,7 @@ class Machine(Generic[ProgramT]):
         for waiter in waiting:
             waiter.callback(None)
 
-    def when_gone(self) -> Deferred[None]:
+    def when_released(self) -> Deferred[None]:
         """Return a Deferred that fires when a killed program has released its resources."""
         if not self._is_ending:
             return succeed(None)
@@ -196,7 +196,7 @@ class Machine(Generic[ProgramT]):
             self._reactor.resume()
 
 
-def real_equipment(reactor: HostReactor, real_reactor: Any, boot_id: str) -> Equipment:
+def real_resources(reactor: HostReactor, real_reactor: Any, boot_id: str) -> ProgramResources:
     """Return the files and threads of the operating system for one of several programs in the process."""
     disk = HostDisk()
     offload = HostOffload(reactor, real_reactor)
@@ -205,7 +205,7 @@ def real_equipment(reactor: HostReactor, real_reactor: Any, boot_id: str) -> Equ
         disk.kill()
         return offload.kill().addCallback(lambda _: disk.release())
 
-    return Equipment(disk, offload, boot_id, end)
+    return ProgramResources(disk, offload, boot_id, end)
 
 
 def wall_clock_ms() -> int:

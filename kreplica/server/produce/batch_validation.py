@@ -75,7 +75,7 @@ def must_be_read(partition: Partition, records: Bytes) -> bool:
     """Return whether the records of the batch must be read before it can be appended."""
     if not is_written_here(partition, records) or len(records) < HEADER_SIZE or records[MAGIC_POSITION] != MAGIC:
         return False
-    return bool(records[ATTRIBUTES_POSITION] & CODEC_MASK or partition.log.config.opens_records)
+    return bool(records[ATTRIBUTES_POSITION] & CODEC_MASK or partition.log.config.reads_all_records)
 
 
 def is_written_here(partition: Partition, records: Bytes) -> bool:

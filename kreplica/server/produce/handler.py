@@ -188,7 +188,7 @@ class Produce:
         """Append the batches of a run; respond from a template if all of them can be acknowledged."""
         template, records = run.template, run.records
         partition = self._partitions.get(template.topic_partition)
-        if partition is not None and (run.codecs or partition.log.config.opens_records):
+        if partition is not None and (run.codecs or partition.log.config.reads_all_records):
             batches = [
                 Unvalidated(partition.log.config, records, index)
                 for index, batch in enumerate(records)

@@ -18,7 +18,7 @@ from twisted.python.failure import Failure
 from kreplica.errors import SettingsError
 from kreplica.model import Endpoint
 from kreplica.runtime import Runtime
-from kreplica.runtime.pacing import LOOPBACK, do_without_pacing
+from kreplica.runtime.pacing import LOOPBACK, disable_pacing
 from kreplica.server.protocol.connection import Connection
 from kreplica.server.protocol.dispatch import Dispatch
 from kreplica.server.protocol.handler_table import HandlerEntry
@@ -48,7 +48,7 @@ class _EpollProtocol(Protocol):
         self.connection.attach(transport)
         transport.setTcpNoDelay(True)
         if transport.getHost().host == transport.getPeer().host:
-            do_without_pacing(transport.socket)
+            disable_pacing(transport.socket)
         bounds = self._resources.bounds
         for option, size in (
             (socket.SO_SNDBUF, bounds.send_buffer_bytes),
@@ -127,7 +127,7 @@ class Server:
         if self._use_epoll:
             bound.transport = partial(EpollTransport, self.resources)
             if endpoint.host in LOOPBACK:
-                do_without_pacing(bound.socket)
+                disable_pacing(bound.socket)
         self._ports.append(bound)
         number: int = bound.getHost().port
         return number

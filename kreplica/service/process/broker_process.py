@@ -11,8 +11,8 @@ from typing import Any
 from twisted.logger import Logger
 
 from kreplica.runtime import real_runtime
-from kreplica.runtime.lean_polling import poll_leanly
-from kreplica.runtime.parent_process import end_with_parent
+from kreplica.runtime.lean_polling import install_lean_polling
+from kreplica.runtime.parent_process import exit_with_parent
 from kreplica.service.composition.broker import Broker
 from kreplica.service.process.data_directories import check_owners
 from kreplica.service.process.private_files import warn_of_readable_secrets
@@ -69,8 +69,8 @@ def broker_from_options(reactor: Any, options: dict[str, Any], failed: Callable[
     """:raise SettingsError: a setting, with its line; or a log directory that another user controls."""
     parent_id = options["child-of"]
     if parent_id is not None:
-        end_with_parent(parent_id)
-    poll_leanly(reactor)
+        exit_with_parent(parent_id)
+    install_lean_polling(reactor)
     kind = BrokerProcess if parent_id is None else ChildBrokerProcess
     settings = load(options["config"], options["overrides"])
     warn_of_readable_secrets(options["config"], settings)

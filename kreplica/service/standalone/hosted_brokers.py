@@ -14,7 +14,7 @@ from kreplica.runtime import Runtime
 from kreplica.runtime.gather import gather
 from kreplica.runtime.hosts.host_reactor import HostReactor
 from kreplica.runtime.hosts.loopback import Loopback
-from kreplica.runtime.hosts.machine import Equipment, KilledWhileStarting, Machine, real_equipment
+from kreplica.runtime.hosts.machine import KilledWhileStarting, Machine, ProgramResources, real_resources
 from kreplica.runtime.pause import pause
 from kreplica.service.composition.broker import Broker
 from kreplica.service.composition.stopping import stop_all
@@ -40,10 +40,10 @@ class HostedBrokers:
     def _machine(self, number: int, build: Callable[[int, Runtime], Broker]) -> Machine[Broker]:
         reactor, boot_id = self._runtime.reactor, self._runtime.boot_id
 
-        def equip(host: HostReactor) -> Equipment:
-            return real_equipment(host, reactor, boot_id)
+        def create_resources(host: HostReactor) -> ProgramResources:
+            return real_resources(host, reactor, boot_id)
 
-        return Machine(reactor, f"broker-{number}", self.loopback, lambda runtime: build(number, runtime), equip)
+        return Machine(reactor, f"broker-{number}", self.loopback, lambda runtime: build(number, runtime), create_resources)
 
     def on_change(self, callback: Callable[[int], None]) -> None:
         """Call back with a broker's id whenever it was killed, paused or cut off."""
@@ -108,7 +108,7 @@ class HostedBrokers:
             self._change(action, machine)
             for callback in list(self._on_change):
                 callback(broker_id)
-            await machine.when_gone()
+            await machine.when_released()
 
     def _change(self, action: str, machine: Machine[Broker]) -> None:
         if action == "kill":

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kreplica.runtime import real_runtime
-from kreplica.runtime.lean_polling import poll_leanly
+from kreplica.runtime.lean_polling import install_lean_polling
 from kreplica.service.process.data_directories import check_owners
 from kreplica.service.standalone.standalone import Standalone, StandaloneConfig
 
@@ -49,7 +49,7 @@ def standalone_from_options(reactor: Any, options: dict[str, Any], failed: Calla
         return StandaloneProcess(ProcessesStandalone(runtime, config, options["log-format"], failed=failed))
     if config.brokers == 1:
         # A single broker needs no virtual host: it uses the reactor directly, and log lines need no broker name.
-        poll_leanly(reactor)
+        install_lean_polling(reactor)
         return StandaloneProcess(Standalone(runtime, config, failed=failed))
     from kreplica.service.standalone.hosted_standalone import HostedStandalone
 

@@ -19,7 +19,7 @@ from kreplica.storage.log.log import Log
 from kreplica.storage.log_config import NO_LIMIT, LogConfig
 from kreplica.storage.producers.aborted_transactions import AbortedTransaction, AbortedTransactions
 from kreplica.storage.recovery.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX
-from kreplica.storage.segments.damage import Damage, is_whole, reading
+from kreplica.storage.segments.damage import Damage, matches_crc, reading
 from kreplica.storage.segments.open_segments import OpenSegments
 from kreplica.storage.segments.segment import (
     LOG_SUFFIX,
@@ -277,7 +277,7 @@ def _batches(file: File, source: Source) -> Iterator[tuple[BatchHeader, memoryvi
     try:
         with reading(source.path, source.segment.base_offset):
             for position, header, data in scan_batches(file, 0, source.size):
-                if not is_whole(data, header):
+                if not matches_crc(data, header):
                     break
                 yield header, data
                 end = position + header.size

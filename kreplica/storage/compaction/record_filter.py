@@ -91,7 +91,7 @@ class BatchFilter:
             return data
         if self._last_epochs.get(header.producer_id) == header.producer_epoch:
             return data
-        if self._is_past(header):
+        if self._is_past_horizon(header):
             return None
         return filter_batch(data, _always, delete_horizon_ms=self._new_horizon_ms)
 
@@ -99,7 +99,7 @@ class BatchFilter:
         keep_empty = self._last_offsets.get(header.producer_id) == header.last_offset
         if self.is_aborted(header):
             return filter_batch(data, _never, keep_empty=keep_empty)
-        past = self._is_past(header)
+        past = self._is_past_horizon(header)
         tombstones = 0
 
         def keep(record: Record) -> bool:
@@ -118,7 +118,7 @@ class BatchFilter:
             return kept
         return filter_batch(kept, _always, delete_horizon_ms=self._new_horizon_ms)
 
-    def _is_past(self, header: BatchHeader) -> bool:
+    def _is_past_horizon(self, header: BatchHeader) -> bool:
         """True if the delete horizon of the batch is set and in the past."""
         return header.has_delete_horizon and header.base_timestamp <= self._now_ms
 

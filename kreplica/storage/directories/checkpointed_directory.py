@@ -52,24 +52,24 @@ class CheckpointedDirectory:
 
     async def _write_checkpoints(self) -> None:
         await self._write(RECOVERY_POINTS, recovery_points(self.logs, self.failed_logs))
-        self._let_go()
+        self._update_overstated()
         await self._write(LOG_START_OFFSETS, start_offsets(self.logs, self.failed_logs))
 
-    def _hold_if_overstated(self, log: Log) -> None:
+    def _block_appends_if_overstated(self, log: Log) -> None:
         """Reject appends below the recovery point on disk.
 
         After a power loss, records below it are not checked: truncated or torn ones would be taken for the ones that
         replaced them.
         """
-        log.let_go()
+        log.allow_appends()
         self._overstated.pop(log, None)
         if self._offsets.highest(RECOVERY_POINTS, log.topic_partition) > log.recovery_point:
-            log.hold()
+            log.block_appends()
             self._overstated[log] = None
 
-    def _let_go(self) -> None:
+    def _update_overstated(self) -> None:
         for log in list(self._overstated):
-            self._hold_if_overstated(log)
+            self._block_appends_if_overstated(log)
         if self._overstated and self._retry is None and self.offline is None:
             self._retry = self._runtime.reactor.callLater(_RETRY_SECONDS, self._write_again)
 

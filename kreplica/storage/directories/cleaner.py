@@ -45,7 +45,7 @@ class Cleaner:
         """
         done = 0
         for directory in directories:
-            for log, plan in self._worth_it(directory, high_watermarks):
+            for log, plan in self._plans(directory, high_watermarks):
                 if self._stopped or directory.offline is not None:
                     break
                 if log.owner is directory:
@@ -53,7 +53,7 @@ class Cleaner:
                     done += 1
         return done
 
-    def _worth_it(
+    def _plans(
         self, directory: LogDirectory, high_watermarks: Mapping[TopicPartition, int]
     ) -> list[tuple[Log, CompactionPlan]]:
         now_ms = self._runtime.wall_clock_ms()
@@ -80,7 +80,7 @@ class Cleaner:
             self._uncleanable[key] = log, error
             _log.error("{log} is no longer compacted: {error}", log=str(key), error=str(error))
             if isinstance(error, Damage):
-                log.found_damage(error)
+                log.report_damage(error)
         except OSError as error:
             if is_out_of_descriptors(error):
                 _log.warn("{log}: compaction failed, will be retried: {error}", log=str(key), error=str(error))

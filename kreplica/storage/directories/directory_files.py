@@ -61,9 +61,9 @@ class OffsetCheckpoints:
         self._runtime = runtime
         self._failed = failed
         self._written: dict[str, Mapping[TopicPartition, int]] = {}
-        self._put_off: dict[str, None] = {}
+        self._failed_writes: dict[str, None] = {}
         """Checkpoints whose last write failed."""
-        self._may_be_there: dict[str, Mapping[TopicPartition, int]] = {}
+        self._possible_offsets: dict[str, Mapping[TopicPartition, int]] = {}
         """Highest offsets that each checkpoint may contain after a power loss."""
 
     def read(self, name: str) -> dict[TopicPartition, int]:
@@ -73,12 +73,12 @@ class OffsetCheckpoints:
         except StorageError as error:
             _log.warn("{error}; the file is ignored", error=str(error))
             return {}
-        self._may_be_there[name] = offsets
+        self._possible_offsets[name] = offsets
         return offsets
 
     def highest(self, name: str, key: TopicPartition) -> int:
         """Return the highest offset that a checkpoint may contain for a log after a power loss, or 0."""
-        return self._may_be_there.get(name, {}).get(key, 0)
+        return self._possible_offsets.get(name, {}).get(key, 0)
 
     async def write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace a checkpoint durably, unless it is unchanged.
@@ -88,19 +88,19 @@ class OffsetCheckpoints:
         if self._written.get(name) == offsets:
             return
         path = f"{self._directory}/{name}"
-        before = self._may_be_there.get(name, {})
-        self._may_be_there[name] = {**before, **{key: max(end, before.get(key, 0)) for key, end in offsets.items()}}
+        before = self._possible_offsets.get(name, {})
+        self._possible_offsets[name] = {**before, **{key: max(end, before.get(key, 0)) for key, end in offsets.items()}}
         try:
             await self._runtime.offload.run(write_offsets, self._runtime.disk, path, offsets)
         except OSError as error:
             if not is_temporary(error):
                 self._failed(error)
-            elif name not in self._put_off:
-                self._put_off[name] = None
+            elif name not in self._failed_writes:
+                self._failed_writes[name] = None
                 _log.warn("{path} cannot be written, will be retried: {error}", path=path, error=str(error))
         else:
-            self._put_off.pop(name, None)
-            self._written[name] = self._may_be_there[name] = offsets
+            self._failed_writes.pop(name, None)
+            self._written[name] = self._possible_offsets[name] = offsets
 
 
 def recovery_points(logs: Logs, failed: Failed) -> dict[TopicPartition, int]:

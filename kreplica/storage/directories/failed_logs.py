@@ -38,7 +38,7 @@ class FailedLog:
     log: Log | None = None
 
     @property
-    def good_until(self) -> int:
+    def undamaged_end(self) -> int:
         """Base offset of the damaged segment; 0 if unknown. Earlier segments have no known damage."""
         return self.error.base_offset if isinstance(self.error, Damage) else 0
 
@@ -50,8 +50,8 @@ class FailedLog:
         :raise OSError: the device failed.
         """
         to_open = self.to_open
-        set_aside(to_open.disk, to_open.path, self.good_until, to_open.wall_clock_ms())
-        recovery_point = min(to_open.recovery_point, self.good_until)
+        set_aside(to_open.disk, to_open.path, self.undamaged_end, to_open.wall_clock_ms())
+        recovery_point = min(to_open.recovery_point, self.undamaged_end)
         return replace(to_open, recovery_point=recovery_point, clean_shutdown=False).open()
 
 

@@ -63,7 +63,7 @@ class LogDirectories:
             for path in paths
         ]
         self._logs: dict[TopicPartition, Log] = {}
-        self._made_in: dict[TopicPartition, LogDirectory] = {}
+        self._chosen_directories: dict[TopicPartition, LogDirectory] = {}
         """Directory chosen for each log that is about to be created."""
         self._loops: list[tuple[LoopingCall, Deferred[LoopingCall]]] = []
         self._high_watermarks: Callable[[], Mapping[TopicPartition, int]] = dict
@@ -84,8 +84,8 @@ class LogDirectories:
                 try:
                     directory.lock()
                 except OSError as error:
-                    self._begin_without(directory, error)
-            self._check_some_are_left()
+                    self._start_without(directory, error)
+            self._check_any_usable()
         except BaseException:
             self.abandon()
             raise
@@ -120,29 +120,29 @@ class LogDirectories:
                 try:
                     await directory.open(cluster_id, broker_id, config_of, is_intact)
                 except OSError as error:
-                    self._begin_without(directory, error)
-                self._take_over(directory)
-            self._check_some_are_left()
+                    self._start_without(directory, error)
+                self._add_logs(directory)
+            self._check_any_usable()
         except BaseException:
             self.abandon()
             raise
 
-    def _begin_without(self, directory: LogDirectory, error: OSError) -> None:
+    def _start_without(self, directory: LogDirectory, error: OSError) -> None:
         if is_temporary(error):
             raise error
-        directory.begin_offline(error)
+        directory.start_offline(error)
 
-    def _check_some_are_left(self) -> None:
+    def _check_any_usable(self) -> None:
         if all(directory.offline is not None for directory in self.directories):
             why = "; ".join(f"{directory.path}: {directory.offline}" for directory in self.directories)
             raise StorageError(f"no log directory can be used: {why}")
 
     @property
-    def may_hold_more(self) -> bool:
+    def may_have_unknown_logs(self) -> bool:
         """True if a directory has been offline since startup and may contain unknown logs."""
-        return any(directory.is_unseen for directory in self.directories)
+        return any(directory.has_unknown_logs for directory in self.directories)
 
-    def _take_over(self, directory: LogDirectory) -> None:
+    def _add_logs(self, directory: LogDirectory) -> None:
         for key, log in directory.logs.items():
             if key in self._logs:
                 raise StorageError(f"{key} is in two log directories: {self._logs[key].path} and {log.path}")
@@ -168,22 +168,22 @@ class LogDirectories:
             if key in directory.logs:
                 state = "is there already" if directory.offline is None else "is offline with its directory"
                 raise StorageError(f"{key} in {directory.path} {state}")
-        chosen = self._made_in.pop(key, None) or self._emptiest()
+        chosen = self._chosen_directories.pop(key, None) or self._emptiest()
         if chosen is None:
             raise StorageError("all log directories are offline")
         log = self._logs[key] = chosen.create(key, topic_id, config)
         return log
 
-    async def make(self, wanted: Iterable[tuple[TopicPartition, UUID]]) -> None:
+    async def create_directories(self, wanted: Iterable[tuple[TopicPartition, UUID]]) -> None:
         """Create the directories of many logs in other threads; the following ``create`` reports errors."""
         chosen: dict[LogDirectory, list[tuple[TopicPartition, UUID]]] = {}
         for key, topic_id in wanted:
             directory = self._emptiest(chosen)
             if directory is not None and key not in self._logs and self.failure(key) is None:
                 chosen.setdefault(directory, []).append((key, topic_id))
-                self._made_in[key] = directory
+                self._chosen_directories[key] = directory
         for directory, some in chosen.items():
-            await directory.make(some)
+            await directory.create_directories(some)
 
     def _emptiest(self, chosen: Mapping[LogDirectory, Sequence[object]] = MappingProxyType({})) -> LogDirectory | None:
         """Return the directory with the fewest logs, including those about to be created."""
@@ -238,20 +238,20 @@ class LogDirectories:
                 return directory
         return None
 
-    def take_out(self, key: TopicPartition, error: StorageError) -> None:
+    def take_offline(self, key: TopicPartition, error: StorageError) -> None:
         """Stop using a log because of an error; ``on_offline`` listeners are notified."""
         directory = self._directory_of(key)
         if directory is not None and self._logs.pop(key, None) is not None:
-            directory.take_out(key, error)
+            directory.take_offline(key, error)
             self._notify_offline([key])
 
-    async def put_back(self, key: TopicPartition) -> bool:
+    async def bring_online(self, key: TopicPartition) -> bool:
         """Use a failed log again as it is, because no better copy exists.
 
         :return: True if it can be used.
         """
         directory = self._failed_in(key)
-        log = await directory.put_back(key) if directory is not None else None
+        log = await directory.bring_online(key) if directory is not None else None
         if log is not None:
             self._logs[key] = log
         return log is not None
@@ -274,7 +274,7 @@ class LogDirectories:
         directory, _, name = path.rpartition("/")
         for log in self._logs.values():
             if log.path == directory:
-                log.found_damage(Damage(path, int(name.split(".")[0]), WHOLE_SEGMENT, str(error)))
+                log.report_damage(Damage(path, int(name.split(".")[0]), WHOLE_SEGMENT, str(error)))
                 return
 
     def _directory_of(self, key: TopicPartition) -> LogDirectory | None:

@@ -17,12 +17,12 @@ from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import DirectoryLock, is_full, is_temporary, make_directories_durably
 from kreplica.storage.directories.checkpointed_directory import CheckpointedDirectory
-from kreplica.storage.directories.directory_creation import Made, NewDirectories
+from kreplica.storage.directories.directory_creation import NewDirectories, PreviousContent
 from kreplica.storage.directories.directory_files import check_identity
 from kreplica.storage.directories.failed_logs import FailedLog
 from kreplica.storage.directories.file_removal import Removals
 from kreplica.storage.directories.opening import LogToOpen, open_on_threads
-from kreplica.storage.durability.failed_syncs import is_marked, remove_mark
+from kreplica.storage.durability.failed_syncs import has_marker, remove_marker
 from kreplica.storage.durability.group_commit import Flusher
 from kreplica.storage.formats.checkpoints import (
     CLEAN_SHUTDOWN,
@@ -79,7 +79,7 @@ class LogDirectory(CheckpointedDirectory):
         """Logs from which recovery removed records."""
         self.strays: list[str] = []
         """Unknown directory entries, which are left alone."""
-        self.is_unseen = False
+        self.has_unknown_logs = False
         """True if the device failed at startup, so that the directory's logs are unknown."""
         self.clean_broker_epoch: int | None = None
         """Broker epoch of the last clean shutdown, or None."""
@@ -115,13 +115,13 @@ class LogDirectory(CheckpointedDirectory):
             self.abandon()
             raise
 
-    def begin_offline(self, error: OSError) -> None:
+    def start_offline(self, error: OSError) -> None:
         """Mark the directory offline because its device failed at startup."""
         self.abandon()
         self.logs.clear()
         self.failed_logs.clear()
         self._overstated.clear()
-        self.offline, self.is_unseen = error, True
+        self.offline, self.has_unknown_logs = error, True
         _log.critical(
             "{path} is offline from the start, and its content cannot be used: {error}",
             path=self.path,
@@ -145,7 +145,7 @@ class LogDirectory(CheckpointedDirectory):
     async def _load(self, config_of: Callable[[str], LogConfig], is_intact: Callable[[str], bool]) -> None:
         self.clean_broker_epoch = read_clean_shutdown(self._disk, self._at(CLEAN_SHUTDOWN))
         clean = self.clean_broker_epoch is not None
-        sync_failed = is_marked(self._disk, self.path)
+        sync_failed = has_marker(self._disk, self.path)
         if sync_failed:
             _log.warn("{path}: a sync failed before this start; unsynced records are rewritten", path=self.path)
         if clean:
@@ -174,7 +174,7 @@ class LogDirectory(CheckpointedDirectory):
         if failure is not None:
             failure.raiseException()
         if sync_failed and not self.failed_logs:
-            remove_mark(self._disk, self.path)
+            remove_marker(self._disk, self.path)
 
     def forget_high_watermarks(self) -> None:
         """Limit the high watermarks to the recovery points found at startup.
@@ -213,7 +213,7 @@ class LogDirectory(CheckpointedDirectory):
             self.truncated_logs.append(key)
         self.logs[key] = log
         log.set_owner(self, self._open_segments, self._producer_limits)
-        self._hold_if_overstated(log)
+        self._block_appends_if_overstated(log)
 
     def start(self) -> None:
         """Start to write checkpoints, after the results of recovery were reported."""
@@ -234,16 +234,16 @@ class LogDirectory(CheckpointedDirectory):
         if key in self.failed_logs:
             raise self.failed_logs[key].error
         to_open = self._to_open(key, config)
-        made = self._new.take(to_open.path, topic_id)
-        log = to_open.create() if made is Made.EMPTY else to_open.open()[0]
+        made = self._new.get_or_create(to_open.path, topic_id)
+        log = to_open.create() if made is PreviousContent.EMPTY else to_open.open()[0]
         self._adopt(to_open, (log, topic_id))
         if log in self._overstated:  # an older log of the same name was just deleted
             self.checkpoint()
         return log
 
-    async def make(self, wanted: Iterable[tuple[TopicPartition, UUID]]) -> None:
+    async def create_directories(self, wanted: Iterable[tuple[TopicPartition, UUID]]) -> None:
         """Create directories for many logs in other threads; ``create`` reports errors."""
-        await self._new.make([(self._at(directory_name(key)), topic_id) for key, topic_id in wanted])
+        await self._new.create_many([(self._at(directory_name(key)), topic_id) for key, topic_id in wanted])
 
     def _to_open(self, key: TopicPartition, config: LogConfig) -> LogToOpen:
         return LogToOpen(
@@ -279,31 +279,31 @@ class LogDirectory(CheckpointedDirectory):
 
     # --- failed logs ----------------------------
 
-    def take_out(self, key: TopicPartition, error: StorageError) -> None:
+    def take_offline(self, key: TopicPartition, error: StorageError) -> None:
         """Stop using a log until it is put back or recreated."""
         log = self.logs.pop(key)
         self._flusher.forget(log)
         self._overstated.pop(log, None)
-        log.take_out(error)
+        log.take_offline(error)
         to_open = replace(
             self._to_open(key, log.config), recovery_point=log.recovery_point, log_start_offset=log.log_start_offset
         )
         self.failed_logs[key] = FailedLog(error, to_open, log)
         _log.error("{log} is taken out, for others to lead and to fetch from: {error}", log=str(key), error=str(error))
 
-    async def put_back(self, key: TopicPartition) -> Log | None:
+    async def bring_online(self, key: TopicPartition) -> Log | None:
         """Use a log again as it is; returns None if it cannot be opened or the directory is offline."""
         if self.offline is not None:
             return None
         failed = self.failed_logs[key]
         log = failed.log
         if log is None:
-            return await self._open_again(key, replace(failed.to_open, keep_damage=True).open)
+            return await self._open_again(key, replace(failed.to_open, skip_damage=True).open)
         del self.failed_logs[key]
-        log.put_back()
+        log.bring_online()
         self.logs[key] = log
         log.set_owner(self, self._open_segments, self._producer_limits)
-        self._hold_if_overstated(log)
+        self._block_appends_if_overstated(log)
         self.checkpoint()
         return log
 
@@ -352,7 +352,7 @@ class LogDirectory(CheckpointedDirectory):
         key = log.topic_partition
         if self.cleaner_offsets.get(key, 0) > log.log_end_offset:
             self.cleaner_offsets[key] = log.log_end_offset
-        self._hold_if_overstated(log)
+        self._block_appends_if_overstated(log)
         self.checkpoint()
 
     def refused(self, log: Log, error: OSError) -> None:

@@ -43,7 +43,7 @@ class LogToOpen:
     clean_shutdown: bool = False
     is_intact: bool = False
     sync_failed: bool = False
-    keep_damage: bool = False
+    skip_damage: bool = False
 
     def open(self) -> tuple[Log, UUID]:
         """Return the log and its topic id (zero if unknown).
@@ -62,7 +62,7 @@ class LogToOpen:
             clean_shutdown=self.clean_shutdown,
             is_intact=self.is_intact,
             sync_failed=self.sync_failed,
-            keep_damage=self.keep_damage,
+            skip_damage=self.skip_damage,
             producer_expiration_ms=self.producer_expiration_ms,
         )
         return log, self._topic_id()

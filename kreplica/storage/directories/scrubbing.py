@@ -51,20 +51,20 @@ class _Place:
         :return: number of bytes checked.
         :raise Damage: two reads showed damage.
         """
-        stretch = self.log.stretch(self.segment, self._position, self._next_offset)
+        batches = self.log.batches_to_check(self.segment, self._position, self._next_offset)
         try:
-            position, next_offset = await offload.run(stretch.check, size_max)
+            position, next_offset = await offload.run(batches.check, size_max)
         except Damage as damage:
             if not self.is_current:
                 return 0
-            position, next_offset = await offload.run(stretch.check, size_max)
+            position, next_offset = await offload.run(batches.check, size_max)
             _log.warn("a second read shows no damage: {damage}", damage=str(damage))
         size = position - self._position
         if position >= self.segment.size and self.segment is not self.log.segments.active:
             await self._check_indexes(offload)
         self._position, self._next_offset = position, next_offset
         if self.is_over and self.is_current:
-            self.log.is_whole_again(self.segment.base_offset)
+            self.log.clear_damage(self.segment.base_offset)
         return size
 
     async def _check_indexes(self, offload: Offload) -> None:
@@ -116,7 +116,7 @@ class Scrubber:
         except Damage as damage:
             self._place = None
             if place.is_current:
-                place.log.found_damage(damage)
+                place.log.report_damage(damage)
         except FileNotFoundError:
             self._place = None  # removed meanwhile
         except OSError as error:

@@ -19,7 +19,7 @@ FILE_NAME = "failed-sync"
 _log = Logger()
 
 
-def leave_mark(disk: Disk, directory: str, error: OSError) -> None:
+def write_marker(disk: Disk, directory: str, error: OSError) -> None:
     """Write the marker after a failed sync; if that fails too, log an error."""
     try:
         disk.write_file(posixpath.join(directory, FILE_NAME), f"{error}\n".encode(), sync=False)
@@ -32,12 +32,12 @@ def leave_mark(disk: Disk, directory: str, error: OSError) -> None:
         )
 
 
-def is_marked(disk: Disk, directory: str) -> bool:
+def has_marker(disk: Disk, directory: str) -> bool:
     """True if a sync failed and the records were not rewritten since."""
     return disk.exists(posixpath.join(directory, FILE_NAME))
 
 
-def remove_mark(disk: Disk, directory: str) -> None:
+def remove_marker(disk: Disk, directory: str) -> None:
     """Remove the marker after all records were rewritten.
 
     :raise OSError: the device failed.

@@ -78,20 +78,20 @@ class Flusher(Generic[LogT]):
         try:
             work = [(log, log.unsynced()) for log in wanted]
         except OSError as error:
-            self._not_synced(wanted, error, may_pass=is_temporary(error))
+            self._handle_failed_round(wanted, error, is_temporary_error=is_temporary(error))
             return
         try:
             await self._runtime.offload.run(_sync_all, [unsynced for _, unsynced in work])
         except OSError as error:
-            self._not_synced(wanted, error, may_pass=is_out_of_descriptors(error))
+            self._handle_failed_round(wanted, error, is_temporary_error=is_out_of_descriptors(error))
             return
         for log, unsynced in work:
             log.mark_synced(unsynced)
         self._synced([log for log, _ in work])
 
-    def _not_synced(self, logs: dict[LogT, None], error: OSError, *, may_pass: bool) -> None:
-        """:param may_pass: True if files could not be opened or indexes not written, but no sync failed."""
-        if not may_pass:
+    def _handle_failed_round(self, logs: dict[LogT, None], error: OSError, *, is_temporary_error: bool) -> None:
+        """:param is_temporary_error: True if files could not be opened or indexes not written, but no sync failed."""
+        if not is_temporary_error:
             self._broken = True
             self._wanted.clear()
             self.cancel()
@@ -99,9 +99,9 @@ class Flusher(Generic[LogT]):
             return
         self._wanted = {log: None for log in logs if log.failure is None and log.owner is not None} | self._wanted
         if self._retry is None:
-            self._retry = self._runtime.reactor.callLater(RETRY_SECONDS, self._try_again)
+            self._retry = self._runtime.reactor.callLater(RETRY_SECONDS, self._retry_round)
 
-    def _try_again(self) -> None:
+    def _retry_round(self) -> None:
         self._retry = None
         self._rounds.request()
 

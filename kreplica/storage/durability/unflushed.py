@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kreplica.runtime.disk import Disk, File, is_out_of_descriptors
-from kreplica.storage.durability.failed_syncs import leave_mark
+from kreplica.storage.durability.failed_syncs import write_marker
 from kreplica.storage.segments.segment import LOG_SUFFIX, SUFFIXES, Segment
 
 
@@ -36,7 +36,7 @@ class Unsynced:
             self._sync()
         except OSError as error:
             if not is_out_of_descriptors(error):
-                leave_mark(self.disk, posixpath.dirname(self.directory), error)
+                write_marker(self.disk, posixpath.dirname(self.directory), error)
             raise
 
     def _sync(self) -> None:

@@ -38,7 +38,7 @@ class LeaderEpochs:
     def __init__(self, path: str, disk: Disk, entries: list[EpochEntry]) -> None:
         self._path = path
         self._disk = disk
-        self._have(entries)
+        self._set_entries(entries)
         self._written = tuple(entries)
 
     @classmethod
@@ -73,7 +73,7 @@ class LeaderEpochs:
         """All entries, oldest first."""
         return tuple(self._entries)
 
-    def _have(self, entries: list[EpochEntry]) -> None:
+    def _set_entries(self, entries: list[EpochEntry]) -> None:
         self._entries = entries
         self.latest = entries[-1].epoch if entries else NO_EPOCH
 
@@ -87,7 +87,7 @@ class LeaderEpochs:
         entries = self._entries
         while entries and entries[-1].start_offset >= start_offset:
             entries.pop()
-        self._have([*entries, EpochEntry(epoch, start_offset)])
+        self._set_entries([*entries, EpochEntry(epoch, start_offset)])
 
     def epoch_of(self, offset: int) -> int:
         """Return the epoch that wrote ``offset``, or ``NO_EPOCH`` if unknown."""
@@ -112,17 +112,17 @@ class LeaderEpochs:
 
     def truncate_to(self, end_offset: int) -> None:
         """Remove epochs that start at or after ``end_offset``."""
-        self._have([entry for entry in self._entries if entry.start_offset < end_offset])
+        self._set_entries([entry for entry in self._entries if entry.start_offset < end_offset])
 
     def truncate_start(self, start_offset: int) -> None:
         """Remove epochs that end at or before ``start_offset``; the one that contains it then starts there."""
         at = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if at == 0:
             return
-        self._have([EpochEntry(self._entries[at - 1].epoch, start_offset), *self._entries[at:]])
+        self._set_entries([EpochEntry(self._entries[at - 1].epoch, start_offset), *self._entries[at:]])
 
     def clear(self) -> None:
-        self._have([])
+        self._set_entries([])
 
     def write(self, *, force: bool = False) -> None:
         """Write the file if it changed, without a sync.

@@ -82,7 +82,7 @@ class EntryFile:
     :ivar size: size in bytes without such zeros.
     """
 
-    def __init__(self, disk: Disk, path: str, entry_size: int, *, zeros_end_it: bool) -> None:
+    def __init__(self, disk: Disk, path: str, entry_size: int, *, ignore_trailing_zeros: bool) -> None:
         self.path = path
         self.entry_size = entry_size
         try:
@@ -91,7 +91,7 @@ class EntryFile:
             self._file = None
         self.exists = self._file is not None
         self.size = 0 if self._file is None else self._file.size()
-        if zeros_end_it and self.size > entry_size:
+        if ignore_trailing_zeros and self.size > entry_size:
             self.size = self._without_zeros(self.size)
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ class EntryFile:
 
 def offset_index(disk: Disk, path: str) -> EntryFile:
     """Open an ``.index`` file for ``offset_entries``."""
-    return EntryFile(disk, path, OFFSET_ENTRY_SIZE, zeros_end_it=True)
+    return EntryFile(disk, path, OFFSET_ENTRY_SIZE, ignore_trailing_zeros=True)
 
 
 def offset_entries(file: EntryFile, base_offset: int) -> Iterator[OffsetEntry]:
@@ -136,7 +136,7 @@ def offset_entries(file: EntryFile, base_offset: int) -> Iterator[OffsetEntry]:
 
 def time_index(disk: Disk, path: str) -> EntryFile:
     """Open a ``.timeindex`` file for ``time_entries``."""
-    return EntryFile(disk, path, TIME_ENTRY_SIZE, zeros_end_it=True)
+    return EntryFile(disk, path, TIME_ENTRY_SIZE, ignore_trailing_zeros=True)
 
 
 def time_entries(file: EntryFile, base_offset: int) -> Iterator[TimeEntry]:
@@ -148,7 +148,7 @@ def time_entries(file: EntryFile, base_offset: int) -> Iterator[TimeEntry]:
 
 def transaction_index(disk: Disk, path: str) -> EntryFile:
     """Open a ``.txnindex`` file for ``aborted_entries``."""
-    return EntryFile(disk, path, ABORTED_ENTRY_SIZE, zeros_end_it=False)
+    return EntryFile(disk, path, ABORTED_ENTRY_SIZE, ignore_trailing_zeros=False)
 
 
 def aborted_entries(file: EntryFile) -> Iterator[AbortedEntry]:

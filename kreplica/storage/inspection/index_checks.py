@@ -19,10 +19,10 @@ from kreplica.storage.inspection.files import (
 )
 from kreplica.wire.batches import NO_TIMESTAMP, BatchHeader
 
-Wrong = tuple[int, str]
+Mismatch = tuple[int, str]
 
 
-def _cut_short(file: EntryFile) -> Iterator[Wrong]:
+def _incomplete_entry(file: EntryFile) -> Iterator[Mismatch]:
     rest = file.size % file.entry_size
     if rest:
         yield file.size - rest, f"{rest} bytes after the last whole entry, which takes {file.entry_size}"
@@ -37,7 +37,7 @@ class OffsetIndexCheck:
         self._next = next(self._entries, None)
         self._previous: OffsetEntry | None = None
 
-    def take(self, position: int, header: BatchHeader) -> Iterator[Wrong]:
+    def check_batch(self, position: int, header: BatchHeader) -> Iterator[Mismatch]:
         """Check the entries up to a batch."""
         while (entry := self._next) is not None and entry.position <= position:
             yield from self._order(entry)
@@ -50,7 +50,7 @@ class OffsetIndexCheck:
                 )
             self._advance(entry)
 
-    def end(self, size: int, next_offset: int) -> Iterator[Wrong]:
+    def check_end(self, size: int, next_offset: int) -> Iterator[Mismatch]:
         """Check the remaining entries after the last batch."""
         while (entry := self._next) is not None:
             yield entry.at, f"offset {entry.offset} at position {entry.position}, beyond the batches' end at {size}"
@@ -58,9 +58,9 @@ class OffsetIndexCheck:
         last = self._previous
         if last is not None and last.position < size and last.offset >= next_offset:
             yield last.at, f"offset {last.offset}, though the segment ends before {next_offset}"
-        yield from _cut_short(self._file)
+        yield from _incomplete_entry(self._file)
 
-    def _order(self, entry: OffsetEntry) -> Iterator[Wrong]:
+    def _order(self, entry: OffsetEntry) -> Iterator[Mismatch]:
         before = self._previous
         if before is not None and (entry.offset <= before.offset or entry.position <= before.position):
             yield (
@@ -83,7 +83,7 @@ class TimeIndexCheck:
         self._previous: TimeEntry | None = None
         self._largest_ms = NO_TIMESTAMP
 
-    def take(self, position: int, header: BatchHeader) -> Iterator[Wrong]:
+    def check_batch(self, position: int, header: BatchHeader) -> Iterator[Mismatch]:
         """Check the entries up to a batch."""
         before_ms = self._largest_ms
         self._largest_ms = max(before_ms, header.max_timestamp)
@@ -99,14 +99,14 @@ class TimeIndexCheck:
                 )
             self._advance(entry)
 
-    def end(self, size: int, next_offset: int) -> Iterator[Wrong]:
+    def check_end(self, size: int, next_offset: int) -> Iterator[Mismatch]:
         """Check the remaining entries after the last batch."""
         while (entry := self._next) is not None:
             yield entry.at, f"time {entry.timestamp_ms} at offset {entry.offset}, beyond the end at {next_offset}"
             self._advance(entry)
-        yield from _cut_short(self._file)
+        yield from _incomplete_entry(self._file)
 
-    def _order(self, entry: TimeEntry) -> Iterator[Wrong]:
+    def _order(self, entry: TimeEntry) -> Iterator[Mismatch]:
         before = self._previous
         if before is not None and (entry.timestamp_ms <= before.timestamp_ms or entry.offset < before.offset):
             yield (
@@ -131,7 +131,7 @@ class TransactionIndexCheck:
         self.known: tuple[int, int] | None = None
         """Producer id and marker offset of the last entry that matches a batch."""
 
-    def take(self, position: int, header: BatchHeader) -> Iterator[Wrong]:
+    def check_batch(self, position: int, header: BatchHeader) -> Iterator[Mismatch]:
         """Check the entries up to a batch."""
         while (entry := self._next) is not None and entry.aborted.last_offset <= header.last_offset:
             yield from self._shape(entry)
@@ -147,14 +147,14 @@ class TransactionIndexCheck:
                     )
             self._advance(entry)
 
-    def end(self, size: int, next_offset: int) -> Iterator[Wrong]:
+    def check_end(self, size: int, next_offset: int) -> Iterator[Mismatch]:
         """Check the remaining entries after the last batch."""
         while (entry := self._next) is not None:
             yield entry.at, f"a marker at offset {entry.aborted.last_offset}, beyond the end at {next_offset}"
             self._advance(entry)
-        yield from _cut_short(self._file)
+        yield from _incomplete_entry(self._file)
 
-    def _shape(self, entry: AbortedEntry) -> Iterator[Wrong]:
+    def _shape(self, entry: AbortedEntry) -> Iterator[Mismatch]:
         aborted, before = entry.aborted, self._previous
         if entry.version != 0:
             yield entry.at, f"version {entry.version}, only 0 is known"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kreplica.runtime.disk import Disk
 from kreplica.storage.formats.batch_scanning import scan_headers
 from kreplica.storage.inspection import files
-from kreplica.storage.inspection.index_checks import OffsetIndexCheck, TimeIndexCheck, Wrong
+from kreplica.storage.inspection.index_checks import Mismatch, OffsetIndexCheck, TimeIndexCheck
 from kreplica.storage.producers.aborted_transactions import AbortedTransaction, AbortedTransactions
 from kreplica.storage.recovery.aborted_recovery import SegmentFile, recompute
 from kreplica.storage.segments.damage import reading
@@ -37,12 +37,12 @@ class WrongIndexes:
     """Replacements for the indexes of a segment.
 
     :param reasons: one line for each kind of index that differs from the batches; empty if none does.
-    :param made: segment with new offset and time index; None if both files are correct.
+    :param rebuilt: segment with new offset and time index; None if both files are correct.
     :param aborted: new content of the index of aborted transactions; None if that file is correct.
     """
 
     reasons: Sequence[str]
-    made: Segment | None
+    rebuilt: Segment | None
     aborted: Sequence[AbortedTransaction] | None
 
 
@@ -64,13 +64,13 @@ class IndexesToCheck:
         :raise Damage: the segment cannot be read.
         :raise FileNotFoundError: a segment was removed or compacted.
         """
-        made, reasons = self._check_positions()
+        rebuilt, reasons = self._check_positions()
         recomputed = recompute(self.disk, self.segments, compacted=self.compacted)
         path = self._path(TRANSACTION_INDEX_SUFFIX)
         is_right = recomputed.allows(list(AbortedTransactions(path, self.disk)))
         if not is_right:
             reasons = [*reasons, f"{path}: other transactions than the markers in the segment say"]
-        return WrongIndexes(reasons, made, None if is_right else recomputed.aborted)
+        return WrongIndexes(reasons, rebuilt, None if is_right else recomputed.aborted)
 
     def _path(self, suffix: str) -> str:
         target = self.segments[-1]
@@ -83,24 +83,24 @@ class IndexesToCheck:
         times = files.time_index(self.disk, self._path(TIME_INDEX_SUFFIX))
         try:
             checks = (OffsetIndexCheck(offsets, target.base_offset), TimeIndexCheck(times, target.base_offset))
-            made, wrong = self._walk(checks)
-            if times.size < made.time_index.size_bytes and _last_time(times, target.base_offset) < made.largest[0]:
+            rebuilt, wrong = self._walk(checks)
+            if times.size < rebuilt.time_index.size_bytes and _last_time(times, target.base_offset) < rebuilt.largest[0]:
                 wrong.append(f"{times.path}: ends before the segment's largest timestamp")
-            entries = len(made.offset_index)
+            entries = len(rebuilt.offset_index)
             if entries >= _ENTRIES_MIN and offsets.size < _SHARE_MIN * entries * offsets.entry_size:
                 wrong.append(f"{offsets.path}: was cut short")
         finally:
             offsets.close()
             times.close()
-        return (made if wrong else None), wrong
+        return (rebuilt if wrong else None), wrong
 
     def _walk(self, checks: Sequence[OffsetIndexCheck | TimeIndexCheck]) -> tuple[Segment, list[str]]:
         target = self.segments[-1]
         directory = posixpath.dirname(target.path)
-        made = Segment(directory, target.base_offset, self.disk, OpenSegments(), size=0, new=True)
+        rebuilt = Segment(directory, target.base_offset, self.disk, OpenSegments(), size=0, new=True)
         wrong: dict[int, str] = {}
 
-        def note(number: int, found: Iterator[Wrong]) -> None:
+        def note(number: int, found: Iterator[Mismatch]) -> None:
             for at, why in found:
                 wrong.setdefault(number, f"{('.index', '.timeindex')[number]}, position {at}: {why}")
 
@@ -110,15 +110,15 @@ class IndexesToCheck:
             try:
                 for position, header in scan_headers(file, 0, target.size):
                     for number, check in enumerate(checks):
-                        note(number, check.take(position, header))
-                    made.note(header, position, self.index_interval_bytes)
+                        note(number, check.check_batch(position, header))
+                    rebuilt.note(header, position, self.index_interval_bytes)
                     next_offset = header.next_offset
             finally:
                 file.close()
         for number, check in enumerate(checks):
-            note(number, check.end(target.size, next_offset))
-        made.time_index.append(*made.largest)
-        return made, [f"segment {target.base_offset}{why}" for why in wrong.values()]
+            note(number, check.check_end(target.size, next_offset))
+        rebuilt.time_index.append(*rebuilt.largest)
+        return rebuilt, [f"segment {target.base_offset}{why}" for why in wrong.values()]
 
 
 def _last_time(times: files.EntryFile, base_offset: int) -> int:

@@ -12,7 +12,7 @@ from kreplica.model import NO_EPOCH
 from kreplica.runtime.disk import Disk
 from kreplica.storage.formats.leader_epochs import EpochEntry
 from kreplica.storage.inspection.files import batches, offset_index, time_index, transaction_index
-from kreplica.storage.inspection.index_checks import OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck, Wrong
+from kreplica.storage.inspection.index_checks import Mismatch, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
 from kreplica.storage.segments.append_validation import read_marker
 from kreplica.storage.segments.segment import (
     INDEX_SUFFIX,
@@ -57,7 +57,7 @@ class CheckOptions:
 
 
 @dataclass(slots=True)
-class LogPlace:
+class LogState:
     """State of a log before an offset.
 
     :param next_offset: lower bound for the next batch; None if there is no earlier batch.
@@ -69,14 +69,14 @@ class LogPlace:
     epoch: int = NO_EPOCH
     transactions: dict[int, int] = field(default_factory=dict)
 
-    def copy(self) -> LogPlace:
-        return LogPlace(self.next_offset, self.epoch, dict(self.transactions))
+    def copy(self) -> LogState:
+        return LogState(self.next_offset, self.epoch, dict(self.transactions))
 
 
 class SegmentCheck:
     """One check of one segment.
 
-    :param place: state before the segment; updated to its end.
+    :param state: state before the segment; updated to its end.
     :param epochs: epochs in the log's checkpoint, oldest first.
     :param is_active: True for the last segment, whose indexes a broker writes later.
     """
@@ -86,7 +86,7 @@ class SegmentCheck:
         disk: Disk,
         directory: str,
         base_offset: int,
-        place: LogPlace,
+        state: LogState,
         epochs: Sequence[EpochEntry],
         *,
         is_active: bool,
@@ -99,7 +99,7 @@ class SegmentCheck:
         self._is_active = is_active
         self._options = options
         self.path = segment_path(directory, base_offset, ".log")
-        self.place = place
+        self.state = state
         self.batches = 0
         self.size = 0
 
@@ -125,13 +125,13 @@ class SegmentCheck:
             size, end = file.size(), 0
             for position, header, data in batches(file, size):
                 for path, check in checks:
-                    yield from _placed(path, check.take(position, header))
-                yield from _placed(self.path, self._batch(position, header, data, checks[2][1]))
+                    yield from _as_problems(path, check.check_batch(position, header))
+                yield from _as_problems(self.path, self._batch(position, header, data, checks[2][1]))
                 end = position + header.size
             if end < size:
                 yield Problem(self.path, end, f"no complete batch starts here, {size - end} bytes are left")
             for path, check in checks:
-                yield from _placed(path, check.end(end, self.place.next_offset or self._base_offset))
+                yield from _as_problems(path, check.check_end(end, self.state.next_offset or self._base_offset))
             if end and not self._is_active:
                 yield from (
                     Problem(each.path, None, "is missing") for each in (offsets, times) if not each.exists
@@ -140,7 +140,7 @@ class SegmentCheck:
 
     def _batch(
         self, position: int, header: BatchHeader, data: memoryview, aborted: TransactionIndexCheck
-    ) -> Iterator[Wrong]:
+    ) -> Iterator[Mismatch]:
         whole = verify_crc(data, header)
         if not whole:
             yield position, f"wrong CRC in the batch of offset {header.base_offset}"
@@ -151,12 +151,12 @@ class SegmentCheck:
         self.batches += 1
         # Ignore the fields of a damaged batch that would make later batches look wrong.
         next_offset = header.next_offset if whole else header.base_offset + 1
-        self.place.next_offset = max(next_offset, self.place.next_offset or 0)
+        self.state.next_offset = max(next_offset, self.state.next_offset or 0)
         if whole:
-            self.place.epoch = max(header.partition_leader_epoch, self.place.epoch)
+            self.state.epoch = max(header.partition_leader_epoch, self.state.epoch)
 
     def _offsets(self, header: BatchHeader) -> Iterator[str]:
-        expected = self.place.next_offset
+        expected = self.state.next_offset
         if header.last_offset_delta < 0 or header.record_count > header.last_offset_delta + 1:
             yield f"{header.record_count} records in offsets {header.base_offset} to {header.last_offset}"
         if header.base_offset < self._base_offset or header.last_offset - self._base_offset > RELATIVE_OFFSET_MAX:
@@ -172,8 +172,8 @@ class SegmentCheck:
         epoch = header.partition_leader_epoch
         if epoch == NO_EPOCH:
             return
-        if epoch < self.place.epoch:
-            yield f"leader epoch {epoch} after {self.place.epoch}"
+        if epoch < self.state.epoch:
+            yield f"leader epoch {epoch} after {self.state.epoch}"
             return
         index = bisect_right(self._epochs, header.base_offset, key=lambda entry: entry.start_offset)
         known = self._epochs[index - 1].epoch if index else NO_EPOCH
@@ -190,21 +190,21 @@ class SegmentCheck:
             if header.is_control:
                 yield from self._marker(header, data, aborted)
             elif header.is_transactional:
-                self.place.transactions.setdefault(header.producer_id, header.base_offset)
+                self.state.transactions.setdefault(header.producer_id, header.base_offset)
         except (ProtocolError, KafkaError) as error:
             yield f"the records of the batch of offset {header.base_offset}: {error}"
 
     def _marker(self, header: BatchHeader, data: memoryview, aborted: TransactionIndexCheck) -> Iterator[str]:
         marker = read_marker(data)
-        begun = self.place.transactions.pop(header.producer_id, None) if marker is not None else None
-        if marker is None or marker.committed or begun is None:
+        first_offset = self.state.transactions.pop(header.producer_id, None) if marker is not None else None
+        if marker is None or marker.committed or first_offset is None:
             return
         if aborted.known != (header.producer_id, header.last_offset):
             yield (
-                f"the transaction of producer {header.producer_id} from offset {begun} is aborted at "
+                f"the transaction of producer {header.producer_id} from offset {first_offset} is aborted at "
                 f"{header.last_offset}, and not in the segment's index of aborted transactions"
             )
 
 
-def _placed(path: str, wrongs: Iterator[Wrong]) -> Iterator[Problem]:
-    return (Problem(path, position, text) for position, text in wrongs)
+def _as_problems(path: str, mismatches: Iterator[Mismatch]) -> Iterator[Problem]:
+    return (Problem(path, position, text) for position, text in mismatches)

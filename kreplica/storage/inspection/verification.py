@@ -22,14 +22,14 @@ from kreplica.storage.formats.leader_epochs import FILE_NAME as LEADER_EPOCHS
 from kreplica.storage.formats.leader_epochs import EpochEntry, LeaderEpochs
 from kreplica.storage.formats.names import parse_directory_name
 from kreplica.storage.inspection.files import segment_bases
-from kreplica.storage.inspection.segment_checks import PROBLEMS_MAX, CheckOptions, LogPlace, Problem, SegmentCheck
+from kreplica.storage.inspection.segment_checks import PROBLEMS_MAX, CheckOptions, LogState, Problem, SegmentCheck
 from kreplica.storage.producers.snapshots import SNAPSHOT_SUFFIX, decode_snapshot
 
-LOOKS_MAX = 4
+CHECKS_MAX = 4
 CHECKPOINTS = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS, CLEANER_OFFSETS)
 
 
-class NoLogs(StorageError):
+class NoLogsFound(StorageError):
     """There are no logs to verify."""
 
 
@@ -62,13 +62,13 @@ class Verification:
     def run(self, directory: str) -> Iterator[Problem]:
         """Yield all problems, file by file.
 
-        :raise NoLogs: there is no log.
+        :raise NoLogsFound: there is no log.
         """
-        for problem in self._everything(directory.rstrip("/") or "/"):
+        for problem in self._check_all(directory.rstrip("/") or "/"):
             self.tally.problems += 1
             yield problem
 
-    def _everything(self, directory: str) -> Iterator[Problem]:
+    def _check_all(self, directory: str) -> Iterator[Problem]:
         names = self._disk.list_directory(directory)
         if segment_bases(names) or PARTITION_METADATA in names:
             yield from self._partition(directory)
@@ -76,10 +76,10 @@ class Verification:
         partitions = [name for name in names if parse_directory_name(name) is not None
                       and self._disk.is_directory(f"{directory}/{name}")]  # fmt: skip
         if not partitions:
-            raise NoLogs(f"{directory} holds no logs: neither a .log file nor a directory TOPIC-PARTITION is there")
+            raise NoLogsFound(f"{directory} holds no logs: neither a .log file nor a directory TOPIC-PARTITION is there")
         for name in CHECKPOINTS:
             if name in names:
-                yield from self._twice(lambda path: self._checkpoint(path, fields=3), f"{directory}/{name}")
+                yield from self._confirmed(lambda path: self._checkpoint(path, fields=3), f"{directory}/{name}")
         for name in partitions:
             try:
                 yield from self._partition(f"{directory}/{name}")
@@ -89,45 +89,45 @@ class Verification:
     def _partition(self, directory: str) -> Iterator[Problem]:
         self.tally.partitions += 1
         names = self._disk.list_directory(directory)
-        yield from self._twice(self._metadata, f"{directory}/{PARTITION_METADATA}")
-        yield from self._twice(self._epochs_file, f"{directory}/{LEADER_EPOCHS}")
+        yield from self._confirmed(self._metadata, f"{directory}/{PARTITION_METADATA}")
+        yield from self._confirmed(self._epochs_file, f"{directory}/{LEADER_EPOCHS}")
         for name in names:
             if name.endswith(SNAPSHOT_SUFFIX):
-                yield from self._twice(self._snapshot, f"{directory}/{name}")
+                yield from self._confirmed(self._snapshot, f"{directory}/{name}")
         bases = segment_bases(names)
-        place = LogPlace()
+        state = LogState()
         for base in bases:
-            problems, place = self._segment(directory, base, place, is_active=base == bases[-1])
+            problems, state = self._segment(directory, base, state, is_active=base == bases[-1])
             yield from problems
 
     def _segment(
-        self, directory: str, base: int, place: LogPlace, *, is_active: bool
-    ) -> tuple[list[Problem], LogPlace]:
+        self, directory: str, base: int, state: LogState, *, is_active: bool
+    ) -> tuple[list[Problem], LogState]:
         """Check until two checks agree or find no problem."""
         known: list[Problem] = []
-        for look in range(LOOKS_MAX):
+        for attempt in range(CHECKS_MAX):
             epochs = self._epochs(directory)
-            check = SegmentCheck(self._disk, directory, base, place.copy(), epochs, is_active=is_active,
+            check = SegmentCheck(self._disk, directory, base, state.copy(), epochs, is_active=is_active,
                                  options=self._options)  # fmt: skip
             try:
                 with closing(check.problems()) as problems:
                     found = list(islice(problems, PROBLEMS_MAX))
             except FileNotFoundError:
-                return [], place
-            if look and found:
+                return [], state
+            if attempt and found:
                 before = set(known)
                 known = [problem for problem in found if problem in before]
             else:
                 known = found
-            if not found or (look and known == found):
+            if not found or (attempt and known == found):
                 break
             self._pause()
         self.tally.segments += 1
         self.tally.batches += check.batches
         self.tally.bytes += check.size
-        return known, check.place
+        return known, check.state
 
-    def _twice(self, check: Callable[[str], str | None], path: str) -> Iterator[Problem]:
+    def _confirmed(self, check: Callable[[str], str | None], path: str) -> Iterator[Problem]:
         """Return the problems of a small file that two checks found."""
         if self._wrong(check, path) is not None:
             self._pause()

@@ -11,7 +11,7 @@ from kreplica.storage.segments.append_validation import Checked
 from kreplica.wire.batches import CONTROL_BIT, LENGTH_END, SEQUENCE_MASK, TRANSACTIONAL_BIT, BatchHeader, stamped
 from kreplica.wire.control_records import EndMarker
 
-_ASKED_ALWAYS = TRANSACTIONAL_BIT | CONTROL_BIT
+_ALWAYS_CHECKED = TRANSACTIONAL_BIT | CONTROL_BIT
 _new_tuple = tuple.__new__
 
 
@@ -30,7 +30,7 @@ class AppendRun(NamedTuple):
     markers: Sequence[EndMarker | None]
 
 
-def may_join(header: BatchHeader, last: BatchHeader) -> bool:
+def continues_previous(header: BatchHeader, last: BatchHeader) -> bool:
     """True if a batch needs no check against its producer's state when ``last`` is written just before it.
 
     It continues the sequence of the preceding batch, which was checked already.
@@ -39,12 +39,12 @@ def may_join(header: BatchHeader, last: BatchHeader) -> bool:
     return producer_id < 0 or (
         producer_id == last.producer_id
         and header.producer_epoch == last.producer_epoch
-        and not (header.attributes | last.attributes) & _ASKED_ALWAYS
+        and not (header.attributes | last.attributes) & _ALWAYS_CHECKED
         and header.base_sequence == (last.last_sequence + 1) & SEQUENCE_MASK
     )
 
 
-def place(
+def assign_offsets(
     batches: Sequence[Checked], offset: int, leader_epoch: int, append_time_ms: int
 ) -> tuple[AppendRun, list[AppendResult]]:
     """Assign consecutive offsets to batches, in place, and return them with the results to report after the write."""

@@ -25,9 +25,9 @@ class DurableLog(ReadableLog):
         """Return the files to sync so that all records up to the log end are durable."""
         active = self._segments.active
         closed = [segment for segment in self._segments.not_durable(self.recovery_point) if segment is not active]
-        return self._to_sync([*closed, active], closed)
+        return self._unsynced_files([*closed, active], closed)
 
-    def _to_sync(self, segments: Sequence[Segment], complete: Sequence[Segment], *paths: str) -> Unsynced:
+    def _unsynced_files(self, segments: Sequence[Segment], complete: Sequence[Segment], *paths: str) -> Unsynced:
         """:param complete: segments whose indexes must be durable too; recovery rebuilds those of the active one."""
         if complete or self.recovery_point <= segments[0].base_offset:
             paths = (*paths, self.leader_epochs.path, f"{self.path}/{PARTITION_METADATA}")
@@ -62,7 +62,7 @@ class DurableLog(ReadableLog):
         :raise OSError: the device failed; the directory must not get a clean-shutdown marker.
         """
         self.leader_epochs.write()
-        if (self.log_end_offset, self._generation) != self._closed_as:
+        if (self.log_end_offset, self._generation) != self._complete_state:
             self._write_close_state()
         self.release()
 
@@ -70,13 +70,13 @@ class DurableLog(ReadableLog):
         paths = []
         if self._segments.active.size:
             self._segments.active.seal()
-            self._note_complete(self._segments.active)
+            self._record_aborted(self._segments.active)
             self._snapshots.write(self.log_end_offset, self.producers.entries)
             paths.append(self._snapshots.path(self.log_end_offset))
         segments = self._segments.not_durable(self.recovery_point)
-        self._sync(self._to_sync(segments, segments, *paths))
+        self._sync(self._unsynced_files(segments, segments, *paths))
 
-    def _note_complete(self, segment: Segment) -> None:
+    def _record_aborted(self, segment: Segment) -> None:
         """Record the content of a segment's index of aborted transactions.
 
         :raise OSError: the write failed.
@@ -106,17 +106,17 @@ class DurableLog(ReadableLog):
         for reason in wrong.reasons:
             _log.error("{log}: index rebuilt: {reason}", log=str(self.topic_partition), reason=reason)
         if wrong.made is not None:
-            segment.adopt_indexes(wrong.made)
+            segment.replace_indexes(wrong.made)
         if wrong.aborted is not None:
             segment.aborted.replace(wrong.aborted)
-            self._note_complete(segment)
+            self._record_aborted(segment)
 
-    def found_damage(self, damage: Damage) -> None:
+    def report_damage(self, damage: Damage) -> None:
         """Report damage to the owner, each time it is found."""
         if self._failure is None and self.owner is not None:
             self.owner.damaged(self, damage)
 
-    def keep_damage(self, damage: Damage) -> None:
+    def exclude_damage(self, damage: Damage) -> None:
         """Keep using a damaged log that has no better copy; damaged batches are not served."""
         if damage.base_offset not in self._damages:
             _log.error(
@@ -126,12 +126,12 @@ class DurableLog(ReadableLog):
             )
         self._damages[damage.base_offset] = damage
 
-    def is_whole_again(self, base_offset: int) -> None:
+    def clear_damage(self, base_offset: int) -> None:
         """Clear the damage of a segment that was read without errors."""
         if self._damages.pop(base_offset, None) is not None:
             _log.info("{log}: segment {base} is whole again", log=str(self.topic_partition), base=base_offset)
 
-    def forget_removed_damage(self, replaced: Collection[int] = ()) -> None:
+    def clear_removed_damage(self, replaced: Collection[int] = ()) -> None:
         """Clear damage in segments that were removed, truncated or rewritten.
 
         :param replaced: base offsets of rewritten segments.
@@ -142,14 +142,14 @@ class DurableLog(ReadableLog):
                 base: damage for base, damage in self._damages.items() if max(damage.position, 0) < sizes.get(base, 0)
             }
 
-    def take_out(self, error: StorageError) -> None:
-        """Stop using the log until ``put_back``."""
+    def take_offline(self, error: StorageError) -> None:
+        """Stop using the log until ``bring_online``."""
         self._failure = error
         self.owner = None
         self.release()
 
-    def put_back(self) -> None:
+    def bring_online(self) -> None:
         """Use the log again as it is; the caller sets its owner."""
         if isinstance(self._failure, Damage):
-            self.keep_damage(self._failure)
+            self.exclude_damage(self._failure)
         self._failure = None

@@ -12,7 +12,7 @@ from typing import Any
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import Buffer, Disk, is_temporary
-from kreplica.storage.log.batched_append import AppendRun, may_join, place
+from kreplica.storage.log.batched_append import AppendRun, assign_offsets, continues_previous
 from kreplica.storage.log.owner import LogOwner
 from kreplica.storage.log.results import AppendResult, Outcome, only_result
 from kreplica.storage.log.retention import expired_segments
@@ -60,7 +60,7 @@ class Log(TruncatableLog):
         clean_shutdown: bool = False,
         is_intact: bool = False,
         sync_failed: bool = False,
-        keep_damage: bool = False,
+        skip_damage: bool = False,
         producer_expiration_ms: int = DAY_MS,
     ) -> Log:
         """Open a log's directory, creating it if necessary; blocks during recovery.
@@ -69,7 +69,7 @@ class Log(TruncatableLog):
         :param log_start_offset: start offset according to the checkpoint.
         :param clean_shutdown: the log was closed cleanly, so no segment is scanned.
         :param is_intact: the process was killed but the machine stayed up, so all written data exists.
-        :param keep_damage: no better copy exists; serve all records except damaged ones.
+        :param skip_damage: no better copy exists; serve all records except damaged ones.
         :param sync_failed: unsynced data may exist only in memory although the kernel treats it as clean; rewrite it.
         :raise StorageError: durable data is damaged.
         :raise OSError: the device failed.
@@ -81,7 +81,7 @@ class Log(TruncatableLog):
             clean_shutdown=clean_shutdown,
             is_intact=is_intact,
             sync_failed=sync_failed,
-            keep_damage=keep_damage,
+            skip_damage=skip_damage,
             producer_expiration_ms=producer_expiration_ms,
             now_ms=wall_clock_ms(),
         )
@@ -154,7 +154,7 @@ class Log(TruncatableLog):
                 header = checked[1]
                 batch_size = header[1] + LENGTH_END
                 if together and (
-                    size + batch_size > self.config.segment_bytes or not may_join(header, together[-1][1])
+                    size + batch_size > self.config.segment_bytes or not continues_previous(header, together[-1][1])
                 ):
                     outcomes += self._write_together(together, leader_epoch, now_ms)
                     together = []
@@ -183,7 +183,7 @@ class Log(TruncatableLog):
     def _write_together(self, batches: Sequence[Checked], leader_epoch: int, now_ms: int) -> Sequence[Outcome]:
         """Assign offsets to valid batches and write them with one system call."""
         append_time_ms = now_ms if self.config.log_append_time else -1
-        run, results = place(batches, self.log_end_offset, leader_epoch, append_time_ms)
+        run, results = assign_offsets(batches, self.log_end_offset, leader_epoch, append_time_ms)
         try:
             self._write(run, now_ms)
         except KafkaError as error:
@@ -271,7 +271,7 @@ class Log(TruncatableLog):
                 segment.write_indexes()
                 return
             segment.seal()
-            self._note_complete(segment)
+            self._record_aborted(segment)
             self.leader_epochs.write()
             self._snapshots.write_interim(self.log_end_offset, self.producers.entries)
         except OSError as error:
@@ -325,7 +325,7 @@ class Log(TruncatableLog):
         closed = self._segments.active
         closed.seal()
         self._snapshots.write(base_offset, self.producers.entries)
-        self._note_complete(closed)
+        self._record_aborted(closed)
         self.leader_epochs.write()  # recovery does not read this segment once it is synced
         segment = Segment(self.path, base_offset, self._disk, self._open_segments, size=0, new=True)
         segment.created_ms = now_ms
@@ -365,7 +365,7 @@ class Log(TruncatableLog):
                 expired.pop()  # removing the others frees space
         for segment in expired:
             self._segments.drop(segment)
-        self.forget_removed_damage()
+        self.clear_removed_damage()
         self._raise_start(self._segments.first.base_offset)
         return sum(segment.size for segment in expired)
 
@@ -383,11 +383,11 @@ class Log(TruncatableLog):
         new = compacted.renamed(self._disk, self._open_segments)
         self._segments.replace(old, new)
         try:
-            self._note_complete(new)
+            self._record_aborted(new)
         except OSError as error:
             if not is_temporary(error):  # the next start reads the aborted transactions from the batches
                 raise
-        self.forget_removed_damage({segment.base_offset for segment in old})
+        self.clear_removed_damage({segment.base_offset for segment in old})
         return True
 
     def advance_log_start_offset(self, offset: int) -> None:

@@ -24,7 +24,7 @@ from kreplica.storage.log_config import LogConfig
 from kreplica.storage.producers.aborted_transactions import AbortedTransaction
 from kreplica.storage.recovery.aborted_recovery import SegmentFile
 from kreplica.storage.recovery.loading import Opened
-from kreplica.storage.segments.damage import WHOLE_SEGMENT, Damage, Stretch, is_unreadable
+from kreplica.storage.segments.damage import WHOLE_SEGMENT, BatchesToCheck, Damage, is_unreadable
 from kreplica.storage.segments.open_segments import OpenSegments
 from kreplica.storage.segments.segment import Segment
 from kreplica.storage.segments.segment_list import Segments
@@ -64,7 +64,7 @@ class ReadableLog:
         self._open_segments = open_segments
         self._recent: dict[int, int] = {}
         self._generation = 0
-        self._closed_as = (parts.log_end_offset, 0) if parts.closed_in_order else None
+        self._complete_state = (parts.log_end_offset, 0) if parts.closed_in_order else None
         """Log end offset and generation at which all files are complete on disk; None if unknown."""
         self._failure: StorageError | None = None
         self._damages = dict(parts.damages)
@@ -140,12 +140,12 @@ class ReadableLog:
             else:
                 size = size_max
         if self._damages:
-            size = self._leave_out_damage(segment, position, size)
+            size = self._size_before_damage(segment, position, size)
         if size <= 0:
             return LogSlice(offset, [], 0)
         return LogSlice(offset, [FileRange(segment.file, position, size)], size)
 
-    def _leave_out_damage(self, segment: Segment, position: int, size: int) -> int:
+    def _size_before_damage(self, segment: Segment, position: int, size: int) -> int:
         """Return the size of the range before known damage.
 
         :raise KafkaError: CORRUPT_MESSAGE if the range starts with it.
@@ -168,14 +168,14 @@ class ReadableLog:
             found = self._segments.find(offset)
             if found is not None:
                 segment, position, header = found
-                self.stretch(segment, position).check(header.size + 1)
+                self.batches_to_check(segment, position).check(header.size + 1)
         except OSError as error:
             raise self.unreadable(offset, error) from error
 
-    def stretch(self, segment: Segment, position: int = 0, next_offset: int | None = None) -> Stretch:
+    def batches_to_check(self, segment: Segment, position: int = 0, next_offset: int | None = None) -> BatchesToCheck:
         """Return the batches of a segment from a position on, for a check in another thread."""
         is_active = segment is self._segments.active
-        return Stretch(
+        return BatchesToCheck(
             self._disk,
             segment.path(),
             segment.base_offset,
@@ -230,10 +230,10 @@ class ReadableLog:
             found = find_by_timestamp(self._segments, timestamp_ms, self.log_start_offset)
         return found if found is not None and found.offset < offset_max else None
 
-    def end_bound_of(self, slice_: LogSlice) -> int:
+    def end_bound_of(self, log_slice: LogSlice) -> int:
         """Return an offset slightly above all records of a slice just returned by ``read``."""
-        segment = self._segments[self._segments.index_of(slice_.first_offset)]
-        last = slice_.ranges[-1]
+        segment = self._segments[self._segments.index_of(log_slice.first_offset)]
+        last = log_slice.ranges[-1]
         offset = segment.offset_index.offset_beyond(last.position + last.size)
         if offset is not None:
             return offset

@@ -14,20 +14,20 @@ class TruncatableLog(DurableLog):
     """The truncation part of a ``Log``.
 
     A truncated log accepts no records until the state that recovery relies on is updated: the leader epochs and
-    (``hold``) the recovery point on disk.
+    (``block_appends``) the recovery point on disk.
     """
 
     _is_truncation_unfinished = False
     """True if producers, snapshots and leader epochs do not match the log end yet."""
-    _is_held = False
+    _appends_blocked = False
 
-    def hold(self) -> None:
-        """Reject appends until ``let_go``, because the recovery point on disk is beyond the durable records."""
-        self._is_held = True
+    def block_appends(self) -> None:
+        """Reject appends until ``allow_appends``, because the recovery point on disk is beyond the durable records."""
+        self._appends_blocked = True
 
-    def let_go(self) -> None:
+    def allow_appends(self) -> None:
         """Accept appends again."""
-        self._is_held = False
+        self._appends_blocked = False
 
     def truncate_to(self, offset: int) -> int:
         """Remove the batch that contains ``offset`` and all later ones; does nothing at or above the log end.
@@ -47,9 +47,9 @@ class TruncatableLog(DurableLog):
             end_offset = self._segments.active.truncate_to(offset)
         except OSError:
             if dropped:
-                self._ends_at(dropped[0].base_offset)
+                self._set_end(dropped[0].base_offset)
             raise
-        self._ends_at(end_offset)
+        self._set_end(end_offset)
         return end_offset
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -63,7 +63,7 @@ class TruncatableLog(DurableLog):
         self._segments.push(segment)
         self.log_start_offset = offset
         self.leader_epochs.clear()
-        self._ends_at(offset)
+        self._set_end(offset)
         if self.owner is not None:
             self.owner.start_offset_advanced(self)
         try:
@@ -73,10 +73,10 @@ class TruncatableLog(DurableLog):
             if not is_temporary(error):
                 raise
 
-    def _ends_at(self, offset: int) -> None:
+    def _set_end(self, offset: int) -> None:
         self._recent.clear()
         self._generation += 1
-        self.forget_removed_damage()
+        self.clear_removed_damage()
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self.leader_epochs.truncate_to(offset)
@@ -99,8 +99,8 @@ class TruncatableLog(DurableLog):
         :raise OSError: it failed and must be retried before the next append.
         """
         if self._is_truncation_unfinished:
-            of_nothing = int(not self._segments.size_bytes)
-            self._snapshots.remove_from(self.log_end_offset + 1 - of_nothing)
+            is_empty = int(not self._segments.size_bytes)
+            self._snapshots.remove_from(self.log_end_offset + 1 - is_empty)
             restore_producers(
                 self.producers, self._snapshots, self._segments, self.log_start_offset, self.log_end_offset, rebuilt=()
             )
@@ -120,7 +120,7 @@ class TruncatableLog(DurableLog):
                 if not is_temporary(error):
                     self.fail(error)
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path}: {error}") from error
-        if self._is_held:
+        if self._appends_blocked:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"{self.path} was truncated, and the new recovery point is not durable yet",

@@ -145,7 +145,7 @@ class ProducerStates:
         if entry is None:
             if origin in _IN_SEQUENCE:
                 if (code := self.refusals.code_for(header, None)) is not None:
-                    raise _behind(header, code)
+                    raise _must_wait(header, code)
                 self._limits.check(len(self._entries))
             return None
         if origin is Origin.REPLICATION:
@@ -188,7 +188,7 @@ class ProducerStates:
         is_first = header.base_sequence in (0, NO_SEQUENCE)
         if entry is None and verification is not None and verification.starts_at_zero and not is_first:
             if (code := self.refusals.code_for(header, None)) is not None:
-                raise _behind(header, code)
+                raise _must_wait(header, code)
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {producer_id} begins its epoch {producer_epoch} with sequence {header.base_sequence}",
@@ -229,7 +229,7 @@ class ProducerStates:
         if header.base_sequence == expected:
             return
         if (code := self.refusals.code_for(header, expected)) is not None:
-            raise _behind(header, code)
+            raise _must_wait(header, code)
         if expected is not None:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -366,7 +366,7 @@ def _old_epoch(header: BatchHeader, entry: ProducerEntry) -> KafkaError:
     )
 
 
-def _behind(header: BatchHeader, code: ErrorCode) -> KafkaError:
+def _must_wait(header: BatchHeader, code: ErrorCode) -> KafkaError:
     return KafkaError(
         code, f"producer {header.producer_id} must resend the refused batches before sequence {header.base_sequence}"
     )

@@ -70,7 +70,7 @@ class Refusals:
         if known is None or known.epoch != epoch:
             refusal = Refusal(epoch, first, end, code, now_ms) if code.retriable else None
         else:
-            refusal = _again(known, first, end, code, now_ms)
+            refusal = _updated(known, first, end, code, now_ms)
         if refusal is not None:
             self.by_producer[header.producer_id] = refusal
             if len(self.by_producer) > self._producers_max:
@@ -143,7 +143,7 @@ def _is_refused(sequence: int, refusal: Refusal) -> bool:
     return _distance(refusal.first, sequence) < _distance(refusal.first, refusal.end)
 
 
-def _again(known: Refusal, first: int, end: int, code: ErrorCode, now_ms: int) -> Refusal | None:
+def _updated(known: Refusal, first: int, end: int, code: ErrorCode, now_ms: int) -> Refusal | None:
     """Return this state updated by another refusal of the same epoch."""
     if not code.retriable:
         if not _is_refused(first, known):

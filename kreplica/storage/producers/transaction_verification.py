@@ -60,7 +60,7 @@ class Verifications:
         ):
             del self._by_producer[producer_id]
 
-    def give_up(self, producer_id: int, verification: Verification) -> None:
+    def remove_failed(self, producer_id: int, verification: Verification) -> None:
         """Remove a verification that failed."""
         if self._by_producer.get(producer_id) is verification:
             del self._by_producer[producer_id]

@@ -25,7 +25,7 @@ from kreplica.storage.producers.snapshots import SnapshotFiles
 from kreplica.storage.recovery.aborted_checkpoint import AbortedCheckpoint
 from kreplica.storage.recovery.aborted_recovery import SegmentFile, recompute
 from kreplica.storage.recovery.leftovers import clear_leftovers
-from kreplica.storage.recovery.resume_points import find_resume_point, keep_resume_point
+from kreplica.storage.recovery.resume_points import find_resume_point, write_resume_point
 from kreplica.storage.segments.append_validation import read_marker
 from kreplica.storage.segments.damage import Damage, reading
 from kreplica.storage.segments.open_segments import OpenSegments
@@ -95,7 +95,7 @@ class Loading:
         self._segments: Segments
         self._now_ms: int
         self._must_rewrite: bool
-        self._keeps_damage: bool
+        self._skips_damage: bool
         self._damages: dict[int, Damage] = {}
         self._snapshots = SnapshotFiles(path, disk)
         self._aborted_checkpoint = AbortedCheckpoint(path, disk)
@@ -115,7 +115,7 @@ class Loading:
         clean_shutdown: bool,
         is_intact: bool,
         sync_failed: bool,
-        keep_damage: bool,
+        skip_damage: bool,
         producer_expiration_ms: int,
         now_ms: int,
     ) -> Opened:
@@ -124,13 +124,13 @@ class Loading:
         :param log_start_offset: start offset from the checkpoint, or None.
         :param is_intact: the process was killed but the machine stayed up, so all written data exists.
         :param sync_failed: rewrite unsynced data, because a sync of it is otherwise meaningless.
-        :param keep_damage: no better copy exists; skip damaged batches whose extent is certain.
+        :param skip_damage: no better copy exists; skip damaged batches whose extent is certain.
         :raise StorageError: a batch below the recovery point is damaged.
         """
         self._now_ms = now_ms
-        self._keeps_damage = keep_damage
+        self._skips_damage = skip_damage
         self._must_rewrite = sync_failed
-        self._is_intact = is_intact and not (clean_shutdown or sync_failed or keep_damage)
+        self._is_intact = is_intact and not (clean_shutdown or sync_failed or skip_damage)
         self._disk.make_directories(self._path)
         names = clear_leftovers(self._disk, self._path)
         start_offset = log_start_offset or 0
@@ -149,12 +149,12 @@ class Loading:
                 end=end_offset,
                 start=start_offset,
             )
-            end_offset = self._reset_to(start_offset)
+            end_offset = self._restart_empty(start_offset)
         epochs = self._load_epochs(start_offset, end_offset)
         producers = self._load_producers(producer_expiration_ms, start_offset, end_offset, now_ms)
         self._check_aborted(clean_shutdown, end_offset)
         if self._scanned_bytes >= _SCANNED_BYTES_MIN:
-            keep_resume_point(self._segments.active, end_offset, epochs, producers, self._snapshots)
+            write_resume_point(self._segments.active, end_offset, epochs, producers, self._snapshots)
         return Opened(
             self._segments,
             start_offset,
@@ -207,7 +207,7 @@ class Loading:
         segments = list(self._segments.not_durable(recovery_point))
         self._is_intact = self._is_intact and all(self._is_sealed(each) for each in segments[:-1])
         for segment in segments[-1:] if self._is_intact else segments:
-            whole = self._recover(segment, recovery_point) and not self._lost_its_end(segment)
+            whole = self._recover(segment, recovery_point) and not self._lacks_last_batches(segment)
             if segment is not self._segments.active:
                 segment.seal()
             if not whole:
@@ -234,15 +234,15 @@ class Loading:
 
     def _recover_readable(self, segment: Segment, recovery_point: int) -> bool:
         size = segment.size
-        next_offset = self._rebuilt[segment] = self._begin_scan(segment)
+        next_offset = self._rebuilt[segment] = self._prepare_scan(segment)
         if not size:
             return True
         latest_epoch = self._epochs[-1][0] if self._epochs else NO_EPOCH
         start = segment.size
         for position, header, data in scan_batches(segment.file, start, size):
-            if self._is_out_of_place(segment, position, header, next_offset):
+            if self._has_wrong_offset(segment, position, header, next_offset):
                 break
-            if not verify_crc(data, header) and not self._keep(segment, position, header, recovery_point):
+            if not verify_crc(data, header) and not self._may_skip(segment, position, header, recovery_point):
                 break
             if header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
                 break
@@ -273,10 +273,10 @@ class Loading:
             base=segment.base_offset,
             end=next_offset,
         )
-        segment.cut_back(segment.size)
+        segment.truncate_file(segment.size)
         return False
 
-    def _begin_scan(self, segment: Segment) -> int:
+    def _prepare_scan(self, segment: Segment) -> int:
         """Discard the state to rebuild for a segment, and return the offset of the first batch to read."""
         if self._is_intact and segment.size:
             point = find_resume_point(segment, self._snapshots, self._aborted_checkpoint)
@@ -287,7 +287,7 @@ class Loading:
         segment.aborted.truncate_to(segment.base_offset)
         return segment.base_offset
 
-    def _is_out_of_place(self, segment: Segment, position: int, header: BatchHeader, next_offset: int) -> bool:
+    def _has_wrong_offset(self, segment: Segment, position: int, header: BatchHeader, next_offset: int) -> bool:
         """True if the batch's offset, which no checksum covers, must be wrong.
 
         Offsets are consecutive except after compaction, where the next batch decides.
@@ -297,9 +297,9 @@ class Loading:
         following = header_after(segment.file, position, header)
         return not self._config.compacted or (following is not None and following.base_offset < header.next_offset)
 
-    def _keep(self, segment: Segment, position: int, header: BatchHeader, recovery_point: int) -> bool:
+    def _may_skip(self, segment: Segment, position: int, header: BatchHeader, recovery_point: int) -> bool:
         """True if a damaged batch may be skipped, because the next batch confirms its length and offsets."""
-        if not self._keeps_damage or header.next_offset > recovery_point:
+        if not self._skips_damage or header.next_offset > recovery_point:
             return False
         following = header_after(segment.file, position, header)
         next_offset = following.base_offset if following is not None else recovery_point
@@ -311,7 +311,7 @@ class Loading:
         _log.error("{log} is damaged but kept, because there is no better copy: {why}", log=self._name, why=str(damage))
         return True
 
-    def _lost_its_end(self, segment: Segment) -> bool:
+    def _lacks_last_batches(self, segment: Segment) -> bool:
         """True if batches are missing at the end of a segment, since a power loss may preserve files written later.
 
         Compaction leaves gaps too, so this cannot be decided for compacted topics.
@@ -350,7 +350,7 @@ class Loading:
                 active.find_largest()
             return active.last_end()
 
-    def _reset_to(self, start_offset: int) -> int:
+    def _restart_empty(self, start_offset: int) -> int:
         self._rebuilt.clear()
         self._epochs.clear()
         for segment in self._segments:

@@ -52,7 +52,7 @@ def find_resume_point(
     return ResumePoint(offset, position, largest) if position is not None and is_exact else None
 
 
-def keep_resume_point(
+def write_resume_point(
     segment: Segment, end_offset: int, epochs: LeaderEpochs, producers: ProducerStates, snapshots: SnapshotFiles
 ) -> None:
     """Write a resume point at the end of a log that was just read; without disk space the next start reads more.

@@ -105,7 +105,7 @@ def validate(
     try:
         batch = ValidatedBatch(convert(records, size_max, pause) if is_message_set(records) else records)
         header = check_batch(batch)
-        data, header, size = _look_into(batch, header, config, now_ms, size_max, pause)
+        data, header, size = _check_contents(batch, header, config, now_ms, size_max, pause)
     except KafkaError as error:
         return ValidatedBatch.refused(records, config, error)
     if data is not batch:
@@ -128,30 +128,30 @@ def check_as_leader(records: bytes | bytearray | memoryview, config: LogConfig, 
         header = records.accepted()
     elif origin is Origin.CLIENT:
         header = check_batch(data)
-        if header[5] & CODEC_MASK or config.looks_into_batches or header.max_timestamp == NO_TIMESTAMP:
-            data, header, _ = _look_into_now(data, header, config, now_ms)
+        if header[5] & CODEC_MASK or config.checks_contents or header.max_timestamp == NO_TIMESTAMP:
+            data, header, _ = _check_contents_now(data, header, config, now_ms)
     else:
         header = _check_own_batch(data)
         if header.is_control:
             return data, header, read_marker(data)
-        if config.looks_into_batches or header.max_timestamp == NO_TIMESTAMP:
-            data, header, _ = _look_into_now(data, header, config, now_ms)
-    if config.looks_into_batches and config.log_append_time:
+        if config.checks_contents or header.max_timestamp == NO_TIMESTAMP:
+            data, header, _ = _check_contents_now(data, header, config, now_ms)
+    if config.checks_contents and config.log_append_time:
         stamp_log_append_time(data, now_ms)
         header = parse_header(data)
     return data, header, None
 
 
-def _look_into_now(
+def _check_contents_now(
     data: WritableBytes, header: BatchHeader, config: LogConfig, now_ms: int
 ) -> tuple[WritableBytes, BatchHeader, int]:
     try:
-        return _look_into(data, header, config, now_ms, DECOMPRESSED_SIZE_MAX, None)
+        return _check_contents(data, header, config, now_ms, DECOMPRESSED_SIZE_MAX, None)
     except DecompressedTooLarge as error:
         raise _invalid(error) from error
 
 
-def _look_into(
+def _check_contents(
     data: WritableBytes,
     header: BatchHeader,
     config: LogConfig,
@@ -168,7 +168,7 @@ def _look_into(
     accepted = _accepted_timestamps(config, now_ms)
     if not (
         header.codec
-        or config.opens_records
+        or config.reads_all_records
         or (header.max_timestamp == NO_TIMESTAMP and header.base_timestamp != NO_TIMESTAMP)
         or header.max_timestamp > accepted.latest_ms
     ):

@@ -54,13 +54,13 @@ def reading(path: str, base_offset: int) -> Iterator[None]:
         raise
 
 
-def is_whole(data: memoryview, header: BatchHeader) -> bool:
+def matches_crc(data: memoryview, header: BatchHeader) -> bool:
     """True if the batch matches its checksum."""
     return verify_crc(data, header)
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class BatchesToCheck:
     """Batches of one segment to check; ``check`` may run in any thread.
 
     A checksum covers a batch from its attributes on. Offset and leader epoch are stamped later and are checked by their
@@ -100,9 +100,9 @@ class Stretch:
         stop = min(position + size_max, self.end_position)
         read_size = min(max(size_max, HEADER_SIZE), BATCHES_READ_SIZE)
         for at, header, data in scan_batches(file, position, self.end_position, read_size):
-            if not is_whole(data, header):
+            if not matches_crc(data, header):
                 raise self._damage(at, f"wrong CRC in the batch of offset {header.base_offset}")
-            self._check_place(at, header, next_offset)
+            self._check_header(at, header, next_offset)
             position, next_offset = at + header.size, header.next_offset
             if position >= stop:
                 return position, next_offset
@@ -110,7 +110,7 @@ class Stretch:
             raise self._damage(position, "no valid batch at this position")
         return position, next_offset
 
-    def _check_place(self, at: int, header: BatchHeader, next_offset: int) -> None:
+    def _check_header(self, at: int, header: BatchHeader, next_offset: int) -> None:
         if header.base_offset < next_offset or header.last_offset_delta < 0 or header.next_offset > self.end_offset:
             raise self._damage(
                 at, f"offsets {header.base_offset} to {header.last_offset} between {next_offset} and {self.end_offset}"

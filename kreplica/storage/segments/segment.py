@@ -197,13 +197,13 @@ class Segment:
         finally:
             self.size = size
 
-    def adopt_indexes(self, made: Segment) -> None:
+    def replace_indexes(self, rebuilt: Segment) -> None:
         """Replace the indexes by those built in another thread, and write them without a sync.
 
         :raise OSError: the write failed; the indexes are in use and written later.
         """
-        self.offset_index, self.time_index = made.offset_index, made.time_index
-        self._largest = made.largest
+        self.offset_index, self.time_index = rebuilt.offset_index, rebuilt.time_index
+        self._largest = rebuilt.largest
         self.write_indexes()
 
     def reset(self) -> None:
@@ -227,9 +227,9 @@ class Segment:
         """Truncate the file after a failed write; if it is not open, nothing was written."""
         self.size = size
         if self._file is not None:
-            self.cut_back(size)
+            self.truncate_file(size)
 
-    def cut_back(self, size: int) -> None:
+    def truncate_file(self, size: int) -> None:
         """Truncate the file, but not the indexes."""
         self.file.truncate(size)
         self.size = size
@@ -246,7 +246,7 @@ class Segment:
         self.offset_index.truncate_to(header.base_offset)
         self.time_index.truncate_to(header.base_offset)
         self.aborted.truncate_to(header.base_offset)
-        self.cut_back(position)
+        self.truncate_file(position)
         self._bytes_since_index = 0
         self.find_largest()
         if position == 0:
@@ -310,12 +310,12 @@ class Segment:
                 return position, header
             end = position + header.size
         if end == start and start:
-            return self._find_without_index(offset, start)
+            return self._find_after_reindex(offset, start)
         if end < self.size:
             raise Damage(self.path(), self.base_offset, end, "no valid batch at this position")
         return None
 
-    def _find_without_index(self, offset: int, position: int) -> tuple[int, BatchHeader] | None:
+    def _find_after_reindex(self, offset: int, position: int) -> tuple[int, BatchHeader] | None:
         """Rebuild a wrong index and search again."""
         _log.warn(
             "{path}: the index points to position {position}, where no batch of offset {offset} or before starts; "
@@ -365,15 +365,15 @@ class Segment:
         others.
         """
         timestamp_ms, offset = largest = self.time_index.last
-        is_true = timestamp_ms == NO_TIMESTAMP
+        is_exact = timestamp_ms == NO_TIMESTAMP
         for _, header in self.headers(self.offset_index.lookup(offset)):
-            is_true = is_true or header.base_offset <= offset <= header.last_offset
+            is_exact = is_exact or header.base_offset <= offset <= header.last_offset
             if header.base_offset <= offset <= header.last_offset and header.max_timestamp < timestamp_ms:
-                is_true = False
+                is_exact = False
                 break
             if header.max_timestamp > largest[0]:
                 largest = (header.max_timestamp, header.last_offset)
-        if not is_true:
+        if not is_exact:
             self.reindex()
             largest = self.time_index.last
         self._largest = largest
