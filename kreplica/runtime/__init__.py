@@ -1,11 +1,11 @@
-"""Runtime of a broker: the only source of everything that is not deterministic.
+"""Runtime of a broker: the only source of time, randomness, files, threads and network connections.
 
 * ``disk`` files; the simulated disk is in ``kreplica.testing.simulator.disk``
 * ``offload`` runs blocking functions in threads
 * ``pause`` asynchronous sleep; ``turns`` loops that yield to the reactor; ``gather`` concurrent coroutines
 * ``pacing`` disables TCP pacing on local connections
 * ``distribution`` quantiles of values; ``process_figures`` resource usage of the process
-* ``shared_coroutine`` one coroutine with several waiters; ``parent_process`` notices the exit of the parent process
+* ``shared_coroutine`` one coroutine with several waiters; ``parent_process`` ends a process with its parent
 * ``stalls`` measures how long the reactor was blocked
 * ``hosts/`` several programs in one process, which can be killed, paused and isolated separately
 * this file: the reactor (monotonic time, TCP), the wall clock, randomness
@@ -80,7 +80,7 @@ def real_runtime(reactor: Any) -> Runtime:
 
 
 def use_monotonic_clock(reactor: Any) -> None:
-    """Replace the wall clock of a reactor by a monotonic clock; running timers keep their remaining time.
+    """Replace the wall clock of a reactor with a monotonic clock; running timers keep their remaining time.
 
     With the wall clock, Twisted's default, a step backwards would delay every timer and let a broker trust an expired
     session. The new clock also advances while the machine is suspended, as ZooKeeper sessions do.

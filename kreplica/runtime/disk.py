@@ -1,4 +1,4 @@
-"""Disk interface of the storage layer, and its implementation by the operating system.
+"""Disk interface of the storage layer, and its implementation with the operating system.
 
 The simulated disk (``kreplica.testing.simulator.disk``) passes the same contract tests and can lose unsynced bytes.
 Only ``sync`` and ``sync_directory`` make bytes survive a power loss; everything written survives a killed process.
@@ -36,7 +36,7 @@ class File(Protocol):
         """Return the length in bytes."""
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Read at most ``size`` bytes; fewer at the end of the file, none beyond it."""
+        """Read at most ``size`` bytes; fewer at the end of the file, and none beyond it."""
 
     def write_at(self, position: int, pieces: Sequence[Buffer]) -> int:
         """Write all pieces in order.
@@ -135,7 +135,7 @@ class Disk(Protocol):
     def write_file(self, path: str, data: bytes, *, sync: bool = True) -> None:
         """Atomically replace a file: write a temporary file, sync it, rename it, sync the directory.
 
-        :param sync: False omits both syncs: a power loss may leave the old, the new, or a part of the new content.
+        :param sync: False omits both syncs: after a power loss the file may have the old content, or part of the new.
         """
 
     def usage(self, path: str) -> tuple[int, int]:
@@ -170,7 +170,7 @@ def write_pieces(
             while written < size:
                 count = pwritev([rest[written:]], position + total + written)
                 if count == 0:
-                    raise OSError(errno.EIO, "the device took no bytes", path)
+                    raise OSError(errno.EIO, "the device wrote no bytes", path)
                 written += count
         total += size
     return total
@@ -257,7 +257,7 @@ class OsFile:
                 raise OSError(number, os.strerror(number), self.path)
 
     def is_cached(self, position: int, size: int) -> bool:
-        # One byte per end is enough: read-ahead brings whole extents, and a wrong guess only costs one slow read.
+        # Checking the first and last byte is enough: read-ahead loads whole extents, and an error costs one slow read.
         for at in {position, position + max(size, 1) - 1}:
             try:
                 os.preadv(self._fd, [bytearray(1)], at, os.RWF_NOWAIT)
@@ -278,7 +278,7 @@ class OsFile:
         except OSError as error:
             if error.errno != errno.EOPNOTSUPP:
                 raise
-            count = os.preadv(self._fd, [data], position)  # unsupported by the file system: read and accept the wait
+            count = os.preadv(self._fd, [data], position)  # the file system does not support RWF_NOWAIT
         return data if count == size else None
 
     def sync(self) -> None:
@@ -333,7 +333,7 @@ class OsDisk:
         os.remove(path)
 
     def remove_tree(self, path: str) -> None:
-        # shutil.rmtree opens and checks each directory against renames by others: twice the time, and these are ours.
+        # shutil.rmtree takes twice as long, because it protects against renames by other processes.
         try:
             with os.scandir(path) as found:
                 entries = list(found)
@@ -361,13 +361,13 @@ class OsDisk:
             return file.read()
 
     def write_file(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        beside = path + ".tmp"
-        with open(beside, "wb") as file:
+        temporary = path + ".tmp"
+        with open(temporary, "wb") as file:
             file.write(data)
             if sync:
                 file.flush()
                 os.fsync(file.fileno())
-        os.replace(beside, path)
+        os.replace(temporary, path)
         if sync:
             self.sync_directory(os.path.dirname(path) or ".")
 
@@ -396,5 +396,5 @@ class ReadOnlyDisk(OsDisk):
 
     def open(self, path: str, *, create: bool = False) -> File:
         if create:
-            raise OSError(errno.EROFS, "opened for reading only", path)
+            raise OSError(errno.EROFS, "the disk is read-only", path)
         return OsFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))

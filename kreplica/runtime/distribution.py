@@ -1,4 +1,4 @@
-"""Histogram with fixed bounds, as Prometheus defines it."""
+"""Histogram with fixed bucket bounds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Distribution:
     """Counts of values per bucket, and their sum.
 
     :param bounds: inclusive upper bounds, ascending.
-    :ivar counts: one for each bound, and one for values above the last bound.
+    :ivar counts: number of values in each bucket, not cumulative; the last one is for values above all bounds.
     """
 
     __slots__ = ("bounds", "counts", "sum")

@@ -19,7 +19,7 @@ _NEEDED = ("_poller", "_selectables", "_doReadOrWrite", "_disconnectSelectable",
 def install_lean_polling(reactor: Any) -> bool:
     """Install the loop in an epoll reactor, before or while it runs.
 
-    :return: False if the reactor is of another kind; it is unchanged then.
+    :return: False if the reactor is of another kind and was not changed.
     """
     if type(reactor).__name__ != "EPollReactor" or not all(hasattr(reactor, name) for name in _NEEDED):
         return False

@@ -21,7 +21,7 @@ class Offload(Protocol):
         """Call a function in a thread; the Deferred fires on the reactor. Calls may run concurrently."""
 
     def stop(self) -> None:
-        """Wait for running calls and accept no others."""
+        """Wait for running calls; accept no new ones."""
 
 
 class ThreadOffload:

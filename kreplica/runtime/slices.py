@@ -1,6 +1,6 @@
 """Long work in short slices: one slice per iteration of the event loop, so that a large request does not delay others.
 
-Work is a generator that yields about every tenth of a millisecond and returns its result.  Threads would not help: pure
+Work is a generator that yields about every tenth of a millisecond and returns its result. Threads would not help: pure
 Python holds the interpreter lock, and the event loop would wait for it at every system call.
 """
 
@@ -22,30 +22,30 @@ Steps = Generator[None, None, T]
 """Work that yields between its steps and returns a result."""
 
 SLICE_S = 0.003
-"""The longest slice, in seconds of the event loop per iteration; one step can exceed it."""
+"""Maximum duration of a slice in seconds; a single step may exceed it."""
 
 SLICE_STEPS_MAX = 64
-"""Steps in a slice, whatever the clock says: slices also end on a simulated clock."""
+"""Maximum number of steps in a slice, which ends slices also on a simulated clock, whose time does not advance."""
 
 INLINE_S = 0.001
-"""Duration of the part that runs at once, before the rest is queued."""
+"""Maximum duration in seconds of the first part, which runs immediately; the rest is queued."""
 
 INLINE_STEPS_MAX = 8
 
 STEP_ROWS = 100
-"""Rows that a handler handles between two yields, if each takes about a microsecond."""
+"""Number of rows that a handler processes between two yields, if each takes about a microsecond."""
 
 SMALL_BYTES_MAX = 256 * 1024
-"""Owners up to this size do not wait for larger ones to be admitted."""
+"""Maximum size of a small owner; small and large owners have separate admission limits."""
 
 ACTIVE_BYTES_MAX = 16 * 1024 * 1024
-"""Sum of the sizes of the owners that are admitted at once, per class of size; a single larger one is admitted."""
+"""Maximum total size of the admitted owners of a size class; a larger owner is admitted alone."""
 
 LONG_S = 0.02
 """Work that exceeds its share of the event loop by this much is reported to ``Slices.on_long``."""
 
 ACTIVE_SMALL_MAX, ACTIVE_LARGE_MAX = 64, 4
-"""Owners that are admitted at once, per class of size."""
+"""Maximum number of small and of large owners that are admitted at the same time."""
 
 
 class Pending:
@@ -53,15 +53,15 @@ class Pending:
 
 
 PENDING: Final = Pending()
-"""Returned in place of a result that is not there yet."""
+"""Returned if the result is not available yet."""
 
 
 class Owner(Protocol):
-    """A source of work, such as a connection.  Its tasks run in their order."""
+    """A source of work, such as a connection. Its tasks run in order."""
 
     @property
     def is_control(self) -> bool:
-        """True if its work is done before that of others, without waiting for admission."""
+        """True if its work has priority over other owners and needs no admission."""
 
 
 class _Task(Generic[T]):
@@ -81,7 +81,8 @@ class _Task(Generic[T]):
 class _Backlog:
     """Tasks of one owner.
 
-    :ivar steps: taken so far, since the owner was idle.
+    :ivar size: size of the request in bytes.
+    :ivar steps: number of steps run since the owner was last idle.
     """
 
     __slots__ = ("is_control", "size", "steps", "tasks")
@@ -100,11 +101,11 @@ class _Backlog:
 class Slices:
     """Scheduler of all long work of one broker.
 
-    The owner that has taken the fewest steps goes first, so a short piece of work overtakes long ones.  Only a bounded
-    number of owners is admitted at once (they hold memory); others wait, those of small requests apart from large.
+    The owner with the fewest steps so far runs first, so short work overtakes long work. Only a limited number
+    of owners is admitted at the same time, because they hold memory; small and large requests wait separately.
 
-    :ivar steps: taken by queued tasks since the start.
-    :ivar on_long: called with a description of work that kept the event loop for long, and its seconds.
+    :ivar steps: number of steps of queued tasks since the start.
+    :ivar on_long: called with a description of work that blocked the event loop for long, and its duration in seconds.
     """
 
     def __init__(self, reactor: Reactor) -> None:
@@ -120,9 +121,9 @@ class Slices:
         return len(self._active) + len(self._waiting)
 
     def begin(self, steps: Steps[T]) -> T | Pending:
-        """Run the first steps at once: most work is short.
+        """Run the first steps immediately, because most work is short.
 
-        :return: its result, or ``PENDING``: the rest is for ``run``.
+        :return: the result, or ``PENDING`` if the caller must pass the generator to ``run``.
         """
         count, until_s = 1, 0.0
         try:
@@ -141,8 +142,8 @@ class Slices:
     def run(self, owner: Owner, steps: Steps[T], size: int = 0) -> Deferred[T]:
         """Queue work, behind the other tasks of its owner.
 
-        :param size: bytes of the request that caused it; the memory that it takes is proportional.
-        :return: fires with the result or the exception of the generator; cancelling it closes the generator.
+        :param size: size of the request in bytes, to which its memory is proportional.
+        :return: a Deferred with the result or exception of the generator; cancelling it closes the generator.
         """
         task = _Task(steps)
         backlog = self._active.get(owner) or self._waiting.get(owner)
@@ -153,8 +154,6 @@ class Slices:
         backlog.tasks.append(task)
         self._schedule()
         return task.result
-
-    # --- inside ------------------------------------------------------------------------------------------------------
 
     def _fits(self, backlog: _Backlog) -> bool:
         same = [other.size for other in self._active.values() if other.is_small == backlog.is_small]
@@ -189,7 +188,7 @@ class Slices:
     def _advance(self, backlog: _Backlog, left: int, until_s: float, seconds: Callable[[], float]) -> int:
         """Run steps of an owner's first task.
 
-        :return: how many of the steps are left.
+        :return: number of steps left in this slice.
         """
         task = backlog.tasks[0]
         task.is_running = True
@@ -211,7 +210,7 @@ class Slices:
 
     @staticmethod
     def _end(backlog: _Backlog, task: _Task[Any], result: object) -> None:
-        # The callback may queue the owner's next task: this one stays in its place until then.
+        # Remove the task only after the callback, which may queue the owner's next task.
         task.is_running = False
         if not task.is_cancelled:
             if isinstance(result, Failure):
@@ -239,7 +238,7 @@ def _precedence(item: tuple[Owner, _Backlog]) -> tuple[bool, int]:
 async def sliced(slices: Slices, owner: Owner, steps: Steps[T], size: int = 0) -> T:
     """Run work in slices from a coroutine.
 
-    :raise CancelledError: as any coroutine that is cancelled.
+    :raise CancelledError: the coroutine was cancelled.
     """
     result = slices.begin(steps)
     return await slices.run(owner, steps, size) if isinstance(result, Pending) else result

@@ -24,10 +24,10 @@ BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 
 
 class Stall(NamedTuple):
-    """One time that the event loop was blocked.
+    """A period in which the event loop was blocked.
 
-    :param at_s: when it ended, by the reactor's clock.
-    :param cause: the request or the task, ``UNKNOWN`` if none was reported.
+    :param at_s: end of the period, by the reactor's clock.
+    :param cause: the request or task that blocked it, or ``UNKNOWN``.
     """
 
     at_s: float
@@ -38,12 +38,12 @@ class Stall(NamedTuple):
 class StallWatch:
     """A timer that measures how late it is; useful on a real reactor only (``Runtime.is_simulated``).
 
-    :param threshold_s: delays from this on are logged, with their cause.
-    :ivar counts: how often it was late by at most each of ``BOUNDS_S``, and by more.
-    :ivar sum_s: of all delays together.
+    :param threshold_s: minimum delay of a stall, which is logged with its cause.
+    :ivar counts: number of delays in each bucket of ``BOUNDS_S``, and above the last bound.
+    :ivar sum_s: sum of all delays.
     :ivar recent: the last stalls, oldest first.
     :ivar stalls: number of stalls since the start.
-    :ivar stalled_s: duration of all stalls together.
+    :ivar stalled_s: total duration of all stalls.
     :ivar longest_s: duration of the longest stall.
     """
 
@@ -64,21 +64,21 @@ class StallWatch:
     def start(self) -> None:
         """Start measuring."""
         self._due_s = self._reactor.seconds() + INTERVAL_S
-        self._timer = self._reactor.callLater(INTERVAL_S, self._look)
+        self._timer = self._reactor.callLater(INTERVAL_S, self._measure)
 
     def ago_s(self, stall: Stall) -> float:
         """Return how long ago a stall ended, in seconds."""
         return self._reactor.seconds() - stall.at_s
 
     def note(self, cause: str, seconds: float) -> None:
-        """Report work that took long; the longest since the last look is the cause of the stall.
+        """Report long work; the longest since the last measurement is the cause of a stall.
 
-        :param seconds: that it has taken, or more than that.
+        :param seconds: duration of the work, or a lower bound.
         """
         if self._noted is None or seconds > self._noted[0]:
             self._noted = seconds, cause
 
-    def _look(self) -> None:
+    def _measure(self) -> None:
         now_s = self._reactor.seconds()
         late_s = max(now_s - self._due_s, 0.0)
         self.counts[bisect_left(BOUNDS_S, late_s)] += 1

@@ -12,7 +12,7 @@ TURN_SECONDS_MAX = 0.005
 
 
 class Turns:
-    """Measures how long a loop has blocked the reactor.
+    """Tells a loop when to yield to the reactor. Example::
 
     turns = Turns(reactor)
     for each in many:
@@ -35,7 +35,7 @@ class Turns:
     def next(self) -> Deferred[None]:
         """Yield to the reactor; the collection of the loop may change meanwhile.
 
-        :return: fires in the next iteration of the reactor; cancelling it cancels the timer.
+        :return: a Deferred that fires in the next iteration of the reactor; cancelling it cancels the timer.
         """
         return pause(self._reactor, 0).addCallback(self._begin)
 

@@ -17,7 +17,7 @@ CODECS: dict[str, int | None] = {
     "lz4": Codec.LZ4,
     "zstd": Codec.ZSTD,
 }
-"""``compression.type`` by name."""
+"""Codec for each value of ``compression.type``; None keeps the producer's codec."""
 
 DAY_MS = 24 * 60 * 60 * 1000
 
@@ -55,28 +55,28 @@ class LogConfig:
     append_size_max: int = field(init=False)
     """Maximum size of an appended batch in bytes."""
     reads_all_records: bool = field(init=False)
-    """True if a leader must read the records of every batch, even of uncompressed ones."""
+    """True if a leader must read the records of every batch, including uncompressed batches."""
     checks_contents: bool = field(init=False)
-    """True if checking header and CRC of a batch is not enough."""
+    """True if a leader must check more than the header and CRC of a batch."""
 
     def __post_init__(self) -> None:
         if self.compression_type not in CODECS:
-            raise ValueError(f"compression.type {self.compression_type!r} is none of {', '.join(CODECS)}")
+            raise ValueError(f"compression.type {self.compression_type!r} is not one of {', '.join(CODECS)}")
         log_append_time = self.message_timestamp_type == "LogAppendTime"
-        opens = (
+        reads_all = (
             self.compacted
             or self.codec not in (None, Codec.NONE)
             or (self.message_timestamp_before_max_ms != NO_LIMIT and not log_append_time)
         )
-        looks = opens or log_append_time or self.message_timestamp_after_max_ms != NO_LIMIT
+        checks = reads_all or log_append_time or self.message_timestamp_after_max_ms != NO_LIMIT
         object.__setattr__(self, "log_append_time", log_append_time)
-        object.__setattr__(self, "reads_all_records", opens)
-        object.__setattr__(self, "checks_contents", looks)
+        object.__setattr__(self, "reads_all_records", reads_all)
+        object.__setattr__(self, "checks_contents", checks)
         object.__setattr__(self, "append_size_max", min(self.max_message_bytes, self.segment_bytes))
 
     @property
     def codec(self) -> int | None:
-        """Codec for all stored batches; None keeps the producer's."""
+        """Codec for all stored batches; None keeps the producer's codec."""
         return CODECS[self.compression_type]
 
     @property
@@ -97,7 +97,7 @@ class StorageConfig:
     :param open_segments_max: maximum number of segments with an open file and indexes in memory (not a Kafka setting).
     :param partition_producer_ids_max: maximum number of producers of one log (not a Kafka setting).
     :param broker_producer_ids_max: maximum number of producers of all logs (not a Kafka setting).
-    :param scrub_bytes_per_second: rate of the check for damage; 0 disables it (not a Kafka setting).
+    :param scrub_bytes_per_second: rate at which stored data is checked for damage; 0 disables it (not a Kafka setting).
     """
 
     log_flush_offset_checkpoint_interval_ms: int = 60_000

@@ -170,7 +170,7 @@ class TestVerify:
         """The directory is a usage error."""
         done = run("verify", tmp_path)
         assert done.exit_code == 2
-        assert "holds no logs" in done.stderr
+        assert "contains no logs" in done.stderr
 
     def test_unreadable_file(self, tmp_path: Path) -> None:
         """The error is one line."""

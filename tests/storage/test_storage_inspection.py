@@ -109,7 +109,7 @@ class TestIntactLogs:
         assert problems(tmp_path) == []
 
     def test_empty_directory_is_a_problem(self, tmp_path: Path) -> None:
-        with pytest.raises(NoLogsFound, match="holds no logs"):
+        with pytest.raises(NoLogsFound, match="contains no logs"):
             problems(tmp_path)
 
 
@@ -143,7 +143,7 @@ class TestBatches:
         size = file.stat().st_size
         with file.open("ab") as appended:
             appended.write(b"\x00" * 70)
-        assert problems(closed) == [(f"{last}.log", size, "no complete batch starts here, 70 bytes are left")]
+        assert problems(closed) == [(f"{last}.log", size, "no complete batch starts here, 70 bytes remain")]
 
     def test_invalid_length(self, closed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The batch is not read into memory."""
@@ -160,7 +160,8 @@ class TestBatches:
             appended.write(data)
         first = next(header for _, header, _ in batches_of(file))
         end = max(header.next_offset for _, header, _ in batches_of(file))
-        assert (f"{last}.log", position, f"offset {first.base_offset}, though {end} is the next") in problems(closed)
+        text = f"offset {first.base_offset}, but the next offset is {end}"
+        assert (f"{last}.log", position, text) in problems(closed)
 
     def test_missing_segment(self, closed: Path) -> None:
         """A gap is a problem only in a log that is not compacted."""
@@ -169,7 +170,7 @@ class TestBatches:
             (closed / f"{gone}{suffix}").unlink(missing_ok=True)
         assert problems(closed) == []
         following = segments(closed)[1]
-        text = f"offset {int(following)}, though {int(gone)} is the next: those between are missing"
+        text = f"offset {int(following)}, but the next offset is {int(gone)}: offsets are missing"
         assert problems(closed, gaps=True) == [(f"{following}.log", 0, text)]
 
     def test_invalid_records(self, tmp_path: Path) -> None:
@@ -202,7 +203,7 @@ class TestIndexes:
         offset, position = (int.from_bytes(index.read_bytes()[at : at + 4], "big") for at in (0, 4))
         change(index, 4, pack(">i", position + 1))
         assert problems(closed) == [
-            (f"{FIRST}.index", 0, f"offset {offset} at position {position + 1}, where no batch begins")
+            (f"{FIRST}.index", 0, f"offset {offset} at position {position + 1}, where no batch starts")
         ]
 
     def test_offset_below_the_batch(self, closed: Path) -> None:
@@ -248,7 +249,7 @@ class TestIndexes:
         size = index.stat().st_size
         with index.open("ab") as file:
             file.write(b"abc")
-        assert problems(closed) == [(f"{FIRST}.index", size, "3 bytes after the last whole entry, which takes 8")]
+        assert problems(closed) == [(f"{FIRST}.index", size, "3 bytes after the last whole entry of 8 bytes")]
 
     def test_zeros_are_not_entries(self, closed: Path) -> None:
         """Kafka pads the indexes of the active segment."""
@@ -285,9 +286,9 @@ class TestTransactions:
         change(index, 2, pack(">q", 9))
         texts = [text for _, _, text in problems(closed)]
         assert texts == [
-            "producer 9 aborted at offset 26, but the batch there is not its marker",
+            "producer 9 aborted at offset 26, but the batch at that offset is not its marker",
             "the transaction of producer 7 from offset 24 is aborted at 26, "
-            "and not in the segment's index of aborted transactions",
+            "but is not in the segment's index of aborted transactions",
         ]
 
     def test_missing_index(self, closed: Path, index: Path) -> None:
@@ -302,7 +303,7 @@ class TestEpochs:
         """The epochs of batches and of the checkpoint must agree."""
         (closed / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n4 12\n")
         found = problems(closed)
-        assert {text for _, _, text in found} == {"leader epoch 3, where 4 wrote by the checkpoint"}
+        assert {text for _, _, text in found} == {"leader epoch 3, but the checkpoint has 4 for this offset"}
 
     def test_epochs_never_decrease(self, tmp_path: Path) -> None:
         """A leader of an older epoch cannot append."""

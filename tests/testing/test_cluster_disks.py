@@ -35,7 +35,7 @@ REFETCH_S = 60.0
 def _errors(logged_errors: list[str]) -> object:
     """Damage is logged at error level; no other error is allowed."""
     yield
-    damaged = ("is taken out", "cannot be opened", "is offline")
+    damaged = ("is taken offline", "cannot be opened", "is offline")
     logged_errors[:] = [text for text in logged_errors if not any(told in text for told in damaged)]
 
 

@@ -72,7 +72,7 @@ class TestApplications:
         outcome = run_storm(seed, options_of(seed, chosen))
         assert outcome.clean, outcome.details
         # A flipped bit makes the damaged replica leave the ISR.
-        logged_errors[:] = [text for text in logged_errors if "is taken out, for others to lead" not in text]
+        logged_errors[:] = [text for text in logged_errors if "is taken offline, so that" not in text]
 
 
 def record(offset: int, value: bytes, key: bytes | None = None) -> Record:

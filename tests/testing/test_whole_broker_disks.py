@@ -213,7 +213,7 @@ class TestUnusableAtStart:
         world.machine.kill()
         world.disk.fail("open", "/data/more/*", errno.EIO)
         world.cluster.run_until(world.machine.start())
-        assert any("/data/more is offline from the start" in text for text in logged_errors)
+        assert any("/data/more failed at startup and is offline" in text for text in logged_errors)
         assert world.read(alive) == [alive.encode()]
         with pytest.raises(KafkaError):
             world.produce(b"refused", dead)

@@ -11,7 +11,7 @@ from kreplica.runtime.disk import DirectoryLock, File, OsDirectoryLock, OsDisk, 
 
 
 class HostFile(OsFile):
-    """A file that is closed when its program is killed, even if there are references to it."""
+    """A file that is closed when its program is killed, even if it is still referenced."""
 
     __slots__ = ("__weakref__",)
 
@@ -33,12 +33,12 @@ class HostDisk(OsDisk):
         self._files: WeakSet[HostFile] = WeakSet()
         self._locks: WeakSet[OsDirectoryLock] = WeakSet()
         self._to_close: list[int] = []
-        # threads open files too
-        self._changing = Lock()
+        self._lock = Lock()
+        """Protects the state against threads that open files."""
 
     def kill(self) -> None:
         """Make all later calls fail. Nothing is flushed."""
-        with self._changing:
+        with self._lock:
             self._killed = True
             taken = [file.invalidate() for file in list(self._files)]
         self._to_close += [descriptor for descriptor in taken if descriptor >= 0]
@@ -53,12 +53,12 @@ class HostDisk(OsDisk):
 
     def _check(self, path: str) -> None:
         if self._killed:
-            raise OSError(errno.EOWNERDEAD, "the program that had it open was killed", path)
+            raise OSError(errno.EOWNERDEAD, "the program that uses this disk was killed", path)
 
-    # --- files -------------------------------------------------------------------------------------------------------
+    # --- files ---
 
     def open(self, path: str, *, create: bool = False) -> File:
-        with self._changing:
+        with self._lock:
             self._check(path)
             flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
             file = HostFile(path, os.open(path, flags, 0o644))
@@ -72,7 +72,7 @@ class HostDisk(OsDisk):
         self._locks.add(lock)
         return lock
 
-    # --- changes of directories ------------------------------------------------------------------------------------
+    # --- directories ---
 
     def make_directories(self, path: str) -> None:
         self._check(path)

@@ -32,9 +32,9 @@ class HostOffload:
         self._real_reactor = real_reactor
         self._threads = ThreadOffload(reactor, THREADS_MAX, reactor.name)
         self._running_count = 0
-        self._gone: Deferred[None] | None = None
+        self._idle: Deferred[None] | None = None
         self._killed = False
-        self._changing = Lock()
+        self._lock = Lock()
 
     def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Deferred[T]:
         return self._threads.run(self._work, partial(function, *args, **kwargs))
@@ -45,35 +45,35 @@ class HostOffload:
     def kill(self) -> Deferred[None]:
         """Reject all later calls.
 
-        :return: fires when all running calls have returned, as the exit of a process waits for its system calls.
+        :return: a Deferred that fires when all running calls have returned; the exit of a process waits for them too.
         """
-        with self._changing:
+        with self._lock:
             assert not self._killed, "killed already"
             self._killed = True
             if self._running_count:
-                self._gone = Deferred()
-                return self._gone
+                self._idle = Deferred()
+                return self._idle
         self._threads.stop()
         return succeed(None)
 
-    # --- in a thread -------------------------------------------------------------------------------------------------
+    # --- in a thread ---
 
     def _work(self, work: Callable[[], T]) -> T:
-        with self._changing:
+        with self._lock:
             if self._killed:
                 raise ProgramKilled
             self._running_count += 1
         try:
             return work()
         finally:
-            with self._changing:
+            with self._lock:
                 self._running_count -= 1
                 is_last = self._killed and not self._running_count
             if is_last:
                 self._real_reactor.callFromThread(self._ended)
 
     def _ended(self) -> None:
-        gone, self._gone = self._gone, None
-        assert gone is not None
+        idle, self._idle = self._idle, None
+        assert idle is not None
         self._threads.stop()
-        gone.callback(None)
+        idle.callback(None)

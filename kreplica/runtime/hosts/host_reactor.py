@@ -84,7 +84,7 @@ class HostReactor:
         self.update_watched()
 
     def kill(self) -> None:
-        """End, as SIGKILL does: cancel all timers and close all sockets without any callback."""
+        """Kill the host, as SIGKILL does: cancel all timers and close all sockets without callbacks."""
         if self.state is HostState.DEAD:
             return
         for call in self.getDelayedCalls():
@@ -131,8 +131,8 @@ class HostReactor:
             self._call(callable, args, kwargs)
 
     def resolve(self, name: str, timeout: Any = ()) -> Deferred[str]:
-        answer: Deferred[str] = self._reactor.resolve(name)
-        return answer
+        address: Deferred[str] = self._reactor.resolve(name)
+        return address
 
     @property
     def nameResolver(self) -> Any:
@@ -172,7 +172,7 @@ class HostReactor:
     def _register(self, transport: Any) -> None:
         if transport not in self._transports:
             self._transports.add(transport)
-            self._loopback.peer_of(transport)  # found now: its other end may be gone when it is asked for
+            self._loopback.peer_of(transport)  # cached now, because the peer may have exited later
             if isinstance(transport, tcp.Server):
                 transport.logstr = self.name
 
@@ -203,7 +203,7 @@ class HostReactor:
     # --- sockets that are not watched ---
 
     def update_watched(self) -> None:
-        """Update the set of sockets that the real reactor watches."""
+        """Update the sockets that the real reactor watches, and retry delayed connection attempts."""
         for reader in list(self._readers):
             (self._reactor.removeReader if self._is_blocked(reader) else self._reactor.addReader)(reader)
         for writer in list(self._writers):
@@ -225,11 +225,11 @@ class HostReactor:
         return not self._loopback.is_cut(self.name, self._loopback.host_at(address[1]))
 
     def connect_when_healed(self, client: HostClient) -> None:
-        """Delay an attempt to connect until the partition is healed; it may time out before."""
+        """Delay a connection attempt until the partition is healed; it may time out first."""
         self._connecting[client] = None
 
     def register_local_port(self, client: HostClient) -> None:
-        """Register the local port of an attempt to connect, so that its peer can identify this host."""
+        """Register the local port of an outgoing connection, so that its peer can identify this host."""
         self._loopback.add_outgoing(client.socket.getsockname()[1], client)
 
 
@@ -269,4 +269,4 @@ class HostConnector(tcp.Connector):
 
 
 def _nothing(call: DelayedCall) -> None:
-    """Accept changes of the timers of a dead host."""
+    """Ignore changes of the timers of a dead host."""

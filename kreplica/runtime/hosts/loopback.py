@@ -16,7 +16,7 @@ CLIENTS = "clients"
 
 
 class Loopback:
-    """Shared by the hosts of one cluster."""
+    """Ports and network partitions of the hosts of one cluster."""
 
     def __init__(self) -> None:
         self._listening: dict[int, str] = {}
@@ -27,7 +27,7 @@ class Loopback:
         self._on_change: list[Callable[[], None]] = []
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Call back after each change of the partitions."""
+        """Add a callback for changes of the partitions."""
         self._on_change.append(callback)
 
     def forget(self, callback: Callable[[], None]) -> None:
@@ -37,7 +37,7 @@ class Loopback:
     # --- addresses ---
 
     def add_listener(self, port: int, host: str) -> None:
-        """Register a listening port of a host; it stays reserved when the host has stopped."""
+        """Register a listening port of a host; it stays registered after the host has stopped."""
         self._listening[port] = host
 
     def add_outgoing(self, port: int, client: Any) -> None:
@@ -85,8 +85,8 @@ class Loopback:
         self._isolated[host] = None
         self._changed()
 
-    def mend(self, host: str) -> None:
-        """Undo ``isolate`` of one host; delayed bytes arrive unless another partition blocks them."""
+    def end_isolation(self, host: str) -> None:
+        """End the isolation of a host; delayed bytes arrive unless another partition blocks them."""
         self._isolated.pop(host, None)
         self._changed()
 

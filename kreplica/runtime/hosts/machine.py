@@ -44,7 +44,7 @@ class ProgramResources:
     """Resources of a program besides its reactor.
 
     :param boot_id: see ``Runtime``.
-    :param end: releases all resources, as the exit of a process does; fires when they are released.
+    :param end: releases all resources, as the exit of a process does; its Deferred fires when they are released.
     """
 
     disk: Disk
@@ -54,9 +54,9 @@ class ProgramResources:
 
 
 class Machine(Generic[ProgramT]):
-    """Runs, pauses and kills a program; its owner must call ``kill`` in the end, also after ``stop``.
+    """Runs, pauses and kills a program; its owner must call ``kill`` last, even after ``stop``.
 
-    :param reactor: the process's own.
+    :param reactor: reactor of the process.
     :param name: name of its host in the log and on the loopback.
     :param build: creates the program from the host's runtime.
     :param create_resources: creates the resources of the program at each start.
@@ -80,7 +80,7 @@ class Machine(Generic[ProgramT]):
         self._program: ProgramT | None = None
         self._starting: Deferred[None] | None = None
         self._is_ending = False
-        self._wait_for_the_end: list[Deferred[None]] = []
+        self._end_waiters: list[Deferred[None]] = []
 
     @property
     def running(self) -> bool:
@@ -99,7 +99,7 @@ class Machine(Generic[ProgramT]):
     @property
     def program(self) -> ProgramT:
         """The running program."""
-        assert self._program is not None, f"nothing runs on {self.name}"
+        assert self._program is not None, f"{self.name} runs no program"
         return self._program
 
     async def start(self) -> None:
@@ -109,12 +109,12 @@ class Machine(Generic[ProgramT]):
 
         :raise KilledWhileStarting: the machine was killed meanwhile.
         """
-        assert self._program is None, f"{self.name} runs already"
+        assert self._program is None, f"{self.name} is running already"
         assert self._starting is None, f"{self.name} is starting already"
-        starting = self._starting = Deferred(lambda _: begun.cancel())
-        begun = Deferred.fromCoroutine(self._begin())
+        starting = self._starting = Deferred(lambda _: started.cancel())
+        started = Deferred.fromCoroutine(self._begin())
         # A killed program may never finish its start, and the result is ignored if it does.
-        begun.addBoth(lambda outcome: None if starting.called else starting.callback(outcome))
+        started.addBoth(lambda outcome: None if starting.called else starting.callback(outcome))
         try:
             await starting
         finally:
@@ -135,9 +135,9 @@ class Machine(Generic[ProgramT]):
         )
         program = self._program = self._build(runtime)
         # Start from an event of the host, so that the first log lines have the name of the host.
-        turn: Deferred[None] = Deferred()
-        reactor.callLater(0, turn.callback, None)
-        await turn
+        event: Deferred[None] = Deferred()
+        reactor.callLater(0, event.callback, None)
+        await event
         await program.start()
 
     async def stop(self) -> None:
@@ -166,9 +166,9 @@ class Machine(Generic[ProgramT]):
 
     def _ended(self, outcome: object) -> None:
         self._is_ending = False
-        waiting, self._wait_for_the_end = self._wait_for_the_end, []
+        waiting, self._end_waiters = self._end_waiters, []
         if isinstance(outcome, Failure):
-            log.failure("ending {name}", outcome, name=self.name)
+            log.failure("releasing the resources of {name} failed", outcome, name=self.name)
         for waiter in waiting:
             waiter.callback(None)
 
@@ -177,7 +177,7 @@ class Machine(Generic[ProgramT]):
         if not self._is_ending:
             return succeed(None)
         waiter: Deferred[None] = Deferred()
-        self._wait_for_the_end.append(waiter)
+        self._end_waiters.append(waiter)
         return waiter
 
     def call(self, function: Callable[..., Any], *args: Any) -> None:

@@ -43,7 +43,8 @@ class HostedBrokers:
         def create_resources(host: HostReactor) -> ProgramResources:
             return real_resources(host, reactor, boot_id)
 
-        return Machine(reactor, f"broker-{number}", self.loopback, lambda runtime: build(number, runtime), create_resources)
+        name = f"broker-{number}"
+        return Machine(reactor, name, self.loopback, lambda runtime: build(number, runtime), create_resources)
 
     def on_change(self, callback: Callable[[int], None]) -> None:
         """Call back with a broker's id whenever it was killed, paused or cut off."""
@@ -113,7 +114,7 @@ class HostedBrokers:
     def _change(self, action: str, machine: Machine[Broker]) -> None:
         if action == "kill":
             machine.kill()
-            self.loopback.mend(machine.name)  # the host that it starts on again is a new one
+            self.loopback.end_isolation(machine.name)  # the host that it starts on again is a new one
         elif action == "pause":
             machine.pause()
         elif action == "resume":
@@ -121,7 +122,7 @@ class HostedBrokers:
         elif action == "cut":
             self.loopback.isolate(machine.name)
         else:
-            self.loopback.mend(machine.name)
+            self.loopback.end_isolation(machine.name)
 
     async def _start(self, broker_id: int, machine: Machine[Broker]) -> None:
         if machine.starting:

@@ -1,4 +1,4 @@
-"""Compacts one log: keeps the last record of every key, and tombstones and markers for a limited time.
+"""Compacts one log: keeps the last record of every key; keeps tombstones and markers for a limited time.
 
 ``plan_compaction`` selects the segments in the reactor thread. A ``Compaction`` reads and writes files in another
 thread and does not access the log. ``Log.replace_segments`` installs the result. The active segment and records above
@@ -54,7 +54,7 @@ class CompactionPlan:
     :param sources: segments from the first one to the end of the compactable range.
     :param dirty_offset: start of the range that no earlier compaction has processed.
     :param last_offsets: last offset of each producer's last batch, whose sequence number must be kept.
-    :param last_epochs: epoch of producers whose last batch is a marker that increased it.
+    :param last_epochs: epochs of the producers that have no batch in their current epoch.
     :param ended_later: transactions with records in the sources that were aborted after them.
     """
 
@@ -189,8 +189,7 @@ class Compaction:
         return groups
 
     def write_group(self, group: list[Source]) -> Segment:
-        """Write the remaining records of a group durably to files with the suffix ``.swap``. Call it for all groups in
-        order.
+        """Write the remaining records of a group durably to files that end in ``.swap``; call it in order of groups.
 
         :return: the segment that replaces the group.
         :raise OSError: the write failed.
@@ -272,7 +271,10 @@ def digest(key: bytes) -> bytes:
 
 
 def _batches(file: File, source: Source) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Yield the batches of a segment; raises before a damaged one could be rewritten with a valid CRC."""
+    """Yield the batches of a segment; stops with an error at a damaged one, which would otherwise get a valid CRC.
+
+    :raise Damage: a batch is damaged.
+    """
     end = 0
     try:
         with reading(source.path, source.segment.base_offset):

@@ -1,4 +1,4 @@
-"""Rules for what compaction keeps of a batch: keys, tombstones, transactions and producer sequences."""
+"""Rules that decide which records of a batch compaction keeps: keys, tombstones, transactions, producer sequences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kreplica.wire.records import Record
 class BatchFilter:
     """Filter for the batches of a log, in order.
 
-    * Of each key only the record with the last offset is kept; records without a key are removed.
+    * Only the last record of each key is kept; records without a key are removed.
     * A tombstone, and the marker of a transaction without batches, is kept until its delete horizon, which is set when
       compaction first processes it (KIP-534).
     * Records of an aborted transaction are removed. Its marker is kept while a batch of it exists, even an empty one;
@@ -24,7 +24,7 @@ class BatchFilter:
     :param digest: returns a key's representation in ``offsets``.
     :param offsets: offset of the last record of each key below ``end_offset``.
     :param last_offsets: last offset of each producer's last batch.
-    :param last_epochs: epoch of the producers whose last batch is a marker.
+    :param last_epochs: epochs of the producers that have no batch in their current epoch.
     """
 
     def __init__(

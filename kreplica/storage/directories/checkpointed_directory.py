@@ -30,7 +30,7 @@ class CheckpointedDirectory:
         self.path = path
         self.logs: dict[TopicPartition, Log] = {}
         self.failed_logs: dict[TopicPartition, FailedLog] = {}
-        """Logs that could not be opened, or were taken out of use."""
+        """Logs that could not be opened or were taken offline."""
         self.offline: OSError | None = None
         self.high_watermarks: dict[TopicPartition, int] = {}
         """Values checkpointed before this start."""
@@ -56,10 +56,10 @@ class CheckpointedDirectory:
         await self._write(LOG_START_OFFSETS, start_offsets(self.logs, self.failed_logs))
 
     def _block_appends_if_overstated(self, log: Log) -> None:
-        """Reject appends below the recovery point on disk.
+        """Reject appends while the recovery point on disk is above the durable records.
 
-        After a power loss, records below it are not checked: truncated or torn ones would be taken for the ones that
-        replaced them.
+        After a power loss recovery does not check records below that point, so it would accept truncated or torn
+        records.
         """
         log.allow_appends()
         self._overstated.pop(log, None)

@@ -1,4 +1,4 @@
-"""Log cleaner: runs one compaction at a time in another thread, the log with the largest gain first."""
+"""Log cleaner: runs one compaction at a time in another thread; overdue logs first, then by dirty ratio."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ NewPaths = Sequence[tuple[str, UUID]]
 
 
 class PreviousContent(Enum):
-    """Previous content of the path of a new log directory."""
+    """Content of a path before a log directory was created there."""
 
     EMPTY = "nothing"
     OLD_LOG = "an older log's directory"
@@ -37,7 +37,7 @@ class NewDirectories:
     async def create_many(self, paths: NewPaths) -> None:
         """Create many directories in other threads; ``get_or_create`` reports errors.
 
-        A busy disk takes milliseconds for each, which would block the reactor.
+        On a busy disk each takes milliseconds, which would block the reactor.
         """
 
         async def create_some(some: NewPaths) -> list[PreviousContent | OSError]:
@@ -78,7 +78,7 @@ def _discard(disk: Disk, path: str) -> None:
     try:
         disk.remove_tree(path)
     except OSError:
-        pass  # the next start finds the device failure
+        pass  # the next start detects the device failure
 
 
 def _create_all(disk: Disk, work: NewPaths) -> list[PreviousContent | OSError]:

@@ -1,4 +1,4 @@
-"""Small files of a log directory in use: identity and offset checkpoints."""
+"""Small files of an open log directory: identity and offset checkpoints."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Failed = Mapping[TopicPartition, FailedLog]
 
 
 def check_identity(disk: Disk, directory: str, cluster_id: str, broker_id: int) -> None:
-    """Check that a directory belongs to this broker, or claim it if it is new.
+    """Check that a directory belongs to this broker; a new one is assigned to it.
 
     :raise StorageError: it belongs to another cluster or broker.
     """
@@ -40,7 +40,7 @@ def check_identity(disk: Disk, directory: str, cluster_id: str, broker_id: int) 
     if meta.cluster_id != cluster_id:
         raise StorageError(
             f"{directory} holds data of cluster {meta.cluster_id}, but this is cluster {cluster_id}: "
-            "point log.dirs or zookeeper.connect (standalone: --data-dir) to the right one"
+            "correct log.dirs or zookeeper.connect (standalone: --data-dir)"
         )
     if meta.broker_id != broker_id:
         raise StorageError(
@@ -52,8 +52,8 @@ def check_identity(disk: Disk, directory: str, cluster_id: str, broker_id: int) 
 class OffsetCheckpoints:
     """Reads and writes the offset checkpoints of a directory.
 
-    :param failed: called if a checkpoint cannot be written. Lack of space or descriptors is only logged once; the
-        checkpoint is written at the next request.
+    :param failed: called if the device failed. Lack of space or descriptors is only logged, once; the next request
+        writes the checkpoint again.
     """
 
     def __init__(self, directory: str, runtime: Runtime, failed: Callable[[OSError], None]) -> None:

@@ -43,10 +43,10 @@ class FailedLog:
         return self.error.base_offset if isinstance(self.error, Damage) else 0
 
     def set_damage_aside(self) -> tuple[Log, UUID]:
-        """Set the damaged segment and all later ones aside, and open the rest; blocks.
+        """Set the damaged segment and all later ones aside, and open the earlier ones; blocks.
 
         :return: as ``LogToOpen.open``.
-        :raise StorageError: the rest is damaged too.
+        :raise StorageError: the earlier segments are damaged too.
         :raise OSError: the device failed.
         """
         to_open = self.to_open
@@ -56,7 +56,7 @@ class FailedLog:
 
 
 def set_aside(disk: Disk, directory: str, base_offset: int, now_ms: int) -> None:
-    """Rename the segments from a base offset on; files that can be rebuilt are removed.
+    """Rename the segments from a base offset on, and remove their files that can be rebuilt.
 
     The last segment is renamed first, so that an interruption leaves no gap.
 
@@ -66,14 +66,19 @@ def set_aside(disk: Disk, directory: str, base_offset: int, now_ms: int) -> None
         path = f"{directory}/{name}"
         if name.endswith(LOG_SUFFIX) and offset >= base_offset:
             disk.rename(path, f"{path}.{now_ms}{DAMAGED_SUFFIX}")
-            _log.warn("{path} is set aside as {name}.{now}.damaged", path=path, name=name, now=now_ms)
+            _log.warn(
+                "{path} is damaged or follows a damaged segment; it is renamed to {name}.{now}.damaged",
+                path=path,
+                name=name,
+                now=now_ms,
+            )
         elif offset > base_offset or (offset == base_offset and not name.endswith(SNAPSHOT_SUFFIX)):
             disk.remove(path)
     disk.sync_directory(directory)
 
 
 def _numbered(names: list[str]) -> Iterator[tuple[str, int]]:
-    """Return the files of segments, each with the offset in its name."""
+    """Yield the names of segment files, each with its offset."""
     for name in names:
         stem, dot, suffix = name.partition(".")
         if stem.isdecimal() and dot + suffix in SUFFIXES:

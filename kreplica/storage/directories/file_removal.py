@@ -11,22 +11,22 @@ from twisted.python.failure import Failure
 from kreplica.runtime import Runtime
 
 TOGETHER_SECONDS = 0.01
-"""Removals requested within this time are combined, since a topic may have 1,000 logs."""
+"""Removals requested within this time are combined, because a topic may have 1,000 logs."""
 
 
 @dataclass(eq=False, slots=True)
 class _Batch:
-    asked_s: float
+    requested_s: float
     delay_ms: int
-    waiting: list[Callable[[], None]] = field(default_factory=list)
+    removals: list[Callable[[], None]] = field(default_factory=list)
 
     def run(self) -> None:
-        for remove in self.waiting:
+        for remove in self.removals:
             remove()
 
 
 class Removals:
-    """Pending removals of one log directory; remaining ones are completed at the next start.
+    """Pending removals of one log directory; those not done at shutdown are completed at the next start.
 
     :param failed: called with the failure of a removal.
     """
@@ -40,10 +40,10 @@ class Removals:
         """Run a removal in another thread after about this delay."""
         now_s = self._runtime.reactor.seconds()
         batch = next(reversed(self._batches), None)
-        if batch is None or batch.delay_ms != delay_ms or now_s - batch.asked_s > TOGETHER_SECONDS:
+        if batch is None or batch.delay_ms != delay_ms or now_s - batch.requested_s > TOGETHER_SECONDS:
             batch = _Batch(now_s, delay_ms)
             self._batches[batch] = self._runtime.reactor.callLater(delay_ms / 1000, self._due, batch)
-        batch.waiting.append(remove)
+        batch.removals.append(remove)
 
     def _due(self, batch: _Batch) -> None:
         del self._batches[batch]

@@ -76,7 +76,7 @@ class LogDirectories:
 
         A directory whose device fails goes offline, unless it is the last one.
 
-        :raise StorageError: another process holds a lock, or all devices fail; no lock is held then.
+        :raise StorageError: another process holds a lock, or all devices fail; all locks are released.
         :raise OSError: a transient error, such as no descriptors or space.
         """
         try:
@@ -104,11 +104,10 @@ class LogDirectories:
     ) -> None:
         """Open all directories and their logs.
 
-        :param config_of: returns the settings of a topic's logs.
-        :param is_intact: True for a directory that has everything that earlier processes wrote.
-
         A directory whose device fails goes offline, unless it is the last one.
 
+        :param config_of: returns the settings of a topic's logs.
+        :param is_intact: returns True for a directory that has all data that earlier processes wrote.
         :raise StorageError: a directory is in use or belongs to another cluster or broker, a log exists twice, or all
             devices fail.
         :raise OSError: a transient error, such as no descriptors or space.
@@ -134,8 +133,8 @@ class LogDirectories:
 
     def _check_any_usable(self) -> None:
         if all(directory.offline is not None for directory in self.directories):
-            why = "; ".join(f"{directory.path}: {directory.offline}" for directory in self.directories)
-            raise StorageError(f"no log directory can be used: {why}")
+            reasons = "; ".join(f"{directory.path}: {directory.offline}" for directory in self.directories)
+            raise StorageError(f"no log directory can be used: {reasons}")
 
     @property
     def may_have_unknown_logs(self) -> bool:
@@ -166,8 +165,8 @@ class LogDirectories:
             if key in directory.failed_logs:
                 raise directory.failed_logs[key].error
             if key in directory.logs:
-                state = "is there already" if directory.offline is None else "is offline with its directory"
-                raise StorageError(f"{key} in {directory.path} {state}")
+                state = "exists already" if directory.offline is None else "is offline with its directory"
+                raise StorageError(f"the log of {key} in {directory.path} {state}")
         chosen = self._chosen_directories.pop(key, None) or self._emptiest()
         if chosen is None:
             raise StorageError("all log directories are offline")
@@ -213,7 +212,7 @@ class LogDirectories:
         return directory.high_watermarks.get(key, 0) if directory is not None else 0
 
     def forget_high_watermarks(self) -> None:
-        """Limit high watermarks to synced records, because logs may have lost others."""
+        """Limit high watermarks to synced records, because other records may be lost."""
         for directory in self.directories:
             directory.forget_high_watermarks()
 
@@ -246,7 +245,7 @@ class LogDirectories:
             self._notify_offline([key])
 
     async def bring_online(self, key: TopicPartition) -> bool:
-        """Use a failed log again as it is, because no better copy exists.
+        """Use a failed log again, excluding damage, because no better copy exists.
 
         :return: True if it can be used.
         """
@@ -257,7 +256,7 @@ class LogDirectories:
         return log is not None
 
     async def set_damage_aside(self, key: TopicPartition) -> bool:
-        """Set the damaged part of a log aside and use the rest.
+        """Set the damaged segments of a log aside and use the earlier ones.
 
         :return: True if it can be used.
         """
@@ -290,7 +289,7 @@ class LogDirectories:
         known = [epoch for epoch in epochs if epoch is not None]
         return min(known) if known and len(known) == len(epochs) else None
 
-    # --- listeners -----------
+    # --- listeners ---
 
     def on_offline(self, listener: Callable[[list[TopicPartition]], None]) -> None:
         """Add a listener, called with the partitions of a failed directory."""
@@ -301,9 +300,9 @@ class LogDirectories:
         self._synced_listeners.append(listener)
 
     def on_damage(self, listener: Callable[[Log, Damage], None]) -> None:
-        """Set a listener, called with a log each time damage is found in it.
+        """Add a listener, called with a log each time damage is found in it.
 
-        It decides whether the log goes offline or stays in use.
+        The listener decides whether the log goes offline or stays in use.
         """
         self._damage_listeners.append(listener)
 
@@ -328,7 +327,7 @@ class LogDirectories:
         for listener in self._synced_listeners:
             listener(keys)
 
-    # --- periodic work ------------
+    # --- periodic work ---
 
     def start(self, high_watermarks: Callable[[], Mapping[TopicPartition, int]]) -> None:
         """Start the periodic work.
@@ -407,7 +406,7 @@ class LogDirectories:
             if turns.is_over:
                 await turns.next()
 
-    # --- shutdown --
+    # --- shutdown ---
 
     async def close(self, broker_epoch: int) -> None:
         """Stop periodic work, close every log, and write the clean-shutdown markers.

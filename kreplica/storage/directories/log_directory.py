@@ -56,7 +56,7 @@ class LogDirectory(CheckpointedDirectory):
 
     :param went_offline: called once if the device fails; none of the logs can be used afterwards.
     :param synced: called with the logs whose recovery point advanced.
-    :param damaged: called for damage in one of the logs; may take it out of use.
+    :param damaged: called for damage in one of the logs; may take the log offline.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class LogDirectory(CheckpointedDirectory):
         self.truncated_logs: list[TopicPartition] = []
         """Logs from which recovery removed records."""
         self.strays: list[str] = []
-        """Unknown directory entries, which are left alone."""
+        """Names of directories that are not logs; they are not touched."""
         self.has_unknown_logs = False
         """True if the device failed at startup, so that the directory's logs are unknown."""
         self.clean_broker_epoch: int | None = None
@@ -95,6 +95,7 @@ class LogDirectory(CheckpointedDirectory):
         self._removals = Removals(runtime, self._removal_failed)
         self._full_warned_s = -_FULL_WARNING_INTERVAL_S
         self._flusher = Flusher(runtime, synced, self._failed)
+
     # --- opening ---
 
     async def open(
@@ -103,7 +104,7 @@ class LogDirectory(CheckpointedDirectory):
         """Lock the directory, check its identity, and open all logs.
 
         :param config_of: returns the settings of a topic's logs.
-        :param is_intact: True if the directory has everything that earlier processes wrote.
+        :param is_intact: returns True if the directory has all data that earlier processes wrote.
         :raise StorageError: the directory is in use, or belongs to another cluster or broker.
         :raise OSError: the device failed.
         """
@@ -123,7 +124,7 @@ class LogDirectory(CheckpointedDirectory):
         self._overstated.clear()
         self.offline, self.has_unknown_logs = error, True
         _log.critical(
-            "{path} is offline from the start, and its content cannot be used: {error}",
+            "{path} failed at startup and is offline; its logs cannot be used: {error}",
             path=self.path,
             error=str(error),
         )
@@ -179,8 +180,7 @@ class LogDirectory(CheckpointedDirectory):
     def forget_high_watermarks(self) -> None:
         """Limit the high watermarks to the recovery points found at startup.
 
-        After a power loss, records appended after a truncation may be gone and the truncated ones back; those were
-        never committed.
+        A power loss may undo a truncation and the appends after it; the truncated records were never committed.
         """
         found = self._recovery_points_found
         self.high_watermarks = {key: min(end, found.get(key, 0)) for key, end in self.high_watermarks.items()}
@@ -216,7 +216,7 @@ class LogDirectory(CheckpointedDirectory):
         self._block_appends_if_overstated(log)
 
     def start(self) -> None:
-        """Start to write checkpoints, after the results of recovery were reported."""
+        """Start writing checkpoints; call it after the results of recovery were reported."""
         if self._overstated:
             self.checkpoint()
 
@@ -277,10 +277,10 @@ class LogDirectory(CheckpointedDirectory):
         self._removals.later(partial(self._disk.remove_tree, path), config.file_delete_delay_ms)
         self.checkpoint()
 
-    # --- failed logs ----------------------------
+    # --- failed logs ---
 
     def take_offline(self, key: TopicPartition, error: StorageError) -> None:
-        """Stop using a log until it is put back or recreated."""
+        """Stop using a log until ``bring_online`` or ``set_damage_aside``."""
         log = self.logs.pop(key)
         self._flusher.forget(log)
         self._overstated.pop(log, None)
@@ -289,10 +289,14 @@ class LogDirectory(CheckpointedDirectory):
             self._to_open(key, log.config), recovery_point=log.recovery_point, log_start_offset=log.log_start_offset
         )
         self.failed_logs[key] = FailedLog(error, to_open, log)
-        _log.error("{log} is taken out, for others to lead and to fetch from: {error}", log=str(key), error=str(error))
+        _log.error(
+            "{log} is taken offline, so that another replica leads and serves fetches: {error}",
+            log=str(key),
+            error=str(error),
+        )
 
     async def bring_online(self, key: TopicPartition) -> Log | None:
-        """Use a log again as it is; returns None if it cannot be opened or the directory is offline."""
+        """Use a log again, excluding damage; returns None if it cannot be opened or the directory is offline."""
         if self.offline is not None:
             return None
         failed = self.failed_logs[key]
@@ -308,7 +312,7 @@ class LogDirectory(CheckpointedDirectory):
         return log
 
     async def set_damage_aside(self, key: TopicPartition) -> Log | None:
-        """Set damaged segments aside and use the rest; returns None if that fails."""
+        """Set damaged segments aside and use the earlier ones; returns None if that fails."""
         if self.offline is not None:
             return None
         return await self._open_again(key, self.failed_logs[key].set_damage_aside)
@@ -321,7 +325,7 @@ class LogDirectory(CheckpointedDirectory):
             self.failed_logs[key] = replace(failed, error=error)
             return None
         except OSError as error:
-            _log.warn("{log} cannot be brought back, yet: {error}", log=str(key), error=str(error))
+            _log.warn("{log} cannot be opened again yet: {error}", log=str(key), error=str(error))
             return None
         if self.offline is not None or self.failed_logs.get(key) is not failed:
             opened[0].release()
@@ -337,7 +341,7 @@ class LogDirectory(CheckpointedDirectory):
         """Request a sync of a log (group commit)."""
         self._flusher.request(log)
 
-    # --- LogOwner -----------
+    # --- LogOwner ---
 
     def rolled(self, log: Log) -> None:
         self._flusher.request(log)
@@ -359,9 +363,9 @@ class LogDirectory(CheckpointedDirectory):
         now_s = self._runtime.reactor.seconds()
         if now_s >= self._full_warned_s + _FULL_WARNING_INTERVAL_S:
             self._full_warned_s = now_s
-            why = "is full" if is_full(error) else "cannot be written at the moment"
+            why = "is full" if is_full(error) else "cannot be written"
             _log.warn(
-                "{path} {why}: appends are rejected until then ({error})",
+                "{path} {why}: appends are rejected until it can be written again ({error})",
                 path=self.path,
                 why=why,
                 error=str(error),
@@ -422,7 +426,7 @@ class LogDirectory(CheckpointedDirectory):
             self._unlock()
 
     def abandon(self) -> None:
-        """Unlock without closing any log, because another directory could not be opened; the next start recovers."""
+        """Unlock without closing any log, because a directory could not be opened; the next start recovers the logs."""
         self._cancel()
         for log in self.logs.values():
             log.release()

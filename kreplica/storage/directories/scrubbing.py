@@ -1,4 +1,4 @@
-"""Scrubber: slowly reads all stored data again to find damage while other replicas have intact copies."""
+"""Scrubber: slowly reads all stored data to find damage while other replicas still have intact copies."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from kreplica.storage.segments.segment import Segment
 INTERVAL_SECONDS = 1.0
 
 PASS_STEPS_MIN = 30
-"""Minimum number of steps between the starts of two passes, so that little data is not read continuously."""
+"""Minimum number of steps from one pass to the next, so that a small amount of data is not read continuously."""
 
 _FILES_MAX = 50
-"""Maximum number of segments per step, since a broker may have many small ones."""
+"""Maximum number of segments per step, because a broker may have many small ones."""
 
 _log = Logger()
 
 
-class _Place:
+class _Position:
     """Position in the segment being checked."""
 
     def __init__(self, log: Log, segment: Segment) -> None:
@@ -35,7 +35,7 @@ class _Place:
         self._next_offset: int | None = None
 
     @property
-    def is_over(self) -> bool:
+    def is_done(self) -> bool:
         """True if the segment is checked completely, or has changed."""
         return self._position >= self.segment.size or not self.is_current
 
@@ -49,7 +49,7 @@ class _Place:
         """Check the next part of the segment.
 
         :return: number of bytes checked.
-        :raise Damage: two reads showed damage.
+        :raise Damage: two reads found damage.
         """
         batches = self.log.batches_to_check(self.segment, self._position, self._next_offset)
         try:
@@ -58,12 +58,12 @@ class _Place:
             if not self.is_current:
                 return 0
             position, next_offset = await offload.run(batches.check, size_max)
-            _log.warn("a second read shows no damage: {damage}", damage=str(damage))
+            _log.warn("a second read did not find this damage again: {damage}", damage=str(damage))
         size = position - self._position
         if position >= self.segment.size and self.segment is not self.log.segments.active:
             await self._check_indexes(offload)
         self._position, self._next_offset = position, next_offset
-        if self.is_over and self.is_current:
+        if self.is_done and self.is_current:
             self.log.clear_damage(self.segment.base_offset)
         return size
 
@@ -87,46 +87,46 @@ class Scrubber:
         self._offload = offload
         self._logs = logs
         self._bytes_max = bytes_max
-        self._places: Iterator[_Place] = iter(())
-        self._place: _Place | None = None
+        self._positions: Iterator[_Position] = iter(())
+        self._current: _Position | None = None
         self._steps_until_pass = 0
 
     async def step(self) -> None:
         """Continue at the last position; after the last segment, start again at the first."""
         self._steps_until_pass -= 1
-        left = self._bytes_max
+        bytes_left = self._bytes_max
         for _ in range(_FILES_MAX):
-            if self._place is None or self._place.is_over:
-                self._place = next(self._places, None)
-            if self._place is None:
+            if self._current is None or self._current.is_done:
+                self._current = next(self._positions, None)
+            if self._current is None:
                 if self._steps_until_pass <= 0:
                     self._steps_until_pass = PASS_STEPS_MIN
                     self.passes_count += 1
-                    self._places = self._all()
+                    self._positions = self._all()
                 return
-            if self._place.is_over:
+            if self._current.is_done:
                 continue  # its log was truncated during this pass
-            left -= await self._check(self._place, left)
-            if left <= 0:
+            bytes_left -= await self._check(self._current, bytes_left)
+            if bytes_left <= 0:
                 return
 
-    async def _check(self, place: _Place, size_max: int) -> int:
+    async def _check(self, position: _Position, size_max: int) -> int:
         try:
-            return await place.check(self._offload, size_max)
+            return await position.check(self._offload, size_max)
         except Damage as damage:
-            self._place = None
-            if place.is_current:
-                place.log.report_damage(damage)
+            self._current = None
+            if position.is_current:
+                position.log.report_damage(damage)
         except FileNotFoundError:
-            self._place = None  # removed meanwhile
+            self._current = None  # removed meanwhile
         except OSError as error:
             if not is_temporary(error):
                 raise
         return 0
 
-    def _all(self) -> Iterator[_Place]:
+    def _all(self) -> Iterator[_Position]:
         for key in list(self._logs()):
             log = self._logs().get(key)
             if log is not None:
                 for segment in log.segments:
-                    yield _Place(log, segment)
+                    yield _Position(log, segment)

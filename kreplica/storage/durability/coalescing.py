@@ -20,18 +20,18 @@ class Coalescing:
     def __init__(self, work: Callable[[], Coroutine[Deferred[Any], Any, None]]) -> None:
         self._work = work
         self._running = False
-        self._wanted = False
+        self._requested = False
         self._waiting: list[Deferred[None]] = []
 
     def request(self) -> None:
         """Request a run."""
-        self._wanted = True
+        self._requested = True
         if not self._running:
             self._running = True
             Deferred.fromCoroutine(self._run())
 
     def idle(self) -> Deferred[None]:
-        """Fires when no run is pending."""
+        """Return a Deferred that fires when no run is pending."""
         done: Deferred[None] = Deferred()
         if self._running:
             self._waiting.append(done)
@@ -41,8 +41,8 @@ class Coalescing:
 
     async def _run(self) -> None:
         try:
-            while self._wanted:
-                self._wanted = False
+            while self._requested:
+                self._requested = False
                 await self._work()
         except Exception:
             _log.failure("background work on a log directory failed")

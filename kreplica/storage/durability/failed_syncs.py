@@ -1,9 +1,9 @@
 """Marker file that a failed sync leaves in a log directory for the next start.
 
-After a failed write-back Linux marks the pages clean: reads return them from memory, and the next sync succeeds, but a
-power loss shows that they never reached the device. The next start therefore rewrites all records that were not synced
-(``recovery.loading``), after which a sync is reliable. The marker itself need not be durable, because after a power
-loss reads return the bytes on the device.
+After a failed write-back Linux marks the pages clean: reads return them from memory, and the next sync succeeds,
+although they never reached the device and a power loss would lose them. The next start therefore rewrites all records
+that were not synced (``recovery.loading``), after which a sync is reliable. The marker itself need not be durable,
+because after a power loss reads return the bytes on the device.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def write_marker(disk: Disk, directory: str, error: OSError) -> None:
 
 
 def has_marker(disk: Disk, directory: str) -> bool:
-    """True if a sync failed and the records were not rewritten since."""
+    """True if a sync failed and the records have not been rewritten since."""
     return disk.exists(posixpath.join(directory, FILE_NAME))
 
 

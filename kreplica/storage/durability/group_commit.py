@@ -47,7 +47,7 @@ class Flusher(Generic[LogT]):
         self._runtime = runtime
         self._synced = synced
         self._failed = failed
-        self._wanted: dict[LogT, None] = {}
+        self._requested: dict[LogT, None] = {}
         self._rounds = Coalescing(self._round)
         self._retry: IDelayedCall | None = None
         self._broken = False
@@ -55,15 +55,15 @@ class Flusher(Generic[LogT]):
     def request(self, log: LogT) -> None:
         """Sync a log in the next round, up to its log end at that time."""
         if not self._broken:
-            self._wanted[log] = None
+            self._requested[log] = None
             self._rounds.request()
 
     def forget(self, log: LogT) -> None:
-        """Remove a deleted log; a running round completes."""
-        self._wanted.pop(log, None)
+        """Cancel the requested sync of a deleted log; a running round is not affected."""
+        self._requested.pop(log, None)
 
     def drained(self) -> Deferred[None]:
-        """Fires when no sync is pending or one has failed; retries are dropped."""
+        """Cancel retries, and return a Deferred that fires when no sync is running or requested."""
         self.cancel()
         return self._rounds.idle()
 
@@ -74,30 +74,33 @@ class Flusher(Generic[LogT]):
             self._retry = None
 
     async def _round(self) -> None:
-        wanted, self._wanted = self._wanted, {}
+        requested, self._requested = self._requested, {}
         try:
-            work = [(log, log.unsynced()) for log in wanted]
+            work = [(log, log.unsynced()) for log in requested]
         except OSError as error:
-            self._handle_failed_round(wanted, error, is_temporary_error=is_temporary(error))
+            self._handle_failed_round(requested, error, is_temporary_error=is_temporary(error))
             return
         try:
             await self._runtime.offload.run(_sync_all, [unsynced for _, unsynced in work])
         except OSError as error:
-            self._handle_failed_round(wanted, error, is_temporary_error=is_out_of_descriptors(error))
+            self._handle_failed_round(requested, error, is_temporary_error=is_out_of_descriptors(error))
             return
         for log, unsynced in work:
             log.mark_synced(unsynced)
         self._synced([log for log, _ in work])
 
     def _handle_failed_round(self, logs: dict[LogT, None], error: OSError, *, is_temporary_error: bool) -> None:
-        """:param is_temporary_error: True if files could not be opened or indexes not written, but no sync failed."""
+        """Retry the logs later, or stop syncing the directory.
+
+        :param is_temporary_error: True if files could not be opened or indexes not written, but no sync failed.
+        """
         if not is_temporary_error:
             self._broken = True
-            self._wanted.clear()
+            self._requested.clear()
             self.cancel()
             self._failed(error)
             return
-        self._wanted = {log: None for log in logs if log.failure is None and log.owner is not None} | self._wanted
+        self._requested = {log: None for log in logs if log.failure is None and log.owner is not None} | self._requested
         if self._retry is None:
             self._retry = self._runtime.reactor.callLater(RETRY_SECONDS, self._retry_round)
 

@@ -1,4 +1,4 @@
-"""Unsynced files of a log and how they are synced."""
+"""Unsynced files of a log, and their sync."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Unsynced:
     """Files with appends up to ``end_offset``. Call ``sync`` in any thread, then ``Log.mark_synced``.
 
     :param paths: small files to sync as well (indexes, snapshots, leader epochs); missing ones are ignored.
-    :param generation: log generation; a later truncation makes the sync void.
+    :param generation: log generation; the result is ignored if the log has been truncated since.
     """
 
     files: tuple[File, ...]

@@ -48,7 +48,7 @@ class LeaderEpochs:
 
     @classmethod
     def load(cls, path: str, disk: Disk) -> LeaderEpochs:
-        """Read the file; a missing file has no epochs.
+        """Read the file; returns an empty list if it is missing.
 
         :raise StorageError: the file is damaged.
         """
@@ -90,13 +90,14 @@ class LeaderEpochs:
         self._set_entries([*entries, EpochEntry(epoch, start_offset)])
 
     def epoch_of(self, offset: int) -> int:
-        """Return the epoch that wrote ``offset``, or ``NO_EPOCH`` if unknown."""
+        """Return the epoch in which ``offset`` was written, or ``NO_EPOCH`` if unknown."""
         at = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
         return self._entries[at - 1].epoch if at else NO_EPOCH
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return up to which offset a follower whose last record has ``epoch`` may agree with this log (KIP-101,
-        KIP-279).
+        """Return the end offset of an epoch, up to which a follower's log may match this one (KIP-101, KIP-279).
+
+        :param epoch: epoch of the follower's last record.
 
         :return: the largest known epoch that is not above ``epoch``, and its end offset. The latest epoch ends at
             ``log_end_offset``. (-1, -1) if ``epoch`` is above all known ones or none is known. For an epoch below all

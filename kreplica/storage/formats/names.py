@@ -26,8 +26,6 @@ def parse_directory_name(name: str) -> TopicPartition | None:
 
 
 def deleted_name(topic_partition: TopicPartition, unique: str) -> str:
-    """Return the name of a directory to be deleted, ``topic-partition.UNIQUE-delete``, shortened to the file name
-    limit.
-    """
+    """Return ``topic-partition.UNIQUE-delete``, the name of a directory to delete; a long topic name is truncated."""
     suffix = f"-{topic_partition.partition}.{unique}{DELETE_SUFFIX}"
     return topic_partition.topic[: _NAME_SIZE_MAX - len(suffix)] + suffix

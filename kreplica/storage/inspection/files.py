@@ -15,7 +15,7 @@ from kreplica.storage.segments.segment import LOG_SUFFIX
 from kreplica.wire.batches import BatchHeader
 
 BATCH_SIZE_MAX = 128 * 1024 * 1024
-"""Upper limit for the size of a batch; a larger length is damage and is not read into memory."""
+"""Maximum size of a batch; a larger length means damage and is not read into memory."""
 
 ABORTED_ENTRY_SIZE = 34
 
@@ -79,7 +79,7 @@ class EntryFile:
     Kafka preallocates the index of an active segment with zeros, which remain if it is killed; they are not entries.
 
     :ivar exists: False if the file is missing; it then has no entries.
-    :ivar size: size in bytes without such zeros.
+    :ivar size: size in bytes without these zeros.
     """
 
     def __init__(self, disk: Disk, path: str, entry_size: int, *, ignore_trailing_zeros: bool) -> None:

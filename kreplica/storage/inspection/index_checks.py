@@ -1,7 +1,7 @@
 """Checks that the indexes of a segment agree with its batches, in one pass.
 
-Each check receives every batch in order, and then the end of the segment. It yields disagreements as position in the
-index file and description.
+Each check receives every batch in order, and then the end of the segment. It yields the position of each wrong entry in
+the index file, and a description.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Mismatch = tuple[int, str]
 def _incomplete_entry(file: EntryFile) -> Iterator[Mismatch]:
     rest = file.size % file.entry_size
     if rest:
-        yield file.size - rest, f"{rest} bytes after the last whole entry, which takes {file.entry_size}"
+        yield file.size - rest, f"{rest} bytes after the last whole entry of {file.entry_size} bytes"
 
 
 class OffsetIndexCheck:
@@ -42,11 +42,12 @@ class OffsetIndexCheck:
         while (entry := self._next) is not None and entry.position <= position:
             yield from self._order(entry)
             if entry.position < position:
-                yield entry.at, f"offset {entry.offset} at position {entry.position}, where no batch begins"
+                yield entry.at, f"offset {entry.offset} at position {entry.position}, where no batch starts"
             elif entry.offset < header.base_offset:
                 yield (
                     entry.at,
-                    f"offset {entry.offset} at position {position}, where the batch of {header.base_offset} is",
+                    f"offset {entry.offset} at position {position}, where the batch of offset {header.base_offset} "
+                    "starts",
                 )
             self._advance(entry)
 
@@ -57,7 +58,7 @@ class OffsetIndexCheck:
             self._advance(entry)
         last = self._previous
         if last is not None and last.position < size and last.offset >= next_offset:
-            yield last.at, f"offset {last.offset}, though the segment ends before {next_offset}"
+            yield last.at, f"offset {last.offset}, but the segment ends before offset {next_offset}"
         yield from _incomplete_entry(self._file)
 
     def _order(self, entry: OffsetEntry) -> Iterator[Mismatch]:
@@ -143,7 +144,7 @@ class TransactionIndexCheck:
                     yield (
                         entry.at,
                         f"producer {aborted.producer_id} aborted at offset {aborted.last_offset}, "
-                        "but the batch there is not its marker",
+                        "but the batch at that offset is not its marker",
                     )
             self._advance(entry)
 
@@ -159,7 +160,7 @@ class TransactionIndexCheck:
         if entry.version != 0:
             yield entry.at, f"version {entry.version}, only 0 is known"
         if aborted.last_offset < self._base_offset or aborted.first_offset > aborted.last_offset:
-            yield entry.at, f"a transaction from offset {aborted.first_offset} to {aborted.last_offset}"
+            yield entry.at, f"invalid offsets {aborted.first_offset} to {aborted.last_offset} of a transaction"
         if before is not None and aborted.last_offset < before.aborted.last_offset:
             yield entry.at, f"a marker at offset {aborted.last_offset} after {before.aborted.last_offset}"
 

@@ -1,6 +1,6 @@
 """Compares the indexes of a closed segment with its batches, and rebuilds those that differ.
 
-Indexes below the recovery point are trusted by readers: a wrong one hides records, or exposes aborted ones.
+Readers trust the indexes below the recovery point: a wrong one hides records, or exposes aborted records.
 """
 
 from __future__ import annotations
@@ -26,18 +26,19 @@ from kreplica.storage.segments.segment import (
 )
 
 _SHARE_MIN = 0.25
-_ENTRIES_MIN = 16
-"""Minimum share of the entries of a new offset index; one with fewer was truncated. A short index only makes searches
-slower, and each restart and truncation omits an entry, so small indexes are left alone.
+"""Minimum size of an offset index as a fraction of a rebuilt one. A smaller one was truncated, which only makes
+searches slower.
 """
+_ENTRIES_MIN = 16
+"""Rebuilt indexes with fewer entries are not compared, because each restart and truncation omits an entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrongIndexes:
-    """Replacements for the indexes of a segment.
+    """Replacements for the wrong indexes of a segment.
 
     :param reasons: one line for each kind of index that differs from the batches; empty if none does.
-    :param rebuilt: segment with new offset and time index; None if both files are correct.
+    :param rebuilt: segment with new offset and time indexes; None if both files are correct.
     :param aborted: new content of the index of aborted transactions; None if that file is correct.
     """
 
@@ -59,7 +60,7 @@ class IndexesToCheck:
     compacted: bool
 
     def check(self) -> WrongIndexes:
-        """Read the headers of the batches and compare.
+        """Compare the indexes with the headers of the batches.
 
         :raise Damage: the segment cannot be read.
         :raise FileNotFoundError: a segment was removed or compacted.
@@ -67,10 +68,10 @@ class IndexesToCheck:
         rebuilt, reasons = self._check_positions()
         recomputed = recompute(self.disk, self.segments, compacted=self.compacted)
         path = self._path(TRANSACTION_INDEX_SUFFIX)
-        is_right = recomputed.allows(list(AbortedTransactions(path, self.disk)))
-        if not is_right:
-            reasons = [*reasons, f"{path}: other transactions than the markers in the segment say"]
-        return WrongIndexes(reasons, rebuilt, None if is_right else recomputed.aborted)
+        is_correct = recomputed.allows(list(AbortedTransactions(path, self.disk)))
+        if not is_correct:
+            reasons = [*reasons, f"{path}: the aborted transactions differ from the markers in the segment"]
+        return WrongIndexes(reasons, rebuilt, None if is_correct else recomputed.aborted)
 
     def _path(self, suffix: str) -> str:
         target = self.segments[-1]
@@ -84,11 +85,12 @@ class IndexesToCheck:
         try:
             checks = (OffsetIndexCheck(offsets, target.base_offset), TimeIndexCheck(times, target.base_offset))
             rebuilt, wrong = self._walk(checks)
-            if times.size < rebuilt.time_index.size_bytes and _last_time(times, target.base_offset) < rebuilt.largest[0]:
+            is_shorter = times.size < rebuilt.time_index.size_bytes
+            if is_shorter and _last_time(times, target.base_offset) < rebuilt.largest[0]:
                 wrong.append(f"{times.path}: ends before the segment's largest timestamp")
             entries = len(rebuilt.offset_index)
             if entries >= _ENTRIES_MIN and offsets.size < _SHARE_MIN * entries * offsets.entry_size:
-                wrong.append(f"{offsets.path}: was cut short")
+                wrong.append(f"{offsets.path}: the file was truncated")
         finally:
             offsets.close()
             times.close()

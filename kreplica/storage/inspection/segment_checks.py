@@ -32,7 +32,7 @@ PROBLEMS_MAX = 1000
 class Problem:
     """Damage in a log file.
 
-    :param position: position in the file in bytes; None if it concerns the whole file.
+    :param position: position in bytes; None if the problem concerns the whole file.
     """
 
     path: str
@@ -58,7 +58,7 @@ class CheckOptions:
 
 @dataclass(slots=True)
 class LogState:
-    """State of a log before an offset.
+    """State of a log before the next batch to check.
 
     :param next_offset: lower bound for the next batch; None if there is no earlier batch.
     :param epoch: the latest leader epoch.
@@ -74,7 +74,7 @@ class LogState:
 
 
 class SegmentCheck:
-    """One check of one segment.
+    """Check of one segment.
 
     :param state: state before the segment; updated to its end.
     :param epochs: epochs in the log's checkpoint, oldest first.
@@ -129,7 +129,7 @@ class SegmentCheck:
                 yield from _as_problems(self.path, self._batch(position, header, data, checks[2][1]))
                 end = position + header.size
             if end < size:
-                yield Problem(self.path, end, f"no complete batch starts here, {size - end} bytes are left")
+                yield Problem(self.path, end, f"no complete batch starts here, {size - end} bytes remain")
             for path, check in checks:
                 yield from _as_problems(path, check.check_end(end, self.state.next_offset or self._base_offset))
             if end and not self._is_active:
@@ -141,18 +141,18 @@ class SegmentCheck:
     def _batch(
         self, position: int, header: BatchHeader, data: memoryview, aborted: TransactionIndexCheck
     ) -> Iterator[Mismatch]:
-        whole = verify_crc(data, header)
-        if not whole:
+        is_valid = verify_crc(data, header)
+        if not is_valid:
             yield position, f"wrong CRC in the batch of offset {header.base_offset}"
         for text in (*self._offsets(header), *self._epoch(header)):
             yield position, text
-        if whole:
+        if is_valid:
             yield from ((position, text) for text in self._records(header, data, aborted))
         self.batches += 1
         # Ignore the fields of a damaged batch that would make later batches look wrong.
-        next_offset = header.next_offset if whole else header.base_offset + 1
+        next_offset = header.next_offset if is_valid else header.base_offset + 1
         self.state.next_offset = max(next_offset, self.state.next_offset or 0)
-        if whole:
+        if is_valid:
             self.state.epoch = max(header.partition_leader_epoch, self.state.epoch)
 
     def _offsets(self, header: BatchHeader) -> Iterator[str]:
@@ -162,11 +162,11 @@ class SegmentCheck:
         if header.base_offset < self._base_offset or header.last_offset - self._base_offset > RELATIVE_OFFSET_MAX:
             yield f"offsets {header.base_offset} to {header.last_offset} in the segment of {self._base_offset}"
         elif expected is not None and header.base_offset < expected:
-            yield f"offset {header.base_offset}, though {expected} is the next"
+            yield f"offset {header.base_offset}, but the next offset is {expected}"
         elif self._options.gaps:
             next_offset = self._base_offset if expected is None else expected
             if header.base_offset > next_offset:
-                yield f"offset {header.base_offset}, though {next_offset} is the next: those between are missing"
+                yield f"offset {header.base_offset}, but the next offset is {next_offset}: offsets are missing"
 
     def _epoch(self, header: BatchHeader) -> Iterator[str]:
         epoch = header.partition_leader_epoch
@@ -180,7 +180,7 @@ class SegmentCheck:
         # The checkpoint of a running or killed broker is older than its last batches.
         is_later = index == len(self._epochs) and epoch > known
         if known not in (NO_EPOCH, epoch) and not is_later:
-            yield f"leader epoch {epoch}, where {known} wrote by the checkpoint"
+            yield f"leader epoch {epoch}, but the checkpoint has {known} for this offset"
 
     def _records(self, header: BatchHeader, data: memoryview, aborted: TransactionIndexCheck) -> Iterator[str]:
         try:
@@ -202,7 +202,7 @@ class SegmentCheck:
         if aborted.known != (header.producer_id, header.last_offset):
             yield (
                 f"the transaction of producer {header.producer_id} from offset {first_offset} is aborted at "
-                f"{header.last_offset}, and not in the segment's index of aborted transactions"
+                f"{header.last_offset}, but is not in the segment's index of aborted transactions"
             )
 
 

@@ -30,7 +30,7 @@ CHECKPOINTS = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS, CLEANER_OFFS
 
 
 class NoLogsFound(StorageError):
-    """There are no logs to verify."""
+    """The directory contains no logs to verify."""
 
 
 @dataclass(slots=True)
@@ -47,8 +47,8 @@ class Tally:
 class Verification:
     """Read-only verification of a log directory, or of one partition's directory.
 
-    A broker may write to it meanwhile: segments are removed, grow and are compacted. A problem is therefore reported
-    only if a second check a moment later finds it too.
+    A broker may write to it meanwhile: segments grow, are removed and are compacted. A problem is therefore reported
+    only if a second check finds it too.
 
     :param pause: waits between the two checks.
     """
@@ -62,7 +62,7 @@ class Verification:
     def run(self, directory: str) -> Iterator[Problem]:
         """Yield all problems, file by file.
 
-        :raise NoLogsFound: there is no log.
+        :raise NoLogsFound: the directory contains no logs.
         """
         for problem in self._check_all(directory.rstrip("/") or "/"):
             self.tally.problems += 1
@@ -76,7 +76,9 @@ class Verification:
         partitions = [name for name in names if parse_directory_name(name) is not None
                       and self._disk.is_directory(f"{directory}/{name}")]  # fmt: skip
         if not partitions:
-            raise NoLogsFound(f"{directory} holds no logs: neither a .log file nor a directory TOPIC-PARTITION is there")
+            raise NoLogsFound(
+                f"{directory} contains no logs: it has neither a .log file nor a directory named TOPIC-PARTITION"
+            )
         for name in CHECKPOINTS:
             if name in names:
                 yield from self._confirmed(lambda path: self._checkpoint(path, fields=3), f"{directory}/{name}")
@@ -103,7 +105,7 @@ class Verification:
     def _segment(
         self, directory: str, base: int, state: LogState, *, is_active: bool
     ) -> tuple[list[Problem], LogState]:
-        """Check until two checks agree or find no problem."""
+        """Check a segment until a check finds no problem or two checks agree."""
         known: list[Problem] = []
         for attempt in range(CHECKS_MAX):
             epochs = self._epochs(directory)
@@ -128,7 +130,7 @@ class Verification:
         return known, check.state
 
     def _confirmed(self, check: Callable[[str], str | None], path: str) -> Iterator[Problem]:
-        """Return the problems of a small file that two checks found."""
+        """Yield the problem of a small file if two checks find one."""
         if self._wrong(check, path) is not None:
             self._pause()
             text = self._wrong(check, path)

@@ -31,9 +31,9 @@ class AppendRun(NamedTuple):
 
 
 def continues_previous(header: BatchHeader, last: BatchHeader) -> bool:
-    """True if a batch needs no check against its producer's state when ``last`` is written just before it.
+    """True if a batch needs no check against its producer's state if it is written directly after ``last``.
 
-    It continues the sequence of the preceding batch, which was checked already.
+    It either has no producer ID or continues the sequence of ``last``, which was checked already.
     """
     producer_id = header.producer_id
     return producer_id < 0 or (

@@ -19,7 +19,7 @@ _log = Logger()
 
 
 class DurableLog(ReadableLog):
-    """The part of a ``Log`` that makes existing records durable."""
+    """The part of a ``Log`` that makes records durable and handles damage."""
 
     def unsynced(self) -> Unsynced:
         """Return the files to sync so that all records up to the log end are durable."""
@@ -28,7 +28,11 @@ class DurableLog(ReadableLog):
         return self._unsynced_files([*closed, active], closed)
 
     def _unsynced_files(self, segments: Sequence[Segment], complete: Sequence[Segment], *paths: str) -> Unsynced:
-        """:param complete: segments whose indexes must be durable too; recovery rebuilds those of the active one."""
+        """Return these segments as files to sync.
+
+        :param complete: segments whose indexes must be durable too; recovery rebuilds those of the active segment.
+        :param paths: further files to sync.
+        """
         if complete or self.recovery_point <= segments[0].base_offset:
             paths = (*paths, self.leader_epochs.path, f"{self.path}/{PARTITION_METADATA}")
         paths = (*index_paths(complete), *paths, *(self._aborted_checkpoint.paths if complete else ()))
@@ -36,14 +40,14 @@ class DurableLog(ReadableLog):
         return Unsynced(files, paths, self.path, self.log_end_offset, self._generation, self._disk)
 
     def mark_synced(self, synced: Unsynced) -> None:
-        """Advance the recovery point after a sync, unless the log was truncated since."""
+        """Advance the recovery point after a sync, unless the log has been truncated since."""
         if synced.generation == self._generation and synced.end_offset > self.recovery_point:
             self.recovery_point = synced.end_offset
 
     def flush(self) -> None:
         """Sync all records now; blocks.
 
-        :raise OSError: the sync failed and so has the log, unless a file could not be opened.
+        :raise OSError: a file could not be opened, or the sync failed and the log is marked as failed.
         """
         self._sync(self.unsynced())
 
@@ -77,7 +81,7 @@ class DurableLog(ReadableLog):
         self._sync(self._unsynced_files(segments, segments, *paths))
 
     def _record_aborted(self, segment: Segment) -> None:
-        """Record the content of a segment's index of aborted transactions.
+        """Record the checksum of a segment's index of aborted transactions.
 
         :raise OSError: the write failed.
         """
@@ -105,8 +109,8 @@ class DurableLog(ReadableLog):
         """
         for reason in wrong.reasons:
             _log.error("{log}: index rebuilt: {reason}", log=str(self.topic_partition), reason=reason)
-        if wrong.made is not None:
-            segment.replace_indexes(wrong.made)
+        if wrong.rebuilt is not None:
+            segment.replace_indexes(wrong.rebuilt)
         if wrong.aborted is not None:
             segment.aborted.replace(wrong.aborted)
             self._record_aborted(segment)
@@ -117,22 +121,26 @@ class DurableLog(ReadableLog):
             self.owner.damaged(self, damage)
 
     def exclude_damage(self, damage: Damage) -> None:
-        """Keep using a damaged log that has no better copy; damaged batches are not served."""
+        """Exclude damaged batches from reads and keep using the log, because no better copy exists."""
         if damage.base_offset not in self._damages:
             _log.error(
-                "{log} is damaged and no other in-sync replica has the data; the rest is served: {damage}",
+                "{log} is damaged and no other in-sync replica has the data; all other records are served: {damage}",
                 log=str(self.topic_partition),
                 damage=str(damage),
             )
         self._damages[damage.base_offset] = damage
 
     def clear_damage(self, base_offset: int) -> None:
-        """Clear the damage of a segment that was read without errors."""
+        """Forget known damage of a segment, because it was read without errors."""
         if self._damages.pop(base_offset, None) is not None:
-            _log.info("{log}: segment {base} is whole again", log=str(self.topic_partition), base=base_offset)
+            _log.info(
+                "{log}: segment {base} was read without errors; all its records are served again",
+                log=str(self.topic_partition),
+                base=base_offset,
+            )
 
     def clear_removed_damage(self, replaced: Collection[int] = ()) -> None:
-        """Clear damage in segments that were removed, truncated or rewritten.
+        """Forget known damage in segments that were removed, truncated or rewritten.
 
         :param replaced: base offsets of rewritten segments.
         """
@@ -149,7 +157,7 @@ class DurableLog(ReadableLog):
         self.release()
 
     def bring_online(self) -> None:
-        """Use the log again as it is; the caller sets its owner."""
+        """Use the log again, excluding known damage; the caller sets its owner."""
         if isinstance(self._failure, Damage):
             self.exclude_damage(self._failure)
         self._failure = None

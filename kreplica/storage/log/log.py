@@ -67,10 +67,10 @@ class Log(TruncatableLog):
 
         :param recovery_point: end of the durable records according to the checkpoint.
         :param log_start_offset: start offset according to the checkpoint.
-        :param clean_shutdown: the log was closed cleanly, so no segment is scanned.
-        :param is_intact: the process was killed but the machine stayed up, so all written data exists.
-        :param skip_damage: no better copy exists; serve all records except damaged ones.
-        :param sync_failed: unsynced data may exist only in memory although the kernel treats it as clean; rewrite it.
+        :param clean_shutdown: the log was closed cleanly; only the end of the last segment is scanned.
+        :param is_intact: the process was killed but the machine stayed up, so no written data is lost.
+        :param skip_damage: no better copy exists; serve all records except the damaged ones.
+        :param sync_failed: rewrite unsynced data, which may be only in memory although the kernel considers it written.
         :raise StorageError: durable data is damaged.
         :raise OSError: the device failed.
         """
@@ -111,7 +111,7 @@ class Log(TruncatableLog):
         return log
 
     def set_owner(self, owner: LogOwner[Any], open_segments: OpenSegments, producer_limits: ProducerLimits) -> None:
-        """Set the owner, and count open files and producers in its totals."""
+        """Set the owner, and count open files and producers towards its limits."""
         self.producers.share(producer_limits)
         self.owner = owner
         self._open_segments = open_segments
@@ -144,43 +144,43 @@ class Log(TruncatableLog):
         :return: result or error of each batch, in order. If a write fails, none of its batches is appended.
         """
         outcomes: list[Outcome] = []
-        together: list[Checked] = []
+        pending: list[Checked] = []
         size = 0
         for records in batches:
             try:
-                if not together:
-                    self._check_writable()  # first, because the producer state may be stale after a truncation
+                if not pending:
+                    self._check_writable()  # before the producer state is read, which may be stale after a truncation
                 checked = check_as_leader(records, self.config, origin, now_ms)
                 header = checked[1]
                 batch_size = header[1] + LENGTH_END
-                if together and (
-                    size + batch_size > self.config.segment_bytes or not continues_previous(header, together[-1][1])
+                if pending and (
+                    size + batch_size > self.config.segment_bytes or not continues_previous(header, pending[-1][1])
                 ):
-                    outcomes += self._write_together(together, leader_epoch, now_ms)
-                    together = []
+                    outcomes += self._write_batches(pending, leader_epoch, now_ms)
+                    pending = []
                     self._check_writable()
-                if header.producer_id >= 0 and not together:
+                if header.producer_id >= 0 and not pending:
                     duplicate = self._find_duplicate(checked, origin)
                     if duplicate is not None:
                         outcomes.append(duplicate)
                         continue
             except KafkaError as error:
-                if together:
-                    outcomes += self._write_together(together, leader_epoch, now_ms)
-                    together = []
+                if pending:
+                    outcomes += self._write_batches(pending, leader_epoch, now_ms)
+                    pending = []
                 self.producers.note_refusal(records, error, now_ms)
                 outcomes.append(error)
                 continue
-            if together:
-                together.append(checked)
+            if pending:
+                pending.append(checked)
                 size += batch_size
             else:
-                together, size = [checked], batch_size
-        if together:
-            outcomes += self._write_together(together, leader_epoch, now_ms)
+                pending, size = [checked], batch_size
+        if pending:
+            outcomes += self._write_batches(pending, leader_epoch, now_ms)
         return outcomes
 
-    def _write_together(self, batches: Sequence[Checked], leader_epoch: int, now_ms: int) -> Sequence[Outcome]:
+    def _write_batches(self, batches: Sequence[Checked], leader_epoch: int, now_ms: int) -> Sequence[Outcome]:
         """Assign offsets to valid batches and write them with one system call."""
         append_time_ms = now_ms if self.config.log_append_time else -1
         run, results = assign_offsets(batches, self.log_end_offset, leader_epoch, append_time_ms)
@@ -326,7 +326,7 @@ class Log(TruncatableLog):
         closed.seal()
         self._snapshots.write(base_offset, self.producers.entries)
         self._record_aborted(closed)
-        self.leader_epochs.write()  # recovery does not read this segment once it is synced
+        self.leader_epochs.write()  # must be on disk, because recovery does not read a synced segment
         segment = Segment(self.path, base_offset, self._disk, self._open_segments, size=0, new=True)
         segment.created_ms = now_ms
         segment.create()
@@ -335,7 +335,7 @@ class Log(TruncatableLog):
                 segment.file.allocate(self.config.segment_bytes)
         except OSError:
             segment.forget()
-            self._disk.remove(segment.path())  # its name would otherwise mark the log end
+            self._disk.remove(segment.path())  # otherwise recovery would take its name for the log end
             raise
         self._segments.push(segment)
         self._recent.clear()
@@ -344,7 +344,7 @@ class Log(TruncatableLog):
         return segment
 
     def delete_expired(self, now_ms: int, high_watermark: int) -> int:
-        """Remove segments by time, size and log start offset, never above the high watermark.
+        """Remove segments according to age, total size and log start offset, never above the high watermark.
 
         :return: number of bytes removed.
         """
@@ -370,9 +370,9 @@ class Log(TruncatableLog):
         return sum(segment.size for segment in expired)
 
     def replace_segments(self, old: Sequence[Segment], compacted: Segment) -> bool:
-        """Replace segments by a compacted one, whose files end in ``.swap``.
+        """Replace segments with a compacted one, whose files end in ``.swap``.
 
-        :return: False if the log no longer has all these segments; then nothing is changed.
+        :return: False if the log no longer has all of these segments; nothing is changed then.
         :raise OSError: the device failed; the next start completes the replacement.
         """
         closed = self._segments.closed
@@ -407,10 +407,10 @@ class Log(TruncatableLog):
         if self.owner is not None:
             self.owner.start_offset_advanced(self)
 
-    # --- deletion --
+    # --- deletion ---
 
     def rename_for_deletion(self, path: str) -> None:
-        """Rename the directory before its deletion; the log cannot be used afterwards.
+        """Rename the directory before its deletion, and stop using the log.
 
         :raise OSError: the device failed.
         """

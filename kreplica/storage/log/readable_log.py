@@ -1,4 +1,4 @@
-"""State of a log, and all read operations."""
+"""State of a log, and its read operations."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from kreplica.storage.segments.segment_list import Segments
 
 
 class ReadableLog:
-    """The read-only part of a ``Log``.
+    """The part of a ``Log`` that reads.
 
     ``log_start_offset`` is the first readable offset, ``log_end_offset`` the next one to assign, ``recovery_point`` the
     end of the durable records.
@@ -68,11 +68,11 @@ class ReadableLog:
         """Log end offset and generation at which all files are complete on disk; None if unknown."""
         self._failure: StorageError | None = None
         self._damages = dict(parts.damages)
-        """Known damage that is kept for lack of a better copy, by base offset of the segment."""
+        """Known damage that is excluded from reads because no better copy exists, by base offset of the segment."""
 
     @property
     def size_bytes(self) -> int:
-        """Total size of all batches in its segments, including those below the log start offset."""
+        """Total size of all batches, including those below the log start offset."""
         return self._segments.size_bytes
 
     @property
@@ -146,9 +146,9 @@ class ReadableLog:
         return LogSlice(offset, [FileRange(segment.file, position, size)], size)
 
     def _size_before_damage(self, segment: Segment, position: int, size: int) -> int:
-        """Return the size of the range before known damage.
+        """Return the size of the part of a range that precedes known damage.
 
-        :raise KafkaError: CORRUPT_MESSAGE if the range starts with it.
+        :raise KafkaError: CORRUPT_MESSAGE if the range starts with damage.
         """
         damage = self._damages.get(segment.base_offset)
         if damage is None:
@@ -160,7 +160,7 @@ class ReadableLog:
     # --- damage ---
 
     def check_batch(self, offset: int) -> None:
-        """Check the batch that contains ``offset``, and that the next one follows it.
+        """Check the batch that contains ``offset``, and that a valid batch follows it.
 
         :raise Damage: the check failed.
         """
@@ -173,7 +173,7 @@ class ReadableLog:
             raise self.unreadable(offset, error) from error
 
     def batches_to_check(self, segment: Segment, position: int = 0, next_offset: int | None = None) -> BatchesToCheck:
-        """Return the batches of a segment from a position on, for a check in another thread."""
+        """Describe the batches of a segment from a position on, for a check in another thread."""
         is_active = segment is self._segments.active
         return BatchesToCheck(
             self._disk,
@@ -187,12 +187,12 @@ class ReadableLog:
         )
 
     def indexes_to_check(self, segment: Segment) -> IndexesToCheck:
-        """Return the indexes of a closed segment, for a comparison with its batches in another thread."""
+        """Describe the indexes of a closed segment, for a comparison with its batches in another thread."""
         files = [SegmentFile.of(each) for each in self._segments if each.base_offset <= segment.base_offset]
         return IndexesToCheck(self._disk, files, self.config.index_interval_bytes, self.config.compacted)
 
     def unreadable(self, offset: int, error: OSError) -> StorageError:
-        """Convert an error of a read at this offset."""
+        """Return the error to raise for a failed read at this offset."""
         if not is_unreadable(error):
             return StorageError(f"{self.path}: {error}")
         segment = self._segments[self._segments.index_of(offset)]
@@ -212,7 +212,7 @@ class ReadableLog:
         return found[0] if found is not None else segment.size
 
     def offset_for_timestamp(self, timestamp_ms: int, offset_max: int) -> FoundOffset | None:
-        """Return the first record whose timestamp is not earlier.
+        """Return the first record with a timestamp of at least ``timestamp_ms``.
 
         :param timestamp_ms: milliseconds since 1970, or ``LATEST`` (-1), ``EARLIEST`` (-2), ``MAX_TIMESTAMP`` (-3,
             KIP-734) or ``EARLIEST_LOCAL`` (-4).
@@ -231,7 +231,7 @@ class ReadableLog:
         return found if found is not None and found.offset < offset_max else None
 
     def end_bound_of(self, log_slice: LogSlice) -> int:
-        """Return an offset slightly above all records of a slice just returned by ``read``."""
+        """Return an upper bound for the offsets of the records in a slice just returned by ``read``."""
         segment = self._segments[self._segments.index_of(log_slice.first_offset)]
         last = log_slice.ranges[-1]
         offset = segment.offset_index.offset_beyond(last.position + last.size)

@@ -41,8 +41,7 @@ def only_result(outcomes: Sequence[Outcome]) -> AppendResult:
 
 
 class LogSlice(NamedTuple):
-    """File ranges of whole batches from the one that contains the requested offset; the last batch may be incomplete.
-    """
+    """File ranges of batches, starting with the one that contains the requested offset; the last may be incomplete."""
 
     first_offset: int
     ranges: list[FileRange]

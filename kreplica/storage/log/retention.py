@@ -1,4 +1,4 @@
-"""Selects the segments that retention removes, as a pure function."""
+"""Selects the segments that retention removes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kreplica.storage.segments.segment_list import Segments
 def expired_segments(
     segments: Segments, config: LogConfig, now_ms: int, high_watermark: int, log_start_offset: int, log_end_offset: int
 ) -> list[Segment]:
-    """Return the oldest segments that may be removed now; the active one may be included and must then be rolled first.
+    """Return the oldest segments that may be removed; if the active one is included, it must be rolled first.
 
     A segment that extends beyond the high watermark is kept, and so is an empty active one. Time and size apply only if
     ``cleanup.policy`` includes ``delete``; segments below the log start offset are always removed.

@@ -1,4 +1,4 @@
-"""Exact search of offsets by timestamp (ListOffsets): batches by header, records by reading the batch."""
+"""Exact search of offsets by timestamp (ListOffsets): finds the batch by headers, then reads its records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FoundOffset(NamedTuple):
 
 
 def find_by_timestamp(segments: Segments, timestamp_ms: int, start_offset: int) -> FoundOffset | None:
-    """Return the first record at or after ``start_offset`` whose timestamp is not earlier, or None.
+    """Return the first record at or after ``start_offset`` with a timestamp of at least ``timestamp_ms``, or None.
 
     :raise Damage: a segment cannot be read.
     """

@@ -1,4 +1,4 @@
-"""Truncation of a log, and restoring its derived state afterwards."""
+"""Truncates a log, and restores its derived state afterwards."""
 
 from __future__ import annotations
 
@@ -90,13 +90,13 @@ class TruncatableLog(DurableLog):
         finally:
             if self.owner is not None:
                 self.owner.truncated(self)
-        # A pending sync is void now, and the new end may be above the last synced offset.
+        # The result of a pending sync will be ignored, and records below the new end may be unsynced.
         self._flush_if_due()
 
     def _finish_truncation(self) -> None:
         """Restore producers, snapshots and leader epochs after a truncation, if that is still pending.
 
-        :raise OSError: it failed and must be retried before the next append.
+        :raise OSError: a write failed; the call must be repeated before the next append.
         """
         if self._is_truncation_unfinished:
             is_empty = int(not self._segments.size_bytes)
@@ -110,7 +110,10 @@ class TruncatableLog(DurableLog):
             self._is_truncation_unfinished = False
 
     def _check_writable(self) -> None:
-        """:raise KafkaError: KAFKA_STORAGE_ERROR if appends are not possible now."""
+        """Complete a pending truncation, and check that the log accepts appends.
+
+        :raise KafkaError: KAFKA_STORAGE_ERROR if it does not.
+        """
         if self._failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self._failure))
         if self._is_truncation_unfinished:

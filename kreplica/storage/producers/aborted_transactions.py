@@ -17,7 +17,7 @@ _ENTRY = struct.Struct(">hqqqq")
 class AbortedTransaction(NamedTuple):
     """Records of ``producer_id`` from ``first_offset`` to the marker at ``last_offset`` were aborted.
 
-    :param last_stable_offset: the last stable offset after the marker was replicated.
+    :param last_stable_offset: the last stable offset once the marker is committed.
     """
 
     producer_id: int
@@ -29,12 +29,12 @@ class AbortedTransaction(NamedTuple):
 class AbortedTransactions:
     """Aborted transactions of one segment; the file is missing if there are none."""
 
-    __slots__ = ("_disk", "_is_absent", "_path", "_waiting")
+    __slots__ = ("_disk", "_is_absent", "_path", "_unwritten")
 
     def __init__(self, path: str, disk: Disk) -> None:
         self._path = path
         self._disk = disk
-        self._waiting: tuple[AbortedTransaction, ...] = ()
+        self._unwritten: tuple[AbortedTransaction, ...] = ()
         """Entries that are not in the file yet."""
         self._is_absent = False
         """True if the file is known to be missing, as for most segments."""
@@ -42,9 +42,9 @@ class AbortedTransactions:
     def append(self, aborted: AbortedTransaction) -> None:
         """Append an entry to the file without a sync.
 
-        :raise OSError: the write failed; ``write`` repeats it.
+        :raise OSError: the write failed; ``write`` retries it.
         """
-        self._waiting += (aborted,)
+        self._unwritten += (aborted,)
         self.write()
 
     def write(self) -> None:
@@ -52,23 +52,23 @@ class AbortedTransactions:
 
         :raise OSError: as ``append``.
         """
-        if not self._waiting:
+        if not self._unwritten:
             return
         self._is_absent = False
         file = self._disk.open(self._path, create=True)
         try:
-            data = b"".join(_ENTRY.pack(0, *aborted) for aborted in self._waiting)
+            data = b"".join(_ENTRY.pack(0, *aborted) for aborted in self._unwritten)
             file.write_at(file.size() // _ENTRY.size * _ENTRY.size, [data])
         finally:
             file.close()
-        self._waiting = ()
+        self._unwritten = ()
 
     def replace(self, aborted: Sequence[AbortedTransaction]) -> None:
         """Rewrite the file without a sync.
 
         :raise OSError: the write failed, and the file is unchanged.
         """
-        self._waiting = ()
+        self._unwritten = ()
         self._is_absent = False
         self._disk.write_file(self._path, b"".join(_ENTRY.pack(0, *each) for each in aborted), sync=False)
 
@@ -94,13 +94,13 @@ class AbortedTransactions:
         return self.ended_from(0)
 
     def ended_from(self, offset: int) -> Iterator[AbortedTransaction]:
-        """Return entries whose marker is at or above ``offset``, ordered by marker."""
+        """Yield entries whose marker is at or above ``offset``, ordered by marker."""
         data = self._read()
         count = len(data) // _ENTRY.size
         first = bisect_left(range(count), offset, key=lambda index: _unpack(data, index).last_offset)
         for index in range(first, count):
             yield _unpack(data, index)
-        for aborted in self._waiting:
+        for aborted in self._unwritten:
             if aborted.last_offset >= offset:
                 yield aborted
 
@@ -115,8 +115,8 @@ class AbortedTransactions:
 
     def truncate_to(self, offset: int) -> None:
         """Remove entries whose marker is at or above ``offset``."""
-        self._waiting = tuple(aborted for aborted in self._waiting if aborted.last_offset < offset)
-        kept = sum(1 for aborted in self if aborted.last_offset < offset) - len(self._waiting)
+        self._unwritten = tuple(aborted for aborted in self._unwritten if aborted.last_offset < offset)
+        kept = sum(1 for aborted in self if aborted.last_offset < offset) - len(self._unwritten)
         if self._disk.exists(self._path):
             file = self._disk.open(self._path)
             try:

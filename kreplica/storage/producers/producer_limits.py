@@ -1,7 +1,7 @@
 """Limits on the number of producers whose state is kept, in one log and in all logs of a broker.
 
 A leader refuses the batches of new producers beyond a limit. Removing the state of idle producers instead would let
-their retries be appended twice. Followers accept whatever the leader has, so that replicas have the same state.
+their retries be appended twice. Followers accept all producers of the leader, so that replicas have the same state.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ REFUSED = ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 class ProducerLimits:
-    """Producers of all logs of one broker; private to a log that has no owner.
+    """Producers of all logs of one broker; a log without an owner has its own object.
 
-    The number is counted again only when it may have reached the limit, because logs come and go.
+    Producers are recounted only when an upper bound reaches the limit, because logs are added and removed.
 
     :param log_max: maximum number of producers in one log.
     :param broker_max: maximum number of producers in all logs. Beyond it, logs with less than their share of it still
-        accept new producers, so that one partition cannot use up the whole number.
+        accept new producers, so that one partition cannot use up the limit.
     :ivar refused: number of refused batches since the start.
     """
 
@@ -40,9 +40,9 @@ class ProducerLimits:
         self.refused = 0
         self._logs: WeakSet[Sized] = WeakSet()
         self._count_max = 0
-        """An upper bound of the number of producers."""
+        """Upper bound for the number of producers."""
         self._counted_logs = 0
-        self._may_be_less = False
+        self._has_removals = False
         self._is_reported = False
 
     @property
@@ -61,7 +61,7 @@ class ProducerLimits:
 
     def removed(self) -> None:
         """Note that producers were removed from a log."""
-        self._may_be_less = True
+        self._has_removals = True
 
     def check(self, in_log: int) -> None:
         """Check that a log may accept a new producer.
@@ -72,10 +72,10 @@ class ProducerLimits:
         if in_log >= self.log_max:
             self._refuse(in_log, "kreplica.partition.producer.ids.max", self.log_max)
         elif self._count_max >= self.broker_max:
-            if self._may_be_less or len(self._logs) != self._counted_logs:
+            if self._has_removals or len(self._logs) != self._counted_logs:
                 self._count_max = self.count
                 self._counted_logs = len(self._logs)
-                self._may_be_less = False
+                self._has_removals = False
             if self._count_max >= self.broker_max and in_log >= self.broker_max // max(len(self._logs), 1):
                 self._refuse(self._count_max, "kreplica.broker.producer.ids.max", self.broker_max)
             self._is_reported &= self._count_max >= self.broker_max

@@ -102,7 +102,7 @@ class ProducerStates:
         self.verifications = Verifications()
         self._entries: dict[int, ProducerEntry] = {}
         self._ongoing: dict[int, int] = {}
-        """Producer id by first offset of its open transaction, in increasing order."""
+        """Producer ID by first offset of its open transaction, in increasing order of offsets."""
         self._undecided: list[CompletedTransaction] = []
         """Ended transactions whose marker is not below the high watermark and which are therefore still unstable."""
         self.refusals = Refusals()
@@ -183,7 +183,8 @@ class ProducerStates:
         verification = self.verifications.get(producer_id)
         if not transaction_verification.may_begin(verification, producer_epoch):
             raise KafkaError(
-                ErrorCode.INVALID_TXN_STATE, f"the transaction of producer {producer_id} has ended, or never was here"
+                ErrorCode.INVALID_TXN_STATE,
+                f"the transaction of producer {producer_id} has ended, or does not include this partition",
             )
         is_first = header.base_sequence in (0, NO_SEQUENCE)
         if entry is None and verification is not None and verification.starts_at_zero and not is_first:
@@ -191,7 +192,7 @@ class ProducerStates:
                 raise _must_wait(header, code)
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {producer_id} begins its epoch {producer_epoch} with sequence {header.base_sequence}",
+                f"producer {producer_id} starts its epoch {producer_epoch} with sequence {header.base_sequence}",
             )
 
     def check_end(self, producer_id: int, producer_epoch: int, *, epoch_grows: bool) -> None:
@@ -209,7 +210,7 @@ class ProducerStates:
         ):
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"marker for producer {producer_id} of epoch {producer_epoch}, {entry.epoch} is known",
+                f"the marker for producer {producer_id} has epoch {producer_epoch}, which is older than {entry.epoch}",
             )
 
     def note_refusal(self, records: Buffer, error: KafkaError, now_ms: int) -> None:
@@ -219,7 +220,7 @@ class ProducerStates:
             self.refusals.note(header, error.code, now_ms)
 
     def _check_sequence(self, entry: ProducerEntry, header: BatchHeader) -> None:
-        """Check for the next sequence number, or 0 in a new epoch; unknown epochs accept any (KIP-360)."""
+        """Check that the sequence number is the next one, or 0 in a new epoch; not checked if the epoch is unknown."""
         if entry.epoch == NO_PRODUCER_EPOCH:
             expected = None
         elif header.producer_epoch != entry.epoch or not entry.batches:
@@ -234,7 +235,7 @@ class ProducerStates:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {header.producer_id} of epoch {header.producer_epoch} sends sequence "
-                f"{header.base_sequence} where {expected} follows",
+                f"{header.base_sequence}, expected {expected}",
             )
 
     def _check_marker(self, header: BatchHeader, marker: EndMarker, origin: Origin) -> None:
@@ -304,7 +305,7 @@ class ProducerStates:
 
     @property
     def ongoing_transactions(self) -> dict[int, int]:
-        """Return producer ids of open transactions by first offset, oldest first."""
+        """Producer IDs of open transactions by first offset, oldest first."""
         return dict(self._ongoing)
 
     def expire(self, now_ms: int) -> int:
@@ -331,7 +332,7 @@ class ProducerStates:
         self.verifications.clear()
 
     def restore(self, entries: Iterable[ProducerEntry]) -> None:
-        """Replace all producers by those of a snapshot."""
+        """Replace all producers with those of a snapshot."""
         self.clear()
         self._entries.update((entry.producer_id, entry) for entry in entries)
         started = (entry for entry in self._entries.values() if entry.transaction_first_offset != NO_OFFSET)
@@ -362,13 +363,13 @@ def is_old_epoch(producer_epoch: int, known_epoch: int) -> bool:
 def _old_epoch(header: BatchHeader, entry: ProducerEntry) -> KafkaError:
     return KafkaError(
         ErrorCode.INVALID_PRODUCER_EPOCH,
-        f"producer {header.producer_id} writes with epoch {header.producer_epoch}, {entry.epoch} is known",
+        f"producer {header.producer_id} writes with epoch {header.producer_epoch}, which is older than {entry.epoch}",
     )
 
 
 def _must_wait(header: BatchHeader, code: ErrorCode) -> KafkaError:
     return KafkaError(
-        code, f"producer {header.producer_id} must resend the refused batches before sequence {header.base_sequence}"
+        code, f"producer {header.producer_id} must resend the rejected batches before sequence {header.base_sequence}"
     )
 
 

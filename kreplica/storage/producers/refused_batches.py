@@ -19,10 +19,10 @@ REFUSALS_MAX = 1000
 
 LOGS_MISSING_MAX = 100
 PRODUCERS_WITHOUT_LOG_MAX = 100
-"""Maximum number of partitions without a log, and of producers of each, whose refusals are kept."""
+"""Maximum number of partitions without a log, and of producers per such partition, whose refusals are kept."""
 
 KEPT_MS = 600_000
-"""Time after which a producer has given up a rejected batch (librdkafka does after 5 minutes)."""
+"""Time after which a producer no longer retries a rejected batch (5 minutes in librdkafka)."""
 
 _HALF = (SEQUENCE_MASK + 1) // 2
 
@@ -46,7 +46,7 @@ class Refusal(NamedTuple):
 class Refusals:
     """Rejected batches of one log.
 
-    :param producers_max: maximum number of producers; the one with the oldest last rejection is removed.
+    :param producers_max: maximum number of producers; beyond it, the least recently rejected one is removed.
     :ivar by_producer: rejected batches by producer id.
     """
 

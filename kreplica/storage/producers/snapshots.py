@@ -1,8 +1,8 @@
 """Kafka's ``.snapshot`` file: producer state of a log before the offset in its name (version 1).
 
-Kafka stores the last batch of each producer; after a restart it takes a retry of an earlier batch for a gap, which is
-fatal for most idempotent producers. This implementation writes one row per remembered batch, the newest last. Kafka
-reads the rows in order and ends with the one that it would have written itself.
+Kafka stores only the last batch of each producer. After a restart it treats a retry of an earlier batch as a gap, which
+is fatal for most idempotent producers. This implementation writes one row per recent batch, the newest last. Kafka
+reads the rows in order and keeps the last one, which is the row that it would have written itself.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def decode_snapshot(path: str, data: bytes) -> list[ProducerEntry]:
     if len(data) < _HEAD.size + _COUNT.size or _HEAD.unpack_from(data) != (_VERSION, crc32c.crc32c(body)):
         raise StorageError(f"{path}: not a version 1 snapshot of producers, or its checksum is wrong")
     if len(body) != _COUNT.size + _COUNT.unpack_from(body)[0] * _ENTRY.size:
-        raise StorageError(f"{path}: the number of producers is not that of the entries")
+        raise StorageError(f"{path}: the number of entries does not match the size of the file")
     entries: dict[int, ProducerEntry] = {}
     for row in _ENTRY.iter_unpack(body[_COUNT.size :]):
         entry = _unpack(row)

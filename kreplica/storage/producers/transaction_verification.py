@@ -1,4 +1,4 @@
-"""Verification that the coordinator added the partition to a transaction before it starts in a log (KIP-890).
+"""Verification that a partition was added to a transaction before the transaction starts in its log (KIP-890).
 
 A late batch of an ended transaction would open one that never ends, and block read_committed consumers. The leader
 therefore asks the coordinator before the first batch of a transaction. An end marker that arrives in between
@@ -35,21 +35,21 @@ class Verifications:
         return len(self._by_producer)
 
     def begin(self, producer_id: int, producer_epoch: int, *, starts_at_zero: bool) -> Verification:
-        """Record that the coordinator is asked; verifications of older epochs become invalid."""
+        """Start a verification, or return the pending one; verifications of older epochs become invalid."""
         known = self._by_producer.get(producer_id)
         if known is not None and known.producer_epoch == producer_epoch:
             return known
         verification = Verification(producer_epoch, starts_at_zero=starts_at_zero)
         if known is None or known.producer_epoch < producer_epoch:
             self._by_producer[producer_id] = verification
-        # Otherwise there is no entry, and the response opens nothing.
+        # Otherwise the verification is not stored, and its result has no effect.
         return verification
 
     def get(self, producer_id: int) -> Verification | None:
         return self._by_producer.get(producer_id)
 
     def opened(self, producer_id: int) -> None:
-        """Remove the verification of a transaction that is open now."""
+        """Remove the verification of a transaction that was opened."""
         self._by_producer.pop(producer_id, None)
 
     def marker_written(self, producer_id: int, marker_epoch: int, *, epoch_grows: bool) -> None:

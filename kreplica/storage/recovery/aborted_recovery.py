@@ -20,7 +20,7 @@ from kreplica.storage.segments.segment import Segment
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """A segment's file of batches; immutable, so any thread may read it."""
+    """A segment's file of batches; immutable, so it may be passed to another thread."""
 
     path: str
     base_offset: int

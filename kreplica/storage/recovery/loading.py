@@ -44,9 +44,9 @@ _SCANNED_BYTES_MIN = 1024 * 1024
 class Opened:
     """State of an opened log.
 
-    :param closed_in_order: True if the directory is as a clean shutdown leaves it.
+    :param closed_in_order: True if the log was closed cleanly and no index had to be rebuilt.
     :param was_truncated: True if records after the last whole batch were removed.
-    :param damages: damage that was kept, the first of each segment, by its base offset.
+    :param damages: known damage that is excluded from reads: the first of each segment, by base offset.
     """
 
     segments: Segments
@@ -122,9 +122,9 @@ class Loading:
         """Open the log.
 
         :param log_start_offset: start offset from the checkpoint, or None.
-        :param is_intact: the process was killed but the machine stayed up, so all written data exists.
-        :param sync_failed: rewrite unsynced data, because a sync of it is otherwise meaningless.
-        :param skip_damage: no better copy exists; skip damaged batches whose extent is certain.
+        :param is_intact: the process was killed but the machine stayed up, so no written data is lost.
+        :param sync_failed: rewrite unsynced data, because a sync would not write it (``durability.failed_syncs``).
+        :param skip_damage: no better copy exists; skip damaged batches whose size and offsets are certain.
         :raise StorageError: a batch below the recovery point is damaged.
         """
         self._now_ms = now_ms
@@ -144,7 +144,7 @@ class Loading:
         start_offset = max(start_offset, self._segments.first.base_offset)
         if end_offset < start_offset:
             _log.warn(
-                "{log}: ends at {end}, below its start offset {start}; restarting empty there",
+                "{log}: ends at offset {end}, below its start offset {start}; it is now empty and starts at {start}",
                 log=self._name,
                 end=end_offset,
                 start=start_offset,
@@ -188,7 +188,7 @@ class Loading:
         return segment
 
     def _check_indexes(self, segments: Iterable[Segment], names: set[str]) -> None:
-        """Rebuild missing indexes, except those of segments that recovery rebuilds anyway."""
+        """Rebuild the missing indexes of these segments."""
         for segment in segments:
             stem = f"{segment.base_offset:020d}"
             if segment.size and not {stem + INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX} <= names:
@@ -264,7 +264,7 @@ class Loading:
                 segment.base_offset,
                 segment.size,
                 f"the batch of offset {next_offset} or later is damaged, and is below the recovery point "
-                f"{recovery_point}; it is fetched again as soon as another replica leads",
+                f"{recovery_point}; it will be fetched again when another replica is the leader",
             )
         _log.warn(
             "{log}: removed {bytes} bytes of incomplete batches from segment {base}; the log now ends at offset {end}",
@@ -277,7 +277,7 @@ class Loading:
         return False
 
     def _prepare_scan(self, segment: Segment) -> int:
-        """Discard the state to rebuild for a segment, and return the offset of the first batch to read."""
+        """Clear the part of the indexes that the scan rebuilds, and return the offset of the first batch to scan."""
         if self._is_intact and segment.size:
             point = find_resume_point(segment, self._snapshots, self._aborted_checkpoint)
             if point is not None:
@@ -290,7 +290,7 @@ class Loading:
     def _has_wrong_offset(self, segment: Segment, position: int, header: BatchHeader, next_offset: int) -> bool:
         """True if the batch's offset, which no checksum covers, must be wrong.
 
-        Offsets are consecutive except after compaction, where the next batch decides.
+        Offsets are consecutive, except after compaction: then the offset of the next batch decides.
         """
         if header.base_offset <= next_offset:
             return header.base_offset < next_offset or header.last_offset_delta < 0
@@ -298,7 +298,7 @@ class Loading:
         return not self._config.compacted or (following is not None and following.base_offset < header.next_offset)
 
     def _may_skip(self, segment: Segment, position: int, header: BatchHeader, recovery_point: int) -> bool:
-        """True if a damaged batch may be skipped, because the next batch confirms its length and offsets."""
+        """Record a damaged batch and return True if it may be skipped, because the next batch confirms its offsets."""
         if not self._skips_damage or header.next_offset > recovery_point:
             return False
         following = header_after(segment.file, position, header)
@@ -308,13 +308,17 @@ class Loading:
         why = f"wrong CRC in the batch of offset {header.base_offset}"
         damage = Damage(segment.path(), segment.base_offset, position, why)
         self._damages.setdefault(segment.base_offset, damage)
-        _log.error("{log} is damaged but kept, because there is no better copy: {why}", log=self._name, why=str(damage))
+        _log.error(
+            "{log} is damaged but stays in use, because no better copy exists: {why}",
+            log=self._name,
+            why=str(damage),
+        )
         return True
 
     def _lacks_last_batches(self, segment: Segment) -> bool:
-        """True if batches are missing at the end of a segment, since a power loss may preserve files written later.
+        """True if batches are missing at the end of a segment although later segments exist, as after a power loss.
 
-        Compaction leaves gaps too, so this cannot be decided for compacted topics.
+        Not detected for compacted topics, because compaction leaves gaps too.
         """
         if self._config.compacted or segment is self._segments.active:
             return False
@@ -360,7 +364,7 @@ class Loading:
         self._segments.push(segment)
         return start_offset
 
-    # --- derived state ---------
+    # --- derived state ---
 
     def _load_epochs(self, start_offset: int, end_offset: int) -> LeaderEpochs:
         path = f"{self._path}/{LEADER_EPOCHS_FILE}"
@@ -369,7 +373,7 @@ class Loading:
         except StorageError as error:
             _log.warn("{log}: reading leader epochs from the batches, because {why}", log=self._name, why=str(error))
             epochs = LeaderEpochs.empty(path, self._disk)
-        # The file is older than the batches that were read, which therefore determine the epochs.
+        # Epochs of batches that were read replace those of the file, which is older.
         read_from = min(self._rebuilt.values(), default=end_offset)
         known = epochs.entries or read_from <= self._segments.first.base_offset
         epochs.truncate_to(min(read_from, end_offset))
@@ -397,7 +401,7 @@ class Loading:
         return producers
 
     def _check_aborted(self, clean_shutdown: bool, end_offset: int) -> None:
-        """Rebuild indexes of aborted transactions that changed since their segment was closed."""
+        """Rebuild indexes of aborted transactions that do not match their checksum."""
         checkpoint = self._aborted_checkpoint
         files: list[SegmentFile] = []
         for index, segment in enumerate(self._segments):
@@ -406,11 +410,11 @@ class Loading:
                 checkpoint.note(segment)
             elif clean_shutdown or segment is not self._segments.active:
                 if checkpoint.knows(segment):
-                    is_whole = checkpoint.agrees(segment)
+                    is_correct = checkpoint.agrees(segment)
                 else:
                     end = self._segments.end_offset(index, end_offset)
-                    is_whole = segment.aborted.is_plausible(segment.base_offset, end)
-                if not is_whole:
+                    is_correct = segment.aborted.is_plausible(segment.base_offset, end)
+                if not is_correct:
                     _log.warn(
                         "{log}: rebuilding the damaged index of aborted transactions of segment {base}",
                         log=self._name,

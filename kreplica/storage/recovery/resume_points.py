@@ -1,7 +1,7 @@
 """Finds the position in the active segment at which recovery starts after the process was killed.
 
 A killed process loses no written data while the machine stays up. A growing log regularly writes its index entries,
-leader epochs and a producer snapshot. The snapshot is written after the batches before it, so all of these are whole.
+leader epochs and a producer snapshot. All batches before a snapshot were written completely.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def find_resume_point(
 def write_resume_point(
     segment: Segment, end_offset: int, epochs: LeaderEpochs, producers: ProducerStates, snapshots: SnapshotFiles
 ) -> None:
-    """Write a resume point at the end of a log that was just read; without disk space the next start reads more.
+    """Write a resume point at the end of a log that was just read; without disk space it is omitted.
 
     :raise OSError: the device failed.
     """
@@ -70,7 +70,7 @@ def write_resume_point(
 
 
 def _end_before(segment: Segment, offset: int) -> int | None:
-    """Return the position where the batch that ends before ``offset`` ends; None if no batch ends there."""
+    """Return the end position of the batch whose next offset is ``offset``, or None if no batch ends there."""
     last_offset, position = segment.offset_index.last
     if position and segment.header_at(position).last_offset != last_offset:
         return None
@@ -84,7 +84,7 @@ def _end_before(segment: Segment, offset: int) -> int | None:
 
 
 def _has_timestamp(segment: Segment, timestamp_ms: int, offset: int) -> bool:
-    """Return whether the batch that ends with ``offset`` has this largest timestamp."""
+    """Return True if the batch that ends with ``offset`` has this largest timestamp."""
     for _, header in segment.headers(segment.offset_index.lookup(offset)):
         if header.last_offset >= offset:
             return header.last_offset == offset and header.max_timestamp == timestamp_ms

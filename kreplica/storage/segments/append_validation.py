@@ -1,6 +1,6 @@
 """Validation of batches before a leader or follower appends them (KIP-32, KIP-98).
 
-Validation does not change the log; a rejected batch leaves no trace.
+Validation does not change the log.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class ValidatedBatch(bytearray):
 
     @classmethod
     def built(cls, records: Bytes, config: LogConfig) -> Bytes:
-        """Return an uncompressed batch that this broker has built, with a key in every record.
+        """Wrap an uncompressed batch that this broker has built, with a key in every record, to omit its validation.
 
-        Its records are not read again, because that takes 3 us for each of them, unless the topic's settings need it.
+        Validation would take 3 us per record. Returns ``records`` unchanged if the topic's settings require it.
         """
         needs_codec = config.codec not in (None, Codec.NONE)
         if needs_codec or _accepted_timestamps(config, 0) is not ANY_TIMESTAMP:
@@ -219,7 +219,7 @@ def _check_records(walked: WalkedRecords, config: LogConfig, accepted: Timestamp
             )
         raise RecordsRefused("records with a timestamp out of range", refused, ErrorCode.INVALID_TIMESTAMP)
     if refused:
-        raise RecordsRefused("records without a key, and the topic is compacted", refused)
+        raise RecordsRefused("the topic is compacted, and some records have no key", refused)
 
 
 def check_as_follower(
@@ -229,8 +229,8 @@ def check_as_follower(
 
     Batches before a damaged one are valid; the next fetch starts with the damaged one.
 
-    :param leader_epoch: epoch of the leader that was asked, or None. Batches of later epochs and all after them are
-        ignored: the leader's log was truncated and rewritten while the response was pending (KAFKA-18723).
+    :param leader_epoch: epoch of the leader that received the fetch, or None. Batches of later epochs and all after
+        them are ignored: the leader's log was truncated and rewritten while the response was pending (KAFKA-18723).
     :param gaps_expected: True if compaction may have left gaps. Otherwise a batch after a gap is ignored unless it is
         the first one: its checksum does not cover its offset, and the leader checks the batch at the fetch offset
         again.
@@ -249,7 +249,8 @@ def check_as_follower(
                 break
             if not may_follow(header.base_offset, log_end_offset) or header.last_offset_delta < 0:
                 raise KafkaError(
-                    ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {header.base_offset} where {log_end_offset} follows"
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"offsets {header.base_offset} to {header.last_offset} do not follow log end {log_end_offset}",
                 )
             log_end_offset = header.next_offset
             headers.append(header)
@@ -260,17 +261,18 @@ def check_as_follower(
 
 
 def may_follow(base_offset: int, log_end_offset: int) -> bool:
-    """True if a leader's batch may be appended at the log end; compaction leaves gaps, but offsets never overlap."""
+    """True if a leader's batch may be appended; compaction leaves gaps, but offsets never overlap."""
     return base_offset >= log_end_offset
 
 
 def _too_large(size: int, config: LogConfig) -> KafkaError:
     if size > config.max_message_bytes:
         return KafkaError(
-            ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes, max.message.bytes is {config.max_message_bytes}"
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the batch has {size} bytes, but max.message.bytes is {config.max_message_bytes}",
         )
     return KafkaError(
-        ErrorCode.RECORD_LIST_TOO_LARGE, f"a batch of {size} bytes, segment.bytes is {config.segment_bytes}"
+        ErrorCode.RECORD_LIST_TOO_LARGE, f"the batch has {size} bytes, but segment.bytes is {config.segment_bytes}"
     )
 
 
@@ -279,13 +281,13 @@ def _writable(records: bytes | bytearray | memoryview) -> bytearray | memoryview
 
 
 def _check_own_batch(records: bytes | bytearray | memoryview) -> BatchHeader:
-    """Parse a coordinator's batch, which may be an end marker or have a producer id without a sequence number."""
+    """Parse a batch that this broker built; it may be an end marker or have a producer ID without a sequence number."""
     try:
         header = parse_header(records)
     except ProtocolError as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
     if header.size != len(records) or not verify_crc(records, header):
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the records must be exactly one whole batch")
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the records are not exactly one valid batch")
     return header
 
 
@@ -318,7 +320,10 @@ def read_markers(data: memoryview, headers: list[BatchHeader]) -> list[EndMarker
 
 
 def split_runs(headers: list[BatchHeader], size_max: int) -> Iterator[tuple[int, int, int]]:
-    """Yield first index, end index and size of runs of batches that fit into one segment, at least one batch each."""
+    """Yield first index, end index and size of each run of batches that fit into one segment.
+
+    A run has at least one batch, even if that is larger than ``size_max``.
+    """
     first = size = 0
     for index, header in enumerate(headers):
         if size and size + header.size > size_max:

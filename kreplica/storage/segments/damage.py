@@ -19,7 +19,7 @@ _UNREADABLE = frozenset({errno.EIO, errno.ENODATA, errno.EILSEQ, errno.EBADMSG, 
 """Linux error numbers of reads that fail because of the medium, its checksums or the file system."""
 
 WHOLE_SEGMENT = -1
-"""Position of damage whose place in the segment is unknown."""
+"""Position of damage that may be anywhere in the segment."""
 
 
 class Damage(StorageError):
@@ -63,8 +63,8 @@ def matches_crc(data: memoryview, header: BatchHeader) -> bool:
 class BatchesToCheck:
     """Batches of one segment to check; ``check`` may run in any thread.
 
-    A checksum covers a batch from its attributes on. Offset and leader epoch are stamped later and are checked by their
-    order and against the known epochs.
+    The checksum of a batch does not cover its offset and leader epoch. Offsets are therefore checked for their order,
+    and leader epochs against those of the log.
 
     :param next_offset: lower bound for the offsets of the batches.
     :param end_position: end of the last whole batch.
@@ -85,7 +85,7 @@ class BatchesToCheck:
         """Check batches until ``size_max`` bytes are checked.
 
         :return: position and lowest offset of the next batch.
-        :raise Damage: for the first damaged batch.
+        :raise Damage: a batch is damaged; names the first one.
         :raise FileNotFoundError: the segment was removed or compacted.
         """
         with reading(self.path, self.base_offset):
@@ -113,12 +113,13 @@ class BatchesToCheck:
     def _check_header(self, at: int, header: BatchHeader, next_offset: int) -> None:
         if header.base_offset < next_offset or header.last_offset_delta < 0 or header.next_offset > self.end_offset:
             raise self._damage(
-                at, f"offsets {header.base_offset} to {header.last_offset} between {next_offset} and {self.end_offset}"
+                at,
+                f"offsets {header.base_offset} to {header.last_offset}, expected {next_offset} to {self.end_offset}",
             )
         index = bisect_right(self.epochs, header.base_offset, key=lambda entry: entry.start_offset)
         epoch = self.epochs[index - 1].epoch if index else NO_EPOCH
         if NO_EPOCH not in (epoch, header.partition_leader_epoch) and header.partition_leader_epoch != epoch:
-            raise self._damage(at, f"leader epoch {header.partition_leader_epoch}, where {epoch} wrote")
+            raise self._damage(at, f"leader epoch {header.partition_leader_epoch}, expected {epoch}")
 
     def _damage(self, position: int, why: str) -> Damage:
         return Damage(self.path, self.base_offset, position, why)

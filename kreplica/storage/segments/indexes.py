@@ -24,7 +24,7 @@ _NATIVE_IS_LITTLE = sys.byteorder == "little"
 
 
 class OffsetIndex:
-    """Maps the last offset of a batch, relative to the base offset, to the batch's position; both increase."""
+    """Maps the last offset of a batch, relative to the base offset, to the position of the batch; both increase."""
 
     __slots__ = ("_base", "_disk", "_offsets", "_path", "_positions", "_written")
 
@@ -80,12 +80,12 @@ class OffsetIndex:
         """Write new entries without a sync; creates the file if it is missing."""
         if self._offsets is None:
             return
-        fresh = array("i", [0]) * (2 * (len(self._offsets) - self._written))
-        fresh[0::2] = self._offsets[self._written :]
-        fresh[1::2] = self._positions[self._written :]
+        new_entries = array("i", [0]) * (2 * (len(self._offsets) - self._written))
+        new_entries[0::2] = self._offsets[self._written :]
+        new_entries[1::2] = self._positions[self._written :]
         if _NATIVE_IS_LITTLE:
-            fresh.byteswap()
-        _append(self._disk, self._path, self._written * OFFSET_ENTRY_SIZE, fresh.tobytes())
+            new_entries.byteswap()
+        _append(self._disk, self._path, self._written * OFFSET_ENTRY_SIZE, new_entries.tobytes())
         self._written = len(self._offsets)
 
     def release(self) -> None:
@@ -148,9 +148,7 @@ class TimeIndex:
         return self._entry(entries, -1 + len(entries) // TIME_ENTRY_SIZE) if entries else (NO_TIMESTAMP, self._base)
 
     def append(self, timestamp_ms: int, offset: int) -> None:
-        """Add an entry: no record up to ``offset`` is later than ``timestamp_ms``. Ignored unless the timestamp
-        increases.
-        """
+        """Add the largest timestamp of the records up to ``offset``; ignored unless it is larger than the last one."""
         entries = self._load()
         if timestamp_ms > self.last[0]:
             entries += _TIME_ENTRY.pack(timestamp_ms, offset - self._base)

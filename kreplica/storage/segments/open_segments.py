@@ -25,31 +25,31 @@ class Releasable(Protocol):
 class OpenSegments:
     """Segments of one broker with an open file, least recently used first; not thread-safe.
 
-    :param open_max: maximum number; the segment in use is always allowed.
+    :param open_max: maximum number of open segments; the one in use is never released.
     """
 
     def __init__(self, open_max: int = OPEN_MAX) -> None:
         self._open_max = open_max
-        self._held: OrderedDict[Releasable, None] = OrderedDict()
+        self._open: OrderedDict[Releasable, None] = OrderedDict()
         self._newest: Releasable | None = None
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._open)
 
     def touch(self, segment: Releasable) -> None:
         """Mark a segment as most recently used."""
         if segment is self._newest:
             return
         self._newest = segment
-        held = self._held
-        held[segment] = None
-        held.move_to_end(segment)
-        if len(held) > self._open_max:
+        open_ = self._open
+        open_[segment] = None
+        open_.move_to_end(segment)
+        if len(open_) > self._open_max:
             self._release_oldest()
 
     def forget(self, segment: Releasable) -> None:
         """Remove a segment that holds no resources."""
-        self._held.pop(segment, None)
+        self._open.pop(segment, None)
         self._newest = None
 
     def open(self, disk: Disk, path: str, *, create: bool) -> File:
@@ -57,13 +57,13 @@ class OpenSegments:
         try:
             return disk.open(path, create=create)
         except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE) or len(self._held) < 2:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or len(self._open) < 2:
                 raise
-        for _ in range(len(self._held) // 2):
+        for _ in range(len(self._open) // 2):
             self._release_oldest()
         return disk.open(path, create=create)
 
     def _release_oldest(self) -> None:
-        segment, _ = self._held.popitem(last=False)
+        segment, _ = self._open.popitem(last=False)
         self._newest = None
         segment.release()

@@ -37,9 +37,11 @@ def segment_path(directory: str, base_offset: int, suffix: str) -> str:
 
 
 class Segment:
-    """A segment owned by a log, or by the compaction that writes it if ``name_end`` is set.
+    """A segment, owned by a log or by the compaction that writes it.
 
     The file is opened on demand and closed when too many segments are open.
+
+    :param name_end: suffix of all file names while compaction writes the segment.
     """
 
     __slots__ = (
@@ -105,7 +107,7 @@ class Segment:
         self._open_segments.touch(self)
 
     def renamed(self, disk: Disk, open_segments: OpenSegments) -> Segment:
-        """Give the files their final names, the file of batches last, and return the segment with these names."""
+        """Rename the files to their final names, the file of batches last, and return the renamed segment."""
         final = Segment(self._directory, self.base_offset, disk, open_segments, size=self.size)
         final._largest = self._largest
         for suffix in reversed(SUFFIXES):
@@ -132,7 +134,7 @@ class Segment:
         self.time_index.release()
 
     def forget(self) -> None:
-        """Close the file of a segment that is removed from its log."""
+        """Close the file, and stop counting it as open."""
         self._file = None
         self._open_segments.forget(self)
 
@@ -198,7 +200,7 @@ class Segment:
             self.size = size
 
     def replace_indexes(self, rebuilt: Segment) -> None:
-        """Replace the indexes by those built in another thread, and write them without a sync.
+        """Replace the indexes with those built in another thread, and write them without a sync.
 
         :raise OSError: the write failed; the indexes are in use and written later.
         """
@@ -215,7 +217,7 @@ class Segment:
         self.time_index.truncate_to(self.base_offset)
 
     def resume(self, size: int, largest: tuple[int, int]) -> None:
-        """Continue with indexes of all batches before a position; later batches are added with ``note``.
+        """Keep the indexes of the batches before a position; later batches are added with ``note``.
 
         :param largest: value of ``largest`` at that position.
         """
@@ -300,13 +302,13 @@ class Segment:
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
         """Return position and header of the first batch that ends at or after ``offset``; None beyond the last batch.
 
-        :raise Damage: the file does not contain a valid batch on the way.
+        :raise Damage: the search reached an invalid batch.
         """
         start = end = self.offset_index.lookup(offset)
         for position, header in self.headers(start):
             if header.last_offset >= offset:
                 if position == start and start and header.base_offset > offset:
-                    break  # an index entry at or below the offset cannot point beyond it
+                    break  # the index is wrong: an entry for an offset never points beyond it
                 return position, header
             end = position + header.size
         if end == start and start:
@@ -318,7 +320,7 @@ class Segment:
     def _find_after_reindex(self, offset: int, position: int) -> tuple[int, BatchHeader] | None:
         """Rebuild a wrong index and search again."""
         _log.warn(
-            "{path}: the index points to position {position}, where no batch of offset {offset} or before starts; "
+            "{path}: the index points to position {position}, but no batch at or below offset {offset} starts there; "
             "rebuilding it",
             path=self.path(),
             position=position,
@@ -361,8 +363,9 @@ class Segment:
         return largest
 
     def find_largest(self) -> None:
-        """Compute ``largest`` exactly, because an active segment's time index lacks its last entry and a damaged one
-        others.
+        """Compute ``largest`` from the batches after the last entry of the time index; rebuild a wrong index.
+
+        The time index of an active segment lacks its last entry.
         """
         timestamp_ms, offset = largest = self.time_index.last
         is_exact = timestamp_ms == NO_TIMESTAMP
@@ -380,8 +383,7 @@ class Segment:
 
     @property
     def first_timestamp_ms(self) -> int:
-        """First timestamp of the first batch, from which the age is computed; ``NO_TIMESTAMP`` if the segment is empty.
-        """
+        """First timestamp of the first batch, from which ``segment.ms`` counts; ``NO_TIMESTAMP`` if it is empty."""
         first_ms = self._first_timestamp_ms
         if first_ms is not None:
             return first_ms
@@ -391,8 +393,6 @@ class Segment:
         return NO_TIMESTAMP
 
     def age_timestamp_ms(self) -> int:
-        """Return the timestamp used for retention: the largest one, or the file's modification time if no batch has
-        one.
-        """
+        """Return the timestamp for retention: the largest of the records, or else the file's modification time."""
         timestamp_ms = self.largest[0]
         return timestamp_ms if timestamp_ms >= 0 else self._disk.modified_ms(self.path())

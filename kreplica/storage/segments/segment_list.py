@@ -1,4 +1,4 @@
-"""Ordered segments of one log, and the renames that remove a segment."""
+"""Ordered segments of one log, and their removal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DELETED_SUFFIX = ".deleted"
 
 
 class Segments:
-    """Segments ordered by base offset, never empty after opening; the last one is active.
+    """Segments ordered by base offset, at least one; the last one is active.
 
     :param remove: called with paths to remove now or later.
     """
@@ -61,8 +61,7 @@ class Segments:
         return self._bases[bisect_right(self._bases, segment.base_offset)]
 
     def find(self, offset: int) -> tuple[Segment, int, BatchHeader] | None:
-        """Return the first batch that ends at or after the offset, with segment and position; None beyond the last
-        batch.
+        """Return segment, position and header of the first batch that ends at or after the offset, or None.
 
         Because compaction leaves gaps, the batch may be in a later segment than the one whose range contains the
         offset.
@@ -79,7 +78,7 @@ class Segments:
         return self._list[self.index_of(offset) :]
 
     def not_durable(self, recovery_point: int) -> list[Segment]:
-        """Return the segment with the last record below the recovery point, and all later ones.
+        """Return the segment that contains the last record below the recovery point, and all later ones.
 
         That segment is included because it may have been closed at the recovery point with its indexes not synced.
         """
@@ -92,7 +91,7 @@ class Segments:
         self.active = segment
 
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
-        """Replace adjacent segments by the compacted one."""
+        """Replace adjacent segments with the compacted one."""
         at = self._list.index(old[0])
         self._list[at : at + len(old)] = [new]
         self._bases = [segment.base_offset for segment in self._list]
