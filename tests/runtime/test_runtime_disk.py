@@ -289,5 +289,5 @@ def test_partial_write_is_continued(bytes_max: int) -> None:
 
     assert write_pieces(pwritev, 2, pieces, "/log") == len(b"".join(pieces))
     assert stored == bytes(2) + b"".join(pieces)
-    with pytest.raises(OSError, match="took no bytes"):
+    with pytest.raises(OSError, match="wrote no bytes"):
         write_pieces(lambda run, position: 0, 0, [b"x"], "/log")

@@ -96,7 +96,7 @@ class TestIntactLogs:
         assert problems(tmp_path, records=True, gaps=True) == []
 
     def test_files_are_opened_for_reading_only(self, closed: Path) -> None:
-        with pytest.raises(OSError, match="reading only"):
+        with pytest.raises(OSError, match="read-only"):
             ReadOnlyDisk().open(str(closed / "new"), create=True)
         file = ReadOnlyDisk().open(str(closed / f"{FIRST}.log"))
         with pytest.raises(OSError, match="Bad file descriptor"):
