@@ -39,7 +39,7 @@ def test_missing_replica():
     assert why["state"] == "under_replicated"
     assert why["summary"] == "Broker 2 leads orders-0, and broker 3 is not in sync."
     (waits,) = why["waits_for"]
-    assert waits.startswith("Broker 3 to come back and catch up (it left at 2023-11-14 ")
+    assert waits.startswith("Broker 3 to restart and catch up (it left at 2023-11-14 ")
     assert why["decided"][0]["event"] == "broker 3 left"
     assert why["you_can"][0]["text"] == "Start broker 3."
     (replace,) = [each["request"] for each in why["you_can"] if "request" in each]
@@ -80,9 +80,9 @@ def test_partition_without_a_leader():
     scene.cluster.run(20)
     why = scene.why(asked=3)
     assert why["state"] == "offline"
-    assert "broker 2, none can be used" in why["summary"]
+    assert "acknowledged records (broker 2) is available" in why["summary"]
     assert "broker 3 may lack records" in why["summary"]
-    assert why["waits_for"][0].startswith("Broker 2 to come back (it left at ")
+    assert why["waits_for"][0].startswith("Broker 2 to restart (it left at ")
     (election,) = [each["request"] for each in why["you_can"] if "request" in each]
     assert election == {
         "method": "POST",
@@ -133,7 +133,7 @@ def test_broker_that_does_not_apply_a_decision_is_named():
     why = scene.why(asked=1)
     assert why["decided"][0]["change"].startswith("leader 2 -> ")
     assert why["decided"][0]["unanswered"] == [3]
-    assert any(each.startswith("Broker 3 to answer the controller's command of ") for each in why["waits_for"])
+    assert any(each.startswith("Broker 3 to respond to the controller's command of ") for each in why["waits_for"])
     scene.cluster.simulation.network.heal()
     scene.cluster.run(30)
     assert scene.why(asked=1)["decided"][0]["unanswered"] == []
@@ -151,11 +151,11 @@ def test_move_waits_for_the_copy():
     assert "its replicas move: to broker 1, away from broker 3." in why["summary"]
     (waits,) = why["waits_for"]
     assert waits.startswith("Broker 1 to catch up: it has ")
-    assert waits.endswith(f"at no more than 1,000 bytes a second, which {plan} allows.")
+    assert waits.endswith(f"at no more than 1,000 bytes per second (throttle of {plan}).")
     assert requests(why) == [("PATCH", f"/v1/plans/{plan}"), ("POST", f"/v1/plans/{plan}/cancel")]
     of_plan = scene.why(f"plans/{plan}")
     assert of_plan["state"] == "running"
-    assert of_plan["summary"] == f"{plan} (reassign) runs: 0 of 1 moves finished, 1 under way, 0 waiting."
+    assert of_plan["summary"] == f"{plan} (reassign) runs: 0 of 1 moves finished, 1 in progress, 0 waiting."
     (waits,) = of_plan["waits_for"]
     assert waits.startswith("Move 0, orders-0: broker 1 to catch up: it has ")
     assert [each["event"] for each in of_plan["decided"]] == ["plan_begun"]
@@ -211,7 +211,7 @@ def test_group():
     scene.run(member.commit({TopicPartition("orders", 0): 0}))
     answers = [scene.why("groups/readers", asked=number) for number in (1, 2, 3)]
     assert answers[0]["state"] == "stable"
-    assert answers[0]["summary"].endswith("coordinates, is Stable; it is not behind.")
+    assert answers[0]["summary"].endswith("coordinates, is in state Stable; it has no lag.")
     assert [(each["state"], each["facts"]["members"]) for each in answers] == [("stable", 1)] * 3
 
 
@@ -244,7 +244,7 @@ def test_silent_member():
     scene.cluster.run(20)
     why = scene.why("groups/readers", asked=1)
     assert (why["state"], why["facts"]["lag"]) == ("empty", 5)
-    assert "it reads nothing; it is 5 records behind" in why["summary"]
+    assert "it reads nothing; its lag is 5 records" in why["summary"]
     assert ("POST", "/v1/groups/readers/offsets") in requests(why)
 
 
@@ -273,7 +273,8 @@ def test_coordinator_without_an_admin_listener():
     scene.apis.running = lambda number: None if number == coordinator else found(number)
     why = scene.why("groups/readers", asked=asked)
     assert (why["state"], why["facts"]["coordinator"]) == ("stable", coordinator)
-    assert why["problems"][0].startswith(f"Broker {coordinator}, which coordinates it, cannot be asked why")
+    problem = f"Broker {coordinator}, which coordinates the group, did not explain its state"
+    assert why["problems"][0].startswith(problem)
     with pytest.raises(KafkaError):
         scene.why("groups/no/such group", asked=asked)
 

@@ -15,15 +15,15 @@ from kreplica.cli.http.request_commands import command_of
 WHY = {
     "subject": {"topic": "orders", "partition": 0},
     "state": "offline",
-    "summary": "Nobody leads orders:0: its replicas 1 and 2 are on brokers that are gone.",
+    "summary": "orders-0 has no leader: no replica that has all acknowledged records (brokers 1 and 2) is available.",
     "decided": [
         {"at_ms": 1_790_000_000_000, "broker_id": 3, "controller_epoch": 4, "event": "broker 1 went",
          "change": "leader 1 -> none"},
     ],
-    "waits_for": ["Broker 1 must come back."],
+    "waits_for": ["Broker 1 to restart."],
     "you_can": [
         {"text": "Start broker 1."},
-        {"text": "Let another replica lead, and lose records.",
+        {"text": "Make broker 3 the leader by an unclean election; acknowledged records may be lost.",
          "request": {"method": "POST", "path": "/v1/elections",
                      "body": {"type": "unclean", "partitions": [{"topic": "orders", "partition": 0}]}}},
     ],
@@ -45,9 +45,10 @@ def test_why(admin, kreplica, words, path):
     admin.answers[f"GET {path}"] = WHY
     lines = [line.rstrip() for line in kreplica("why", *words).stdout.splitlines()]
     assert lines[0] == WHY["summary"]
-    assert lines[2:4] == ["It waits for", "  Broker 1 must come back."]
+    assert lines[2:4] == ["It waits for", "  Broker 1 to restart."]
     assert lines[5:9] == [
-        "You can", "  Start broker 1.", "  Let another replica lead, and lose records.",
+        "You can", "  Start broker 1.",
+        "  Make broker 3 the leader by an unclean election; acknowledged records may be lost.",
         "    kreplica election unclean orders:0",
     ]  # fmt: skip
     assert lines[-1].split()[2:] == ["3", "4", "broker", "1", "went", "leader", "1", "->", "none"]

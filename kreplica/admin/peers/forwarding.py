@@ -227,7 +227,7 @@ class Forwarding:
             if expired:
                 text = f"broker {broker_id} did not answer within {self._timeout_s:g} s"
                 raise Problem(
-                    504, "no answer in time", text, what_to_do="See whether it hangs or is cut off."
+                    504, "no answer in time", text, what_to_do="Check whether it hangs or is unreachable."
                 ) from None
             if self._closed:
                 raise Problem(503, "stopping", f"broker {self._broker_id} stops") from None

@@ -19,8 +19,8 @@ from kreplica.admin.peers.responses import PeerResponseValidator
 from kreplica.admin.plans.reading import NumberedStep, PlanReader
 from kreplica.admin.plans.replica_sizes import ReplicaSizes
 from kreplica.admin.resources import timeline
-from kreplica.admin.why.brokers import StallFacts, explain_broker, without_answer
-from kreplica.admin.why.decisions import Memory, of_the_znode, remembered, together
+from kreplica.admin.why.brokers import StallFacts, explain_broker, explain_unreachable
+from kreplica.admin.why.decisions import Memory, decision_from_znode, merge_decisions, remembered_decisions
 from kreplica.admin.why.explanation import DECIDED, WHY, Advice, Explanation
 from kreplica.admin.why.groups import NAMED_MAX, GroupFacts, GroupPartition, explain_group
 from kreplica.admin.why.partition_facts import PartitionFactsRead
@@ -38,7 +38,7 @@ from kreplica.zookeeper import ZooKeeperClient, read_all
 
 DECIDED_SHOWN = 20
 STEPS_SEARCHED_MAX = 5000
-ASKED_SECONDS_MAX = 3.0
+REQUEST_TIMEOUT_S = 3.0
 
 REMEMBERED = record(
     {
@@ -47,7 +47,7 @@ REMEMBERED = record(
             "type": "object",
             "propertyNames": {"pattern": "^[0-9]{1,10}$"},
             "additionalProperties": TIME_MS,
-            "description": "When brokers that do not live were seen to leave, by broker.",
+            "description": "When each absent broker was seen to leave, by broker ID.",
         },
     },
     title="Remembered",
@@ -118,7 +118,7 @@ class Why:
                 "GET",
                 "/v1/why/partitions/{topic}/{partition}",
                 self.partition,
-                "Why a partition is as it is.",
+                "Explain the state of a partition.",
                 answer=WHY,
                 query=(IN_TOPIC, IN_PARTITION),
                 problems=_UNKNOWN_PARTITION,
@@ -127,7 +127,7 @@ class Why:
                 "GET",
                 "/v1/why/groups/{group:path}",
                 self.group,
-                "Why a group is as it is.",
+                "Explain the state of a group.",
                 answer=WHY,
                 problems={404: "The group does not exist."},
             ),
@@ -135,7 +135,7 @@ class Why:
                 "GET",
                 "/v1/why/plans/{plan}",
                 self.plan,
-                "Why a plan is as it is.",
+                "Explain the progress of a plan.",
                 answer=WHY,
                 problems={404: "The plan does not exist."},
             ),
@@ -143,7 +143,7 @@ class Why:
                 "GET",
                 "/v1/why/brokers/{broker_id}",
                 self.broker,
-                "Why a broker answers slowly: stalls of its event loop, and the requests that caused them.",
+                "Explain why a broker responds slowly: stalls of its event loop, and the requests that caused them.",
                 answer=WHY,
                 query=(IN_BROKER,),
             ),
@@ -169,10 +169,10 @@ class Why:
             return self._remembered(key)
 
         answers = await self._others.ask_all(call, path, PEER_REMEMBERED, here)
-        decided = together(row for document in answers.documents.values() for row in document["decided"])
+        decided = merge_decisions(row for document in answers.documents.values() for row in document["decided"])
         known_by_leader_epoch = {row["leader_epoch"] for row in decided}
         if facts.state is not None and facts.state.leader_epoch not in known_by_leader_epoch:
-            decided.insert(0, of_the_znode(facts.state, facts.written_at_ms))
+            decided.insert(0, decision_from_znode(facts.state, facts.written_at_ms))
         explanation = explain_partition(facts, decided[:DECIDED_SHOWN], _left_ms(answers), answers.problems)
         return Answer(explanation.document())
 
@@ -183,7 +183,7 @@ class Why:
     def _remembered(self, key: TopicPartition) -> dict[str, Any]:
         memory = self._known.memory
         left = {str(broker): at_ms for broker, at_ms in sorted(memory.left_ms.items())}
-        return {"decided": remembered(memory, key), "left_ms": left}
+        return {"decided": remembered_decisions(memory, key), "left_ms": left}
 
     # --- groups ------------------------------------------------------------------------------------------------------
 
@@ -194,20 +194,20 @@ class Why:
         if coordinator is None:
             return Answer(_without_coordinator(group, home).document())
         if coordinator == self._known.broker_id or call.forwarded:
-            return Answer((await self._explained_here(group)).document())
+            return Answer((await self._explained_locally(group)).document())
         try:
             path = f"/v1/why/groups/{quote(group, safe='')}"
             return Answer(await self._others.ask(coordinator, call, path, PEER_WHY))
         except Problem as problem:
             if problem.status == 404:
                 raise
-            return Answer((await self._explained_from_afar(group, coordinator, problem)).document())
+            return Answer((await self._explained_by_kafka_api(group, coordinator, problem)).document())
 
-    async def _explained_here(self, group: str) -> Explanation:
+    async def _explained_locally(self, group: str) -> Explanation:
         facts = await self._known.groups.facts(group)
         behind = sorted((each for each in facts.partitions if each.lag), key=lambda each: -(each.lag or 0))
-        looked_at = {each.name: await self._with_transactions(each) for each in behind[:NAMED_MAX]}
-        partitions = [looked_at.get(each.name, each) for each in facts.partitions]
+        detailed = {each.name: await self._with_transactions(each) for each in behind[:NAMED_MAX]}
+        partitions = [detailed.get(each.name, each) for each in facts.partitions]
         return explain_group(replace(facts, partitions=partitions))
 
     async def _with_transactions(self, partition: GroupPartition) -> GroupPartition:
@@ -216,17 +216,17 @@ class Why:
         key = TopicPartition(partition.topic, partition.partition)
         return replace(partition, transactions=await self._sources.partitions.transactions(key, partition.leader))
 
-    async def _explained_from_afar(self, group: str, coordinator: int, problem: Problem) -> Explanation:
-        """Explain a group by its coordinator's Kafka API if its admin API does not answer."""
-        problems = [f"Broker {coordinator}, which coordinates it, cannot be asked why: {problem.detail}"]
+    async def _explained_by_kafka_api(self, group: str, coordinator: int, problem: Problem) -> Explanation:
+        """Explain a group from its coordinator's Kafka API, because the admin API failed."""
+        problems = [f"Broker {coordinator}, which coordinates the group, did not explain its state: {problem.detail}"]
         try:
             answer = await self._sources.connections.request(
-                coordinator, LIST_GROUPS, {"states_filter": [], "types_filter": []}, timeout_s=ASKED_SECONDS_MAX
+                coordinator, LIST_GROUPS, {"states_filter": [], "types_filter": []}, timeout_s=REQUEST_TIMEOUT_S
             )
         except ClientError as error:
-            problems.append(f"It does not answer clients either: {error}")
-            summary = f"Broker {coordinator} coordinates group {group}, and does not answer."
-            advice = [Advice(f"See whether broker {coordinator} hangs or is cut off.")]
+            problems.append(f"It does not respond to Kafka requests either: {error}")
+            summary = f"Broker {coordinator} coordinates group {group} but does not respond."
+            advice = [Advice(f"Check whether broker {coordinator} hangs or is unreachable.")]
             return Explanation(f"group {group}", "unknown", summary, you_can=advice, problems=problems)
         for row in answer["groups"]:
             if row["group_id"] == group:
@@ -250,7 +250,7 @@ class Why:
         live = sorted(await sources.registrations.live())
         copying = [(row.step.key, broker) for row in moving for broker in row.step.arriving if broker in live]
         (controller,) = await read_all(sources.client, [znodes.CONTROLLER])
-        decided, problems = await self._happened_to(f"plan {read.plan.plan_id}", call)
+        decided, problems = await self._events_of(f"plan {read.plan.plan_id}", call)
         explanation = explain_plan(
             read,
             moving,
@@ -280,9 +280,9 @@ class Why:
         except Problem as problem:
             if call.forwarded:
                 raise
-            return Answer(without_answer(broker_id, problem.detail).document())
+            return Answer(explain_unreachable(broker_id, problem.detail).document())
 
-    async def _happened_to(self, subject: str, call: Call) -> tuple[list[dict[str, Any]], Sequence[str]]:
+    async def _events_of(self, subject: str, call: Call) -> tuple[list[dict[str, Any]], Sequence[str]]:
         async def here() -> dict[str, Any]:
             return {"entries": documents_of(self._known.audit_events, limit=DECIDED_SHOWN, subject=subject)}
 
@@ -320,10 +320,10 @@ def _without_coordinator(group: str, home: TopicPartition) -> Explanation:
     return Explanation(
         subject=f"group {group}",
         state="no_coordinator",
-        summary=f"Nobody coordinates group {group}: {home}, which holds its state, has no leader.",
+        summary=f"Group {group} has no coordinator: {home}, which stores its state, has no leader.",
         waits_for=[f"A leader of {home}."],
         you_can=[
-            Advice(f"See why {home} has none.", ("GET", f"/v1/why/partitions/{home.topic}/{home.partition}")),
+            Advice(f"Get the explanation of {home}.", ("GET", f"/v1/why/partitions/{home.topic}/{home.partition}")),
         ],
         facts={"home": {"topic": home.topic, "partition": home.partition}},
     )

@@ -15,7 +15,7 @@ RECENT_MS = 5 * 60 * 1000
 class StallFacts:
     """One stall of the event loop.
 
-    :param at_ms: its end, in milliseconds since 1970.
+    :param at_ms: end of the stall, in milliseconds since 1970.
     :param cause: the request (API, version, size, client and address) or the task; ``unknown`` if none was recorded.
     """
 
@@ -36,10 +36,10 @@ def explain_broker(broker_id: int, stalls: Sequence[StallFacts], count: int, now
         state = "stalling"
         times = "once" if len(recent) == 1 else f"{len(recent)} times"
         summary = (
-            f"The event loop of broker {broker_id} was blocked {times} in the last 5 minutes, the longest time for "
-            f"{longest.duration_ms} ms until {time_text(longest.at_ms)} by: {longest.cause}."
+            f"The event loop of broker {broker_id} was blocked {times} in the last 5 minutes, for up to "
+            f"{longest.duration_ms} ms (until {time_text(longest.at_ms)}), by: {longest.cause}."
         )
-        advice = [Advice("Have the clients that are named below send smaller requests, or disconnect them.")]
+        advice = [Advice("Make the clients that caused the stalls send smaller requests, or disconnect them.")]
     else:
         state, advice = "healthy", []
         summary = f"The event loop of broker {broker_id} was not blocked in the last 5 minutes."
@@ -47,15 +47,15 @@ def explain_broker(broker_id: int, stalls: Sequence[StallFacts], count: int, now
     return Explanation(f"broker {broker_id}", state, summary, you_can=advice, facts=facts)
 
 
-def without_answer(broker_id: int, problem: str) -> Explanation:
-    """Explain that a broker does not answer.
+def explain_unreachable(broker_id: int, problem: str) -> Explanation:
+    """Explain that the stalls are unknown because the broker does not respond.
 
     :param problem: the reason, a sentence.
     """
     return Explanation(
         f"broker {broker_id}",
         "unknown",
-        f"Broker {broker_id} does not answer, so its stalls are not known.",
-        you_can=[Advice(f"See whether broker {broker_id} hangs or is cut off.")],
+        f"Broker {broker_id} does not respond, so its stalls are unknown.",
+        you_can=[Advice(f"Check whether broker {broker_id} hangs or is unreachable.")],
         problems=[problem],
     )

@@ -45,7 +45,7 @@ class Decision(Protocol):
 class Memory(Protocol):
     """The decisions that one broker remembers.
 
-    :ivar left_ms: when each absent broker was seen to leave.
+    :ivar left_ms: when this broker saw each absent broker leave, in milliseconds since 1970.
     """
 
     @property
@@ -57,7 +57,7 @@ class Memory(Protocol):
     def decisions(self, partition: TopicPartition) -> Iterator[Decision]: ...
 
 
-def remembered(memory: Memory, partition: TopicPartition) -> list[Document]:
+def remembered_decisions(memory: Memory, partition: TopicPartition) -> list[Document]:
     """Return this broker's decisions about a partition, newest first."""
     return [_document(memory.broker_id, decision) for decision in memory.decisions(partition)]
 
@@ -68,7 +68,7 @@ def _document(broker_id: int, decision: Decision) -> Document:
         "at_ms": decision.cause.at_ms,
         "broker_id": state.leader if by_leader else broker_id,
         "controller_epoch": state.controller_epoch,
-        "event": f"{decision.cause.text}, which is its own to decide" if by_leader else decision.cause.text,
+        "event": f"{decision.cause.text} (decided by the leader)" if by_leader else decision.cause.text,
         "change": decision.change,
         "leader_epoch": state.leader_epoch,
         "told": list(decision.cause.notified_brokers),
@@ -76,7 +76,7 @@ def _document(broker_id: int, decision: Decision) -> Document:
     }
 
 
-def together(documents: Iterable[Document]) -> list[Document]:
+def merge_decisions(documents: Iterable[Document]) -> list[Document]:
     """Merge the decisions of several brokers, newest first, without duplicates."""
     found: dict[tuple[object, ...], Document] = {}
     for document in documents:
@@ -89,9 +89,9 @@ def _age(document: Document) -> tuple[int, int, int]:
     return (*epochs, document["at_ms"])
 
 
-def of_the_znode(state: LeaderAndIsr, written_at_ms: int) -> Document:
-    """Return the decision that the state znode implies, if no broker remembers it."""
-    leader = f"broker {state.leader}" if state.leader >= 0 else "nobody"
+def decision_from_znode(state: LeaderAndIsr, written_at_ms: int) -> Document:
+    """Return a decision derived from the state znode, for a state that no broker remembers deciding."""
+    leader = f"broker {state.leader}" if state.leader >= 0 else "no broker"
     return {
         "at_ms": written_at_ms,
         "broker_id": None,

@@ -13,14 +13,14 @@ Document = dict[str, Any]
 
 DECIDED = record(
     {
-        "at_ms": {**TIME_MS, "description": "When the event was noticed, by the clock of the broker that decided."},
+        "at_ms": {**TIME_MS, "description": "When the deciding broker noticed the event, by its own clock."},
         "broker_id": {**nullable(BROKER_ID), "description": "The controller or leader that decided; null if unknown."},
         "controller_epoch": nullable(COUNT),
         "event": {**nullable(STRING), "description": "The event that caused the decision."},
         "change": STRING,
         "leader_epoch": nullable(COUNT),
         "told": {**listing(BROKER_ID), "description": "The brokers that were notified."},
-        "unanswered": {**listing(BROKER_ID), "description": "Those of them that have not answered yet."},
+        "unanswered": {**listing(BROKER_ID), "description": "The notified brokers that have not responded yet."},
     },
     title="Decision",
 )
@@ -47,7 +47,7 @@ WHY = record(
         "subject": STRING,
         "state": STRING,
         "summary": STRING,
-        "decided": {**listing(DECIDED), "description": "The newest first."},
+        "decided": {**listing(DECIDED), "description": "Newest first."},
         "waits_for": listing(STRING),
         "you_can": listing(ADVICE),
         "facts": {"type": "object", "description": "The facts behind the explanation."},
@@ -112,7 +112,7 @@ def time_text(at_ms: int) -> str:
 
 
 def brokers_text(brokers: Iterable[int]) -> str:
-    """``broker 3``, or ``brokers 1 and 3``."""
+    """Return ``broker 3`` or ``brokers 1 and 3``, or ``no broker`` if there are none."""
     ids = [str(broker) for broker in brokers]
     if len(ids) == 1:
         return f"broker {ids[0]}"
@@ -120,5 +120,5 @@ def brokers_text(brokers: Iterable[int]) -> str:
 
 
 def bytes_text(size: int) -> str:
-    """``1,234 bytes``."""
+    """Return a size as ``1,234 bytes``."""
     return f"{size:,} bytes"

@@ -15,7 +15,7 @@ NAMED_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class GroupWait:
-    """A member for which the group waits.
+    """An event for which the group waits, usually an action of one member.
 
     :param what: ``join``, ``sync``, ``revoke`` or ``come``.
     :param member: a description of the member; empty if the wait is for no particular member.
@@ -71,16 +71,19 @@ class GroupFacts:
 
 REBALANCES = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 
-_HAS_TO = {
+_WAIT_TEXTS = {
     "join": "{member} to rejoin, which a consumer does when it polls",
-    "sync": "{member} to ask for its assignment, which a consumer does when it polls",
+    "sync": "{member} to request its assignment, which a consumer does when it polls",
     "revoke": "{member} to give up partitions, which a consumer does when it polls",
     "come": "{member} to join, because the group is new",
 }
 
 
 def explain_group(facts: GroupFacts, problems: Sequence[str] = ()) -> Explanation:
-    """:param facts: of the group's coordinator."""
+    """Explain a group.
+
+    :param facts: facts from the group's coordinator.
+    """
     state, summary = _state_and_summary(facts)
     return Explanation(
         subject=f"group {facts.group}",
@@ -96,14 +99,14 @@ def explain_group(facts: GroupFacts, problems: Sequence[str] = ()) -> Explanatio
 def _state_and_summary(facts: GroupFacts) -> tuple[str, str]:
     led = f"Group {facts.group}, which broker {facts.coordinator} coordinates,"
     if facts.state in REBALANCES:
-        return "rebalancing", f"{led} is rebalancing: it is {facts.state}."
+        return "rebalancing", f"{led} is rebalancing (state {facts.state})."
     lag = sum(each.lag for each in facts.partitions if each.lag is not None)
-    behind = f"it is {lag:,} record{'' if lag == 1 else 's'} behind" if lag else "it is not behind"
+    behind = f"its lag is {lag:,} record{'' if lag == 1 else 's'}" if lag else "it has no lag"
     if facts.state == "Empty":
         return "empty", f"{led} has no members, so it reads nothing; {behind}."
     leaderless = [each for each in facts.partitions if each.leader is None]
     if leaderless:
-        return "leaderless", f"{led} cannot read {_named(leaderless)}, because there is no leader; {behind}."
+        return "leaderless", f"{led} cannot read {_named(leaderless)} because there is no leader; {behind}."
     held = [each for each in facts.partitions if each.lag and each.transactions]
     if held:
         return "open_transaction", f"{led} may be blocked by an open transaction in {_named(held)}; {behind}."
@@ -117,19 +120,19 @@ def _state_and_summary(facts: GroupFacts) -> tuple[str, str]:
             return state, f"{led} {text} {_named(rows)}; {behind}."
     if facts.silent:
         return "silent", f"{led} has members without recent heartbeats; {behind}."
-    return "stable", f"{led} is {facts.state}; {behind}."
+    return "stable", f"{led} is in state {facts.state}; {behind}."
 
 
 def _waits_for(facts: GroupFacts) -> Iterator[str]:
     for wait in facts.waits:
         until = f", until {time_text(wait.until_ms)} at the latest" if wait.until_ms is not None else ""
-        yield _capital(_HAS_TO[wait.what].format(member=wait.member or "more members")) + f"{until}."
+        yield _capital(_WAIT_TEXTS[wait.what].format(member=wait.member or "more members")) + f"{until}."
     for member, until_ms in facts.silent.items():
         yield f"A heartbeat of {member}; its session times out at {time_text(until_ms)}."
     for each in facts.partitions:
         for transaction in each.transactions if each.lag else ():
             wrote = transaction.last_written_ms
-            since = f", which wrote last at {time_text(wrote)}" if wrote >= 0 else ""
+            since = f", last written at {time_text(wrote)}" if wrote >= 0 else ""
             yield (
                 f"The end of a transaction of producer id {transaction.producer_id} in {each.name}{since}: "
                 f"read-committed consumers cannot read beyond offset {transaction.first_offset}."
@@ -144,17 +147,17 @@ def _advice(facts: GroupFacts, state: str) -> Iterator[Advice]:
             yield Advice(f"Check whether {wait.member} hangs between two polls; if so, stop it.")
     for each in [each for each in facts.partitions if each.leader is None or each.transactions][:NAMED_MAX]:
         path = f"/v1/why/partitions/{quote(each.topic)}/{each.partition}"
-        yield Advice(f"See why {each.name} is as it is.", ("GET", path))
+        yield Advice(f"Get the explanation of {each.name}.", ("GET", path))
     if state in ("stopped", "stalled"):
-        yield Advice("Check the logs of its consumers for hangs or repeated failures at one record.")
+        yield Advice("Check the logs of its consumers for hangs or for a record that fails repeatedly.")
     if state == "falling_behind":
         yield Advice("Start more consumers, up to the number of partitions, or make them faster.")
     if state == "empty":
         name = quote(facts.group, safe="")
-        yield Advice("Start its consumers.")
+        yield Advice("Start the consumers of the group.")
         skip = ("POST", f"/v1/groups/{name}/offsets", {"to": {"kind": "latest"}})
         yield Advice("Skip the unread records: reset the offsets to the end.", skip)
-        yield Advice("Delete it, with its offsets.", ("DELETE", f"/v1/groups/{name}"))
+        yield Advice("Delete the group and its offsets.", ("DELETE", f"/v1/groups/{name}"))
 
 
 def _named(rows: Sequence[GroupPartition]) -> str:

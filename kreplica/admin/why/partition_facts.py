@@ -17,7 +17,7 @@ from kreplica.model import LeaderAndIsr, TopicAssignment, TopicPartition
 from kreplica.wire.messages import DESCRIBE_PRODUCERS
 from kreplica.zookeeper import ZooKeeperClient, read_all
 
-ASKED_SECONDS_MAX = 2.0
+REQUEST_TIMEOUT_S = 2.0
 NO_TRANSACTION = -1
 
 STEPS_SEARCHED_MAX = 20_000
@@ -39,7 +39,7 @@ class OpenTransaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class TopicRules:
     """The topic's ``min.insync.replicas`` and ``unclean.leader.election.enable``."""
 
     min_insync_replicas: int = 1
@@ -51,7 +51,7 @@ class PartitionFacts:
     """Facts about one partition.
 
     :param state: None if it never had a state.
-    :param written_at_ms: the last write of the state.
+    :param written_at_ms: time of the last write of the state; 0 if there is no state.
     :param live: the registered brokers.
     :param failed: replicas on live brokers whose log directory failed.
     :param controller_id: negative if there is no controller.
@@ -62,7 +62,7 @@ class PartitionFacts:
 
     key: TopicPartition
     assignment: TopicAssignment
-    rules: Rules
+    rules: TopicRules
     state: LeaderAndIsr | None = None
     written_at_ms: int = 0
     live: Sequence[int] = ()
@@ -75,7 +75,7 @@ class PartitionFacts:
 
     @property
     def replicas(self) -> tuple[int, ...]:
-        """The preferred leader first."""
+        """The assigned replicas, preferred leader first."""
         return self.assignment.partitions[self.key.partition]
 
     @property
@@ -93,14 +93,14 @@ class PartitionFacts:
 
     @property
     def online(self) -> list[int]:
-        """The replicas that can be used."""
+        """The replicas on live brokers whose log directory works."""
         return [broker for broker in self.replicas if broker in self.live and broker not in self.failed]
 
 
 class PartitionFactsRead:
     """Collects facts about partitions.
 
-    :param rules: returns the settings of a topic.
+    :param rules: returns the rules that apply to a topic.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class PartitionFactsRead:
         connections: BrokerConnections,
         sizes: ReplicaSizes,
         plans: PlanReader,
-        rules: Callable[[str], Rules],
+        rules: Callable[[str], TopicRules],
     ) -> None:
         self._client = client
         self._published = published
@@ -122,7 +122,10 @@ class PartitionFactsRead:
         self._rules = rules
 
     async def read(self, key: TopicPartition) -> PartitionFacts:
-        """:raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION."""
+        """Return the facts of a partition.
+
+        :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
         assignment, state, written_at_ms, is_deleting = await self._from_zookeeper(key)
         live = sorted(await self._registrations.live())
         replicas = assignment.partitions[key.partition]
@@ -145,7 +148,7 @@ class PartitionFactsRead:
         topic_path, state_path = znodes.topic_path(key.topic), znodes.partition_state_path(*key)
         paths = [topic_path, state_path, znodes.delete_topic_path(key.topic)]
         topic, stated, deleting = await read_all(self._client, paths)
-        unknown = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {key}")
+        unknown = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {key} does not exist")
         if not isinstance(topic, tuple):
             raise unknown
         assignment = documents.decode_topic(key.topic, topic[0])
@@ -175,7 +178,7 @@ class PartitionFactsRead:
             return []
         body = {"topics": [{"name": key.topic, "partition_indexes": [key.partition]}]}
         try:
-            answer = await self._connections.request(leader, DESCRIBE_PRODUCERS, body, timeout_s=ASKED_SECONDS_MAX)
+            answer = await self._connections.request(leader, DESCRIBE_PRODUCERS, body, timeout_s=REQUEST_TIMEOUT_S)
         except ClientError:
             return []
         rows = [

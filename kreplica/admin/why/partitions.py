@@ -17,23 +17,23 @@ def explain_partition(
     """Explain a partition.
 
     :param decided: the known decisions, newest first.
-    :param left_ms: when absent brokers were seen to leave.
+    :param left_ms: when each absent broker left, in milliseconds since 1970.
     """
-    explained = _Explained(facts, decided, left_ms)
-    state, summary = explained.state_and_summary()
+    explainer = _PartitionExplainer(facts, decided, left_ms)
+    state, summary = explainer.state_and_summary()
     return Explanation(
         subject=f"partition {facts.key}",
         state=state,
         summary=summary,
-        waits_for=list(explained.waits_for()),
-        you_can=list(explained.advice(state)),
+        waits_for=list(explainer.waits_for()),
+        you_can=list(explainer.advice(state)),
         decided=decided,
         facts=_facts_document(facts),
         problems=problems,
     )
 
 
-class _Explained:
+class _PartitionExplainer:
     def __init__(self, facts: PartitionFacts, decided: Sequence[Document], left_ms: Mapping[int, int]) -> None:
         self._facts = facts
         self._decided = decided
@@ -44,7 +44,7 @@ class _Explained:
         assert self._facts.state is not None
         return self._facts.state
 
-    # --- how it is ---------------------------------------------------------------------------------------------------
+    # --- state -------------------------------------------------------------------------------------------------------
 
     def state_and_summary(self) -> tuple[str, str]:
         facts, key = self._facts, self._facts.key
@@ -52,46 +52,46 @@ class _Explained:
             return "deleting", f"Topic {key.topic} is being deleted: {key} can no longer be read or written."
         if facts.state is None:
             if facts.online:
-                return "new", f"{key} has no leader yet: it has just been made."
+                return "new", f"{key} has no leader yet: it was just created."
             dead = brokers_text(facts.replicas)
-            return "new", f"{key} never had a leader: its replicas, {dead}, have not lived since it was made."
+            return "new", f"{key} never had a leader: its replicas ({dead}) have not been alive since it was created."
         if self._state.leader < 0:
             return "offline", self._why_offline()
         led = f"Broker {self._state.leader} leads {key}"
-        lacking = self._lacking()
-        if lacking:
-            return "under_min_isr", f"{led}, but {lacking}"
+        shortage = self._isr_shortage()
+        if shortage:
+            return "under_min_isr", f"{led}, but {shortage}"
         if key.partition in facts.assignment.read_only:
-            return "read_only", f"{led}; it is being removed, so producers are refused, and what it has can be read."
+            return "read_only", f"{led}; it is being removed: its records can be read, but producers are rejected."
         if facts.is_moving:
             return "moving", f"{led}, and its replicas move: {self._move()}."
         behind = self._behind()
         if behind:
             return "under_replicated", f"{led}, and {brokers_text(behind)} {_be(behind)} not in sync."
         if facts.transactions:
-            return "open_transaction", f"{led}, all replicas are in sync, and {self._held_up()}"
+            return "open_transaction", f"{led}, all replicas are in sync, and {self._transaction_text()}"
         if self._state.leader != facts.replicas[0]:
             preferred = facts.replicas[0]
-            return "not_preferred", f"{led}, all replicas are in sync, and broker {preferred} is to lead it."
+            return "not_preferred", f"{led}, all replicas are in sync, but the preferred leader is broker {preferred}."
         return "healthy", f"{led}, and all replicas are in sync."
 
     def _why_offline(self) -> str:
         facts, state = self._facts, self._state
         able = [*state.isr, *(r for r in state.eligible_leader_replicas if r not in state.isr)]
         others = [broker for broker in facts.online if broker not in able]
-        reason = f"Nobody leads {facts.key}: of the replicas that hold all that was acknowledged, "
-        reason += f"{brokers_text(able)}, none can be used"
+        reason = f"{facts.key} has no leader: no replica that has all acknowledged records "
+        reason += f"({brokers_text(able)}) is available"
         if others and not facts.rules.unclean_allowed:
-            also = f"{brokers_text(others)} may lack records, so may not lead (unclean.leader.election.enable is false)"
-            return f"{reason}, and {also}."
+            also = "may lack records and cannot become leader because unclean.leader.election.enable is false"
+            return f"{reason}; {brokers_text(others)} {also}."
         return f"{reason}."
 
-    def _lacking(self) -> str:
+    def _isr_shortage(self) -> str:
         in_sync, needed = len(self._state.isr), self._facts.rules.min_insync_replicas
         if in_sync >= required(needed, len(self._facts.replicas)):
             return ""
         return (
-            f"only {in_sync} of its replicas {'is' if in_sync == 1 else 'are'} in sync where min.insync.replicas is "
+            f"only {in_sync} of its replicas {'is' if in_sync == 1 else 'are'} in sync, but min.insync.replicas is "
             f"{needed}: producers with acks=all get NOT_ENOUGH_REPLICAS."
         )
 
@@ -104,65 +104,65 @@ class _Explained:
     def _behind(self) -> list[int]:
         return [broker for broker in self._facts.replicas if broker not in self._state.isr]
 
-    def _held_up(self) -> str:
+    def _transaction_text(self) -> str:
         first = self._facts.transactions[0]
         return (
-            f"a transaction of producer id {first.producer_id} is open: read-committed consumers cannot "
+            f"a transaction of producer id {first.producer_id} is open; read-committed consumers cannot "
             f"read beyond offset {first.first_offset}."
         )
 
-    # --- what it waits for -------------------------------------------------------------------------------------------
+    # --- waits_for ---------------------------------------------------------------------------------------------------
 
     def waits_for(self) -> Iterator[str]:
         facts = self._facts
         if facts.controller_id < 0:
-            yield "A controller: no broker holds the office."
+            yield "The election of a controller."
         if facts.is_deleting:
-            yield from self._gone(facts.replicas, "to come back and delete its files")
+            yield from self._unavailable(facts.replicas, "to restart and delete its files")
             return
         if facts.state is None or self._state.leader < 0:
             able = facts.replicas if facts.state is None else self._state.isr
-            yield from self._gone(able, "to come back")
+            yield from self._unavailable(able, "to restart")
             return
         for broker in self._behind():
             yield self._catching_up(broker)
         if facts.plan is not None and not facts.is_moving and not facts.plan.state.is_ended:
             at_once = facts.plan.moves_at_once
-            yield f"Its turn in {facts.plan.plan_id}, which moves {at_once} partitions of a broker at once."
-        yield from self._answers()
+            yield f"Other moves of {facts.plan.plan_id}, which runs at most {at_once} moves per broker at a time."
+        yield from self._unanswered_commands()
         for each in facts.transactions:
-            since = f", which wrote last at {time_text(each.last_written_ms)}" if each.last_written_ms >= 0 else ""
+            since = f", last written at {time_text(each.last_written_ms)}" if each.last_written_ms >= 0 else ""
             yield f"The end of a transaction of producer id {each.producer_id} (epoch {each.producer_epoch}){since}."
 
-    def _gone(self, brokers: Sequence[int], what: str) -> Iterator[str]:
+    def _unavailable(self, brokers: Sequence[int], what: str) -> Iterator[str]:
         for broker in brokers:
             if broker not in self._facts.live:
                 since = f" (it left at {time_text(self._left_ms[broker])})" if broker in self._left_ms else ""
                 yield f"Broker {broker} {what}{since}."
             elif broker in self._facts.failed:
-                yield f"Broker {broker} to have the log directory back that failed."
+                yield f"Broker {broker} to restart with a working log directory."
 
     def _catching_up(self, broker: int) -> str:
         facts = self._facts
-        for text in self._gone([broker], "to come back and catch up"):
+        for text in self._unavailable([broker], "to restart and catch up"):
             return text
         missing = f"Broker {broker} to catch up"
-        whole, has = facts.sizes.get(self._state.leader), facts.sizes.get(broker)
-        if whole is not None and has is not None:
-            missing += f": it has {bytes_text(min(has, whole))} of {bytes_text(whole)}"
+        total, copied = facts.sizes.get(self._state.leader), facts.sizes.get(broker)
+        if total is not None and copied is not None:
+            missing += f": it has {bytes_text(min(copied, total))} of {bytes_text(total)}"
         throttle = facts.plan.throttle_bytes_per_second if facts.plan is not None else None
         if throttle is not None and facts.plan is not None and broker in facts.adding:
-            missing += f", at no more than {bytes_text(throttle)} a second, which {facts.plan.plan_id} allows"
+            missing += f", at no more than {bytes_text(throttle)} per second (throttle of {facts.plan.plan_id})"
         return f"{missing}."
 
-    def _answers(self) -> Iterator[str]:
+    def _unanswered_commands(self) -> Iterator[str]:
         for decision in self._decided[:1]:
             silent = [broker for broker in decision["unanswered"] if broker in self._facts.replicas]
             if silent:
                 at = time_text(decision["at_ms"])
-                yield f"{brokers_text(silent).capitalize()} to answer the controller's command of {at}."
+                yield f"{brokers_text(silent).capitalize()} to respond to the controller's command of {at}."
 
-    # --- what one can do ---------------------------------------------------------------------------------------------
+    # --- you_can -----------------------------------------------------------------------------------------------------
 
     def advice(self, state: str) -> Iterator[Advice]:
         facts, key = self._facts, self._facts.key
@@ -170,16 +170,18 @@ class _Explained:
         for broker in dead:
             yield Advice(f"Start broker {broker}.")
         for broker in facts.failed:
-            yield Advice(f"See why broker {broker} cannot use its log directory, and restart it when that is mended.")
+            yield Advice(f"Repair the failed log directory of broker {broker}, then restart the broker.")
         if state == "offline" and facts.online:
             row = {"topic": key.topic, "partition": key.partition}
             yield Advice(
-                f"Have {brokers_text(facts.online[:1])} lead with its log; acknowledged records may be lost.",
+                f"Make {brokers_text(facts.online[:1])} the leader by an unclean election; acknowledged records may be "
+                "lost.",
                 ("POST", "/v1/elections", {"type": "unclean", "partitions": [row]}),
             )
         if state == "under_min_isr":
             yield Advice(
-                f"Take records with {len(self._state.isr)} in sync; they are lost with the last of these.",
+                f"Set min.insync.replicas to {len(self._state.isr)}; new records are lost if all in-sync replicas "
+                "fail.",
                 (
                     "PATCH",
                     f"/v1/configs/topics/{key.topic}",
@@ -189,15 +191,15 @@ class _Explained:
         if state == "not_preferred":
             rows = [{"topic": key.topic, "partition": key.partition}]
             yield Advice(
-                f"Have broker {facts.replicas[0]} lead it.",
+                f"Make broker {facts.replicas[0]} the leader.",
                 ("POST", "/v1/elections", {"type": "preferred", "partitions": rows}),
             )
         yield from self._replace(state, dead)
         yield from self._plan_advice()
         if facts.transactions:
             yield Advice(
-                f"Stop the producer with id {facts.transactions[0].producer_id}, or start it again with the same "
-                "transactional id: its transaction is then ended; else transaction.timeout.ms ends it."
+                f"Stop the producer with id {facts.transactions[0].producer_id}, or restart it with the same "
+                "transactional ID, which ends the transaction. Otherwise it ends after transaction.timeout.ms."
             )
 
     def _replace(self, state: str, dead: Sequence[int]) -> Iterator[Advice]:
@@ -205,11 +207,11 @@ class _Explained:
         free = [broker for broker in facts.live if broker not in facts.replicas]
         if state not in ("under_min_isr", "under_replicated") or facts.is_moving or not dead or len(free) < len(dead):
             return
-        places = dict(zip(dead, free, strict=False))
-        replicas = [places.get(broker, broker) for broker in facts.replicas]
+        replacements = dict(zip(dead, free, strict=False))
+        replicas = [replacements.get(broker, broker) for broker in facts.replicas]
         row = {"topic": key.topic, "partition": key.partition, "replicas": replicas}
         yield Advice(
-            f"Give it {brokers_text(places.values())} in place of {brokers_text(dead)}.",
+            f"Replace {brokers_text(dead)} with {brokers_text(replacements.values())} in the replica list.",
             ("POST", "/v1/plans", {"kind": "reassign", "assignments": [row]}),
         )
 
@@ -220,8 +222,9 @@ class _Explained:
         path = f"/v1/plans/{plan.plan_id}"
         if plan.throttle_bytes_per_second is not None:
             body = {"throttle_bytes_per_second": 2 * plan.throttle_bytes_per_second}
-            yield Advice(f"Let {plan.plan_id} copy twice as fast.", ("PATCH", path, body))
-        yield Advice(f"Give {plan.plan_id} up.", ("POST", f"{path}/cancel", {"rollback": False}))
+            yield Advice(f"Double the throttle of {plan.plan_id}.", ("PATCH", path, body))
+        cancel = ("POST", f"{path}/cancel", {"rollback": False})
+        yield Advice(f"Cancel {plan.plan_id} and revert its ongoing moves.", cancel)
 
 
 def _be(brokers: Sequence[int]) -> str:

@@ -12,7 +12,7 @@ from kreplica.cluster.plans.plan import Plan, PlanState
 from kreplica.model import TopicPartition
 
 EXPLAINED_MAX = 20
-"""Moves that are explained one by one."""
+"""Maximum number of moves that are explained one by one."""
 
 
 def explain_plan(
@@ -28,7 +28,7 @@ def explain_plan(
     """Explain a plan.
 
     :param moving: the first ongoing moves.
-    :param sizes: sizes of the replicas that they copy.
+    :param sizes: sizes in bytes of the replicas that the moves create.
     :param controller_id: negative if there is no controller.
     :param decided: the events of the plan, newest first.
     """
@@ -53,15 +53,15 @@ def _summary(read: PlanRead) -> str:
     reason = f": {plan.reason}" if plan.reason else ""
     match plan.state:
         case PlanState.PREPARING:
-            return f"{what} is being written, and nothing is done for it before it is all there."
+            return f"{what} is being written; it starts when all its steps are stored."
         case PlanState.PENDING:
-            return f"{what} waits for the controller to take it up."
+            return f"{what} waits for the controller to start it."
         case PlanState.RUNNING:
             failed = f", {progress.failed} failed" if progress.failed else ""
-            return f"{what} runs: {done}, {progress.moving} under way, {progress.waiting} waiting{failed}."
+            return f"{what} runs: {done}, {progress.moving} in progress, {progress.waiting} waiting{failed}."
         case PlanState.CANCELLING:
             back = "all its moves are reverted" if plan.rollback else "ongoing moves are reverted"
-            return f"{what} is being cancelled, and {back}: {progress.moving} under way."
+            return f"{what} is being cancelled, and {back}: {progress.moving} in progress."
     at = f" at {time_text(plan.ended_at_ms)}" if plan.ended_at_ms is not None else ""
     return f"{what} is {plan.state.value}{at}; {done}{reason}."
 
@@ -77,12 +77,12 @@ def _waits_for(
     if plan.state.is_ended:
         return
     if controller_id < 0:
-        yield "A controller: no broker holds the office."
+        yield "The election of a controller."
     for row in moving[:EXPLAINED_MAX]:
         yield from _move_waits_for(plan, row, sizes, live)
     more = read.progress.moving - EXPLAINED_MAX
     if more > 0:
-        yield f"{more} more moves that are under way."
+        yield f"{more} more moves in progress."
 
 
 def _move_waits_for(
@@ -90,20 +90,20 @@ def _move_waits_for(
 ) -> Iterator[str]:
     step = row.step
     if not step.action.is_reassignment:
-        yield f"{step.key} to be {'made' if step.after else 'read-only for long enough, and then removed'}."
+        yield f"{step.key} to be {'created' if step.after else 'removed after its read-only period'}."
         return
     dead = [broker for broker in step.after if broker not in live]
     if dead:
-        yield f"Move {row.number}, {step.key}: {brokers_text(dead)} to come back."
+        yield f"Move {row.number}, {step.key}: {brokers_text(dead)} to restart."
     for broker in step.arriving:
         if broker in dead:
             continue
-        each = step.bytes // max(len(step.arriving), 1)
+        share = step.bytes // max(len(step.arriving), 1)
         has = sizes.get((step.key, broker))
-        copied = "" if has is None else f": it has {bytes_text(min(has, each))} of {bytes_text(each)}"
+        copied = "" if has is None else f": it has {bytes_text(min(has, share))} of {bytes_text(share)}"
         rate = plan.throttle_bytes_per_second
-        slow = f", at no more than {bytes_text(rate)} a second" if rate is not None else ""
-        yield f"Move {row.number}, {step.key}: broker {broker} to catch up{copied}{slow}."
+        limit = f", at no more than {bytes_text(rate)} per second" if rate is not None else ""
+        yield f"Move {row.number}, {step.key}: broker {broker} to catch up{copied}{limit}."
     if not step.arriving and not dead:
         yield f"Move {row.number}, {step.key}: its replicas to be in sync."
 
@@ -112,20 +112,20 @@ def _advice(plan: Plan, moving: Sequence[NumberedStep], live: Sequence[int]) -> 
     path = f"/v1/plans/{plan.plan_id}"
     if plan.state.is_ended:
         if plan.state is not PlanState.COMPLETED:
-            yield Advice("See which moves failed, and why.", ("GET", f"{path}/moves"))
+            yield Advice("List the moves with their errors.", ("GET", f"{path}/moves"))
             again: dict[str, Any] = dict(plan.request)
             if again.get("kind") in ("rebalance", "drain", "add_brokers", "replication_factor"):
                 yield Advice("Create a new plan for the remaining moves.", ("POST", "/v1/plans", again))
-        yield Advice("Forget it.", ("DELETE", path))
+        yield Advice("Delete the plan.", ("DELETE", path))
         return
     if plan.state is PlanState.PREPARING:
-        yield Advice("Delete it if its writer has failed.", ("DELETE", path))
+        yield Advice("Delete the plan if its writer failed.", ("DELETE", path))
         return
     for broker in sorted({broker for row in moving for broker in row.step.after if broker not in live}):
         yield Advice(f"Start broker {broker}.")
     if plan.throttle_bytes_per_second is not None:
         body = {"throttle_bytes_per_second": 2 * plan.throttle_bytes_per_second}
-        yield Advice("Let it copy twice as fast.", ("PATCH", path, body))
+        yield Advice("Double its throttle.", ("PATCH", path, body))
     if plan.state is not PlanState.CANCELLING:
         yield Advice("Cancel it and revert its ongoing moves.", ("POST", f"{path}/cancel", {"rollback": False}))
         yield Advice("Cancel it and revert all its moves.", ("POST", f"{path}/cancel", {"rollback": True}))

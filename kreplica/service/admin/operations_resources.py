@@ -14,7 +14,7 @@ from kreplica.admin.resources.figures import FiguresResource
 from kreplica.admin.resources.plans import Plans
 from kreplica.admin.resources.timeline import Timeline
 from kreplica.admin.resources.why import Known, Sources, Why
-from kreplica.admin.why.partition_facts import PartitionFactsRead, Rules
+from kreplica.admin.why.partition_facts import PartitionFactsRead, TopicRules
 from kreplica.controller.history.audit_events import KINDS
 from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.server.metadata.metadata_cache import MetadataCache
@@ -65,8 +65,8 @@ def _why(broker: OperationsParts, stalls: StallWatch, registrations: Registratio
     history = broker.controller.history
     plans, sizes = PlanReader(client), ReplicaSizes(broker.runtime.reactor.seconds, connections)
 
-    def rules(topic: str) -> Rules:
-        return Rules(dynamic.min_insync_replicas(topic), dynamic.unclean_election_allowed(topic))
+    def rules(topic: str) -> TopicRules:
+        return TopicRules(dynamic.min_insync_replicas(topic), dynamic.unclean_election_allowed(topic))
 
     partitions = PartitionFactsRead(client, broker.metadata, registrations, connections, sizes, plans, rules)
     group_facts = LocalGroupFacts(broker.broker_id, broker.coordinators, broker.runtime.wall_clock_ms)
