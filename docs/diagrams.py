@@ -185,7 +185,7 @@ RULES: Mapping[str, tuple[str, str]] = {
         "tests/server/test_server_apis_fetch.py::test_leader_epochs_are_fenced",
     ),
     "lost logs": (
-        "kreplica.controller.decisions.decisions:has_lost_nothing",
+        "kreplica.controller.decisions.decisions:has_intact_logs",
         "tests/controller/test_controller_decisions.py::test_a_chain_of_clean_restarts_loses_nothing",
     ),
     "damaged replicas": (

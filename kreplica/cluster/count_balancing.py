@@ -1,8 +1,8 @@
 """Balances the number of items that brokers hold, at minimum cost. Pure, exact, and fast enough for 10,000 partitions.
 
 This is a minimum-cost flow: brokers are nodes, possible moves are edges, and an outside node stands for a change of a
-broker's count. A state without a cycle of negative cost is optimal (Klein's theorem), so the result is optimal whatever
-the fast direct moves do first: counts are as even as the allowed moves permit, at the lowest cost.
+broker's count. A state without a cycle of negative cost is optimal (Klein's theorem), so the result does
+not depend on the direct moves made first: counts are as even as the allowed moves permit, at the lowest cost.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _direct_step(holdings: Holdings) -> Step | None:
 
 
 def _cancel_a_cycle(holdings: Holdings, evenness: int) -> bool:
-    """Apply one cycle of negative cost; returns False if there is none."""
+    """Apply one cycle of negative cost; return False if there is none."""
     cycle = _negative_cycle(_edges(holdings, evenness))
     if cycle is None:
         return False

@@ -1,6 +1,6 @@
 """Eligible leader replicas (KIP-966): replicas that left the ISR but still hold all committed records. Pure.
 
-A replica that leaves an ISR which thereby becomes too small to commit anything holds every committed record. It stays
+If the ISR becomes too small to commit anything, the replica that has left it holds every committed record. It stays
 eligible until the ISR is large enough again; until then the high watermark does not advance.
 """
 

@@ -1,7 +1,7 @@
 """Replicas and preferred leaders by broker as bit sets, the input of ``count_balancing`` and ``weight_balancing``.
 
-A partition is a bit and a set is a Python integer, so that a question about all partitions of two brokers takes a few
-machine instructions per 64 partitions. Bits are sorted by cost: the lowest bit of a set is the cheapest partition.
+A partition is a bit and a set is a Python integer, so that comparing all partitions of two brokers takes a few machine
+instructions per 64 partitions. Bits are sorted by cost: the lowest bit of a set is the cheapest partition.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class HeldReplicas:
     # --- one partition -----------------------------------------------------------------------------------------------
 
     def place_one(self, item: int) -> bool:
-        """Place another replica on the best broker; returns False if no broker can hold it."""
+        """Place another replica on the best broker; return False if no broker can hold it."""
         free = [broker for broker in self.brokers if broker not in self._replicas[item]]
         if not free:
             return False
@@ -117,7 +117,7 @@ class HeldReplicas:
     # --- racks -------------------------------------------------------------------------------------------------------
 
     def spread_over_racks(self) -> None:
-        """Move replicas of partitions whose counts in two racks could differ less."""
+        """Spread the replicas of each partition over racks as evenly as the movable replicas permit."""
         if len(set(self.racks.values())) < 2:
             return
         for item in range(len(self._replicas)):
@@ -173,7 +173,8 @@ class HeldReplicas:
 
 
 class PreferredLeaders:
-    """First replica of each partition. A move costs 1 if it replaces the original preferred leader.
+    """First replica of each partition. A move costs 1 if it replaces the original preferred leader, -1 if it
+    restores it.
 
     :param chosen: replicas of each partition, preferred leader first.
     """

@@ -38,8 +38,8 @@ def place(
     :param start_index: index of the first leader; random, so that topics with one partition spread over brokers.
     :param shift: distance from the first leader to its first follower.
     :param first_partition: number of the first new partition.
-    :return: leader counts and, if racks permit, replica counts differ by at most one. The replicas of a partition are
-        spread over as many racks as possible, as evenly as possible.
+    :return: replicas by partition. Leader counts and, if racks permit, replica counts of two brokers differ by at most
+        one. The replicas of a partition are spread over as many racks as possible, as evenly as possible.
     :raise KafkaError: INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR; INVALID_REPLICA_ASSIGNMENT if only some brokers
         have a rack.
     """

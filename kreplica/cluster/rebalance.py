@@ -1,10 +1,9 @@
-"""Assigns replicas after brokers join, leave or are cordoned, or the replication factor changes, with the fewest bytes
-moved.
+"""Computes balanced assignments with the fewest bytes moved.
 
-Balanced are the number of replicas per broker (differing by at most one if racks permit) and the number of partitions
-with the broker as preferred leader. Minimised are the bytes (without sizes: replicas) copied to other brokers. Leaders
-are balanced by replica order only, with the fewest changes. With weights, these are balanced instead of counts, by a
-heuristic (``weight_balancing``).
+Used after brokers join, leave or are cordoned, and after the replication factor changes. Balances the number of
+replicas of each broker (they differ by at most one if racks permit) and the number of preferred leaders, while copying
+the fewest bytes (replicas, if sizes are unknown). Leaders are balanced only by reordering replicas, with the fewest
+changes. If weights are given, balances weights instead of counts, by a heuristic (``weight_balancing``).
 
 Lower bound. Let ``share`` be the number of replicas of a broker in balance. Every replica on a leaving broker must be
 copied, and every broker above its share must give away the excess. With replicas of equal size no plan moves less than
@@ -46,10 +45,10 @@ class ReplicaMove(NamedTuple):
 class Rebalance:
     """Result of a rebalance.
 
-    :param assignments: of every partition, preferred leader first; remaining replicas otherwise keep their order.
+    :param assignments: replicas of every partition, preferred leader first; other remaining replicas keep their order.
     :param moves: data to be copied, in partition order.
-    :param replica_counts: by broker, afterwards.
-    :param leader_counts: preferred leaders by broker, afterwards.
+    :param replica_counts: replicas by broker after all moves.
+    :param leader_counts: preferred leaders by broker after all moves.
     """
 
     assignments: dict[TopicPartition, tuple[int, ...]]
@@ -79,7 +78,7 @@ def rebalance(
     :param cordoned: listed brokers that keep their replicas, get no new ones, and do not take part in the balance.
     :param sizes: bytes by partition, 0 if missing. None: all partitions have the same size.
     :param replication_factor: of each partition; None keeps the current ones.
-    :param weights: balanced instead of counts; 0 if missing. None: balance counts.
+    :param weights: weights to balance instead of counts; 0 if missing. None: balance counts.
     :raise KafkaError: INVALID_REPLICATION_FACTOR if there are too few brokers.
     """
     keys = sorted(assignments, key=lambda key: (0 if sizes is None else sizes.get(key, 0), key))

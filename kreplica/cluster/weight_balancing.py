@@ -13,7 +13,7 @@ from itertools import combinations
 from typing import NamedTuple, Protocol
 
 TOLERANCE = 0.05
-"""Maximum difference between two brokers, as a fraction of the mean, for which nothing is moved."""
+"""Maximum difference between two brokers, as a fraction of the mean, at which nothing is moved."""
 
 STEPS_MAX = 100_000
 

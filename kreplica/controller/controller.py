@@ -97,8 +97,8 @@ _HANDLERS: Mapping[type[Event], Callable[[ControllerTerm, Any], Awaitable[Any]]]
     ReassignmentAsked: reassignment.reassignment_asked,
     MovesAsked: reassignment.moves_asked,
     ReassignmentsRequested: lambda term, _: reassignment_requests.reassignments_requested(term),
-    PartitionRequestsChanged: lambda term, _: partition_counts.partitions_asked(term),
-    RemovalDue: lambda term, _: partition_counts.partitions_asked(term),
+    PartitionRequestsChanged: lambda term, _: partition_counts.handle_partition_requests(term),
+    RemovalDue: lambda term, _: partition_counts.handle_partition_requests(term),
     PlansChanged: lambda term, _: execution.plans_changed(term),
     PlansDue: lambda term, _: execution.plans_due(term),
     CommandRefused: command_errors.command_refused,
@@ -119,10 +119,11 @@ WAITING_EVENTS_MAX = 1000
 
 
 class Controller:
-    """Owned by the broker's service, which calls ``start`` after the broker has registered itself.
+    """Runs for election and, while elected, handles events; owned by the broker's service.
 
-    :param dependencies: when the session of their client expires, the controller discards its state; its owner calls
-        ``stand_for_election`` when a new session exists.
+    The owner calls ``start`` after the broker has registered itself, and ``stand_for_election`` after an expired
+    ZooKeeper session was replaced.
+
     :param observer: notified of calls and events that the dependencies do not show.
     """
 
@@ -221,15 +222,18 @@ class Controller:
 
     async def _route(self, event: Event) -> None:
         if isinstance(event, ControllerChanged):
-            await self._look()
+            await self._check_election()
         elif self._term is None:
             event.dropped()
         else:
             term = self._term
-            await (self._answer(term, event) if isinstance(event, Question) else _HANDLERS[type(event)](term, event))
+            if isinstance(event, Question):
+                await self._handle_request(term, event)
+            else:
+                await _HANDLERS[type(event)](term, event)
             execution.schedule_pass(term, event)
 
-    async def _answer(self, term: ControllerTerm, question: Question) -> None:
+    async def _handle_request(self, term: ControllerTerm, question: Question) -> None:
         try:
             answer = await _HANDLERS[type(question)](term, question)
         except KafkaError as error:
@@ -238,7 +242,7 @@ class Controller:
         question.settle(answer)
 
     def _failed(self, event: Event, error: BaseException) -> None:
-        """End the term after a handler failed, and schedule a new look at ``/controller``."""
+        """End the term after a handler failed, and schedule another check of ``/controller``."""
         if self._stopped:
             return
         self._resign(f"{type(event).__name__} failed ({error})")
@@ -271,9 +275,8 @@ class Controller:
 
     # --- election ----------------------------------------------------------------------------------------------------
 
-    async def _look(self) -> None:
+    async def _check_election(self) -> None:
         """Read /controller: run for election if it is absent, take over if it names this broker, otherwise resign."""
-
         watch = None if self._watches else self._changed
         self._watches = True
         try:

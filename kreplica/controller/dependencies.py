@@ -1,5 +1,4 @@
-"""Dependencies of a controller: everything that it reads from and acts on, so that a run can be recorded and replayed.
-"""
+"""Dependencies of a controller; a journal wraps them to record a run."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 
-from kreplica.controller.effects.broker_channels import Answered, BrokerChannel
+from kreplica.controller.effects.broker_channels import BrokerChannel, ResponseCallback
 from kreplica.controller.effects.command_batch import Command
 from kreplica.controller.state.context import Preference
 from kreplica.model import BrokerRegistration, Endpoint
@@ -62,7 +61,7 @@ class Connect(Protocol):
         *,
         client_id: str,
         timeout_s: float,
-        answered: Answered,
+        answered: ResponseCallback,
         overflowed: Callable[[int], None],
         stopping: Callable[[], bool],
         sent: Callable[[Command, dict[str, Any]], None],
@@ -82,8 +81,8 @@ class ControllerConfig:
     :param unclean_allowed: returns True if a topic's configuration allows unclean leader election.
     :param request_timeout_s: time in which a broker must answer a command.
     :param min_insync_replicas: returns ``min.insync.replicas`` of a topic.
-    :param learn: loads the configurations of these topics for the two callbacks above.  Needed because the
-        configuration of a new topic causes no notification.
+    :param learn: loads the configurations of topics for ``unclean_allowed`` and ``min_insync_replicas``, because no
+        notification announces the configuration of a new topic.
     :param rebalance: True to move leadership back to preferred replicas periodically
         (``auto.leader.rebalance.enable``).
     :param rebalance_interval_s: ``leader.imbalance.check.interval.seconds``.

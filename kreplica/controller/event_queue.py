@@ -68,11 +68,11 @@ class EventQueue:
 
     @property
     def at_rest(self) -> bool:
-        """True if the queue is idle and was so before this iteration of the reactor."""
+        """True if the queue is idle and the last event ended in an earlier reactor iteration."""
         return self.idle and (self._turn is None or not self._turn.active())
 
     def put(self, event: Event) -> None:
-        """Queue an event unless an equal one is waiting."""
+        """Queue an event unless an equal one is waiting; drop it after ``stop``."""
         if self._stopped:
             event.dropped()
             return

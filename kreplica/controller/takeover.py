@@ -49,13 +49,13 @@ async def take_over(term: ControllerTerm) -> None:
     context.deleting.update(topic for topic in deleting if topic in context.topics)
     known = await _known_epochs(term, written)
     bounced = {b for b, registration in context.brokers.items() if registration.epoch > known.get(b, NO_BROKER_EPOCH)}
-    unclean = {b for b in bounced if not decisions.has_lost_nothing(context.brokers[b], known.get(b, NO_BROKER_EPOCH))}
+    unclean = {b for b in bounced if not decisions.has_intact_logs(context.brokers[b], known.get(b, NO_BROKER_EPOCH))}
     context.known_epochs = known | context.known_epochs
     _record_takeover(term, sorted(bounced & known.keys()))
     await _enter_states(term, bounced)
     await _elect(term, bounced, unclean)
     requests = term.requests()
-    async for partition in term.in_turns(context.staying(context.leadership)):
+    async for partition in term.in_slices(context.not_deleting(context.leadership)):
         requests.lead_or_follow(partition, context.listeners(partition))
     requests.publish_all()
     requests.send()
@@ -114,10 +114,13 @@ async def _resume(term: ControllerTerm) -> None:
 
 
 async def _enter_states(term: ControllerTerm, bounced: Collection[int]) -> None:
-    """:param bounced: brokers whose current process has not been handled by any controller."""
+    """Set the initial states of partitions and replicas.
+
+    :param bounced: brokers whose current process has not been handled by any controller.
+    """
     context = term.context
     alive = context.brokers.keys()
-    async for partition in term.in_turns(context.all_partitions()):
+    async for partition in term.in_slices(context.all_partitions()):
         state = context.leadership.get(partition)
         entered = PartitionState.NEW
         if state is not None:
@@ -132,8 +135,9 @@ async def _enter_states(term: ControllerTerm, bounced: Collection[int]) -> None:
 async def _known_epochs(term: ControllerTerm, written: Mapping[TopicPartition, int]) -> dict[int, int]:
     """Return, by broker, the last epoch that a controller has handled.
 
-    Controllers write it to ZooKeeper.  If it is missing (a controller of another implementation was active), it follows
-    from the states that name a broker: the broker registered before the oldest of them was written.
+    Controllers write these epochs to ZooKeeper.  If they are missing (a controller of another implementation was
+    active), they are derived from the partition states: a broker registered before the oldest state that contains it
+    was written.
     """
     try:
         data, _ = await term.client.get_data(znodes.BROKER_EPOCHS)
@@ -163,7 +167,7 @@ async def _elect(term: ControllerTerm, bounced: Collection[int], unclean: Collec
         return decisions.repairs(context, partitions, rules, bounced=bounced, unclean=unclean)
 
     # Commands of this batch are not sent, because the full state follows.
-    await term.decide(context.staying(context.leadership), decide, term.requests())
-    new = context.staying(context.partitions_in(PartitionState.NEW))
+    await term.decide(context.not_deleting(context.leadership), decide, term.requests())
+    new = context.not_deleting(context.partitions_in(PartitionState.NEW))
     if initial_elections(context, new):
         await elect_new_partitions(term, new)

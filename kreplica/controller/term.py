@@ -18,7 +18,7 @@ from kreplica.cluster import documents, znodes
 from kreplica.controller.decisions.decisions import RulesOf, StateChange, TopicRules
 from kreplica.controller.dependencies import Channel, ControllerDependencies
 from kreplica.controller.effects.command_batch import BrokerRequests, Command
-from kreplica.controller.effects.command_responses import CommandAnswer
+from kreplica.controller.effects.command_responses import CommandResponse
 from kreplica.controller.effects.state_writes import StateWrites
 from kreplica.controller.event_types import BrokersChanged, CommandRefused, Event, ReplicasRecovered, ReplicasStopped
 from kreplica.controller.history.controller_history import ControllerHistory
@@ -34,14 +34,14 @@ log = Logger()
 T = TypeVar("T")
 
 CONFLICTS_MAX = 10
-"""Maximum number of attempts of one event's decisions when leaders write states concurrently."""
+"""Maximum number of times that an event's decisions are repeated because leaders write states concurrently."""
 
 SLICE = 500
 """Number of partitions processed between two checks of the clock."""
 
 
-class StatesContested(KreplicaError):
-    """Every attempt to write the states failed because other writers changed them; the cluster must be read again."""
+class TooManyConflicts(KreplicaError):
+    """Each attempt to write states failed because other writers had changed them; the term ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class ControllerTerm:
         self.counters.command_late(broker_id, command)
         self.history.late(broker_id, command)
 
-    def _answered(self, broker_id: int, command: Command, answer: CommandAnswer) -> None:
+    def _answered(self, broker_id: int, command: Command, answer: CommandResponse) -> None:
         self.counters.timeline.answered(command)
         names = {t.topic_id: name for name, t in self.context.topics.items()} if answer.refusals else {}
         errors = answer.errors(command.partitions, names)
@@ -214,7 +214,7 @@ class ControllerTerm:
 
         return Watcher(path, event, ignored, self._watched, self.put)
 
-    def unwatched(self, path: str) -> None:
+    def forget_watch(self, path: str) -> None:
         """Forget a watch whose read failed."""
         self._watched.discard(path)
 
@@ -228,7 +228,7 @@ class ControllerTerm:
     # --- states ------------------------------------------------------------------------------------------------------
 
     def rules(self) -> RulesOf:
-        """Return a lookup of topic configurations, cached for each topic; request a new one in each step."""
+        """Return a function that looks up topic configurations and caches them; valid for one step only."""
 
         def rules_of(topic: str) -> TopicRules:
             return TopicRules(self.config.unclean_allowed(topic), self.config.min_insync_replicas(topic))
@@ -240,8 +240,8 @@ class ControllerTerm:
         if self._long_loop.is_over:
             await self._long_loop.next()
 
-    async def in_turns(self, items: Iterable[T]) -> AsyncIterator[T]:
-        """Iterate over items and yield to the reactor in between."""
+    async def in_slices(self, items: Iterable[T]) -> AsyncIterator[T]:
+        """Iterate over items; yield to the reactor if the loop has run long enough."""
         for number, item in enumerate(items):
             if number % SLICE == 0:
                 await self.yield_to_reactor()
@@ -253,10 +253,10 @@ class ControllerTerm:
         decide: Callable[[Sequence[TopicPartition]], list[StateChange]],
         requests: BrokerRequests,
     ) -> None:
-        """Decide and write, and repeat for partitions whose state was changed concurrently, until none is left.
+        """Compute and write state changes; repeat for partitions whose state was changed concurrently.
 
         :param decide: returns the changes that these partitions need according to the context.
-        :raise StatesContested: after ``CONFLICTS_MAX`` attempts.
+        :raise TooManyConflicts: after ``CONFLICTS_MAX`` attempts.
         """
         waiting = list(partitions)
         for _ in range(CONFLICTS_MAX):
@@ -267,7 +267,7 @@ class ControllerTerm:
             waiting = await self.apply(changes, requests) if changes else []
             if not waiting:
                 return
-        raise StatesContested(
+        raise TooManyConflicts(
             f"{len(waiting)} states changed concurrently in {CONFLICTS_MAX} attempts, for example {waiting[0]}"
         )
 
@@ -275,20 +275,20 @@ class ControllerTerm:
         """Write states, put the written ones into the context and add the resulting commands to the batch.
 
         :return: the partitions whose change was rejected.  Their states have been read again, so that the caller can
-            repeat its decision (as ``decide`` does).
+            decide again (as ``decide`` does).
         """
         outcome = await self.writes.write_states(changes)
         for number, change in enumerate(outcome.written, 1):
             self.adopt(change)
-            if not change.fences_only:
+            if not change.only_fences:
                 listeners = self.context.listeners(change.partition)
                 requests.lead_or_follow(change.partition, listeners, is_new=change.is_new)
             if number % SLICE == 0:
                 await self.yield_to_reactor()
-        requests.publish(change.partition for change in outcome.written if not change.fences_only)
+        requests.publish(change.partition for change in outcome.written if not change.only_fences)
         for refused in outcome.refused:
             log.info(
-                "controller: the state of {partition} was not written, and is decided again: {error}",
+                "controller: the state of {partition} was not written and is computed again: {error}",
                 partition=str(refused.change.partition),
                 error=str(refused.error),
             )
@@ -301,7 +301,7 @@ class ControllerTerm:
         self.history.changed(change, self.context.replicas)
         self.context.leadership[change.partition] = change.state
         if change.is_new:
-            self.context.begun[change.partition] = frozenset(self.context.replicas(change.partition))
+            self.context.initial_replicas[change.partition] = frozenset(self.context.replicas(change.partition))
         online = change.state.leader != NO_LEADER
         self.context.move_partition(change.partition, PartitionState.ONLINE if online else PartitionState.OFFLINE)
 

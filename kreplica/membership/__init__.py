@@ -3,7 +3,7 @@
 * ``registration``: persistent paths, cluster id, ``/brokers/ids/N``
 * ``session``: registers again after a lost session; ``stale_session``: closes the session of a killed predecessor
 * ``startup_retries``: retries of startup steps while ZooKeeper is unavailable
-* ``incarnation``: whether logs are intact since an earlier start; ``stray_logs``: deletes logs of unassigned replicas
+* ``incarnation``: detects lost data since an earlier start; ``stray_logs``: deletes logs of unassigned replicas
 * ``dynamic_settings``: dynamic topic and broker configurations; ``partition_settings``: their values for partitions
 * ``znode_watch``: re-reads a znode after changes; used by ``cordoned_brokers`` and ``plan_throttle``
 * ``elected_controller``: reads the current controller; ``follower_incarnations``: verifies fetching followers

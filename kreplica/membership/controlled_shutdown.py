@@ -1,4 +1,4 @@
-"""Controlled shutdown: asks the controller to move all leaderships away before the broker stops."""
+"""Controlled shutdown: requests that the controller moves all leaders to other brokers before the broker stops."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = Logger()
 
 @dataclass(frozen=True, slots=True)
 class ControlledShutdownConfig:
-    """Kafka's settings of the same names.
+    """Settings of the controlled shutdown.
 
     :param retries_max: ``controlled.shutdown.max.retries``: maximum number of retries.
     :param backoff_s: ``controlled.shutdown.retry.backoff.ms``: delay before a retry, in which followers can catch up.
@@ -50,9 +50,9 @@ class PeerMetadata(Protocol):
 
 
 class ControlledShutdown:
-    """Used by a stopping broker; opens its own connection, even if this broker is the controller.
+    """Controlled shutdown of one broker; opens its own connection, even if this broker is the controller.
 
-    :param broker_epoch: of this broker's registration; the controller refuses an older one.
+    :param broker_epoch: epoch of this broker's registration; the controller rejects an older one.
     """
 
     def __init__(
@@ -70,17 +70,20 @@ class ControlledShutdown:
         self._config = config
 
     async def hand_over(self) -> None:
-        """Move leaderships away; remaining partitions are unavailable until the controller notices the stop."""
+        """Request that the controller moves all leaders, and retry; return in any case.
+
+        Partitions that this broker still leads are unavailable until the controller notices the stop.
+        """
         remaining: tuple[TopicPartition, ...] | None = None
         for attempts_left in range(self._config.retries_max, -1, -1):
-            if not self._worth_asking(remaining):
+            if not self._can_progress(remaining):
                 return
             controller = self._peers.controller()
-            answer = None if controller is None else await self._ask(controller)
-            if answer == ():
+            response = None if controller is None else await self._ask(controller)
+            if response == ():
                 log.info("broker {broker} has handed over all its leaderships", broker=self._broker_id)
                 return
-            remaining = remaining if answer is None else answer
+            remaining = remaining if response is None else response
             if attempts_left:
                 await self._wait(controller, remaining)
         log.warn(
@@ -91,7 +94,7 @@ class ControlledShutdown:
             else f"it still leads {len(remaining)} partitions",
         )
 
-    def _worth_asking(self, remaining: tuple[TopicPartition, ...] | None) -> bool:
+    def _can_progress(self, remaining: tuple[TopicPartition, ...] | None) -> bool:
         peers = self._peers
         return peers.others_live() and (remaining is None or peers.may_take_over(remaining))
 
@@ -99,7 +102,7 @@ class ControlledShutdown:
         """Wait until followers can have caught up, another controller is elected, or waiting is useless."""
 
         def over() -> bool:
-            return not self._worth_asking(remaining) or self._peers.controller() != asked
+            return not self._can_progress(remaining) or self._peers.controller() != asked
 
         await self._peers.wait_until(over, self._config.backoff_s)
 
@@ -114,16 +117,16 @@ class ControlledShutdown:
             )
             try:
                 version = CONTROLLED_SHUTDOWN.versions[1]
-                answer = await connection.request(CONTROLLED_SHUTDOWN, version, body, timeout_s=timeout_s)
+                response = await connection.request(CONTROLLED_SHUTDOWN, version, body, timeout_s=timeout_s)
             finally:
                 await connection.close()
         except ClientError as error:
             # The controller may be stopping too.  The final result is logged by hand_over.
             log.info("controlled shutdown request failed, retrying: {error}", error=str(error))
             return None
-        if answer["error_code"]:
-            code = ErrorCode(answer["error_code"])
+        if response["error_code"]:
+            code = ErrorCode(response["error_code"])
             log.info("controlled shutdown refused by {at} with {error}, retrying", at=str(controller), error=code.name)
             return None
-        rows = answer["remaining_partitions"]
+        rows = response["remaining_partitions"]
         return tuple(TopicPartition(row["topic_name"], row["partition_index"]) for row in rows)

@@ -9,7 +9,7 @@ from kreplica.zookeeper import NoNode, ZooKeeperClient
 
 
 class CordonedBrokers:
-    """Owned by the broker.
+    """Current set of cordoned brokers; owned by the broker.
 
     :ivar brokers: broker ids, as last read.
     """
@@ -25,5 +25,5 @@ class CordonedBrokers:
         except NoNode:
             names = []
             await self._client.exists(znodes.CORDONED, watcher)
-        # Other names are not broker ids.
+        # Ignore names that are not broker ids.
         self.brokers = frozenset(int(name) for name in names if name.isascii() and name.isdecimal())

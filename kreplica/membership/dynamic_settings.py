@@ -56,7 +56,7 @@ CONFLICTS_MAX = 10
 RETRY_SECONDS = 1.0
 
 CHANGE_KEPT_MS = 15 * 60 * 1000
-"""Age at which any broker removes a notification."""
+"""Age in milliseconds after which any broker removes a notification."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Alteration:
 
 
 class DynamicSettings:
-    """Dynamic settings of one broker, which owns it.
+    """Dynamic settings as one broker knows them; owned by the broker.
 
     :param static: settings of the broker's properties file.
     :param topic_changed: called with a topic whose effective settings may have changed.
@@ -126,7 +126,7 @@ class DynamicSettings:
         await self.learn(list(dict.fromkeys([*configured, *self._topics])))
 
     def check_protection(self) -> None:
-        """Refuse to start if dynamic settings demand security features that this broker does not implement.
+        """Raise an error if dynamic settings require security features that this broker does not implement.
 
         :raise SettingsError: with the settings, their znodes and the remedy.
         """

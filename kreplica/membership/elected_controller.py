@@ -11,8 +11,8 @@ from kreplica.zookeeper import NoNode, ZooKeeperClient
 async def read_elected_controller(client: ZooKeeperClient) -> ElectedController:
     """Return the elected controller, as of the time of the call or later.
 
-    A ZooKeeper server may lag behind its leader, so that a command arrives before this broker's server has seen the
-    election of its sender: hence the sync.
+    Starts with a sync, because this broker's ZooKeeper server may lag behind: a command can arrive before that
+    server has seen the election of the sender.
 
     :raise ZooKeeperError: ZooKeeper cannot be reached.
     :raise ZnodeError: ``/controller`` or ``/controller_epoch`` cannot be decoded.

@@ -17,7 +17,9 @@ FollowerKey = tuple[int, int]
 
 
 class FollowerIncarnations:
-    """Owned by a broker. Without this check, any client could move high watermarks by fetching with a replica's id.
+    """Confirmed epochs of followers; owned by a broker.
+
+    Without this check, any client could move high watermarks by fetching with a replica's id.
 
     Registrations are read at the first fetch of a follower and whenever its epoch changes.
 
@@ -30,7 +32,7 @@ class FollowerIncarnations:
         self._client = client
         self._waiting: dict[FollowerKey, list[Deferred[bool]]] = {}
         self._reading: Deferred[None] | None = None
-        self._shown: dict[int, int] = {}
+        self._sent_epochs: dict[int, int] = {}
 
     def confirm(self, broker_id: int, broker_epoch: int) -> Deferred[bool]:
         """Fire with True if ZooKeeper confirms the epoch of this broker, as of the call or later.
@@ -54,7 +56,7 @@ class FollowerIncarnations:
                     confirmed = self._is_confirmed(broker_id, broker_epoch, registered.get(broker_id))
                     if not confirmed:
                         log.warn(
-                            "a fetch as broker {broker} in epoch {epoch} refused: the registered epoch is {registered}",
+                            "rejected a fetch of broker {broker} in epoch {epoch}: registered epoch {registered}",
                             broker=broker_id,
                             epoch=broker_epoch,
                             registered=registered.get(broker_id),
@@ -89,11 +91,11 @@ class FollowerIncarnations:
         if registered is None:
             return False
         if broker_epoch == NO_BROKER_EPOCH:
-            if self._shown.get(broker_id) == registered:
-                return False  # this process has sent its epoch before
+            if self._sent_epochs.get(broker_id) == registered:
+                return False  # this process sends its epoch, so this fetch is not from it
         elif broker_epoch != registered:
             return False
         else:
-            self._shown[broker_id] = registered
+            self._sent_epochs[broker_id] = registered
         self.epochs[broker_id] = broker_epoch
         return True

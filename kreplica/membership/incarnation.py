@@ -27,9 +27,9 @@ FILE_NAME = "incarnation"
 class Note:
     """Note about the last registration, identical in all log directories of a broker.
 
-    :param broker_epoch: of that registration; makes the note unique.
+    :param broker_epoch: broker epoch of that registration; makes the note unique.
     :param intact_since: see ``BrokerRegistration``.
-    :param boot_id: of the machine at that time.
+    :param boot_id: boot ID of the machine at that time.
     :param directories_count: number of directories, to detect a removed one.
     """
 
@@ -43,7 +43,7 @@ def intact_since(notes: Sequence[Note | None], *, boot_id: str, clean_epoch: int
     """Return the broker epoch since which nothing was lost, or -1 if something may be lost.
 
     :param notes: one per log directory, None if it cannot be read.
-    :param boot_id: of the machine now; if empty (unknown), only a clean shutdown counts.
+    :param boot_id: current boot ID; if empty (unknown), the logs are intact only after a clean shutdown.
     :param clean_epoch: broker epoch in the markers of a clean shutdown; None if any directory lacks it.
     :param logs_missing: True if a log in the last checkpoint is missing or shorter.
     """
@@ -55,9 +55,9 @@ def intact_since(notes: Sequence[Note | None], *, boot_id: str, clean_epoch: int
 
 
 def is_same_boot(boot_id: str, noted: str) -> bool:
-    """Return True if the machine has not been restarted, so that the page cache has all writes of a killed process.
+    """Return True if the machine has not been restarted, so the page cache has all writes of a killed process.
 
-    :param boot_id: of the machine now; empty if unknown.
+    :param boot_id: current boot ID; empty if unknown.
     """
     return bool(boot_id) and boot_id == noted
 
@@ -78,14 +78,14 @@ class Incarnations:
 
     @property
     def intact_since(self) -> int:
-        """Value for the next registration."""
+        """``intact_since`` of the next registration."""
         return self._intact_since
 
     def is_intact(self, directory: str) -> bool:
-        """Return whether a directory holds everything that earlier processes of this broker had written.
+        """Return True if a directory holds everything that earlier processes of this broker had written.
 
-        It does if its note was written since the machine was started, because a broker recovers the logs before it
-        registers.
+        This is the case if its note was written since the machine was started, because a broker recovers the logs
+        before it registers.
         """
         note = self._read(os.path.join(directory, FILE_NAME))
         return note is not None and is_same_boot(self._boot_id, note.boot_id)
@@ -145,8 +145,7 @@ class Incarnations:
     def _remove_notes(self) -> None:
         """Remove all notes, so that the next start detects the loss.
 
-        Also tries failed directories: the removal may succeed, and if there is only one directory, nothing else shows
-        the loss.
+        Includes failed directories: the removal may succeed, and the note of the only directory would hide the loss.
         """
         for path in self._paths():
             try:

@@ -16,7 +16,7 @@ RETRY_SECONDS = 1.0
 
 
 class LogDirEvents:
-    """Owned by the broker.
+    """Sends notifications of one broker's failed log directories; owned by the broker.
 
     The notification contains only the broker id. The controller then requests the state of all replicas of the broker,
     so one notification covers all directories that failed before it.

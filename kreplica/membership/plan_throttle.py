@@ -14,7 +14,7 @@ log = Logger()
 
 
 class PlanThrottle:
-    """Owned by the broker.
+    """Current replication throttle of plans; owned by the broker.
 
     :ivar bytes_per_second: None without a throttle.
     """

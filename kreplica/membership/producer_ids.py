@@ -10,7 +10,7 @@ from kreplica.zookeeper import BadVersion, ConnectionLoss, ZooKeeperClient
 
 
 class ProducerIds:
-    """Cluster-wide unique producer ids of one broker.
+    """Allocates producer ids that are unique in the cluster.
 
     The rest of a block is lost when the broker stops; there are 2**63 ids.
     """
@@ -52,8 +52,8 @@ class ProducerIds:
     async def allocate(self, broker_id: int) -> ProducerIdBlock:
         """Allocate a block for this or another broker.
 
-        Blocks are allocated one at a time: two simultaneous claims for one broker would write identical bytes, and
-        after a lost response each would take the other's write for its own.
+        Blocks are allocated one at a time: two concurrent allocations for one broker would write identical bytes, and
+        after a lost response each could mistake the other's write for its own.
 
         :raise ZooKeeperError: no block can be allocated now.
         """

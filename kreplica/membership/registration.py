@@ -68,9 +68,9 @@ async def read_or_make_cluster_id(client: ZooKeeperClient, rng: random.Random) -
 async def register(reactor: Reactor, client: ZooKeeperClient, registration: BrokerRegistration) -> BrokerRegistration:
     """Register this broker in ``/brokers/ids``.
 
-    A znode with this broker's own endpoints was left by an earlier session (KAFKA-7165) and is waited for, slightly
-    longer than a session timeout. For a znode of another broker there is no wait. After a create without response the
-    znode is read back: a znode of the current session is this broker's.
+    If an earlier session left a znode with this broker's endpoints (KAFKA-7165), waits for its removal, slightly longer
+    than a session timeout. Does not wait for a znode with other endpoints. An existing znode of the current session was
+    created by an earlier attempt whose response was lost.
 
     :return: the registration with its epoch.
     :raise ConnectionLoss: the connection was lost; a repeated call reads back the result.
@@ -82,7 +82,7 @@ async def register(reactor: Reactor, client: ZooKeeperClient, registration: Brok
     while True:
         try:
             made = await client.create(path, data, ephemeral=True)
-            assert made.stat is not None, "a create with stat was asked for"
+            assert made.stat is not None, "the response to the create request has no stat"
             return replace(registration, epoch=made.stat.czxid)
         except NodeExists:
             pass
@@ -98,7 +98,7 @@ async def register(reactor: Reactor, client: ZooKeeperClient, registration: Brok
             continue
         old = documents.decode_broker(registration.broker_id, old_data, stat.czxid)
         in_use = BrokerIdInUse(
-            f"broker id {registration.broker_id} is taken: {', '.join(map(str, old.endpoints))} registered it in "
+            f"broker id {registration.broker_id} is in use: {', '.join(map(str, old.endpoints))} registered it in "
             f"ZooKeeper session 0x{stat.ephemeral_owner:x}; give this broker another broker.id, or stop that one"
         )
         if old.endpoints != registration.endpoints:
@@ -122,7 +122,7 @@ async def _remove_outdated(client: ZooKeeperClient, path: str, version: int) -> 
 
 
 class Change:
-    """The next change of a znode."""
+    """Waits for the next change of a znode; ``seen`` is the watch."""
 
     def __init__(self) -> None:
         self._seen: Deferred[bool] = Deferred()

@@ -23,12 +23,12 @@ RETRY_SECONDS_MAX = 10.0
 
 
 class Membership:
-    """Registration of a broker, which owns it.
+    """Registration of one broker; owned by the broker.
 
     :param joined: called with each registration including its epoch; the first time before ``join`` returns.
-    :param intact_since: returns ``intact_since`` for the next registration.
-    :param replaced: called with a one-line reason if another broker has taken this broker id while there was no
-        session: two brokers with the same id would undo each other's work.
+    :param intact_since: returns the ``intact_since`` field of the next registration.
+    :param replaced: called with a one-line reason if another broker registered with this broker id while there was no
+        session; this broker must then stop.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Membership:
         try:
             while True:
                 try:
-                    if self._client.state.ended:  # not if only the registration failed
+                    if self._client.state.ended:  # the session may still be open if only the registration failed
                         await self._client.renew()
                     await self._register(self._wanted)
                     return

@@ -40,9 +40,9 @@ TRANSIENT = (ConnectionLoss, OperationTimeout, RequestTimeout, SessionExpired, S
 
 
 class StartSteps:
-    """Startup steps of a broker until it is registered.
+    """Runs the startup steps of a broker until it is registered.
 
-    A session that expires meanwhile is replaced; settings and watches read with it are read again afterwards.
+    Replaces a session that expires; the caller then reads settings and watches again.
     """
 
     def __init__(self, runtime: Runtime, client: ZooKeeperClient) -> None:
@@ -90,7 +90,7 @@ class StartSteps:
         log.warn("the session with ZooKeeper has ended during the start: opening another")
         await self.reported("a session with ZooKeeper", self._client.renew())
 
-    async def reported(self, what: str, answer: Awaitable[T]) -> T:
+    async def reported(self, what: str, request: Awaitable[T]) -> T:
         """Await a response, with a log line every ``REPORT_SECONDS``."""
         began_s = self._reactor.seconds()
         timer: IDelayedCall
@@ -102,11 +102,11 @@ class StartSteps:
                 "waiting for {what} for {seconds:.0f} s; last problem: {problem}",
                 what=what,
                 seconds=self._reactor.seconds() - began_s,
-                problem=self._client.last_problem or "none, it is slow",
+                problem=self._client.last_problem or "none reported",
             )
 
         timer = self._reactor.callLater(REPORT_SECONDS, report)
         try:
-            return await answer
+            return await request
         finally:
             timer.cancel()

@@ -30,11 +30,11 @@ InOrder = Callable[[Callable[[], Coroutine[Deferred[Any], Any, None]]], Awaitabl
 class Topic:
     """A topic in ZooKeeper.
 
-    :param made_in: zxid of the transaction that created its znode.
+    :param czxid: transaction that created its znode.
     """
 
     assignment: TopicAssignment
-    made_in: int
+    czxid: int
 
 
 def has_another_id(topic_id: UUID | None, topic: Topic) -> bool:
@@ -46,16 +46,17 @@ def has_another_id(topic_id: UUID | None, topic: Topic) -> bool:
 
 
 def is_rewritten(topic: Topic, last_epoch: int) -> bool:
-    """Return True if the topic existed at this broker's last registration, whatever its id is now.
+    """Return True if the topic's znode existed at this broker's last registration.
 
-    Its id was then overwritten by a tool: the logs of an earlier topic would have been deleted at that start.
+    If the ids of log and topic differ nevertheless, a tool has overwritten the topic id: logs of an earlier topic would
+    have been deleted at that start.
 
     :param last_epoch: broker epoch of that registration; -1 if unknown.
     """
-    return topic.made_in < last_epoch
+    return topic.czxid < last_epoch
 
 
-def why_stray(key: TopicPartition, topic_id: UUID | None, topic: Topic | None, broker_id: int) -> str | None:
+def stray_reason(key: TopicPartition, topic_id: UUID | None, topic: Topic | None, broker_id: int) -> str | None:
     """Return the reason why a log is not a replica of this broker, or None if it is.
 
     :param topic_id: stored with the log; None if unknown.
@@ -107,7 +108,7 @@ async def find_strays(
                 now=topic.assignment.topic_id,
             )
             continue
-        reason = why_stray(key, topic_id, topic, broker_id)
+        reason = stray_reason(key, topic_id, topic, broker_id)
         if reason is not None:
             strays[key] = reason
     return strays

@@ -19,7 +19,7 @@ Watcher = Callable[[WatchEvent], None]
 
 
 class ZnodeWatch:
-    """Owned by the object that keeps the data.
+    """Watch of one znode; owned by the object that stores the data.
 
     :param what: name of the data, for the log.
     :param read: reads the data and sets the given watcher; called again after each change, one call at a time.

@@ -11,14 +11,14 @@ from kreplica.zookeeper import BadVersion, MultiFailed, NodeExists, NoNode, Requ
 T = TypeVar("T")
 
 
-async def translate_errors(answer: Awaitable[T]) -> T:
+async def translate_errors(request: Awaitable[T]) -> T:
     """Await a ZooKeeper request; conflicts with other writers are raised unchanged.
 
     :raise KafkaError: REQUEST_TIMED_OUT if ZooKeeper cannot be reached, so that the client retries; INVALID_REQUEST if
         the data does not fit into a znode.
     """
     try:
-        return await answer
+        return await request
     except (NoNode, NodeExists, BadVersion, MultiFailed):
         raise
     except RequestTooLarge as error:

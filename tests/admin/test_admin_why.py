@@ -27,7 +27,7 @@ def test_healthy_partition():
     (decision,) = why["decided"]
     assert (decision["broker_id"], decision["controller_epoch"]) == (1, 1)
     assert decision["event"] == "topics were created or removed"
-    assert (decision["change"], decision["unanswered"]) == ("broker 2 leads first, in sync [2, 3]", [])
+    assert (decision["change"], decision["unanswered"]) == ("broker 2 is the first leader, in sync [2, 3]", [])
     assert scene.why(asked=3) == why
 
 

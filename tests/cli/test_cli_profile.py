@@ -21,7 +21,7 @@ from kreplica.wire.batches import BatchHeader
 
 PLAN = {
     "plan": {"id": "plan-0000000007"}, "moves": [], "moves_count": 1, "bytes": 1 << 30, "eta_seconds": None,
-    "warnings": ["By the given weights brokers hold 1 to 9 now, and 4 to 5 when the plan is done."],
+    "warnings": ["The weight of a broker ranges from 1 to 9 now, and from 4 to 5 after the plan."],
     "brokers": [], "znodes": [], "dry_run": True,
 }  # fmt: skip
 WEIGHTS = [
@@ -92,7 +92,7 @@ def test_plan_from_the_profile(admin, kreplica, given):
     admin.answers["POST /v1/plans"] = [PLAN, PLAN, {**PLAN, "dry_run": False}]
     done = kreplica("pipeline", "profile", "--bootstrap", "b:1", "--plan", "bytes")
     assert done.stdout.endswith("Nothing was changed: use --submit to create this plan.\n")
-    assert "brokers hold 1 to 9 now" in done.stdout
+    assert "ranges from 1 to 9 now" in done.stdout
     assert admin.last.query == {"dry_run": "true"}
     assert admin.last.body["weights"] == WEIGHTS
     assert (admin.last.body["kind"], admin.last.body["topics"]) == ("rebalance", ["orders"])

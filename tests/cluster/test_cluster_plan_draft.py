@@ -11,7 +11,7 @@ import pytest
 
 from kreplica.cluster.plans.cluster_state import ClusterState
 from kreplica.cluster.plans.draft import Draft, draft
-from kreplica.cluster.plans.eta import seconds_expected, seconds_left
+from kreplica.cluster.plans.eta import expected_seconds, seconds_left
 from kreplica.cluster.plans.plan import (
     Action,
     Plan,
@@ -236,7 +236,7 @@ def test_rebalance_by_weights() -> None:
     plan = made(state, "rebalance", weights=weights(t=[50, 10, 10, 10, 10, 10]))
     assert {step.key for step in plan.steps} == {TopicPartition("t", 2), TopicPartition("t", 4)}
     assert all(step.after == (2,) for step in plan.steps)
-    assert plan.warnings == ("By the given weights brokers hold 30 to 70 now, and 50 to 50 when the plan is done.",)
+    assert plan.warnings == ("The weight of a broker ranges from 30 to 70 now, and from 50 to 50 after the plan.",)
 
 
 def test_leaders_are_balanced_by_weights() -> None:
@@ -427,10 +427,10 @@ def test_duration_with_a_throttle() -> None:
     """The busiest broker determines the duration; without a throttle it is unknown."""
     state = cluster({"t": [(1, 2), (1, 2)]})
     moves = reassign(state, {T0: (3, 2), T1: (4, 2)}).steps
-    assert seconds_expected(moves, state, 10) == 20
-    assert seconds_expected(moves, state, 3) == 67
-    assert seconds_expected(moves, state, None) is None
-    assert seconds_expected(reassign(state, {T0: (2, 1)}).steps, state, None) == 0
+    assert expected_seconds(moves, state, 10) == 20
+    assert expected_seconds(moves, state, 3) == 67
+    assert expected_seconds(moves, state, None) is None
+    assert expected_seconds(reassign(state, {T0: (2, 1)}).steps, state, None) == 0
 
 
 def test_remaining_duration() -> None:

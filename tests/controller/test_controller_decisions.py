@@ -7,7 +7,7 @@ import pytest
 
 from kreplica.controller.decisions.decisions import (
     TopicRules,
-    has_lost_nothing,
+    has_intact_logs,
     initial_elections,
     repairs,
     shutdowns,
@@ -97,7 +97,7 @@ def test_decisions_after_broker_failures_and_restarts(case):
     (change,) = changes
     leader, isr, eligible = after
     assert change.state == LeaderAndIsr(leader, 4, isr, 5, partition_epoch=9, eligible_leader_replicas=eligible)
-    assert not change.fences_only
+    assert not change.only_fences
 
 
 def test_a_leader_with_an_unclean_follower_gets_a_new_partition_epoch():
@@ -105,7 +105,7 @@ def test_a_leader_with_an_unclean_follower_gets_a_new_partition_epoch():
     old = LeaderAndIsr(1, 3, (1, 3), 4, partition_epoch=9)
     (change,) = repairs(context([1, 2, 3], {0: (1, 2, 3)}, {P0: old}), [P0], strict, bounced=[2], unclean=[2])
     assert change.state == old
-    assert change.fences_only
+    assert change.only_fences
 
 
 def test_unclean_elections():
@@ -186,7 +186,7 @@ def test_a_broker_that_is_stopping_is_not_elected():
 )
 def test_a_chain_of_clean_restarts_loses_nothing(epoch, intact_since, known, whole):
     """A log is complete if the chain of clean restarts reaches back to the last known incarnation."""
-    assert has_lost_nothing(BrokerRegistration(1, (), epoch=epoch, intact_since=intact_since), known) is whole
+    assert has_intact_logs(BrokerRegistration(1, (), epoch=epoch, intact_since=intact_since), known) is whole
 
 
 @pytest.mark.parametrize("leader", [NO_LEADER, 1, 2])

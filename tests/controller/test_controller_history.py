@@ -57,7 +57,7 @@ def test_each_decision_has_its_cause(scene: ControllerScene) -> None:
     assert latest.cause.controller_epoch == scene.context.controller_epoch
     assert before_ms < latest.cause.at_ms < scene.controllers[101].host.clock.now_ms()
     assert list(latest.cause.notified_brokers) == [2, 3]
-    assert (first.change, first.cause.event) == ("broker 1 leads first, in sync [1, 2, 3]", "TopicsChanged")
+    assert (first.change, first.cause.event) == ("broker 1 is the first leader, in sync [1, 2, 3]", "TopicsChanged")
 
 
 def test_brokers_that_have_not_answered(scene: ControllerScene) -> None:
@@ -96,7 +96,7 @@ def test_history_outlasts_the_term() -> None:
     scene.settle(5.0)
     is_active, other = (101, 102) if scene.controllers[101].is_active else (102, 101)
     assert kinds(scene, 101)[-1 if other == 101 else -2] == ("controller_resigned")
-    assert next(history(scene, 101).decisions(P0)).change.startswith("broker 1 leads first")
+    assert next(history(scene, 101).decisions(P0)).change.startswith("broker 1 is the first leader")
     assert kinds(scene, is_active)[-1] == "controller_elected"
     assert next(history(scene, is_active).audit_events.newest()).controller_epoch == 2
 

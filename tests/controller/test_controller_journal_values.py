@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from twisted.internet.defer import CancelledError
 
 from kreplica.cluster.plans.plan import Action, Plan, PlanKind, PlanState, Step, StepOutcome, StepState
-from kreplica.controller.effects.command_responses import CommandAnswer, Refusal
+from kreplica.controller.effects.command_responses import CommandResponse, Refusal
 from kreplica.controller.event_types import (
     AssignmentChanged,
     ElectionAsked,
@@ -30,7 +30,7 @@ from kreplica.controller.journal.recording_proxies import RecordedRandom
 from kreplica.controller.journal.value_json import (
     decode_answer,
     decode_bytes,
-    decode_command_answer,
+    decode_command_response,
     decode_error,
     decode_event,
     decode_runs,
@@ -177,8 +177,8 @@ def test_watches_and_brokers_answers():
     event = WatchEvent(EventType.NODE_DELETED, KeeperState.SYNC_CONNECTED, "/a")
     assert decode_watch_event(through_json(encode_watch_event(event))) == event
     refusals = (Refusal(UUID(int=7), 1, ErrorCode.KAFKA_STORAGE_ERROR), Refusal("t", 2, ErrorCode.FENCED_LEADER_EPOCH))
-    found = decode_command_answer("NONE", through_json(encode_refusals(refusals)))
-    assert found == CommandAnswer(ErrorCode.NONE, refusals)
+    found = decode_command_response("NONE", through_json(encode_refusals(refusals)))
+    assert found == CommandResponse(ErrorCode.NONE, refusals)
 
 
 def filled_context() -> ControllerContext:
@@ -188,11 +188,11 @@ def filled_context() -> ControllerContext:
     for name in ("z", "a-b"):
         moving = {0: (1, 2), 3: (2, 1)}
         context.topics[name] = TopicAssignment(name, UUID(int=4), moving, {3: (2,)}, {3: (1,)}, frozenset({3}))
-        context.topic_versions[name], context.topic_births[name] = 3, 44
+        context.topic_versions[name], context.topic_czxids[name] = 3, 44
     context.leadership[P] = LeaderAndIsr(1, 4, (1, 2), 5, 7, (2,))
     context.leadership[TopicPartition("z", 0)] = LeaderAndIsr(-1, 4, (1,), 5, 7)
     context.deleting.add("z")
-    context.begun[P] = frozenset({1, 2})
+    context.initial_replicas[P] = frozenset({1, 2})
     context.shutting_down.add(2)
     context.failed[1] = {P}
     context.read_only = {P: ReadOnly(1.25, 60.0)}
@@ -209,7 +209,7 @@ def filled_run() -> RunningPlan:
     plan = Plan("plan-0000000002", PlanKind.REASSIGN, PlanState.CANCELLING, 7, 3, rollback=True)
     steps = [Step(Action.MOVE, "t", number, (1, 2), (3 + number, 2), 10) for number in range(3)]
     moving, finished = StepOutcome(StepState.MOVING, "by force"), StepOutcome(StepState.FINISHED)
-    run = RunningPlan.at_once(plan, 4, [tuple(steps[:2]), tuple(steps[2:])], [moving, finished, finished], 9, [0])
+    run = RunningPlan.counted(plan, 4, [tuple(steps[:2]), tuple(steps[2:])], [moving, finished, finished], 9, [0])
     run.mark(1, StepOutcome(StepState.FAILED, "gone"))
     return run
 
@@ -234,7 +234,7 @@ def test_a_copy_does_not_change():
     copy = at_once(copy_context(context))
     before = through_json(encode_context(copy))
     context.leadership[P] = replace(context.leadership[P], leader=2)
-    context.begun[P] -= {1}
+    context.initial_replicas[P] -= {1}
     context.failed[1].clear()
     context.deleting.clear()
     context.plans["plan-0000000002"].mark(0, StepOutcome(StepState.CANCELLED))

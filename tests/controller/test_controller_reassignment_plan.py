@@ -38,7 +38,7 @@ def test_it_contracts_when_the_target_is_in_sync():
     assert plan.contracted(now) == Placement((4, 2, 5), removing=(1, 3))
     assert not plan.contracted(now).is_moving
     assert plan.contracted(now).dropped == (1, 3)
-    assert plan.without_files(plan.contracted(now), {1}) == Placement((4, 2, 5), removing=(3,))
+    assert plan.without_deleted(plan.contracted(now), {1}) == Placement((4, 2, 5), removing=(3,))
 
 
 def test_a_target_that_replaces_another_keeps_the_origin():

@@ -59,12 +59,12 @@ def test_counters_and_queues_match_a_full_scan(
     after: list[tuple[int, StepOutcome]],
 ) -> None:
     """Counters, queues and steps in progress match a full scan, also after the plan changes its direction."""
-    run = RunningPlan.at_once(PLAN, 3, CHUNKS, [StepOutcome()] * len(STEPS))
+    run = RunningPlan.counted(PLAN, 3, CHUNKS, [StepOutcome()] * len(STEPS))
     for number, outcome in before:
         run.mark(number, outcome)
     check(run)
     state, rollback = direction
-    if run.read_again(replace(PLAN, state=state, rollback=rollback), 4):
+    if run.replace_header(replace(PLAN, state=state, rollback=rollback), 4):
         for _ in run.counting():
             pass
     for number, outcome in after:
@@ -79,5 +79,5 @@ def test_counters_and_queues_match_a_full_scan(
 
 def test_chunks_of_steps() -> None:
     """Each step belongs to one chunk, in order."""
-    run = RunningPlan.at_once(PLAN, 0, CHUNKS, [StepOutcome()] * len(STEPS))
+    run = RunningPlan.counted(PLAN, 0, CHUNKS, [StepOutcome()] * len(STEPS))
     assert [run.chunk_of(number) for number in range(len(STEPS))] == [0, 0, 0, 0, 1, 2, 2, 2, 2, 2]

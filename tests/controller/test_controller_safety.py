@@ -135,7 +135,7 @@ class Cluster(RuleBasedStateMachine):
     def rejoin(self, losses: dict[int, int], bounced: tuple[int, ...]) -> None:
         joined = {broker: self.restart(broker, loses) for broker, loses in losses.items()}
         known = self.context.known_epochs
-        unclean = [b for b in joined if not decisions.has_lost_nothing(joined[b], known.get(b, -1))]
+        unclean = [b for b in joined if not decisions.has_intact_logs(joined[b], known.get(b, -1))]
         for registration in joined.values():
             self.context.add_broker(registration)
         self.note_total_loss(unclean)
@@ -188,7 +188,7 @@ class Cluster(RuleBasedStateMachine):
         for _, registration in sorted(live.items()):
             self.context.add_broker(registration)
         known = old.known_epochs
-        unclean = [b for b, r in live.items() if not decisions.has_lost_nothing(r, known.get(b, -1))]
+        unclean = [b for b, r in live.items() if not decisions.has_intact_logs(r, known.get(b, -1))]
         bounced = [b for b, r in live.items() if r.epoch > known.get(b, -1)]
         self.note_total_loss(unclean)
         self.write(decisions.repairs(self.context, [P], rules, bounced=bounced, unclean=unclean))

@@ -9,7 +9,7 @@ import pytest
 
 from kreplica.cluster import documents, znodes
 from kreplica.membership.registration import create_persistent_paths
-from kreplica.membership.stray_logs import Topic, find_strays, remove_strays, why_stray
+from kreplica.membership.stray_logs import Topic, find_strays, remove_strays, stray_reason
 from kreplica.model import NO_BROKER_EPOCH, ZERO_UUID, TopicAssignment, TopicPartition
 from kreplica.storage.directories.log_directories import LogDirectories
 from kreplica.storage.log_config import LogConfig
@@ -39,8 +39,8 @@ def test_stray_detection(
     partition: int, topic_id: UUID | None, assignment: TopicAssignment | None, reason: str | None
 ) -> None:
     """A log is kept if topic, topic ID and assignment match."""
-    topic = Topic(assignment, made_in=9) if assignment is not None else None
-    found = why_stray(TopicPartition("orders", partition), topic_id, topic, broker_id=1)
+    topic = Topic(assignment, czxid=9) if assignment is not None else None
+    found = stray_reason(TopicPartition("orders", partition), topic_id, topic, broker_id=1)
     assert (found is None) if reason is None else (found or "").startswith(reason)
 
 

@@ -168,7 +168,7 @@ def test_live_broker_of_the_same_id_is_not_awaited_forever(world):
     world.run(create_persistent_paths(living))
     earlier = world.register(living, registration())
     _, again = world.client("two")
-    with pytest.raises(BrokerIdInUse, match="broker id 1 is taken"):
+    with pytest.raises(BrokerIdInUse, match="broker id 1 is in use"):
         world.register(again, registration())
     assert world.run(again.exists("/brokers/ids/1")).czxid == earlier.epoch
 
@@ -237,7 +237,7 @@ def test_other_broker_took_the_id(world):
     world.simulation.run(60)
     assert len(joined) == 1
     (message,) = replaced
-    assert "broker id 1 is taken: PLAINTEXT://here:2222" in message
+    assert "broker id 1 is in use: PLAINTEXT://here:2222" in message
     assert not membership.registered
     assert world.run(registered(other))[1] == taken.epoch
     world.run(membership.leave())

@@ -29,7 +29,7 @@ from kreplica.admin.plans.replica_sizes import ReplicaSizes
 from kreplica.admin.plans.writing import PlanWriter
 from kreplica.cluster.plans.cluster_state import ClusterState
 from kreplica.cluster.plans.draft import Draft
-from kreplica.cluster.plans.eta import seconds_expected
+from kreplica.cluster.plans.eta import expected_seconds
 from kreplica.cluster.plans.plan import Plan, PlanProgress, StepOutcome, StepState
 from kreplica.cluster.plans.preview import preview
 from kreplica.cluster.plans.requests import read_request
@@ -272,7 +272,7 @@ def _preview(draft: Draft, cluster: ClusterState, plan: Plan) -> dict[str, Any]:
         "moves": moves,
         "moves_count": len(steps),
         "bytes": draft.bytes,
-        "eta_seconds": seconds_expected(steps, cluster, plan.throttle_bytes_per_second),
+        "eta_seconds": expected_seconds(steps, cluster, plan.throttle_bytes_per_second),
         "brokers": broker_documents(preview(steps, cluster)),
         "warnings": list(draft.warnings),
     }

@@ -13,13 +13,13 @@ from kreplica.model import TopicAssignment, TopicPartition
 class ClusterState:
     """State of the cluster as read from ZooKeeper or from metadata.
 
-    :param topics: by name, without topics that are being deleted.
+    :param topics: assignments by topic name, without topics that are being deleted.
     :param brokers: live brokers with their racks.
     :param cordoned: brokers that get no new replicas, alive or not.
-    :param in_sync: ISR by partition; missing for partitions without state.
-    :param leaders: by partition; missing without a leader.
-    :param sizes: bytes of one replica; missing if unknown.
-    :param planned: partitions in open plans, with the plan's id.
+    :param in_sync: ISR by partition; a partition without a state is missing.
+    :param leaders: leader by partition; a partition without a leader is missing.
+    :param sizes: bytes of one replica by partition; unknown sizes are missing.
+    :param planned: ID of the open plan by partition.
     """
 
     topics: Mapping[str, TopicAssignment]

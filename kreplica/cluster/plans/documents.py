@@ -183,7 +183,7 @@ def encode_steps(steps: Sequence[Step]) -> bytes:
 def decode_steps(path: str, data: bytes) -> tuple[Step, ...]:
     """Parse one chunk.
 
-    :param path: of the chunk's znode, for errors.
+    :param path: path of the chunk's znode, for error messages.
     :raise ZnodeError: with the path and the reason.
     """
     document = load(path, data)

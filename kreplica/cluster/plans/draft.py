@@ -81,7 +81,7 @@ def draft(request: PlanRequest, cluster: ClusterState) -> Draft:
             f"the plan has {len(steps)} steps, the limit is {STEPS_MAX}: split it by topics",
         )
     warnings = safety_checks.check(steps, cluster, force=request.force)
-    warnings += _left_alone(request, cluster) + _weighed(request, steps, cluster)
+    warnings += _dead_broker_warnings(request, cluster) + _weight_warnings(request, steps, cluster)
     if not steps:
         warnings.append("The cluster already has the requested state: there is nothing to do.")
     cordons: tuple[int, ...] = ()
@@ -148,7 +148,7 @@ def _check_known(brokers: Collection[int], cluster: ClusterState) -> None:
         raise _no_broker(f"brokers {unknown} are not alive and have no replicas: check the list of brokers")
 
 
-def _left_alone(request: PlanRequest, cluster: ClusterState) -> list[str]:
+def _dead_broker_warnings(request: PlanRequest, cluster: ClusterState) -> list[str]:
     if not isinstance(request.work, (AddBrokers, Rebalance)):
         return []
     dead = [broker for broker in cluster.holders(cluster.assignments()) if broker not in cluster.brokers]
@@ -157,7 +157,7 @@ def _left_alone(request: PlanRequest, cluster: ClusterState) -> list[str]:
     return [f"Brokers {dead} are not alive and keep their replicas; drain the ones that will not come back."]
 
 
-def _weighed(request: PlanRequest, steps: Collection[Step], cluster: ClusterState) -> list[str]:
+def _weight_warnings(request: PlanRequest, steps: Collection[Step], cluster: ClusterState) -> list[str]:
     """Return a sentence about the imbalance before and after, by the given weights."""
     work = request.work
     if not isinstance(work, Rebalance) or not work.weights:
@@ -172,7 +172,7 @@ def _weighed(request: PlanRequest, steps: Collection[Step], cluster: ClusterStat
                 if replica in loads:
                     loads[replica] += work.weights[key]
         spans.append(f"{min(loads.values(), default=0)} to {max(loads.values(), default=0)}")
-    return [f"By the given weights brokers hold {spans[0]} now, and {spans[1]} when the plan is done."]
+    return [f"The weight of a broker ranges from {spans[0]} now, and from {spans[1]} after the plan."]
 
 
 def _no_broker(text: str) -> KafkaError:

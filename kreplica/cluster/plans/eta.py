@@ -11,9 +11,10 @@ from kreplica.cluster.plans.preview import copied
 MILLISECONDS = 1000
 
 
-def seconds_expected(steps: Sequence[Step], cluster: ClusterState, throttle: int | None) -> int | None:
-    """Return the expected duration of a plan that has not started: the time the busiest broker needs at the throttled
-    rate.
+def expected_seconds(steps: Sequence[Step], cluster: ClusterState, throttle: int | None) -> int | None:
+    """Return the expected duration of a plan that has not started.
+
+    This is the time that the busiest broker needs at the throttled rate.
 
     :param throttle: bytes per second; without it the duration is unknown, unless nothing is copied.
     :return: whole seconds, or None if unknown.
@@ -30,7 +31,7 @@ def seconds_left(progress: PlanProgress, now_ms: int) -> int | None:
 
     Counts bytes if sizes are known, otherwise steps.
 
-    :return: whole seconds; 0 if everything is done; None until the first step is finished.
+    :return: whole seconds; 0 if everything is done; None if the rate is unknown, for example before a step is finished.
     """
     if progress.waiting == 0 and progress.moving == 0:
         return 0

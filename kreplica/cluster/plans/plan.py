@@ -26,7 +26,7 @@ class PlanKind(StrEnum):
 
 
 class PlanState(StrEnum):
-    """``preparing`` until all steps are written; ``pending`` until the controller starts the plan."""
+    """State of a plan: ``preparing`` until all steps are written, ``pending`` until the controller starts it."""
 
     PREPARING = "preparing"
     PENDING = "pending"
@@ -68,7 +68,7 @@ class StepState(StrEnum):
 
     @property
     def is_open(self) -> bool:
-        """True if the step is not finished."""
+        """True if the step is waiting or in progress."""
         return self in (StepState.WAITING, StepState.MOVING)
 
 
@@ -146,7 +146,7 @@ class StepOutcome:
 class PlanProgress:
     """Number of steps by state.
 
-    :param started_at_ms: start of the first step; None before.
+    :param started_at_ms: start of the first step; None if no step was started.
     :param bytes_done: bytes copied by finished steps.
     """
 

@@ -15,8 +15,8 @@ class BrokerChange:
     """A broker before and after a plan.
 
     :param leaders_after: preferred leaders for partitions of the plan, current leaders for others.
-    :param bytes_in: copied to this broker.
-    :param bytes_out: copied from this broker as leader.
+    :param bytes_in: bytes copied to this broker.
+    :param bytes_out: bytes copied from this broker as leader.
     """
 
     broker_id: int

@@ -28,7 +28,7 @@ def progress(steps: Sequence[Step], outcomes: Sequence[StepOutcome], started_at_
 
 
 def ending(plan: Plan, steps: Sequence[Step], outcomes: Sequence[StepOutcome]) -> tuple[PlanState, str | None]:
-    """Return the final state of a plan without open steps, and an explanation unless all went as requested."""
+    """Return the final state of a plan without open steps, and an explanation if a step has a reason or failed."""
     notable = [number for number, outcome in enumerate(outcomes) if outcome.reason or outcome.state is StepState.FAILED]
     failed = [number for number in notable if outcomes[number].state is StepState.FAILED]
     noted = [number for number in notable if outcomes[number].state is not StepState.FAILED]

@@ -42,10 +42,10 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """Balance replicas with the fewest bytes moved, of all topics or the given ones.
+    """Balance the replicas of all or the given topics with the fewest bytes moved.
 
-    :param weights: balanced instead of counts: for example bytes or bytes per second of a replica; 0 if missing. None:
-        balance counts.
+    :param weights: weights to balance instead of counts, for example bytes or bytes per second of a replica; 0 if
+        missing. None: balance counts.
     """
 
     topics: tuple[str, ...] | None = None

@@ -76,7 +76,7 @@ def with_factor(work: ChangeReplicationFactor, cluster: ClusterState) -> Assignm
 def _droppable(
     partition: TopicPartition, before: Replicas, now: Collection[int], cluster: ClusterState
 ) -> Sequence[int]:
-    """Return the least useful replicas of a partition; the preferred leader is removed last."""
+    """Return the replicas that should be removed first: dead, then out-of-sync ones, the preferred leader last."""
     left = [replica for replica in before if replica in now]
     in_sync = cluster.in_sync.get(partition, left)
     dead = [replica for replica in left if replica not in cluster.brokers]
@@ -87,8 +87,9 @@ def _droppable(
 
 
 def drained(work: Drain, cluster: ClusterState) -> Assignments:
-    """Move each replica of these brokers to another broker, at the same position in the replica list; nothing else
-    moves.
+    """Return assignments in which other brokers replace these brokers, at the same position in the replica list.
+
+    Contains only the partitions with a replica on these brokers.
 
     :raise KafkaError: INVALID_REPLICATION_FACTOR if the other brokers cannot hold the replicas.
     """
@@ -106,9 +107,9 @@ def drained(work: Drain, cluster: ClusterState) -> Assignments:
 def balanced(
     topics: Collection[str] | None, cluster: ClusterState, weights: Mapping[TopicPartition, int] | None = None
 ) -> Assignments:
-    """Return assignments that balance replicas and preferred leaders with the fewest bytes moved.
+    """Return the changed assignments that balance replicas and preferred leaders with the fewest bytes moved.
 
-    :param weights: balanced instead of counts; None: balance counts.
+    :param weights: weights to balance instead of counts; None: balance counts.
     :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
     """
     for partition in weights or ():

@@ -45,7 +45,7 @@ class StateChange:
         return self.previous is None
 
     @property
-    def fences_only(self) -> bool:
+    def only_fences(self) -> bool:
         """True if only the partition epoch changes, so that a write based on the old epoch fails."""
         old = self.previous
         return old is not None and old.leader_epoch == self.state.leader_epoch
@@ -54,22 +54,22 @@ class StateChange:
 # --- guards -----------------------------------------------------------------------------------------------------------
 
 
-def has_lost_nothing(registration: BrokerRegistration, known_epoch: int) -> bool:
-    """True if a broker's logs have lost nothing since its last registration that the controller handled (KIP-966).
+def has_intact_logs(registration: BrokerRegistration, known_epoch: int) -> bool:
+    """Return True if a broker's logs have lost nothing since the last registration handled by a controller (KIP-966).
 
     :param known_epoch: epoch of that registration; -1 if there was none.
     """
-    whole_since = registration.intact_since
-    if whole_since == NO_BROKER_EPOCH:
-        whole_since = registration.epoch
-    return whole_since <= known_epoch
+    intact_since = registration.intact_since
+    if intact_since == NO_BROKER_EPOCH:
+        intact_since = registration.epoch
+    return intact_since <= known_epoch
 
 
 # --- changes ----------------------------------------------------------------------------------------------------------
 
 
 def initial_elections(context: ControllerContext, partitions: Iterable[TopicPartition]) -> list[StateChange]:
-    """Return first leaders for partitions without a state; those without a live replica are omitted and stay NEW."""
+    """Return the first states of partitions without a state; those without a live replica are omitted and stay NEW."""
     changes = []
     for partition in partitions:
         election = elect_new(context.candidates(partition), context.may_lead(partition))
@@ -91,15 +91,15 @@ def repairs(
 ) -> list[StateChange]:
     """Return the changes that adapt states to the live brokers: a leader if possible, and no dead replica in sync.
 
-    There is one decision for each partition, whatever happened to its replicas; unchanged partitions are omitted.
+    Each partition gets at most one change, which covers all its replicas; unchanged partitions are omitted.
 
     :param bounced: live brokers whose process differs from the one that the context's leaders refer to.  Their
         partitions get a leader in a new epoch, another replica if possible (KIP-380).
     :param unclean: live brokers that may have lost the end of their logs since they were last seen.  They leave in-sync
         and eligible sets.  Every other state with a replica of theirs gets at least a new partition epoch, because its
         leader may be about to write, based on the old state, that the replica is in sync.
-    :param failed: brokers whose replicas of these partitions are unusable.  They leave like unclean ones, always with a
-        new leader epoch, so that a delayed fetch of an earlier epoch cannot add them again.
+    :param failed: brokers whose replicas of these partitions are unusable.  They leave the sets like unclean ones,
+        but always with a new leader epoch, so that a delayed fetch of an earlier epoch cannot add them again.
     """
     changes = []
     for partition in partitions:
@@ -179,7 +179,7 @@ def without_unclean(old: LeaderAndIsr, unclean: Collection[int]) -> tuple[tuple[
 def unclean_elections(
     context: ControllerContext, partitions: Iterable[TopicPartition], rules_of: RulesOf
 ) -> list[StateChange]:
-    """Return leaders for partitions without one, even if acknowledged records are lost."""
+    """Return changes that elect missing leaders, even if acknowledged records are lost."""
     return repairs(context, partitions, lambda topic: rules_of(topic)._replace(unclean_allowed=True))
 
 
@@ -200,7 +200,7 @@ def preferred_elections(
 def shutdowns(
     context: ControllerContext, partitions: Iterable[TopicPartition], rules_of: RulesOf
 ) -> list[StateChange]:
-    """Return the states without the brokers that are shutting down, which stop leading and leave the in-sync sets.
+    """Return changes after which the brokers that are shutting down do not lead and are not in sync.
 
     A partition that no other replica can lead keeps its leader.
     """

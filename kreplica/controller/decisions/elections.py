@@ -73,7 +73,7 @@ def elect_reassigned(target: Sequence[int], isr: Sequence[int], live: Collection
 def elect_for_shutdown(
     replicas: Sequence[int], isr: Sequence[int], live: Collection[int], stopping: Collection[int]
 ) -> Election | None:
-    """Elect the first live in-sync replica that is not shutting down; the others leave the in-sync set."""
+    """Elect the first live in-sync replica that is not shutting down; ``stopping`` replicas leave the set."""
     for replica in replicas:
         if replica in live and replica in isr and replica not in stopping:
             return Election(replica, tuple(r for r in isr if r not in stopping))

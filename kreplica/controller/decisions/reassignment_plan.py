@@ -8,7 +8,7 @@ A reassignment is one value, ``Placement``, stored in the topic's znode, so that
 4. The dropped replicas delete their files, which ends the reassignment.
 
 A new target replaces an ongoing one; cancelling sets the original replicas as the target.  In-sync and eligible
-replicas stay until step 3 in any case, because they may hold records that the target does not have yet.
+replicas stay until step 3 in any case, because they may hold records that the target does not have yet (KIP-966).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def expand(now: Placement, target: Sequence[int], holding: Collection[int]) -> P
 
 
 def contract(now: Placement, state: LeaderAndIsr, live: Collection[int], *, in_sync_required: int) -> Election | None:
-    """Return leader and in-sync set for the target alone, or None while the reassignment must wait.
+    """Return the leader and in-sync set of the third step, or None while the reassignment must wait.
 
     :param in_sync_required: number of in-sync replicas that are required to commit records.
     """
@@ -125,7 +125,7 @@ def contracted(now: Placement) -> Placement:
     return Placement(now.target, (), now.removing)
 
 
-def without_files(now: Placement, brokers: Collection[int]) -> Placement:
+def without_deleted(now: Placement, brokers: Collection[int]) -> Placement:
     """Return the placement without dropped replicas on these brokers."""
     gone = [replica for replica in now.dropped if replica in brokers]
     return replace(now, removing=tuple(replica for replica in now.removing if replica not in gone))

@@ -12,7 +12,7 @@ from twisted.logger import Logger
 
 from kreplica.client.connection import Connection, connect
 from kreplica.controller.effects.command_batch import Command
-from kreplica.controller.effects.command_responses import CommandAnswer
+from kreplica.controller.effects.command_responses import CommandResponse
 from kreplica.model import BrokerRegistration, Endpoint
 from kreplica.runtime import Reactor
 from kreplica.runtime.pause import pause
@@ -23,7 +23,7 @@ WAITING_COMMANDS_MAX = 1000
 RETRY_SECONDS_MIN = 0.1
 RETRY_SECONDS_MAX = 5.0
 
-Answered = Callable[[int, Command, CommandAnswer], None]
+ResponseCallback = Callable[[int, Command, CommandResponse], None]
 
 
 class BrokerChannel:
@@ -31,7 +31,7 @@ class BrokerChannel:
 
     A command is sent again after a lost connection or a timeout; brokers recognise commands that they have executed.
 
-    :param answered: called with (broker id, command, answer).
+    :param answered: called with (broker id, command, response).
     :param stopping: returns True if the broker is shutting down, so that failures are expected.
     :param sent: called with a command and its body each time it is sent.
     :param late: called once for a command that is not answered within ``timeout_s``; the channel keeps retrying.
@@ -48,7 +48,7 @@ class BrokerChannel:
         *,
         client_id: str,
         timeout_s: float,
-        answered: Answered,
+        answered: ResponseCallback,
         overflowed: Callable[[int], None],
         stopping: Callable[[], bool],
         sent: Callable[[Command, dict[str, Any]], None],
@@ -108,28 +108,28 @@ class BrokerChannel:
         try:
             while self._waiting:
                 command = self._waiting[0]
-                answer = await self._until_answered(command)
+                response = await self._send_until_answered(command)
                 if self._waiting and self._waiting[0] is command:
                     self._waiting.popleft()
-                    self._handle_answer(command, answer)
+                    self._handle_response(command, response)
         except CancelledError:
             if not self._closed:
                 raise
         finally:
             self._running = None
 
-    def _handle_answer(self, command: Command, answer: dict[str, Any]) -> None:
+    def _handle_response(self, command: Command, response: dict[str, Any]) -> None:
         try:
-            self._answered(self.registration.broker_id, command, CommandAnswer.of(answer))
+            self._answered(self.registration.broker_id, command, CommandResponse.of(response))
         except Exception:
-            # The waiting commands are sent nevertheless.
+            # An invalid response must not stop the commands behind it.
             log.failure(
-                "controller: invalid answer of broker {broker} to {api}",
+                "controller: invalid response of broker {broker} to {api}",
                 broker=self.registration.broker_id,
                 api=command.api.name,
             )
 
-    async def _until_answered(self, command: Command) -> dict[str, Any]:
+    async def _send_until_answered(self, command: Command) -> dict[str, Any]:
         delay = RETRY_SECONDS_MIN
         late_at: float | None = self._reactor.seconds() + self._timeout_s
         while True:
@@ -138,7 +138,7 @@ class BrokerChannel:
             except CancelledError:
                 raise
             except Exception as error:
-                # Whatever the error, the waiting commands must be kept.
+                # Any error is retried, so that no command is lost.
                 log_failure = log.debug if self._stopping() else log.warn
                 log_failure(
                     "controller: {api} to broker {broker} at {endpoint} failed, retrying: {error}",

@@ -18,7 +18,7 @@ from kreplica.wire.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 __all__ = ["COMMAND_BYTES_MAX", "DELETE_WHATEVER_EPOCH", "BrokerRequests", "Command"]
 
 COMMAND_BYTES_MAX = 16 * 1024 * 1024
-"""Size limit of a command: far below ``socket.request.max.bytes`` (100 MB), as a broker holds it parsed."""
+"""Size limit of a command: far below ``socket.request.max.bytes`` (100 MB), because a parsed command needs more."""
 
 PARTITION_BYTES_MAX = 512
 """Size estimate for one partition in a command, with topic name and id and up to five replicas in each list."""
@@ -41,7 +41,7 @@ class Command:
 
     @property
     def version(self) -> int:
-        """The newest version: brokers support what the controller does, without negotiation (as in Kafka 3.9)."""
+        """The newest version, without negotiation: all brokers support it (as in Kafka 3.9)."""
         return self.api.versions[1]
 
 
@@ -161,7 +161,7 @@ class BrokerRequests:
 
 
 def _numbered(form: Form, number: int) -> Form:
-    """Add an increasing number, by which a broker detects commands overtaken on another connection."""
+    """Add an increasing number, so that a broker can reject a command that arrives after a later one."""
 
     async def numbered(reactor: Reactor) -> Row:
         return await form(reactor) | {"command_number": number}

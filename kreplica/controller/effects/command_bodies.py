@@ -30,7 +30,7 @@ DELETE_WHATEVER_EPOCH = -2
 """Leader epoch in StopReplica that overrides every known epoch, for deleted topics and partitions."""
 
 TURN_SECONDS_MAX = 0.004
-"""Time of building a command after which it yields to the reactor."""
+"""Time after which the building of a command yields to the reactor."""
 
 ROWS_AT_ONCE = 64
 """Number of partitions that are built between two checks of the clock."""
@@ -51,7 +51,7 @@ class Piece(NamedTuple):
     pieces_count: int
 
 
-NONE_IS_NEW: Mapping[TopicPartition, bool] = MappingProxyType({})
+NOTHING_IS_NEW: Mapping[TopicPartition, bool] = MappingProxyType({})
 
 
 class Bodies:
@@ -111,7 +111,11 @@ class Bodies:
     # --- parts -------------------------------------------------------------------------------------------------------
 
     async def _topics(
-        self, reactor: Reactor, rows: _Rows, partitions: Partitions, is_new: Mapping[TopicPartition, bool] = NONE_IS_NEW
+        self,
+        reactor: Reactor,
+        rows: _Rows,
+        partitions: Partitions,
+        is_new: Mapping[TopicPartition, bool] = NOTHING_IS_NEW,
     ) -> Built:
         """Return the ``topic_states`` of a command."""
         await self._one_at_a_time.acquire()  # concurrent callers then find the cached result

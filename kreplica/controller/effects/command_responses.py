@@ -21,14 +21,17 @@ class Refusal(NamedTuple):
     error: ErrorCode
 
 
-class CommandAnswer(NamedTuple):
-    """:param error: error of the whole command."""
+class CommandResponse(NamedTuple):
+    """Response to one command.
+
+    :param error: error of the whole command.
+    """
 
     error: ErrorCode = ErrorCode.NONE
     refusals: tuple[Refusal, ...] = ()
 
     @classmethod
-    def of(cls, body: Mapping[str, Any]) -> CommandAnswer:
+    def of(cls, body: Mapping[str, Any]) -> CommandResponse:
         """Parse the response body of LeaderAndIsr, UpdateMetadata or StopReplica in any version."""
         groups = [(topic["topic_id"], topic["partition_errors"]) for topic in body.get("topics") or ()]
         groups.append((None, body.get("partition_errors") or ()))

@@ -36,7 +36,7 @@ from kreplica.zookeeper import (
 from kreplica.zookeeper.batches import MultiReader, MultiWriter
 
 PART = 1000
-"""Number of states that are formed without yielding and written together if they fit into one multi."""
+"""Number of states that are encoded without yielding, and written in one multi if they fit."""
 
 PARTS_IN_FLIGHT_MAX = 16
 
@@ -103,7 +103,7 @@ class StateWrites:
     async def write_states(self, changes: Sequence[StateChange]) -> Outcome:
         """Write the states of many partitions in as few multis as the size limit allows.
 
-        Multis are sent while the next ones are formed, without waiting for each other.
+        Up to ``PARTS_IN_FLIGHT_MAX`` parts are written concurrently.
 
         :return: the written changes with their new partition epochs, and the rejected ones.
         :raise ControllerMoved: another controller has been elected.
@@ -142,7 +142,8 @@ class StateWrites:
     async def write_topics(self, changes: Sequence[TopicChange]) -> list[TopicChange]:
         """Replace topic znodes, each in one multi with its dependent changes.
 
-        :return: the written changes, their states with new partition epochs.  A missing change had a concurrent write.
+        :return: the written changes, their states with new partition epochs.  Changes that
+            conflict with a concurrent write are omitted.
         :raise ControllerMoved: another controller has been elected.
         """
         results = await self._write([_topic_operations(change) for change in changes])
@@ -153,7 +154,7 @@ class StateWrites:
         ]
 
     async def create_partition_parents(self, topics: Iterable[str]) -> None:
-        """Create missing ``/brokers/topics/T/partitions``, left out by an interrupted creation."""
+        """Create ``/brokers/topics/T/partitions`` where an interrupted topic creation did not."""
         topics = list(topics)
         errors = await self._write([[Create(znodes.partitions_path(topic), b"")] for topic in topics])
         for error in errors:
@@ -208,14 +209,14 @@ class StateWrites:
             await self._write([[Create(path, data)]])
 
     async def note_progress(self, path: str, totals: bytes, chunks: Mapping[str, tuple[bytes, bool]]) -> bool:
-        """Write the outcomes of a plan's steps; return True if the plan's znodes exist.
+        """Write the outcomes of a plan's steps; return False if the plan's znodes were changed concurrently.
 
         :param path: path of the totals.
-        :param chunks: by path, the data and True if the znode exists.
+        :param chunks: by path of the chunk, its data and True if its znode exists.
         """
         units: list[list[Operation]] = [
-            [SetData(chunk, data, -1) if is_there else Create(chunk, data)]
-            for chunk, (data, is_there) in chunks.items()
+            [SetData(chunk, data, -1) if exists else Create(chunk, data)]
+            for chunk, (data, exists) in chunks.items()
         ]
         errors = await self._write([*units, [SetData(path, totals, -1)]])
         return all(error is None for error in errors)

@@ -10,7 +10,7 @@ from kreplica.controller.event_types import PartitionRequestsChanged
 from kreplica.controller.handlers.replica_deletion import begin_deletion
 from kreplica.controller.handlers.topic_creation import read_assignments
 from kreplica.controller.state.states import PartitionState, ReplicaState
-from kreplica.controller.term import CONFLICTS_MAX, ControllerTerm, StatesContested
+from kreplica.controller.term import CONFLICTS_MAX, ControllerTerm, TooManyConflicts
 from kreplica.model import TopicAssignment, TopicPartition
 
 PARTITIONS_PER_CHANGE_MAX = 1000
@@ -20,13 +20,13 @@ Decide = Callable[[str], TopicChange | None]
 
 
 async def change_topics(term: ControllerTerm, topics: Iterable[str], decide: Decide, requests: BrokerRequests) -> None:
-    """Decide and write topic by topic until no change is left; decide again after a concurrent write.
+    """Write the changes of each topic until ``decide`` returns none; decide again after a concurrent write.
 
-    A rejected change that answers request znodes is left to a later event, which reads the requests again.
+    A rejected change with ``requests`` is not repeated here: a later event reads the request znodes again.
 
     :param decide: returns the next change of a topic, or None if it needs none.
     :param requests: receives the commands that follow from the written changes.
-    :raise StatesContested: after ``CONFLICTS_MAX`` attempts.
+    :raise TooManyConflicts: after ``CONFLICTS_MAX`` attempts.
     """
     waiting = list(topics)
     for _ in range(CONFLICTS_MAX):
@@ -46,7 +46,7 @@ async def change_topics(term: ControllerTerm, topics: Iterable[str], decide: Dec
             term.put(PartitionRequestsChanged())
         if not waiting:
             return
-    raise StatesContested(f"topics changed concurrently in {CONFLICTS_MAX} attempts, for example {waiting[0]}")
+    raise TooManyConflicts(f"topics changed concurrently in {CONFLICTS_MAX} attempts, for example {waiting[0]}")
 
 
 def _decide(term: ControllerTerm, topic: str, decide: Decide) -> TopicChange | None:

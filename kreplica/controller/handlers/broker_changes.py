@@ -76,7 +76,7 @@ async def brokers_changed(term: ControllerTerm) -> None:
         outdated=outdated,
     )
     _record_broker_events(term, changes, live)
-    unclean = {b for b in changes.joined if not decisions.has_lost_nothing(live[b], context.known_epoch(b))}
+    unclean = {b for b in changes.joined if not decisions.has_intact_logs(live[b], context.known_epoch(b))}
     _reconnect(term, changes, live, outdated)
     await _enter_states(term, changes)
     replica_deletion.brokers_gone(term, {*changes.gone, *outdated})
@@ -89,7 +89,7 @@ async def brokers_changed(term: ControllerTerm) -> None:
     requests.send()
     await term.note_epochs()
     if changes.joined:
-        new = context.staying(context.partitions_in(PartitionState.NEW))
+        new = context.not_deleting(context.partitions_in(PartitionState.NEW))
         if new:
             await elect_new_partitions(term, new)
     if full_state:
@@ -146,7 +146,7 @@ async def _read_broker(term: ControllerTerm, broker_id: int) -> BrokerRegistrati
         return documents.decode_broker(broker_id, data, stat.czxid)
     except NoNode:
         if watch is not None:
-            term.unwatched(path)
+            term.forget_watch(path)
     except znodes.ZnodeError as error:
         log.error("controller: a broker with an unreadable registration is ignored: {error}", error=str(error))
     return None
@@ -173,11 +173,11 @@ async def _enter_states(term: ControllerTerm, changes: BrokerChanges) -> None:
     """Mark replicas and leaders of ended processes as offline."""
     context = term.context
     gone = set(changes.gone)
-    async for partition, replica in term.in_turns(context.replicas_on(gone)):
+    async for partition, replica in term.in_slices(context.replicas_on(gone)):
         state = context.replica_state(partition, replica)
         if state in (ReplicaState.NEW, ReplicaState.ONLINE):
             context.move_replica(partition, replica, ReplicaState.OFFLINE)
-    async for partition, leadership in term.in_turns(context.leadership.items()):
+    async for partition, leadership in term.in_slices(context.leadership.items()):
         if leadership.leader in gone and partition.topic not in context.deleting:
             context.move_partition(partition, PartitionState.OFFLINE)
 
@@ -190,15 +190,15 @@ async def _repair(
     def decide(partitions: Sequence[TopicPartition]) -> list[StateChange]:
         return decisions.repairs(context, partitions, rules, bounced=bounced, unclean=unclean)
 
-    replicas = term.in_turns(context.replicas_on([*changes.gone, *changes.joined]))
+    replicas = term.in_slices(context.replicas_on([*changes.gone, *changes.joined]))
     touched = {partition: None async for partition, _ in replicas}
-    await term.decide(context.staying(touched), decide, requests)
+    await term.decide(context.not_deleting(touched), decide, requests)
 
 
 async def _send_roles(term: ControllerTerm, brokers: Sequence[int], requests: BrokerRequests) -> None:
     """Add the roles of all replicas on these brokers to the batch."""
     context = term.context
-    async for partition, replica in term.in_turns(context.replicas_on(brokers)):
+    async for partition, replica in term.in_slices(context.replicas_on(brokers)):
         has_role = partition.topic not in context.deleting and partition in context.leadership
         if has_role and context.is_online(partition, replica):
             context.move_replica(partition, replica, ReplicaState.ONLINE)
@@ -207,7 +207,7 @@ async def _send_roles(term: ControllerTerm, brokers: Sequence[int], requests: Br
 
 async def elect_offline_partitions(term: ControllerTerm) -> None:
     """Retry the election for every partition without a leader."""
-    offline = term.context.staying(term.context.partitions_in(PartitionState.OFFLINE))
+    offline = term.context.not_deleting(term.context.partitions_in(PartitionState.OFFLINE))
     if offline:
         rules, requests = term.rules(), term.requests()
         await term.decide(offline, lambda some: decisions.repairs(term.context, some, rules), requests)

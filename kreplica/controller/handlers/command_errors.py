@@ -44,13 +44,14 @@ async def command_refused(term: ControllerTerm, event: CommandRefused) -> None:
 
 
 def _delete_old_files(term: ControllerTerm, broker: int, partitions: Sequence[TopicPartition]) -> None:
-    """Have a broker delete files of topics that were removed while there was no controller, and start again.
+    """Have a broker delete the files of deleted topics, and then create the replicas again.
 
-    Applies only once, and only to partitions that are new in this term and thus hold no data.  If a tool overwrote the
-    id of an existing topic, every replica answers with this error and nothing may be deleted.
+    Such topics were removed while there was no controller.  Applies once for each replica, and
+    only to partitions that are new in this term and thus hold no data.  If a tool overwrote the id of an existing
+    topic, every replica answers with this error and nothing may be deleted.
     """
     context = term.context
-    begun = [partition for partition in partitions if broker in context.begun.get(partition, ())]
+    begun = [partition for partition in partitions if broker in context.initial_replicas.get(partition, ())]
     if not begun:
         return
     log.warn(
@@ -61,7 +62,7 @@ def _delete_old_files(term: ControllerTerm, broker: int, partitions: Sequence[To
     topics = {partition.topic for partition in begun}
     deletions, roles = term.requests(), term.requests()
     for partition in begun:
-        context.begun[partition] -= {broker}
+        context.initial_replicas[partition] -= {broker}
         deletions.stop(partition, broker, delete=True)
         roles.lead_or_follow(partition, [broker], is_new=True)
     context.deleting |= topics  # so that StopReplica ignores the old leader epochs, which may be higher

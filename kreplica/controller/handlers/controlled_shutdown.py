@@ -34,14 +34,15 @@ async def shutdown_asked(term: ControllerTerm, question: ShutdownAsked) -> list[
         text = f"broker {broker} requested a controlled shutdown: its leaders move"
         term.history.record("broker_stopping", f"broker {broker}", text)
     context.shutting_down.add(broker)
-    partitions = context.staying([partition async for partition, _ in term.in_turns(context.replicas_on([broker]))])
+    replicas = term.in_slices(context.replicas_on([broker]))
+    partitions = context.not_deleting([partition async for partition, _ in replicas])
     rules, requests = term.rules(), term.requests()
 
     def decide(some: Sequence[TopicPartition]) -> list[StateChange]:
         return decisions.shutdowns(context, some, rules)
 
     await term.decide(partitions, decide, requests)
-    async for partition in term.in_turns(partitions):
+    async for partition in term.in_slices(partitions):
         state = context.leadership.get(partition)
         is_following = context.replica_state(partition, broker) is ReplicaState.ONLINE
         if state is not None and state.leader != broker and is_following:

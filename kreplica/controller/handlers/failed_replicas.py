@@ -15,14 +15,14 @@ FIRST_RETRY_SECONDS = 1.0
 """Delay of the first retry: after the election of other leaders, the broker may recreate a damaged replica."""
 
 RETRY_SECONDS = 30.0
-"""Delay of later retries: for example, a full disk may have space again."""
+"""Delay of later retries, for example until a full disk has space again."""
 
 
 async def replicas_failed(term: ControllerTerm, broker: int, partitions: Sequence[TopicPartition]) -> None:
     """Elect other leaders for replicas that a broker cannot open, and remove them from in-sync sets."""
     context = term.context
     known = context.failed.setdefault(broker, set())
-    new = [p for p in context.staying(partitions) if p not in known and broker in context.replicas(p)]
+    new = [p for p in context.not_deleting(partitions) if p not in known and broker in context.replicas(p)]
     if known or new:
         term.put_later(RetryReplicas(), FIRST_RETRY_SECONDS if new else RETRY_SECONDS)
     if not new:
@@ -42,7 +42,7 @@ async def replicas_failed(term: ControllerTerm, broker: int, partitions: Sequenc
 
 
 async def replicas_recovered(term: ControllerTerm, event: ReplicasRecovered) -> None:
-    """Mark replicas as online that a broker could open again."""
+    """Mark the replicas that a broker could open again as online."""
     context = term.context
     failed = context.failed.get(event.broker_id, set())
     back = [partition for partition in event.partitions if partition in failed]
@@ -52,10 +52,10 @@ async def replicas_recovered(term: ControllerTerm, event: ReplicasRecovered) -> 
     for partition in back:
         if context.replica_state(partition, event.broker_id) is ReplicaState.OFFLINE:
             context.move_replica(partition, event.broker_id, ReplicaState.ONLINE)
-    await _repair(term, context.staying(back))
+    await _repair(term, context.not_deleting(back))
     # The broker opened them in an old epoch if leaders were elected while they counted as failed.
     requests = term.requests()
-    for partition in context.staying(back):
+    for partition in context.not_deleting(back):
         if partition in context.leadership and event.broker_id in context.replicas(partition):
             requests.lead_or_follow(partition, [event.broker_id])
     requests.send()

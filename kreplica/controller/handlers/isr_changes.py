@@ -36,7 +36,7 @@ async def in_sync_sets_changed(term: ControllerTerm) -> list[TopicPartition]:
     context = term.context
     paths = await notifications(term)
     named = await _partitions_in(term, paths)
-    known = context.staying(partition for partition in named if partition in context.leadership)
+    known = context.not_deleting(partition for partition in named if partition in context.leadership)
     before = {partition: context.leadership[partition] for partition in known}
     await term.read_states(known)
     read = [partition for partition in known if partition in context.leadership]

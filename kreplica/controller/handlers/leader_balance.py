@@ -37,10 +37,10 @@ def start_balancing(term: ControllerTerm) -> None:
 async def balance_leaders(term: ControllerTerm) -> None:
     """Move leadership back to preferred replicas of brokers whose imbalance exceeds the configured percentage."""
     term.put_later(BalanceLeaders(), term.config.rebalance_interval_s)
-    strayed = await _imbalance(term)
-    if strayed:
-        log.info("controller: {count} partitions are not led by their preferred replica", count=len(strayed))
-        await _hold(term, strayed, decisions.preferred_elections)
+    misplaced = await _imbalance(term)
+    if misplaced:
+        log.info("controller: {count} partitions are not led by their preferred replica", count=len(misplaced))
+        await _run_elections(term, misplaced, decisions.preferred_elections)
 
 
 async def _imbalance(term: ControllerTerm) -> list[TopicPartition]:
@@ -50,20 +50,20 @@ async def _imbalance(term: ControllerTerm) -> list[TopicPartition]:
     """
     context, percentage_max = term.context, term.config.imbalance_percentage
     preferred: dict[int, int] = defaultdict(int)
-    strayed: dict[int, list[TopicPartition]] = defaultdict(list)
-    async for partition in term.in_turns(tuple(context.leadership)):
+    misplaced: dict[int, list[TopicPartition]] = defaultdict(list)
+    async for partition in term.in_slices(tuple(context.leadership)):
         topic, replicas = context.topics.get(partition.topic), context.replicas(partition)
         if topic is None or not replicas or partition.topic in context.deleting:
             continue
         preferred[replicas[0]] += 1
         is_moving = partition.partition in topic.adding or partition.partition in topic.removing
         if not is_moving and not context.leads(replicas[0], partition):
-            strayed[replicas[0]].append(partition)
+            misplaced[replicas[0]].append(partition)
     return [
         partition
-        for broker in sorted(strayed)
-        if len(strayed[broker]) * 100 > percentage_max * preferred[broker]
-        for partition in strayed[broker]
+        for broker in sorted(misplaced)
+        if len(misplaced[broker]) * 100 > percentage_max * preferred[broker]
+        for partition in misplaced[broker]
         if refusal(context, partition, ElectionType.PREFERRED) is ErrorCode.NONE
     ]
 
@@ -133,19 +133,19 @@ async def _elect(
 ) -> dict[TopicPartition, ErrorCode]:
     context = term.context
     results: dict[TopicPartition, ErrorCode] = {}
-    async for partition in term.in_turns(partitions):
+    async for partition in term.in_slices(partitions):
         results[partition] = refusal(context, partition, election_type)
     wanted = [partition for partition, error in results.items() if error is ErrorCode.NONE]
     preferred = election_type is ElectionType.PREFERRED
-    await _hold(term, wanted, decisions.preferred_elections if preferred else decisions.unclean_elections)
-    async for partition in term.in_turns(wanted):
-        # A concurrent write of a leader may have made it impossible.
+    await _run_elections(term, wanted, decisions.preferred_elections if preferred else decisions.unclean_elections)
+    async for partition in term.in_slices(wanted):
+        # A concurrent write by a leader may have made the election impossible.
         outcome = refusal(context, partition, election_type)
         results[partition] = ErrorCode.NONE if outcome is ErrorCode.ELECTION_NOT_NEEDED else outcome
     return results
 
 
-async def _hold(term: ControllerTerm, partitions: Sequence[TopicPartition], elections: Elections) -> None:
+async def _run_elections(term: ControllerTerm, partitions: Sequence[TopicPartition], elections: Elections) -> None:
     """Write the results of these elections and send the commands."""
     rules, requests = term.rules(), term.requests()
     await term.decide(partitions, lambda some: elections(term.context, some, rules), requests)

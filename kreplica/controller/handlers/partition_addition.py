@@ -1,6 +1,6 @@
 """Adds partitions that are requested by a znode each, ``/admin/partitions_add/T/P``.
 
-One multi updates the topic's znode and removes the requests, so a failure at any time adds a partition only once.
+One multi updates the topic's znode and removes the requests, so each request is executed only once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kreplica.model import TopicAssignment, TopicPartition
 Replicas = tuple[int, ...]
 
 
-async def additions_asked(term: ControllerTerm) -> None:
+async def handle_additions(term: ControllerTerm) -> None:
     """Add the requested partitions that follow the last one, and reject impossible requests."""
     wanted: dict[str, dict[int, Replicas]] = defaultdict(dict)
     refused: dict[str, str] = {}

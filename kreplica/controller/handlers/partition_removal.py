@@ -31,12 +31,12 @@ from kreplica.model import NO_EPOCH, RemovedPartition, TopicAssignment, TopicPar
 Waits = Mapping[TopicPartition, float]
 
 
-def may_go(waited_s: float, wait_s: float) -> bool:
+def is_removal_due(waited_s: float, wait_s: float) -> bool:
     """Return True if a read-only partition has waited long enough to be removed."""
     return waited_s >= wait_s
 
 
-async def removals_asked(term: ControllerTerm) -> None:
+async def handle_removals(term: ControllerTerm) -> None:
     """Handle new or withdrawn removal requests, and removals that are due."""
     waits, refused = await _read_waits(term)
     context, requests = term.context, term.requests()
@@ -57,11 +57,11 @@ async def removals_asked(term: ControllerTerm) -> None:
     term.history.record_many("partitions_removed", "partition", ended, "{what}: removed, files are being deleted")
     await remove_parents(term, znodes.PARTITIONS_REMOVE, ended)
     await refuse(term, refused)
-    _wake_when_due(term, now_s)
+    _schedule_removals(term, now_s)
 
 
 async def _read_waits(term: ControllerTerm) -> tuple[dict[TopicPartition, float], dict[str, str]]:
-    """Return the read-only time of each partition, and by path why a request is invalid."""
+    """Return the read-only time of each requested partition, and by path the reason why a request is invalid."""
     waits: dict[TopicPartition, float] = {}
     refused: dict[str, str] = {}
     for partition, data in (await read_requests(term, znodes.PARTITIONS_REMOVE)).items():
@@ -75,7 +75,7 @@ async def _read_waits(term: ControllerTerm) -> tuple[dict[TopicPartition, float]
 
 
 def _note_read_only(term: ControllerTerm, waits: Waits) -> None:
-    """Start the read-only period of new read-only partitions, and drop that of others."""
+    """Start the period of partitions that have become read-only; drop it for partitions that are no longer."""
     context, now_s = term.context, term.now_s()
     known = context.read_only
     context.read_only = {
@@ -85,10 +85,10 @@ def _note_read_only(term: ControllerTerm, waits: Waits) -> None:
     }
 
 
-def _wake_when_due(term: ControllerTerm, now_s: float) -> None:
-    for partition, reading in term.context.read_only.items():
-        if not may_go(now_s - reading.since_s, reading.wait_s):
-            term.put_later(RemovalDue(*partition), reading.since_s + reading.wait_s - now_s)
+def _schedule_removals(term: ControllerTerm, now_s: float) -> None:
+    for partition, period in term.context.read_only.items():
+        if not is_removal_due(now_s - period.since_s, period.wait_s):
+            term.put_later(RemovalDue(*partition), period.since_s + period.wait_s - now_s)
 
 
 # --- decisions --------------------------------------------------------------------------------------------------------
@@ -129,15 +129,15 @@ def _read_only_change(
 ) -> TopicChange | None:
     """Return the change of step 1 for requested partitions, or its reversal for withdrawn requests."""
     assignment = context.topics[topic]
-    turning = sorted(removable(assignment, asked) ^ assignment.read_only)[:PARTITIONS_PER_CHANGE_MAX]
-    if not turning:
+    toggled = sorted(removable(assignment, asked) ^ assignment.read_only)[:PARTITIONS_PER_CHANGE_MAX]
+    if not toggled:
         return None
     states = []
-    for partition in (TopicPartition(topic, number) for number in turning):
+    for partition in (TopicPartition(topic, number) for number in toggled):
         state = context.leadership.get(partition)
         if state is not None:
             states.append(decisions.changed(context, partition, Election(state.leader, state.isr), rules))
-    changed = replace(assignment, read_only=assignment.read_only ^ set(turning))
+    changed = replace(assignment, read_only=assignment.read_only ^ set(toggled))
     return TopicChange(changed, context.topic_versions[topic], tuple(states))
 
 
@@ -147,8 +147,10 @@ def _removal_change(context: ControllerContext, topic: str, now_s: float) -> Top
     ending: list[int] = []
     number = len(assignment.partitions) - 1
     while number > 0 and len(ending) < PARTITIONS_PER_CHANGE_MAX:
-        reading = context.read_only.get(TopicPartition(topic, number))
-        if number not in assignment.read_only or reading is None or not may_go(now_s - reading.since_s, reading.wait_s):
+        period = context.read_only.get(TopicPartition(topic, number))
+        if number not in assignment.read_only or period is None:
+            break
+        if not is_removal_due(now_s - period.since_s, period.wait_s):
             break
         ending.append(number)
         number -= 1

@@ -76,5 +76,5 @@ async def _children(term: ControllerTerm, parent: str) -> list[str]:
         return sorted(await term.client.get_children(parent, watch))
     except NoNode:
         if watch is not None:
-            term.unwatched(parent)
+            term.forget_watch(parent)
         return []

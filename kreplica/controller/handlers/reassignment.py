@@ -165,7 +165,7 @@ class _RequestedMoves:
             self.results[partition] = error
             return None, None
         self.results[partition] = None
-        # Keep the cancellation as an ordinary target, so that a repeated attempt finds it reached.
+        # Replace the cancellation with its target, so that a repeated attempt does not reject it as finished.
         self._targets[partition] = target
         state = self._context.leadership.get(partition)
         if state is None:
@@ -187,7 +187,7 @@ class _RequestedMoves:
 
 
 def _final_change(context: ControllerContext, rules: RulesOf, topic: str) -> TopicChange | None:
-    """Return the change that finishes a topic's reassignments that are ready."""
+    """Return the change that finishes all reassignments of a topic whose target is in sync."""
     assignment = context.topics[topic]
     numbers = sorted((assignment.adding.keys() | assignment.removing.keys()) & assignment.partitions.keys())
     placements: dict[int, Placement] = {}

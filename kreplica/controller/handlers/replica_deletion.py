@@ -1,6 +1,6 @@
 """Deletes replicas: each is stopped first, then its files are deleted; failures and dead brokers are retried.
 
-Used for deleted topics, removed partitions and reassigned replicas, whose handlers finish the work when a replica is
+Used for deleted topics, removed partitions and reassigned replicas, whose handlers update the znodes when a replica is
 gone.
 """
 
@@ -22,7 +22,7 @@ log = Logger()
 
 DELETION_RETRY_SECONDS = 10.0
 
-GONE_ALREADY = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+NO_FILES_LEFT = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 """StopReplica results that mean that the broker has no files of the replica."""
 
 
@@ -61,7 +61,7 @@ def replicas_stopped(term: ControllerTerm, event: ReplicasStopped) -> None:
         if not context.is_leaving(partition, event.broker_id):
             continue
         state = context.replica_state(partition, event.broker_id)
-        failed = error not in GONE_ALREADY
+        failed = error not in NO_FILES_LEFT
         if failed:
             _failed(term, partition, event.broker_id, error)
         if not event.delete and state is ReplicaState.OFFLINE and not failed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from kreplica.controller.decisions.reassignment_plan import Placement, placement_of, with_placements, without_files
+from kreplica.controller.decisions.reassignment_plan import Placement, placement_of, with_placements, without_deleted
 from kreplica.controller.effects.state_writes import TopicChange
 from kreplica.controller.event_types import ReplicasStopped
 from kreplica.controller.handlers import replica_deletion
@@ -46,7 +46,7 @@ def without_deleted_replicas(context: ControllerContext, topic: str) -> TopicCha
     assignment that it read earlier.  A removed partition waits for all its replicas, because its number may be reused.
     """
     assignment = context.topics[topic]
-    placements = _arrived(context, topic)
+    placements = _placements_without_deleted(context, topic)
     removed = dict(assignment.removed)
     for number, gone in assignment.removed.items():
         partition = TopicPartition(topic, number)
@@ -58,12 +58,12 @@ def without_deleted_replicas(context: ControllerContext, topic: str) -> TopicCha
     return TopicChange(changed, context.topic_versions[topic])
 
 
-def _arrived(context: ControllerContext, topic: str) -> dict[int, Placement]:
+def _placements_without_deleted(context: ControllerContext, topic: str) -> dict[int, Placement]:
     assignment = context.topics[topic]
     placements = {}
     for number in sorted(assignment.removing.keys() & assignment.partitions.keys()):
         partition, now = TopicPartition(topic, number), placement_of(assignment, number)
         gone = [broker for broker in now.dropped if is_gone(context, partition, broker)]
         if gone:
-            placements[number] = without_files(now, gone)
+            placements[number] = without_deleted(now, gone)
     return placements

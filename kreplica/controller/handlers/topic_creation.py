@@ -85,14 +85,14 @@ async def _read_topic(term: ControllerTerm, topic: str) -> bool:
         version = stat.version
     except NoNode:
         if watch is not None:
-            term.unwatched(path)
+            term.forget_watch(path)
         return False
     except znodes.ZnodeError as error:
         log.error("controller: an unreadable topic is ignored: {error}", error=str(error))
         if topic not in context.topics:
             context.unreadable.add(topic)
         return False
-    if topic in context.topics and context.topic_births.get(topic) != stat.czxid:
+    if topic in context.topics and context.topic_czxids.get(topic) != stat.czxid:
         abandon(term, [topic])  # it was deleted and created again: another topic with that name
     topic_id = _id_of(term, assignment)
     if assignment.topic_id != topic_id:
@@ -103,7 +103,7 @@ async def _read_topic(term: ControllerTerm, topic: str) -> bool:
     context.unreadable.discard(topic)
     context.topics[topic] = assignment
     context.topic_versions[topic] = version
-    context.topic_births[topic] = stat.czxid
+    context.topic_czxids[topic] = stat.czxid
     return True
 
 

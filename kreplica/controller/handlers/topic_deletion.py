@@ -52,7 +52,7 @@ async def _delete_unknown(term: ControllerTerm, names: Iterable[str]) -> None:
 
 
 async def finish_deletions(term: ControllerTerm, topics: Iterable[str]) -> None:
-    """Remove the znodes of those of these topics whose replicas are all gone."""
+    """Remove the znodes of these topics if all their replicas are gone."""
     context = term.context
     gone = []
     for topic in topics:

@@ -20,7 +20,7 @@ KINDS = {
     "controller_resigned": "A broker is no longer the controller",
     "broker_joined": "A broker registered",
     "broker_left": "A broker's registration disappeared: it stopped, died or lost its session",
-    "broker_restarted": "A broker registered again, and its absence was not noticed",
+    "broker_restarted": "A broker registered again before its absence was noticed",
     "broker_stopping": "A broker requested a controlled shutdown",
     "broker_changed": "A broker changed its registration (endpoints or rack)",
     "broker_late": "A broker did not answer a command in time; the command is retried",

@@ -62,7 +62,7 @@ class ControllerHistory:
     def term_ended(self, reason: str) -> None:
         """Record the end of the term.
 
-        :param reason: completes the sentence in the event.
+        :param reason: clause that follows "is no longer the controller: ".
         """
         subject = f"broker {self.broker_id}"
         self.record("controller_resigned", subject, f"{subject} is no longer the controller: {reason}")
@@ -234,7 +234,7 @@ class _Changes:
             self._got[new.leader] += 1
 
     def figures(self) -> Mapping[str, Any]:
-        """Return by broker the number of partitions that it lost and gained, or left and joined the ISR of."""
+        """Return counts by broker: partitions that it stopped and started to lead, or whose ISR it left and joined."""
         return {"from_brokers": _by_broker(self._gave), "to_brokers": _by_broker(self._got)}
 
 

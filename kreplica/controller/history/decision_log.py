@@ -23,7 +23,7 @@ class Cause:
     :param text: description for operators.
     :param at_ms: time at which the event was noticed, by this broker's wall clock.
     :param controller_epoch: epoch of the deciding controller; -1 for decisions of leaders.
-    :param step: step of the timeline, with the brokers that received commands; None if no command was sent.
+    :param step: the event's step in the timeline, with the brokers that received commands; None outside of an event.
     """
 
     event: str
@@ -70,7 +70,7 @@ class Decision:
 
     @property
     def is_leaders(self) -> bool:
-        """True if the partition's leader decided; decisions of the controller change the leader epoch."""
+        """True if the partition's leader made this change; changes by the controller increase the leader epoch."""
         return self.before is not None and self.before.leader_epoch == self.after.leader_epoch
 
     @property
@@ -109,7 +109,7 @@ def change_text(before: LeaderAndIsr | None, after: LeaderAndIsr) -> str:
     """Return a description of the difference between two states."""
     in_sync = f"in sync {list(after.isr)}"
     if before is None:
-        return f"broker {after.leader} leads first, {in_sync}"
+        return f"broker {after.leader} is the first leader, {in_sync}"
     parts = []
     if before.leader != after.leader:
         was, now = (str(state.leader) if state.leader >= 0 else "none" for state in (before, after))

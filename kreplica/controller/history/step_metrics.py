@@ -127,7 +127,7 @@ class Counters:
         """Count and log a command that was not answered in time; its channel keeps retrying."""
         self.unanswered += 1
         log.error(
-            "controller: broker {broker} does not answer {api} in time ({count} partitions wait)",
+            "controller: broker {broker} did not answer {api} for {count} partitions in time",
             broker=broker_id,
             api=command.api.name,
             count=len(command.partitions),

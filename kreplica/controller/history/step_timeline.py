@@ -18,7 +18,7 @@ log = Logger()
 STEPS_MAX = 1000
 
 LARGE_COMMANDS_BYTES = 50_000
-"""Size of a step's commands (some 300 partitions) from which the step is logged."""
+"""Minimum size of the commands of a step that is logged (some 300 partitions)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -135,7 +135,7 @@ class Timeline:
         if step.command_bytes >= LARGE_COMMANDS_BYTES:
             round_trips, _, _, znodes, size = (*step.cost, 0, 0, 0, 0, 0)[:5]
             log.info(
-                "controller: {event}: handled in {handled_ms} ms, all brokers have acted after {settled_ms} ms "
+                "controller: {event}: handled in {handled_ms} ms, all brokers answered after {settled_ms} ms "
                 "(ZooKeeper: {round_trips} round trips, {znodes} znodes, {size} bytes; "
                 "brokers: {commands} commands, {command_size} bytes)",
                 event=type(step.event).__name__,

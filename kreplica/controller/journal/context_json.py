@@ -56,13 +56,13 @@ def encode_context(context: ControllerContext) -> Json:
         "brokers": [[b, documents.encode_broker(r).decode(), r.epoch] for b, r in context.brokers.items()],
         "topics": [[name, documents.encode_topic(each).decode()] for name, each in context.topics.items()],
         "topic_versions": _rows(context.topic_versions),
-        "topic_births": _rows(context.topic_births),
+        "topic_births": _rows(context.topic_czxids),
         "leadership": [
             [str(p), s.leader, s.leader_epoch, s.isr, s.controller_epoch, s.partition_epoch, s.eligible_leader_replicas]
             for p, s in context.leadership.items()
         ],
         "deleting": sorted(context.deleting),
-        "begun": [[str(partition), sorted(replicas)] for partition, replicas in context.begun.items()],
+        "begun": [[str(partition), sorted(replicas)] for partition, replicas in context.initial_replicas.items()],
         "known_epochs": _rows(context.known_epochs),
         "shutting_down": sorted(context.shutting_down),
         "failed": [[broker, [str(p) for p in sorted(partitions)]] for broker, partitions in context.failed.items()],
@@ -84,13 +84,13 @@ def decode_context(value: Mapping[str, Any]) -> ControllerContext:
     context.brokers = {b: documents.decode_broker(b, text.encode(), epoch) for b, text, epoch in value["brokers"]}
     context.topics = {name: documents.decode_topic(name, text.encode()) for name, text in value["topics"]}
     context.topic_versions = dict(value["topic_versions"])
-    context.topic_births = dict(value["topic_births"])
+    context.topic_czxids = dict(value["topic_births"])
     context.leadership = {
         decode_partition(p): LeaderAndIsr(leader, epoch, tuple(isr), controller_epoch, version, tuple(eligible))
         for p, leader, epoch, isr, controller_epoch, version, eligible in value["leadership"]
     }
     context.deleting = set(value["deleting"])
-    context.begun = {decode_partition(partition): frozenset(replicas) for partition, replicas in value["begun"]}
+    context.initial_replicas = {decode_partition(p): frozenset(replicas) for p, replicas in value["begun"]}
     context.known_epochs = dict(value["known_epochs"])
     context.shutting_down = set(value["shutting_down"])
     context.failed = {broker: _partitions(partitions) for broker, partitions in value["failed"]}

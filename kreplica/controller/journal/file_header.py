@@ -23,7 +23,7 @@ from kreplica.controller.term import ControllerTerm, Watcher
 T = TypeVar("T")
 
 Steps = Generator[None, None, T]
-"""A long computation in steps of less than a millisecond; nothing may change between them."""
+"""A long computation in steps of less than a millisecond; the controller must not change between them."""
 
 WATCHES_STEP = 100
 """Number of watches encoded in one step."""

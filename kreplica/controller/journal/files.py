@@ -179,7 +179,7 @@ class JournalFiles:
 
 
 class _Files:
-    """The part that runs on another thread, one call at a time."""
+    """Writes the files; its methods run on another thread, one call at a time."""
 
     def __init__(self, runtime: Runtime, settings: JournalSettings) -> None:
         self._disk = runtime.disk

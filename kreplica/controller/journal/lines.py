@@ -20,7 +20,7 @@ LINE_BYTES_MAX = 64 * 2**20
 """Maximum size of an uncompressed line when reading, as protection against crafted files."""
 
 SLICE = 200
-"""Number of list items encoded in one call, which holds the interpreter lock and thereby blocks the reactor."""
+"""Number of list items encoded in one call; the call holds the interpreter lock, so the reactor waits for it."""
 
 Line = dict[str, Any]
 
@@ -28,7 +28,10 @@ _text = json.JSONEncoder(default=plain, separators=(",", ":")).encode
 
 
 def encode_line(number: int, entry: Mapping[str, Any]) -> bytes:
-    """:param number: position of the entry in its file; the header has 0."""
+    """Encode an entry as one line.
+
+    :param number: position of the entry in its file; the header has 0.
+    """
     text = "".join(_pieces({"n": number, **entry}))
     if len(text) > LARGE_CHARACTERS:
         packed = base64.b64encode(zlib.compress(text.encode(), 1)).decode()

@@ -30,7 +30,7 @@ Entry = dict[str, Any]
 """JSON object; values may be wrapped in ``Later``."""
 
 TIMERS_SWEPT = 64
-"""Number of known timers from which cancelled ones are removed."""
+"""Number of recorded timers at which inactive ones are removed for the first time."""
 
 
 class EntrySink(Protocol):
@@ -128,7 +128,7 @@ class Journal(ControllerObserver):
         return value
 
     def forget_known(self) -> None:
-        """Record each rarely changing value again when it is next read."""
+        """Forget the values of ``read_known``, so that each is recorded again at its next read."""
         self._known.clear()
 
     # --- timers ------------------------------------------------------------------------------------------------------

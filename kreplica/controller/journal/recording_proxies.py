@@ -23,9 +23,9 @@ from kreplica.controller.dependencies import (
     LongLoop,
     Watcher,
 )
-from kreplica.controller.effects.broker_channels import Answered
+from kreplica.controller.effects.broker_channels import ResponseCallback
 from kreplica.controller.effects.command_batch import Command
-from kreplica.controller.effects.command_responses import CommandAnswer
+from kreplica.controller.effects.command_responses import CommandResponse
 from kreplica.controller.journal.recorder import Journal
 from kreplica.controller.journal.value_json import (
     Later,
@@ -219,19 +219,19 @@ def connect(
     registration: BrokerRegistration,
     endpoint: Endpoint,
     *,
-    answered: Answered,
+    answered: ResponseCallback,
     overflowed: Callable[[int], None],
     sent: Callable[[Command, dict[str, Any]], None],
     late: Callable[[int, Command], None],
     **others: Any,
 ) -> RecordedChannel:
-    """Open a channel whose commands and answers are recorded."""
+    """Open a channel whose commands and responses are recorded."""
     number = journal.next_number("channel")
     broker, epoch = registration.broker_id, registration.epoch
     journal.note({"out": "open", "channel": number, "broker": broker, "epoch": epoch, "endpoint": str(endpoint)})
     channel = RecordedChannel(journal, number)
 
-    def is_answered(broker_id: int, command: Command, answer: CommandAnswer) -> None:
+    def is_answered(broker_id: int, command: Command, answer: CommandResponse) -> None:
         known, refusals = channel.commands.pop(command, None), encode_refusals(answer.refusals)
         if known is None:
             answered(broker_id, command, answer)  # the command was dropped by an overflow

@@ -16,7 +16,7 @@ from uuid import UUID
 from twisted.internet.defer import CancelledError
 
 from kreplica.controller import event_types
-from kreplica.controller.effects.command_responses import CommandAnswer, Refusal
+from kreplica.controller.effects.command_responses import CommandResponse, Refusal
 from kreplica.controller.event_types import (
     CommandRefused,
     ElectionAsked,
@@ -258,7 +258,7 @@ def encode_reads(reads: Sequence[Read]) -> Json:
 
 
 def encode_answer(operation: str, value: Any) -> Json:
-    """Encode a ZooKeeper response; of a multi only the number of operations, because no caller uses more."""
+    """Encode a ZooKeeper response; for a multi only the number of results, because no caller uses more."""
     if operation == "multi":
         return len(value)
     if operation == "multi_read":
@@ -312,8 +312,8 @@ def encode_refusals(refusals: Iterable[Refusal]) -> Json:
     ]
 
 
-def decode_command_answer(error: str, refusals: Json) -> CommandAnswer:
-    return CommandAnswer(
+def decode_command_response(error: str, refusals: Json) -> CommandResponse:
+    return CommandResponse(
         ErrorCode[error],
         tuple(
             Refusal(UUID(topic["id"]) if isinstance(topic, dict) else topic, partition, ErrorCode[code])

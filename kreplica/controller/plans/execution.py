@@ -3,7 +3,7 @@
 After each event one pass (``PlansDue``) looks at all plans: finished steps are marked and their leaders moved back; the
 next steps are marked as started, and then started.  Outcomes are written to ZooKeeper before anything that depends on
 them, and everything else follows from the placement of the partitions (``step_state``), so a new controller has a
-complete picture.
+complete state.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from kreplica.controller.plans.step_state import (
     CANCELLED,
     FINISHED,
     MOVING,
-    Whereabouts,
+    MovePosition,
+    move_position,
     outcome_of_move,
     outcome_of_request,
-    whereabouts,
 )
 from kreplica.controller.plans.throttle import read_throttle, reconcile_throttle
 from kreplica.controller.state.context import ControllerContext
@@ -98,7 +98,7 @@ async def _observe(term: ControllerTerm, run: RunningPlan) -> None:
     """Mark steps that finished, failed or were overtaken; reverse the ongoing steps of a cancelled plan."""
     context = term.context
     if run.is_returning and run.progress.waiting:
-        async for number in term.in_turns(range(len(run.steps))):
+        async for number in term.in_slices(range(len(run.steps))):
             if run.outcomes[number].state is StepState.WAITING:
                 run.mark(number, CANCELLED)
     asked = await requests_left(term, run)
@@ -107,7 +107,7 @@ async def _observe(term: ControllerTerm, run: RunningPlan) -> None:
         await withdraw(term, run, asked)
         asked = set()
     found: dict[int, StepOutcome] = {}
-    async for number in term.in_turns(run.moving):
+    async for number in term.in_slices(run.moving):
         step = run.steps[number]
         if step.action.is_reassignment:
             outcome = outcome_of_move(context, run, step)
@@ -125,7 +125,7 @@ def _must_reverse(context: ControllerContext, run: RunningPlan, number: int) -> 
     step = run.steps[number]
     if not step.action.is_reassignment:
         return False
-    return whereabouts(context, step.key, run.origin(step), run.goal(step)) is Whereabouts.TURNING
+    return move_position(context, step.key, run.origin(step), run.goal(step)) is MovePosition.REVERSED
 
 
 # --- writes -----------------------------------------------------------------------------------------------------------

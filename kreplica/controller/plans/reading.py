@@ -11,7 +11,7 @@ from kreplica.cluster import znodes
 from kreplica.cluster.plans import documents
 from kreplica.cluster.plans.plan import Plan, PlanState, Step, StepOutcome
 from kreplica.controller.event_types import PlansChanged
-from kreplica.controller.plans.step_state import Whereabouts, whereabouts
+from kreplica.controller.plans.step_state import MovePosition, move_position
 from kreplica.controller.state.running_plan import RunningPlan
 from kreplica.controller.term import ControllerTerm
 from kreplica.runtime.gather import gather
@@ -35,7 +35,7 @@ async def read_plans(term: ControllerTerm) -> None:
     try:
         names = sorted(await term.client.get_children(znodes.PLANS, watch))
     except NoNode:
-        term.unwatched(znodes.PLANS)
+        term.forget_watch(znodes.PLANS)
         names = []
     context.ended_plans.intersection_update(names)
     headers = await _read_headers(term, [name for name in names if name not in context.ended_plans])
@@ -60,7 +60,7 @@ async def _read_header(term: ControllerTerm, plan_id: str) -> tuple[Plan, int] |
         return documents.decode_plan(plan_id, data), stat.version
     except NoNode:
         if watch is not None:
-            term.unwatched(path)
+            term.forget_watch(path)
     except znodes.ZnodeError as error:
         log.error("controller: an unreadable plan is ignored: {error}", error=str(error))
         known = term.context.plans.get(plan_id)
@@ -75,7 +75,7 @@ async def _update_plan(term: ControllerTerm, plan_id: str, plan: Plan, version: 
         context.ended_plans.add(plan_id)
     elif plan_id in context.plans:
         run = context.plans[plan_id]
-        if run.read_again(plan, version):
+        if run.replace_header(plan, version):
             await _count(term, run)
     elif plan.state is PlanState.PREPARING:
         await _wait_for_steps(term, plan, version)
@@ -104,7 +104,7 @@ async def _load(term: ControllerTerm, plan: Plan, version: int) -> None:
         running = replace(plan, state=PlanState.RUNNING)
         if not await write_header(term, running, version):
             return
-        run.read_again(running, version + 1)  # the waiting steps are unchanged
+        run.replace_header(running, version + 1)  # the waiting steps are unchanged
         text = f"plan {plan.plan_id} started: {plan.kind.value}, {plan.steps_count} steps"
         term.history.record("plan_begun", f"plan {plan.plan_id}", text, steps=plan.steps_count)
     _resume(term, run)
@@ -171,10 +171,10 @@ async def _read(term: ControllerTerm, parent: str, names: Sequence[str]) -> list
 def _resume(term: ControllerTerm, run: RunningPlan) -> None:
     """Mark steps as waiting that an earlier controller marked as started but did not start."""
     if run.is_returning:
-        return  # a step at its origin counts as returned
+        return  # _observe marks a step at its origin as cancelled
     for number in run.moving:
         step = run.steps[number]
-        at_origin = whereabouts(term.context, step.key, step.before, step.after) is Whereabouts.AT_ORIGIN
+        at_origin = move_position(term.context, step.key, step.before, step.after) is MovePosition.AT_ORIGIN
         if at_origin or not step.action.is_reassignment:
             run.mark(number, StepOutcome())
 

@@ -11,13 +11,13 @@ from kreplica.controller.plans.step_state import (
     CANCELLED,
     FINISHED,
     MOVING,
-    Whereabouts,
-    ends_of,
+    MovePosition,
     failed,
+    loaded_brokers,
     loads,
+    move_position,
     outcome_of_request,
     overtaken,
-    whereabouts,
 )
 from kreplica.controller.state.running_plan import FREE, RunningPlan
 from kreplica.controller.term import ControllerTerm
@@ -29,7 +29,7 @@ STEPS_PER_PASS_MAX = 200
 async def choose(term: ControllerTerm, runs: Sequence[RunningPlan]) -> list[StartedStep]:
     """Return the steps that can start now, those of the oldest plan first.
 
-    Steps that can no longer start, or do not need to, are marked.
+    Marks the outcomes of steps that can no longer start or need no start.
     """
     choice = _Choice(term, runs)
     for run in runs:
@@ -65,10 +65,10 @@ class _Choice:
     ) -> None:
         """Select steps of a queue until its broker reaches its limit."""
         limit = run.plan.moves_at_once
-        async for number in self._term.in_turns(numbers):
+        async for number in self._term.in_slices(numbers):
             if not self._left or not step_state.may_begin(self._busy, (broker,), limit):
                 return
-            ends = ends_of(self._context, run, run.steps[number])
+            ends = loaded_brokers(self._context, run, run.steps[number])
             if not step_state.may_begin(self._busy, ends, limit):
                 continue
             outcome = self._outcome(run, number)
@@ -86,14 +86,14 @@ class _Choice:
         context, step = self._context, run.steps[number]
         if not step.action.is_reassignment:
             return outcome_of_request(context, run, step, (step.key,))
-        match whereabouts(context, step.key, run.origin(step), run.goal(step)):
-            case Whereabouts.AT_ORIGIN:
+        match move_position(context, step.key, run.origin(step), run.goal(step)):
+            case MovePosition.AT_ORIGIN:
                 return None
-            case Whereabouts.ARRIVED:
+            case MovePosition.ARRIVED:
                 return CANCELLED if run.is_returning else FINISHED
-            case Whereabouts.UNDER_WAY:
+            case MovePosition.IN_PROGRESS:
                 return MOVING
-            case Whereabouts.GONE:
+            case MovePosition.GONE:
                 return failed("the partition does not exist")
         return overtaken(context, step)
 

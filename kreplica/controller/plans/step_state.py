@@ -18,13 +18,13 @@ from kreplica.controller.state.running_plan import RunningPlan
 from kreplica.model import NO_LEADER, TopicPartition
 
 
-class Whereabouts(Enum):
-    """Position of a partition between the origin and the goal of its step."""
+class MovePosition(Enum):
+    """Progress of a partition from the origin to the goal of its step."""
 
     AT_ORIGIN = auto()
-    UNDER_WAY = auto()
-    TURNING = auto()
-    """It is returning to its origin, or still moving against the plan's current direction."""
+    IN_PROGRESS = auto()
+    REVERSED = auto()
+    """The partition moves to its origin, against the plan's current direction."""
     ARRIVED = auto()
     ELSEWHERE = auto()
     GONE = auto()
@@ -55,21 +55,21 @@ def may_copy(leader: int, *, force: bool) -> bool:
 # --- replicas that move -----------------------------------------------------------------------------------------------
 
 
-def whereabouts(
+def move_position(
     context: ControllerContext, key: TopicPartition, origin: tuple[int, ...], goal: tuple[int, ...]
-) -> Whereabouts:
-    """Return the position of a partition on its way from ``origin`` to ``goal``."""
+) -> MovePosition:
+    """Return the progress of a partition from ``origin`` to ``goal``."""
     topic = context.topics.get(key.topic)
     if topic is None or key.topic in context.deleting or key.partition not in topic.partitions:
-        return Whereabouts.GONE
+        return MovePosition.GONE
     now = reassignment_plan.placement_of(topic, key.partition)
     if now.is_moving:
         if now.target == goal:
-            return Whereabouts.UNDER_WAY
-        return Whereabouts.TURNING if now.target == origin else Whereabouts.ELSEWHERE
+            return MovePosition.IN_PROGRESS
+        return MovePosition.REVERSED if now.target == origin else MovePosition.ELSEWHERE
     if now.replicas == goal:
-        return Whereabouts.ARRIVED
-    return Whereabouts.AT_ORIGIN if now.replicas == origin else Whereabouts.ELSEWHERE
+        return MovePosition.ARRIVED
+    return MovePosition.AT_ORIGIN if now.replicas == origin else MovePosition.ELSEWHERE
 
 
 def outcome_of_move(context: ControllerContext, run: RunningPlan, step: Step) -> StepOutcome | None:
@@ -78,22 +78,22 @@ def outcome_of_move(context: ControllerContext, run: RunningPlan, step: Step) ->
     A move of a cancelled plan that finished before it could be reversed counts as finished; a rollback moves it back
     later.
     """
-    match whereabouts(context, step.key, run.origin(step), run.goal(step)):
-        case Whereabouts.ARRIVED:
+    match move_position(context, step.key, run.origin(step), run.goal(step)):
+        case MovePosition.ARRIVED:
             return CANCELLED if run.is_returning else FINISHED
-        case Whereabouts.UNDER_WAY:
+        case MovePosition.IN_PROGRESS:
             return None
-        case Whereabouts.TURNING if run.is_returning:
+        case MovePosition.REVERSED if run.is_returning:
             return None
-        case Whereabouts.AT_ORIGIN if run.is_returning:
+        case MovePosition.AT_ORIGIN if run.is_returning:
             return FINISHED
-        case Whereabouts.GONE:
+        case MovePosition.GONE:
             return _gone(context, step)
     return overtaken(context, step)
 
 
 def overtaken(context: ControllerContext, step: Step) -> StepOutcome:
-    """Return the failure of a step whose partition another reassignment moved."""
+    """Return the failed outcome of a step whose partition another reassignment moves or has moved."""
     now = reassignment_plan.placement_of(context.topics[step.topic], step.partition)
     if now.is_moving:
         return failed(f"another reassignment is moving it to {list(now.target)}")
@@ -106,7 +106,7 @@ def _gone(context: ControllerContext, step: Step) -> StepOutcome:
     return failed("the partition was removed")
 
 
-def ends_of(context: ControllerContext, run: RunningPlan, step: Step) -> tuple[int, ...]:
+def loaded_brokers(context: ControllerContext, run: RunningPlan, step: Step) -> tuple[int, ...]:
     """Return the brokers that a step loads: the receiving ones and the leader; empty if nothing is copied."""
     arriving = run.arriving(step) if step.action.is_reassignment else ()
     state = context.leadership.get(step.key)
@@ -121,14 +121,14 @@ def loads(context: ControllerContext, runs: Iterable[RunningPlan]) -> Counter[in
         broker
         for run in runs
         for number in run.moving
-        for broker in ends_of(context, run, run.steps[number])
+        for broker in loaded_brokers(context, run, run.steps[number])
     )
 
 
 # --- partitions that come and go --------------------------------------------------------------------------------------
 
 
-def is_there(context: ControllerContext, key: TopicPartition) -> bool:
+def partition_exists(context: ControllerContext, key: TopicPartition) -> bool:
     """Return True if the partition exists."""
     topic = context.topics.get(key.topic)
     return topic is not None and key.topic not in context.deleting and key.partition in topic.partitions
@@ -143,7 +143,7 @@ def outcome_of_request(
     """
     if step.topic not in context.topics or step.topic in context.deleting:
         return _gone(context, step)
-    if is_there(context, step.key) == (step.action is Action.ADD):
+    if partition_exists(context, step.key) == (step.action is Action.ADD):
         return FINISHED
     topic = context.topics[step.topic]
     if step.key in asked or step.partition in topic.read_only:

@@ -1,4 +1,4 @@
-"""Copy rate of new replicas, as the active plans request it, in one znode.
+"""Maintains the znode with the replication throttle that the active plans request.
 
 Every broker watches ``/kreplica/plan_throttle``.  The active controller writes it when its term starts and whenever a
 plan starts, ends or is patched, so the throttle ends with the last plan that requests it, despite failures.
@@ -31,7 +31,7 @@ async def read_throttle(term: ControllerTerm) -> None:
 
 
 async def reconcile_throttle(term: ControllerTerm) -> None:
-    """Write the znode if it differs from what the active plans request."""
+    """Write the znode if it differs from the rate of the active plans."""
     context = term.context
     rate = rate_of(context.plans.values())
     if rate != context.plan_throttle:

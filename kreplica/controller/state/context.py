@@ -48,15 +48,15 @@ class ControllerContext:
         """Versions of the topic znodes, for the next write."""
         self.leadership: dict[TopicPartition, LeaderAndIsr] = {}
         self.deleting: set[str] = set()
-        self.topic_births: dict[str, int] = {}
-        """Transactions (zxid) that created the topic znodes."""
-        self.begun: dict[TopicPartition, frozenset[int]] = {}
+        self.topic_czxids: dict[str, int] = {}
+        """czxid of each topic znode (the transaction that created it)."""
+        self.initial_replicas: dict[TopicPartition, frozenset[int]] = {}
         """Initial replicas of the partitions whose first leader was elected in this term.  Files that these replicas
         already have for the partition belong to a deleted topic of the same name.
         """
         self.known_epochs: dict[int, int] = {}
-        """Last handled epoch of each live or former broker.  The broker's membership in in-sync and eligible sets is
-        valid for that process, or an earlier one that lost no data since.
+        """Last handled epoch of each live or former broker.  Its membership in in-sync and eligible sets refers to
+        the process with that epoch.
         """
         self.shutting_down: set[int] = set()
         """Live brokers in controlled shutdown: not elected and not made followers (KIP-841)."""
@@ -113,7 +113,7 @@ class ControllerContext:
         return partition.topic in self.deleting or broker_id in self.leaving(partition)
 
     def leaving_of(self, topic: str) -> list[Replica]:
-        """Return every replica of a topic that is only waiting for its deletion."""
+        """Return the replicas of a topic that were removed and may still have files."""
         assignment = self.topics.get(topic)
         if assignment is None:
             return []
@@ -158,7 +158,7 @@ class ControllerContext:
     # --- live brokers ------------------------------------------------------------------------------------------------
 
     def add_broker(self, registration: BrokerRegistration) -> None:
-        """Add a live broker and discard everything about its previous process except the epoch."""
+        """Add a live broker, or replace its previous process and the state of that process."""
         self.remove_broker(registration.broker_id)
         self.brokers[registration.broker_id] = registration
         self.known_epochs[registration.broker_id] = registration.epoch
@@ -200,7 +200,7 @@ class ControllerContext:
         state = self.leadership.get(partition)
         return state is not None and state.leader == broker_id
 
-    def staying(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    def not_deleting(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Return the partitions whose topics are not being deleted."""
         return [partition for partition in partitions if partition.topic not in self.deleting]
 
@@ -259,11 +259,11 @@ class ControllerContext:
         for partition in list(self.partitions_of(topic)):
             self._partition_states.pop(partition, None)
             self.leadership.pop(partition, None)
-            self.begun.pop(partition, None)
+            self.initial_replicas.pop(partition, None)
         for replica in self.replicas_of_topic(topic):
             self.forget_replica(*replica)
         self.topics.pop(topic, None)
         self.topic_versions.pop(topic, None)
-        self.topic_births.pop(topic, None)
+        self.topic_czxids.pop(topic, None)
         self.deleting.discard(topic)
         self.unreadable.discard(topic)

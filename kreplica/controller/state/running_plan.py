@@ -18,7 +18,7 @@ COUNTED_AT_ONCE = 500
 
 
 class RunningPlan:
-    """A plan with its steps.  Changed only while an event is handled, and only by ``mark`` and ``read_again``.
+    """A plan with its steps.  Changed only while an event is handled.
 
     :param plan: the header as last read or written, with the ``version`` of its znode.
     :param chunks: the steps as stored in ZooKeeper; step numbers continue from chunk to chunk.
@@ -51,9 +51,9 @@ class RunningPlan:
         self._queues: dict[int, list[int]] = {}
 
     @classmethod
-    def at_once(cls, *made_of: Any) -> RunningPlan:
-        """Return a counted plan without yielding in between."""
-        run = cls(*made_of)
+    def counted(cls, *args: Any) -> RunningPlan:
+        """Return a plan with complete counters and queues, built without yielding."""
+        run = cls(*args)
         for _ in run.counting():
             pass
         return run
@@ -61,7 +61,7 @@ class RunningPlan:
     def counting(self) -> Iterator[None]:
         """Build the counters and queues.  Required before any other use, and after the plan has changed its direction.
 
-        Yields every few milliseconds, because a plan may have 100,000 steps.
+        Yields every ``COUNTED_AT_ONCE`` steps, because a plan may have 100,000.
         """
         self._counts = Counter()
         self._bytes = self._bytes_done = 0
@@ -79,7 +79,7 @@ class RunningPlan:
                 yield
 
     def copy(self) -> RunningPlan:
-        """Return an independent copy."""
+        """Return a copy for encoding: the counters and queues are shared with the original."""
         copy = RunningPlan.__new__(RunningPlan)
         vars(copy).update(vars(self))
         copy.outcomes = list(self.outcomes)
@@ -90,7 +90,7 @@ class RunningPlan:
 
     @property
     def is_returning(self) -> bool:
-        """True if the plan is cancelled and returns its moves to their origin."""
+        """True if the plan is being cancelled and its moves are undone."""
         return self.plan.state is PlanState.CANCELLING
 
     def origin(self, step: Step) -> tuple[int, ...]:
@@ -108,7 +108,7 @@ class RunningPlan:
 
     @property
     def queues(self) -> Iterator[tuple[int, Sequence[int]]]:
-        """Waiting steps in order, grouped by the first broker that copies; ``FREE`` for steps without one."""
+        """Waiting steps in order, grouped by the first broker that receives a new replica; ``FREE`` if none does."""
         for broker in sorted(self._queues):
             numbers = self._queues[broker]
             yield broker, numbers[::-1] if self.is_returning else numbers
@@ -133,7 +133,7 @@ class RunningPlan:
         )
 
     def arriving(self, step: Step) -> tuple[int, ...]:
-        """Return the brokers that copy the partition, in the plan's current direction."""
+        """Return the brokers that receive a new replica, in the plan's current direction."""
         origin = self.origin(step)
         return tuple(replica for replica in self.goal(step) if replica not in origin)
 
@@ -156,7 +156,7 @@ class RunningPlan:
         self._enter_queue(number)
         self.unwritten.add(self.chunk_of(number))
 
-    def read_again(self, plan: Plan, version: int) -> bool:
+    def replace_header(self, plan: Plan, version: int) -> bool:
         """Replace the header; return True if the plan changed its direction and must be counted again."""
         turned = (plan.state, plan.rollback) != (self.plan.state, self.plan.rollback)
         self.plan, self.version = plan, version
@@ -173,7 +173,7 @@ class RunningPlan:
     # --- queues ------------------------------------------------------------------------------------------------------
 
     def _waits(self, number: int) -> bool:
-        """Return True if the step has yet to start or, when the plan is rolled back, to return."""
+        """Return True if the step has not started or, in a rollback, must still be undone."""
         state = self.outcomes[number].state
         if not self.is_returning:
             return state is StepState.WAITING

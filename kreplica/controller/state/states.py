@@ -1,4 +1,4 @@
-"""The states of partitions and replicas, and from which state each may be entered."""
+"""States of partitions and replicas, and the valid transitions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class ReplicaState(Enum):
     * NEW: just assigned.
     * ONLINE: its broker is live and has received its role.
     * OFFLINE: its broker is gone, or the replica was removed from the assignment.
-    * DELETION_STARTED, DELETION_SUCCESSFUL: the second phase of a deletion.
+    * DELETION_STARTED: the replica is stopped, and its files are being deleted.
+    * DELETION_SUCCESSFUL: the broker has confirmed that the files are gone.
     * DELETION_INELIGIBLE: its broker is down or answered the deletion with an error.
     """
 

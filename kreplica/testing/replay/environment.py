@@ -20,7 +20,7 @@ from kreplica.controller.event_types import Question
 from kreplica.controller.journal.lines import Line
 from kreplica.controller.journal.value_json import (
     decode_answer,
-    decode_command_answer,
+    decode_command_response,
     decode_error,
     decode_event,
     decode_watch_event,
@@ -192,7 +192,7 @@ class ReplayEnvironment:
     def _answered(self, line: Line) -> None:
         channel, command = self.commands.pop(line["command"], (None, None))
         if channel is not None and command is not None:
-            answer = decode_command_answer(line["error"], line["refusals"])
+            answer = decode_command_response(line["error"], line["refusals"])
             try:
                 channel.call("answered", channel.broker_id, command, answer)
             except Exception:

@@ -293,7 +293,7 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "unclean replicas leave the ISR",
-        (Place("kreplica.controller.decisions.decisions:has_lost_nothing", always),),
+        (Place("kreplica.controller.decisions.decisions:has_intact_logs", always),),
         logs.fast_restart_after_power_loss,
         "in sync without all committed records",
     ),
