@@ -291,7 +291,7 @@ class Producer:
     def _restart_sequences(self, identity: ProducerIdentity | None) -> None:
         if identity is not None:
             for queue in self._queues.values():
-                queue.begin_with(identity)
+                queue.restart_with(identity)
 
     def _check_usable(self, *, idle: bool = False) -> None:
         """:param idle: True if the operation needs no open transaction."""

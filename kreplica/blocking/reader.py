@@ -15,7 +15,7 @@ from kreplica.blocking.offsets import offsets_by_time
 from kreplica.client_core.addresses import Address
 from kreplica.client_core.backoff import backoff_s
 from kreplica.client_core.errors import ClientError, GaveUp, OffsetOutOfRange
-from kreplica.client_core.fetch_requests import BY_NAME_MAX, FetchLimits, fetch_body, grouped_by_topic, parse_fetched
+from kreplica.client_core.fetch_requests import TOPIC_NAMES_VERSION_MAX, FetchLimits, fetch_body, grouped_by_topic, parse_fetched
 from kreplica.client_core.fetched_batches import FetchedRecords, Isolation, ReadBatch, open_batches
 from kreplica.client_core.offsets import EARLIEST, LATEST
 from kreplica.model import TopicPartition
@@ -249,7 +249,7 @@ class Reader:
             if connection in self._asked or connection.silence_s:
                 return
             timeout_s = options.fetch_wait_s + self._cluster.options.request_timeout_s
-            version = connection.version(FETCH, BY_NAME_MAX)
+            version = connection.version(FETCH, TOPIC_NAMES_VERSION_MAX)
             sent = connection.send(FETCH, fetch_body(positions, limits), version=version, timeout_s=timeout_s)
         except ClientError as error:
             self._failed_all(partitions, error)

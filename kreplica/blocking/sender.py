@@ -64,7 +64,7 @@ class Sender:
         self._outcomes: BatchOutcomes[OutgoingBatch] = BatchOutcomes(
             cluster.runtime.random,
             cluster.options,
-            is_numbered=rules.identity is not None,
+            has_sequences=rules.identity is not None,
             is_transactional=rules.transactional_id is not None,
             settled=rules.settled,
         )
@@ -198,7 +198,7 @@ class Sender:
         if answered:
             self._requests.setdefault(connection, deque()).append(_Request(sent, batches))
             return
-        self._outcomes.sent_unanswered(batches)
+        self._outcomes.complete_without_response(batches)
 
     # --- answers ---
 

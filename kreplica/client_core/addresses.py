@@ -29,12 +29,12 @@ def parse_addresses(bootstrap: str | Iterable[tuple[str, int]]) -> tuple[Address
     else:
         found = tuple(_parse(part.strip()) for part in bootstrap.split(",") if part.strip())
     if not found:
-        raise ValueError("no bootstrap broker: HOST:PORT,HOST:PORT... is expected")
+        raise ValueError("no bootstrap broker is given; expected HOST:PORT,HOST:PORT")
     return found
 
 
 def _parse(text: str) -> Address:
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) <= PORT_MAX:
-        raise ValueError(f"{text!r}: HOST:PORT is expected, as in 127.0.0.1:9092")
+        raise ValueError(f"{text!r}: HOST:PORT is expected, for example 127.0.0.1:9092")
     return Address(host.removeprefix("[").removesuffix("]"), int(port))

@@ -16,5 +16,5 @@ def backoff_s(random: Random, attempt: int, first_s: float, max_s: float) -> flo
     """
     if first_s <= 0:
         return 0.0
-    whole = min(first_s * 2.0 ** min(attempt - 1, 30), max_s)
-    return whole * random.uniform(JITTER_MIN, 1.0)
+    longest_s = min(first_s * 2.0 ** min(attempt - 1, 30), max_s)
+    return longest_s * random.uniform(JITTER_MIN, 1.0)

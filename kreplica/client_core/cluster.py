@@ -30,7 +30,7 @@ from kreplica.wire.messages import FIND_COORDINATOR, METADATA, Api
 
 T = TypeVar("T")
 
-COORDINATORS_FROM = 4
+SEVERAL_KEYS_FROM = 4
 """First version of FindCoordinator that takes several keys (KIP-699)."""
 
 
@@ -48,7 +48,7 @@ class BrokerConnection(Protocol):
     def version(self, api: Api, at_most: int | None = None) -> int:
         """Return the highest version of an API that client and broker support.
 
-        :raise UnsupportedVersion: there is none.
+        :raise UnsupportedVersion: they have no version in common.
         """
 
 
@@ -71,8 +71,8 @@ class ClusterCore(ABC, Generic[ConnectionT]):
         self._random = random
         self._bootstrap = parse_addresses(bootstrap)
         self._failed_s: dict[Address, float] = {}
-        self._doubts = 1
-        self._doubts_answered = 0
+        self._invalidations = 1
+        self._invalidations_handled = 0
         self._refreshed_s = 0.0
         self._coordinators: dict[tuple[CoordinatorKind, str], Address] = {}
 
@@ -126,7 +126,7 @@ class ClusterCore(ABC, Generic[ConnectionT]):
 
         :param timeout_s: duration of all attempts and delays; ``operation_timeout_s`` of the options by default.  No
             attempt starts later; an attempt in progress continues until its response or its own timeout.
-        :raise GaveUp: the time is over.
+        :raise GaveUp: the timeout has passed.
         :raise ClientClosed: the client was closed meanwhile.
         :raise ClientError: the error is final.
         """
@@ -144,12 +144,12 @@ class ClusterCore(ABC, Generic[ConnectionT]):
             await self.sleep(delay_s)
 
     def doubt(self) -> None:
-        """Mark the metadata as possibly outdated, so that its next user refreshes it."""
-        self._doubts += 1
+        """Mark the metadata as stale, so that it is refreshed before its next use."""
+        self._invalidations += 1
 
     @property
     def _is_stale(self) -> bool:
-        return self._doubts_answered < self._doubts
+        return self._invalidations_handled < self._invalidations
 
     # --- requests ---
 
@@ -199,7 +199,7 @@ class ClusterCore(ABC, Generic[ConnectionT]):
         return await self.at_any(lambda one: self.request(one, api, body, at_most=at_most, timeout_s=timeout_s))
 
     async def at_any(self, attempt: Callable[[ConnectionT], Awaitable[T]]) -> T:
-        """Return the result of an attempt at one broker after the other, until one succeeds.
+        """Attempt a request at one broker after the other, until one succeeds; return its result.
 
         :raise ClientError: all failed; the error of the last one.
         """
@@ -216,7 +216,10 @@ class ClusterCore(ABC, Generic[ConnectionT]):
         raise last
 
     def _known_addresses(self) -> list[Address]:
-        """Brokers that did not fail come first, connected ones before others, then the longest ago failed ones."""
+        """Return all addresses in the order of attempts: those without a failure first, the latest failure last.
+
+        Among addresses without a failure, connected ones come first.
+        """
         brokers = [broker.address for broker in self.view.brokers.values()]
         addresses = list(dict.fromkeys([*brokers, *self._bootstrap]))
         self._failed_s = {address: at_s for address, at_s in self._failed_s.items() if address in addresses}
@@ -237,14 +240,14 @@ class ClusterCore(ABC, Generic[ConnectionT]):
 
     async def _request_metadata(self, names: frozenset[str] | None) -> ClusterView:
         wanted = None if names is None else [{"name": name} for name in sorted(names)]
-        doubts = self._doubts
+        invalidations = self._invalidations
         answer = await self.ask(METADATA, {"topics": wanted, "allow_auto_topic_creation": False})
         self.view = parse_view(answer, self.view, whole=names is None)
-        self._doubts_answered, self._refreshed_s = doubts, self.now_s()
+        self._invalidations_handled, self._refreshed_s = invalidations, self.now_s()
         return self.view
 
     async def topic(self, name: str) -> TopicView:
-        """Return a topic's metadata; refresh it if it is doubtful, old or missing.
+        """Return a topic's metadata; refresh it if it is stale, too old or missing.
 
         :raise BrokerRefused: the broker does not know the topic; a new topic may appear later.
         """
@@ -258,8 +261,8 @@ class ClusterCore(ABC, Generic[ConnectionT]):
         return found
 
     def known_topic(self, name: str) -> TopicView | None:
-        """Return a topic's metadata if it is neither doubtful nor older than ``metadata_age_s_max``."""
-        if self._doubts_answered < self._doubts or self.now_s() - self._refreshed_s > self.options.metadata_age_s_max:
+        """Return a topic's metadata if it is neither stale nor older than ``metadata_age_s_max``."""
+        if self._is_stale or self.now_s() - self._refreshed_s > self.options.metadata_age_s_max:
             return None
         return self.view.topics.get(name)
 
@@ -294,7 +297,7 @@ class ClusterCore(ABC, Generic[ConnectionT]):
         return leader
 
     def known_leader(self, partition: TopicPartition) -> int | None:
-        """Return a partition's leader as last received, even if the metadata is doubtful; None if it has none."""
+        """Return a partition's leader as last received, even if the metadata is stale; None if it has none."""
         topic = self.view.topics.get(partition.topic)
         found = None if topic is None else topic.partition(partition.partition)
         if found is None or found.leader == NO_LEADER or found.leader not in self.view.brokers:
@@ -302,15 +305,15 @@ class ClusterCore(ABC, Generic[ConnectionT]):
         return found.leader
 
     def fresh_leader(self, partition: TopicPartition) -> int | None:
-        """Return a partition's leader if the metadata is neither doubtful nor old; None if it has none."""
-        if self._doubts_answered < self._doubts or self.now_s() - self._refreshed_s > self.options.metadata_age_s_max:
+        """Return a partition's leader; None if it has none, or if the metadata is stale or too old."""
+        if self._is_stale or self.now_s() - self._refreshed_s > self.options.metadata_age_s_max:
             return None
         return self.known_leader(partition)
 
     # --- controller and coordinators ---
 
     async def at_controller(self, attempt: Callable[[ConnectionT], Awaitable[T]], timeout_s: float | None = None) -> T:
-        """Return the result of an attempt at the controller, retried also when the controller moves."""
+        """Return the result of an attempt at the controller; each retry looks up the current controller."""
 
         async def once() -> T:
             return await attempt(await self.controller())
@@ -333,7 +336,7 @@ class ClusterCore(ABC, Generic[ConnectionT]):
         attempt: Callable[[ConnectionT], Awaitable[T]],
         timeout_s: float | None = None,
     ) -> T:
-        """Return the result of an attempt at a coordinator, retried also when the coordinator moves.
+        """Return the result of an attempt at a coordinator; each retry looks up the current coordinator.
 
         :param key: the group id or the transactional id.
         """
@@ -372,13 +375,13 @@ class ClusterCore(ABC, Generic[ConnectionT]):
         return {key: _missing_in_response(kind) if each is None else each for key, each in found.items()}
 
     def doubt_coordinator(self, kind: CoordinatorKind, key: str) -> None:
-        """Forget a coordinator's address, so that its next user looks it up."""
+        """Forget a coordinator's address, so that it is looked up before its next use."""
         self._coordinators.pop((kind, key), None)
 
     async def _find_coordinators(
         self, connection: ConnectionT, kind: CoordinatorKind, keys: list[str]
     ) -> dict[str, Address | ClientError]:
-        if connection.version(FIND_COORDINATOR) >= COORDINATORS_FROM:
+        if connection.version(FIND_COORDINATOR) >= SEVERAL_KEYS_FROM:
             answer = await self.request(connection, FIND_COORDINATOR, {"key_type": int(kind), "coordinator_keys": keys})
             rows = answer["coordinators"]
         else:

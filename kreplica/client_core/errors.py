@@ -88,7 +88,7 @@ class RecordTooLarge(ClientError):
 
 
 class GaveUp(ClientError):
-    """The time of an operation is over; ``__cause__`` is its last error."""
+    """An operation did not succeed within its timeout; ``__cause__`` is its last error."""
 
 
 class BrokerRefused(ClientError, KafkaError):
@@ -112,7 +112,7 @@ class OffsetOutOfRange(BrokerRefused):
     def __init__(
         self, partition: TopicPartition, offset: int, log_start_offset: int = -1, high_watermark: int = -1
     ) -> None:
-        has = "" if log_start_offset < 0 else f", which has {log_start_offset} to {high_watermark}"
+        has = "" if log_start_offset < 0 else f", which has offsets {log_start_offset} to {high_watermark}"
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} of {partition}{has}")
         self.partition = partition
         self.offset = offset
@@ -130,8 +130,8 @@ class LogTruncated(ClientError):
     retriable = False
 
     def __init__(self, partition: TopicPartition, offset: int, diverging_offset: int) -> None:
-        where = "" if diverging_offset < 0 else f" from offset {diverging_offset} on"
-        super().__init__(f"{partition}, read up to offset {offset}, has lost or other records{where}")
+        where = "" if diverging_offset < 0 else f"; its log differs from offset {diverging_offset} on"
+        super().__init__(f"{partition} has lost records that were read before offset {offset}{where}")
         self.partition = partition
         self.offset = offset
         self.diverging_offset = diverging_offset
@@ -198,7 +198,7 @@ class RebalanceUnderWay(ClientError):
 
 
 class BufferFull(ClientError):
-    """The producer's memory is full; the record was not taken.  Wait for ``room`` and send it again."""
+    """The producer's memory is full; the record was not accepted.  Wait for ``room`` and send it again."""
 
 
 def check(row: Mapping[str, Any], what: str) -> None:

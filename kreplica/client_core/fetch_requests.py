@@ -8,11 +8,11 @@ from itertools import groupby
 from typing import Any
 
 from kreplica.client_core.errors import BrokerRefused, ClientError, OffsetOutOfRange, RecordTooLarge
-from kreplica.client_core.fetched_batches import FetchedRecords, Isolation, aborted_of, next_offset_behind
+from kreplica.client_core.fetched_batches import FetchedRecords, Isolation, aborted_transactions_of, next_offset_after
 from kreplica.errors import ErrorCode
 from kreplica.model import NO_EPOCH, ZERO_UUID, TopicPartition
 
-BY_NAME_MAX = 12
+TOPIC_NAMES_VERSION_MAX = 12
 """Last version of Fetch that identifies topics by name."""
 
 CONSUMER = -1
@@ -25,8 +25,8 @@ class FetchLimits:
     """Limits of one Fetch request.
 
     :param wait_ms: time for which the broker waits for ``size_min`` bytes.
-    :param size_max: size of the response; ``partition_size_max``: of one partition in it.  A larger batch is returned
-        alone (KIP-74).
+    :param size_max: maximum size of the response; a larger batch is returned alone (KIP-74).
+    :param partition_size_max: maximum size of one partition's records in the response.
     :param rack_id: rack of the consumer, so that the leader can name a nearer replica (KIP-392).
     """
 
@@ -120,16 +120,16 @@ def _parse_row(row: dict[str, Any], partition: TopicPartition, position: int) ->
         return BrokerRefused(code, f"fetch of {partition}")
     data = memoryview(row["records"] or b"")
     try:
-        behind = next_offset_behind(data, position, partition)
+        after_last = next_offset_after(data, position, partition)
     except ClientError as error:
         return error
-    if len(data) and behind == position:
+    if len(data) and after_last == position:
         return RecordTooLarge(f"{partition} at offset {position}: a batch is larger than partition_size_max")
     return FetchedRecords(
         partition,
         data,
         position,
-        behind,
-        aborted_of(row),
+        after_last,
+        aborted_transactions_of(row),
         row.get("preferred_read_replica", NO_BROKER),
     )

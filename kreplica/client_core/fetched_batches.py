@@ -50,7 +50,7 @@ class FetchedRecords(NamedTuple):
     """One partition's part of a Fetch response.
 
     :param data: the batches, as stored in the log.
-    :param position: first requested offset; the first batch may start before it.
+    :param position: the requested offset; the first batch may start before it.
     :param next_offset: offset of the next fetch: after the last complete batch, including its gaps and markers.
     :param aborted: aborted transactions in the data as (producer id, first offset), by offset.
     :param preferred_replica: broker to fetch from, if the leader named one (KIP-392), otherwise -1.
@@ -64,7 +64,7 @@ class FetchedRecords(NamedTuple):
     preferred_replica: int = -1
 
 
-def next_offset_behind(data: memoryview, position: int, partition: TopicPartition) -> int:
+def next_offset_after(data: memoryview, position: int, partition: TopicPartition) -> int:
     """Return the offset after the last complete batch.
 
     :param position: the requested offset, which is returned if there is no complete batch.
@@ -89,24 +89,24 @@ def visible_batches(fetched: FetchedRecords) -> Iterator[tuple[BatchHeader, memo
     :raise CorruptBatch: a batch is damaged.
     """
     data, partition = fetched.data, fetched.partition
-    coming = deque(fetched.aborted)
+    upcoming = deque(fetched.aborted)
     aborted: set[int] = set()
     for position, header in iter_headers(data, incomplete_last=True):
         if not verify_crc(data, header, position):
             raise CorruptBatch(f"{partition}: the batch at offset {header.base_offset} is damaged")
-        while coming and coming[0][1] <= header.last_offset:
-            aborted.add(coming.popleft()[0])
+        while upcoming and upcoming[0][1] <= header.last_offset:
+            aborted.add(upcoming.popleft()[0])
         batch = data[position : position + header.size]
         if not header.attributes & (CONTROL_BIT | TRANSACTIONAL_BIT):
             yield header, batch
         elif header.is_control:
-            if header.producer_id in aborted and _ends_abort(batch):
+            if header.producer_id in aborted and _is_abort_marker(batch):
                 aborted.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in aborted):
             yield header, batch
 
 
-def _ends_abort(batch: memoryview) -> bool:
+def _is_abort_marker(batch: memoryview) -> bool:
     for record in iter_records(batch):
         marker = parse_end_marker(record)
         if marker is not None:
@@ -119,7 +119,7 @@ def open_batches(
 ) -> list[ReadBatch]:
     """Return the requested records, by batch; batches without requested records are skipped.
 
-    :param end: first offset that is not requested.
+    :param end: exclusive end of the requested offsets; None: all fetched records.
     :raise CorruptBatch: a batch is damaged.
     """
     found = []
@@ -131,14 +131,14 @@ def open_batches(
             if header.base_offset < position or (end is not None and header.last_offset >= end):
                 records = [each for each in records if position <= each.offset and (end is None or each.offset < end)]
             if records:
-                behind = header.next_offset if end is None else min(header.next_offset, end)
-                found.append(ReadBatch(partition, header.timestamp_type, records, behind))
+                next_offset = header.next_offset if end is None else min(header.next_offset, end)
+                found.append(ReadBatch(partition, header.timestamp_type, records, next_offset))
     except ProtocolError as error:
         raise CorruptBatch(f"{partition} from offset {position}: {error}") from error
     return found
 
 
-def aborted_of(row: dict[str, Any]) -> tuple[tuple[int, int], ...]:
-    """Return the aborted transactions of a response's partition, by first offset."""
+def aborted_transactions_of(row: dict[str, Any]) -> tuple[tuple[int, int], ...]:
+    """Return the aborted transactions of a partition in a response, sorted by first offset."""
     rows: Iterable[dict[str, Any]] = row.get("aborted_transactions") or ()
     return tuple(sorted(((each["producer_id"], each["first_offset"]) for each in rows), key=lambda pair: pair[1]))

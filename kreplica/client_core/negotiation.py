@@ -23,7 +23,7 @@ _UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
 async def negotiate_versions(request: Request) -> dict[int, VersionRange]:
-    """Request a broker's API versions, in the newest version of the request that it supports.
+    """Request a broker's API versions with the newest version of ApiVersions that it supports.
 
     :return: API key -> version range.
     :raise KafkaError: the broker refused.
@@ -41,7 +41,7 @@ def common_version(api: Api, broker: VersionRange | None, at_most: int | None, p
     """Return the highest version that client and broker support.
 
     :param broker: the broker's range; None if it does not have the API.
-    :raise UnsupportedVersion: there is none.
+    :raise UnsupportedVersion: they have no version in common.
     """
     if broker is None:
         raise UnsupportedVersion(f"{peer} does not support {api.name}, or its versions were not requested")
@@ -59,7 +59,7 @@ def parse_answer(parsers: MessageParsers, api: Api, version: int, frame: memoryv
 
     A broker that does not support the requested version of ApiVersions responds in version 0.
 
-    :raise ProtocolError: the bytes are not such a body.
+    :raise ProtocolError: the bytes are not a valid body.
     """
     if api is API_VERSIONS and frame[position : position + 2] == _UNSUPPORTED:
         version = 0

@@ -1,6 +1,6 @@
 """Offsets by time, ends of leader epochs, and committed offsets of groups, without group membership.
 
-Functions named ``ask_...`` make one attempt and return an error per partition; the others retry.
+Functions named ``request_...`` make one attempt and return an error per partition; the others retry.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def offsets_by_time(
     *,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, TimedOffset]:
-    """Return each partition's first record that is not older than a time.
+    """Return the offset of each partition's first record that is not older than a time.
 
     :param times: milliseconds since 1970, or ``EARLIEST``, ``LATEST``, ``MAX_TIMESTAMP``.
     :raise ClientError: a leader did not respond in time, or a partition does not exist.
@@ -51,7 +51,7 @@ async def offsets_by_time(
     async def attempt() -> None:
         problem: ClientError | None = None
         left = {key: time for key, time in times.items() if key not in found}
-        for key, result in (await ask_offsets(cluster, left, isolation)).items():
+        for key, result in (await request_offsets(cluster, left, isolation)).items():
             if isinstance(result, ClientError):
                 problem = result
             else:
@@ -63,7 +63,7 @@ async def offsets_by_time(
     return {key: found[key] for key in times}
 
 
-async def ask_offsets(
+async def request_offsets(
     cluster: ClusterCore[Any], times: Mapping[TopicPartition, int], isolation: Isolation
 ) -> dict[TopicPartition, TimedOffset | ClientError]:
     """Return offsets by time as ``offsets_by_time`` does, in one attempt."""
@@ -75,7 +75,7 @@ async def ask_offsets(
     return await _at_leaders(cluster, times, ask)
 
 
-async def ask_epoch_ends(
+async def request_epoch_ends(
     cluster: ClusterCore[Any], epochs: Mapping[TopicPartition, tuple[int, int]]
 ) -> dict[TopicPartition, tuple[int, int] | ClientError]:
     """Return the ends of leader epochs (KIP-320), in one attempt.
@@ -119,10 +119,10 @@ async def _at_leaders(
 ) -> dict[TopicPartition, T | ClientError]:
     """Send one request to each leader, for all its partitions; return a result or an error per partition."""
     found: dict[TopicPartition, T | ClientError] = {}
-    led: dict[int, list[TopicPartition]] = {}
+    by_leader: dict[int, list[TopicPartition]] = {}
     for key in keys:
         try:
-            led.setdefault(await cluster.leader(key), []).append(key)
+            by_leader.setdefault(await cluster.leader(key), []).append(key)
         except ClientError as error:
             found[key] = error
 
@@ -133,9 +133,9 @@ async def _at_leaders(
             found.update(dict.fromkeys(own, error))
         else:
             for key in own:
-                found[key] = results.get(key, BrokerRefused(ErrorCode.UNKNOWN_SERVER_ERROR, f"no answer for {key}"))
+                found[key] = results.get(key, BrokerRefused(ErrorCode.UNKNOWN_SERVER_ERROR, f"the response does not contain {key}"))
 
-    await cluster.gather([ask_one(leader, led[leader]) for leader in sorted(led)])
+    await cluster.gather([ask_one(leader, by_leader[leader]) for leader in sorted(by_leader)])
     return found
 
 
@@ -152,7 +152,7 @@ async def committed_offsets(
 ) -> dict[TopicPartition, CommittedOffset]:
     """Return a group's committed offsets; partitions without one are missing.
 
-    :param partitions: None: all partitions for which the group committed.
+    :param partitions: None: all partitions with a committed offset.
     :param stable: wait until no open transaction can change them (KIP-447).
     :raise ClientError: the coordinator refused, or did not respond in time.
     """

@@ -12,13 +12,13 @@ from kreplica.client_core.fetched_batches import Isolation
 from kreplica.model import NO_EPOCH, TopicPartition
 
 EARLIEST = -2
-"""Time that stands for the log start offset."""
+"""Special time that requests the log start offset."""
 
 LATEST = -1
-"""Time that stands for the high watermark, or for the last stable offset with ``READ_COMMITTED``."""
+"""Special time that requests the high watermark, or the last stable offset with ``READ_COMMITTED``."""
 
 MAX_TIMESTAMP = -3
-"""Time that stands for the record with the highest timestamp (KIP-734)."""
+"""Special time that requests the record with the highest timestamp (KIP-734)."""
 
 NO_OFFSET = -1
 NO_GENERATION = -1
@@ -101,7 +101,7 @@ def parse_list_offsets(answer: dict[str, Any]) -> dict[TopicPartition, TimedOffs
 def parse_committed(topics: list[dict[str, Any]], group: str) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
     """Parse the topics of an OffsetFetch response; partitions without a committed offset are skipped.
 
-    :raise BrokerRefused: with the first error of a partition.
+    :raise BrokerRefused: a partition has an error; the first one is raised.
     """
     for topic in topics:
         for row in topic["partitions"]:
@@ -113,10 +113,10 @@ def parse_committed(topics: list[dict[str, Any]], group: str) -> Iterator[tuple[
 
 
 def check_committed(answer: Mapping[str, Any], what: str) -> None:
-    """Check the response to a commit of offsets.
+    """Raise the first error in the response to a commit of offsets.
 
     :param what: names the committing group or transaction in the error.
-    :raise BrokerRefused: with the first error of a partition.
+    :raise BrokerRefused: a partition has an error; the first one is raised.
     """
     for topic in answer["topics"]:
         for row in topic["partitions"]:
@@ -126,7 +126,7 @@ def check_committed(answer: Mapping[str, Any], what: str) -> None:
 def offset_rows(offsets: GroupOffsets, metadata: str = "") -> list[dict[str, Any]]:
     """Return offsets as commit requests carry them.
 
-    :param metadata: for offsets that have no metadata.
+    :param metadata: used for offsets that have no metadata.
     """
 
     def row(partition: TopicPartition) -> dict[str, Any]:
@@ -147,7 +147,8 @@ def topic_rows(
 ) -> list[dict[str, Any]]:
     """Group partitions by topic, as requests carry them.
 
-    :param row: returns a partition's entry; ``name`` is the field that holds the entries.
+    :param row: returns a partition's entry.
+    :param name: field of the topic that holds the entries.
     """
     return [
         {"name": topic, name: [row(each) for each in group]}

@@ -22,8 +22,8 @@ IN_FLIGHT_MAX = 5
 
 EPOCH_MAX = 32767
 
-ORDERS_BETWEEN = 1 << 24
-"""Distance between the ``order`` of two batches, so that parts of a split batch fit in between."""
+ORDER_STEP = 1 << 24
+"""Difference between the ``order`` of two batches, so that parts of a split batch fit in between."""
 
 
 class ProducerIdentity(NamedTuple):
@@ -36,9 +36,10 @@ class ProducerIdentity(NamedTuple):
 class OutgoingBatch:
     """One batch, from its first record until its outcome.
 
-    :param order: position among the batches of its partition.
+    :param order: sort key among the batches of its partition.
     :param builder: collects the records; None if a subclass collects them in another way.
-    :param due_s: latest time to send the batch; ``deadline_s``: time at which it fails.
+    :param due_s: time at which the batch is sent even if it is not full.
+    :param deadline_s: time at which the batch fails.
     :ivar data: the encoded batch, once it is closed.
     :ivar maybe_written: the batch was sent and its outcome is unknown, so that a retry must keep its numbers.
     """
@@ -82,9 +83,9 @@ class OutgoingBatch:
         self.builder = None
 
     def split(self) -> tuple[Self, Self] | None:
-        """Split the batch in two, because it is too large for its partition; the parts keep matching numbers.
+        """Split a batch that is too large for its partition in two; together they use the same sequence numbers.
 
-        :return: None if it cannot be split.
+        :return: None if the batch cannot be split.
         """
         return None
 
@@ -99,7 +100,7 @@ class PartitionQueue(Generic[BatchT]):
     :ivar waiting: closed batches in order; retries come first.
     :ivar in_flight: batches sent without a response yet, in order.
     :ivar last_error: error of the last attempt; None after a success.
-    :ivar must_restart: a batch failed, so that later sequence numbers do not fit any longer.
+    :ivar must_restart: a batch with sequence numbers failed: the leader rejects later numbers, so they must restart.
     """
 
     def __init__(self, partition: TopicPartition, in_flight_max: int) -> None:
@@ -135,9 +136,9 @@ class PartitionQueue(Generic[BatchT]):
         return first
 
     def number(self, batch: BatchT, identity: ProducerIdentity) -> None:
-        """Assign sequence numbers to the batch that is sent next, unless it must keep its own.
+        """Assign sequence numbers to the batch that is sent next, unless it already has some.
 
-        :param identity: the producer's identity; the partition may have a higher epoch of it.
+        :param identity: the producer's identity; the partition may already use a higher epoch.
         """
         if self.must_restart and not self.in_flight and not any(each.maybe_written for each in self.waiting):
             self._restart(identity)
@@ -163,26 +164,26 @@ class PartitionQueue(Generic[BatchT]):
         before = self.identity
         if before is not None and before.producer_id == identity.producer_id:
             identity = ProducerIdentity(before.producer_id, before.epoch + 1)
-        self.begin_with(identity)
+        self.restart_with(identity)
 
-    def begin_with(self, identity: ProducerIdentity | None) -> None:
-        """Restart with sequence 0; only allowed while no batch may have been written."""
+    def restart_with(self, identity: ProducerIdentity | None) -> None:
+        """Restart with sequence 0; only allowed while the outcome of every sent batch is known."""
         self.identity, self.next_sequence, self.must_restart = identity, 0, False
         for batch in self.waiting:
             batch.identity, batch.sequence = None, NO_SEQUENCE
 
     def sent(self, batch: BatchT) -> None:
-        """Move the first waiting batch to those in flight."""
+        """Move the first waiting batch to the batches in flight."""
         self.waiting.popleft()
         self.in_flight.append(batch)
         batch.attempts += 1
 
     def is_first(self, batch: BatchT) -> bool:
-        """Return True if no earlier batch is without an outcome."""
+        """Return True if all earlier batches have outcomes."""
         return all(each.order >= batch.order for each in (*self.in_flight, *self.waiting))
 
     def answered(self, batch: BatchT) -> None:
-        """Remove a batch from those in flight."""
+        """Remove a batch from the batches in flight."""
         self.in_flight.remove(batch)
 
     def put_back(self, batch: BatchT, retry_at_s: float) -> None:
@@ -192,5 +193,5 @@ class PartitionQueue(Generic[BatchT]):
 
     def insert(self, batch: BatchT) -> None:
         """Insert a closed batch, in order."""
-        place = sum(each.order < batch.order for each in self.waiting)
-        self.waiting.insert(place, batch)
+        index = sum(each.order < batch.order for each in self.waiting)
+        self.waiting.insert(index, batch)

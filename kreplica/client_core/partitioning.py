@@ -11,10 +11,10 @@ from kreplica.client_core.metadata import TopicView
 from kreplica.model import NO_LEADER
 from kreplica.wire.partitioning import partition_of_key
 
-KEYS_REMEMBERED = 8192
+KEYS_CACHED = 8192
 """Number of keys whose hash is cached."""
 
-_partition_of_key = lru_cache(KEYS_REMEMBERED)(partition_of_key)
+_partition_of_key = lru_cache(KEYS_CACHED)(partition_of_key)
 
 
 class Partitioner(Protocol):
@@ -24,7 +24,7 @@ class Partitioner(Protocol):
         """Return the partition number of a record that was sent without one."""
 
     def full(self, topic: str, partition: int) -> None:
-        """Take note that a partition's current batch is complete."""
+        """Handle the completion of a partition's current batch."""
 
 
 class StickyPartitions:
@@ -40,8 +40,8 @@ class StickyPartitions:
         name = topic.name
         chosen = self._chosen.get(name)
         if chosen is None:
-            led = [each.partition for each in topic.partitions if each.leader != NO_LEADER]
-            possible = led or [each.partition for each in topic.partitions]
+            with_leader = [each.partition for each in topic.partitions if each.leader != NO_LEADER]
+            possible = with_leader or [each.partition for each in topic.partitions]
             others = [each for each in possible if each != self._before.get(name)]
             chosen = self._chosen[name] = self._random.choice(others or possible)
         return chosen
@@ -57,12 +57,12 @@ class DefaultPartitioner:
 
     def __init__(self, random: Random) -> None:
         self._sticky = StickyPartitions(random)
-        self._stick = self._sticky.partition
+        self._sticky_partition = self._sticky.partition
 
     def partition(self, topic: TopicView, key: bytes | None) -> int:
         """Return the partition of a key, or the sticky partition."""
         if key is None:
-            return self._stick(topic)
+            return self._sticky_partition(topic)
         return _partition_of_key(key, len(topic.partitions))
 
     def full(self, topic: str, partition: int) -> None:
@@ -76,7 +76,7 @@ class ConsistentPartitioner(DefaultPartitioner):
     def partition(self, topic: TopicView, key: bytes | None) -> int:
         """Return the partition of a key, or the sticky partition."""
         if not key:
-            return self._stick(topic)
+            return self._sticky_partition(topic)
         return crc32(key) % len(topic.partitions)
 
 
@@ -96,4 +96,4 @@ class RoundRobinPartitioner:
         return topic.partitions[number % len(topic.partitions)].partition
 
     def full(self, topic: str, partition: int) -> None:
-        """Do nothing: batches do not matter."""
+        """Do nothing: the choice does not depend on batches."""

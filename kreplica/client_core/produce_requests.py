@@ -1,6 +1,6 @@
 """Produce requests, and the effect of their responses and failures on batches.
 
-The producer sends requests and keeps time; the rules of retries are in ``partition_queue``.
+The producer sends requests and provides the time; the rules of retries are in ``partition_queue``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ REQUEST_SIZE_MAX = 8 << 20
 ADDED_BY_CLIENT_MAX = 11
 """Last version of Produce in which the client adds partitions to transactions itself (KIP-890)."""
 
-_WRONG_NUMBERS = (
+_SEQUENCE_ERRORS = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.UNKNOWN_PRODUCER_ID,
     ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -72,7 +72,7 @@ class BatchOutcomes(Generic[BatchT]):
     """Decides the outcome of batches: written, retried or failed.
 
     :param random: for the jitter of delays.
-    :param is_numbered: batches have sequence numbers.
+    :param has_sequences: batches have sequence numbers.
     :param settled: called with each batch whose outcome is set.
     """
 
@@ -81,17 +81,17 @@ class BatchOutcomes(Generic[BatchT]):
         random: Random,
         options: ClientOptions,
         *,
-        is_numbered: bool,
+        has_sequences: bool,
         is_transactional: bool,
         settled: Callable[[BatchT], None],
     ) -> None:
         self._random = random
         self._options = options
-        self._is_numbered = is_numbered
+        self._has_sequences = has_sequences
         self._is_transactional = is_transactional
         self._settled = settled
 
-    # --- answers ---
+    # --- responses ---
 
     def answered(self, answer: dict[str, Any], batches: Sequence[QueuedBatch[BatchT]], now_s: float) -> bool:
         """Process the response to a request.
@@ -116,14 +116,14 @@ class BatchOutcomes(Generic[BatchT]):
             self._failed(queue, batch, error, now_s)
         return accepted
 
-    def sent_unanswered(self, batches: Iterable[QueuedBatch[BatchT]]) -> None:
+    def complete_without_response(self, batches: Iterable[QueuedBatch[BatchT]]) -> None:
         """Complete the batches of a request without a response (acks=0)."""
         for queue, batch in batches:
             queue.answered(batch)
             self._settle(batch, None)
 
     def lost(self, batches: Iterable[QueuedBatch[BatchT]], error: ClientError, now_s: float) -> None:
-        """Process a request whose response will not arrive."""
+        """Process the loss of a request: its response will not arrive."""
         for queue, batch in batches:
             self._failed(queue, batch, error, now_s)
 
@@ -141,7 +141,7 @@ class BatchOutcomes(Generic[BatchT]):
         first = queue.is_first(batch)
         queue.answered(batch)
         code = error.code if isinstance(error, BrokerRefused) else None
-        if code in _WRONG_NUMBERS and self._may_renumber(code, first=first):
+        if code in _SEQUENCE_ERRORS and self._is_resolvable(code, first=first):
             self._wrong_sequence(queue, batch, error, now_s, first=first)
         elif code in _TOO_LARGE and not batch.maybe_written:
             self._split(queue, batch, error)
@@ -154,16 +154,19 @@ class BatchOutcomes(Generic[BatchT]):
             queue.last_error = error
             queue.put_back(batch, self._retry_at_s(queue, now_s))
 
-    def _may_renumber(self, code: ErrorCode | None, *, first: bool) -> bool:
-        """Sequences within a transaction are final, but a batch that overtook another one may wait for it."""
+    def _is_resolvable(self, code: ErrorCode | None, *, first: bool) -> bool:
+        """Return True if a sequence error can be resolved by a retry.
+
+        Batches of a transaction cannot get new sequence numbers; a batch that overtook another one can wait for it.
+        """
         if not self._is_transactional:
-            return self._is_numbered
+            return self._has_sequences
         return not first and code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     def _wrong_sequence(
         self, queue: PartitionQueue[BatchT], batch: BatchT, error: ClientError, now_s: float, *, first: bool
     ) -> None:
-        """Handle a sequence error: an earlier batch is missing, or still to come."""
+        """Handle a sequence error: an earlier batch failed, or has not reached the leader yet."""
         if not first:
             queue.put_back(batch, queue.retry_at_s)
         elif batch.maybe_written:
@@ -186,7 +189,7 @@ class BatchOutcomes(Generic[BatchT]):
         self._fail_batch(queue, batch, error)
 
     def delay(self, queue: PartitionQueue[BatchT], error: ClientError, now_s: float) -> None:
-        """Handle a first waiting batch that cannot be sent: delay it, or fail it if the error is final."""
+        """Delay the first waiting batch, which cannot be sent; fail it if the error is final."""
         if error.retriable:
             queue.last_error = error
             queue.retry_at_s = self._retry_at_s(queue, now_s)
@@ -194,10 +197,10 @@ class BatchOutcomes(Generic[BatchT]):
             self._fail_batch(queue, queue.waiting.popleft(), error)
 
     def fail_unrecognizable(self, queue: PartitionQueue[BatchT]) -> None:
-        """Fail batches whose retries the leader could not recognize."""
+        """Fail batches that may have been written and whose retries the leader could not recognize."""
         for batch in queue.unrecognizable():
             queue.waiting.remove(batch)
-            self._fail_batch(queue, batch, ClientError(f"{queue.partition}: a batch before it was refused"))
+            self._fail_batch(queue, batch, ClientError(f"{queue.partition}: an earlier batch failed"))
 
     def expire(self, queue: PartitionQueue[BatchT], now_s: float) -> None:
         """Fail batches whose delivery timeout is over."""
@@ -207,7 +210,7 @@ class BatchOutcomes(Generic[BatchT]):
             self._fail_batch(queue, queue.waiting.popleft(), late)
 
     def drop_waiting(self, queue: PartitionQueue[BatchT], error: ClientError) -> bool:
-        """Fail all waiting batches, as never sent.
+        """Fail all waiting batches with an error, even those that may have been written.
 
         :return: True if one of them had sequence numbers, so that it may have been written.
         """
@@ -233,12 +236,12 @@ class BatchOutcomes(Generic[BatchT]):
 
         :return: True if there were any.
         """
-        forgotten = list(queue.in_flight)
-        for batch in forgotten:
+        in_flight = list(queue.in_flight)
+        for batch in in_flight:
             queue.answered(batch)
             queue.must_restart = True
             self._settle(batch, error)
-        return bool(forgotten)
+        return bool(in_flight)
 
     def _retry_at_s(self, queue: PartitionQueue[BatchT], now_s: float) -> float:
         queue.failures += 1
@@ -248,7 +251,7 @@ class BatchOutcomes(Generic[BatchT]):
         if batch.sequence != NO_SEQUENCE:
             queue.must_restart = True
         if batch.maybe_written:
-            unknown = OutcomeUnknown(f"produce to {queue.partition}: whether it was written is not known: {error}")
+            unknown = OutcomeUnknown(f"produce to {queue.partition}: the outcome is unknown: {error}")
             unknown.__cause__ = error
             error = unknown
         self._settle(batch, error)

@@ -13,7 +13,7 @@ from kreplica.client_core.partition_queue import ProducerIdentity
 from kreplica.client_core.transaction_requests import (
     ADD_OFFSETS_MAX,
     ADD_PARTITIONS_MAX,
-    BUMP_FROM,
+    NEXT_EPOCH_FROM,
     COMMIT_OFFSETS_MAX,
     END_MAX,
     INIT_MAX,
@@ -54,10 +54,10 @@ async def end_transaction(
     commit: bool,
     timeout_s: float | None = None,
 ) -> None:
-    """Commit or abort a transaction of any producer; may be repeated.
+    """Commit or abort a transaction of any producer; a repeated call has no further effect.
 
-    :param identity: producer id and epoch of the producer that wrote.
-    :raise BrokerRefused: the transaction ended otherwise, or the producer was fenced.
+    :param identity: producer id and epoch of the transaction's producer.
+    :raise BrokerRefused: the transaction ended with the other outcome, or the producer was fenced.
     """
     body = producer_body(transactional_id, identity, committed=commit)
 
@@ -69,7 +69,7 @@ async def end_transaction(
 
 
 class TransactionCoordinatorClient:
-    """Requests of one transactional id; remembers which of them the current transaction needs to end.
+    """Requests of one transactional id; records the partitions and offsets of the current transaction.
 
     :param timeout_s: the coordinator aborts a transaction that is open for longer.
     :param two_phase: transactions have no timeout (KIP-939); a prepared one stays open until it is ended explicitly.
@@ -83,7 +83,7 @@ class TransactionCoordinatorClient:
         self._cluster = cluster
         self._two_phase = two_phase
         self._timeout_ms = int(timeout_s * 1000)
-        self._members: set[TopicPartition] = set()
+        self._partitions: set[TopicPartition] = set()
         self._has_offsets = False
         self.transactional_id = transactional_id
         self.identity: ProducerIdentity | None = None
@@ -97,15 +97,15 @@ class TransactionCoordinatorClient:
         :raise UnsupportedVersion: the broker does not support transactions without a timeout.
         :raise BrokerRefused: the broker does not allow them (``transaction.two.phase.commit.enable``).
         """
-        before = self.identity or NO_PRODUCER
+        current = self.identity or NO_PRODUCER
         what = f"producer of {self.transactional_id!r}"
 
         async def attempt(connection: BrokerConnection) -> ProducerIdentity:
             version = connection.version(INIT_PRODUCER_ID, TWO_PHASE_FROM if self._two_phase else INIT_MAX)
             if self._two_phase and version < TWO_PHASE_FROM:
                 raise UnsupportedVersion(f"{connection.peer} does not support transactions without a timeout (KIP-939)")
-            # Before version BUMP_FROM, a request without the current identity returns the next epoch as well.
-            identity = before if version >= BUMP_FROM else NO_PRODUCER
+            # Before version NEXT_EPOCH_FROM, a request without the current identity returns the next epoch as well.
+            identity = current if version >= NEXT_EPOCH_FROM else NO_PRODUCER
             body = init_body(self.transactional_id, self._timeout_ms, identity, two_phase=self._two_phase)
             answer = await self._cluster.request(connection, INIT_PRODUCER_ID, body, at_most=version)
             return parse_identity(answer, what)
@@ -116,7 +116,7 @@ class TransactionCoordinatorClient:
 
     async def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Add partitions to the transaction, before records are sent to them."""
-        new = sorted({*partitions} - self._members)
+        new = sorted({*partitions} - self._partitions)
         if not new:
             return
         assert self.identity is not None
@@ -129,7 +129,7 @@ class TransactionCoordinatorClient:
         self.is_doubtful = True
         await self._at_coordinator(attempt)
         self.is_doubtful = False
-        self._members.update(new)
+        self._partitions.update(new)
 
     async def add_offsets(self, offsets: GroupOffsets, group: GroupIdentity, metadata: str = "") -> None:
         """Commit a group's offsets with the transaction.
@@ -160,20 +160,19 @@ class TransactionCoordinatorClient:
 
         self.is_doubtful = True
         await self._at_coordinator(add)
-        self.is_doubtful, self._has_offsets = False, True
-        self.is_doubtful = True
+        self._has_offsets = True
         await self._cluster.at_coordinator(CoordinatorKind.GROUP, name, commit)
         self.is_doubtful = False
 
     async def end(self, *, commit: bool, doubtful: bool = False) -> None:
         """Send EndTxn if the transaction has partitions or offsets, or may have some (``doubtful``)."""
-        if self._members or self._has_offsets or doubtful:
+        if self._partitions or self._has_offsets or doubtful:
             assert self.identity is not None
             await end_transaction(self._cluster, self.transactional_id, self.identity, commit=commit)
 
     def forget(self) -> None:
         """Reset the state of the current transaction."""
-        self._members.clear()
+        self._partitions.clear()
         self._has_offsets = self.is_doubtful = False
 
     async def _at_coordinator(self, attempt: Callable[[BrokerConnection], Awaitable[T]]) -> T:

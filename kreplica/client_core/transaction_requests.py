@@ -14,7 +14,7 @@ from kreplica.model import TopicPartition
 # Later versions are for brokers, or let brokers add partitions and raise epochs by themselves (KIP-890).
 INIT_MAX, ADD_PARTITIONS_MAX, ADD_OFFSETS_MAX, END_MAX, COMMIT_OFFSETS_MAX = 5, 3, 3, 4, 4
 
-BUMP_FROM = 3
+NEXT_EPOCH_FROM = 3
 """First version of InitProducerId in which a producer can request its next epoch (KIP-360)."""
 
 TWO_PHASE_FROM = 6
@@ -91,7 +91,10 @@ def add_partitions_body(
 
 
 def check_added_partitions(answer: dict[str, Any], transactional_id: str) -> None:
-    """:raise BrokerRefused: the response contains an error; a final error takes precedence over a retriable one."""
+    """Raise the most significant error of an AddPartitionsToTxn response.
+
+    :raise BrokerRefused: the response contains an error; a final error takes precedence over a retriable one.
+    """
     problems: list[ClientError] = []
     for topic in answer["results_by_topic_v3_and_below"]:
         for row in topic["results_by_partition"]:

@@ -24,19 +24,19 @@ T = TypeVar("T")
 
 
 class Phase(Enum):
-    """Phase of a producer's transactions; the value is the error text of an operation that needs another phase."""
+    """Phase of a producer's transactions; the value is the error text if an operation is not allowed in the phase."""
 
     IDLE = "no transaction is open: begin first"
-    BEGINNING = "a transaction is being begun"
-    OPEN = "a transaction is open already"
-    ENDING = "the transaction is being ended"
+    BEGINNING = "a transaction is starting"
+    OPEN = "a transaction is already open"
+    ENDING = "the transaction is ending"
 
 
 class TransactionCore(TransactionCoordinatorClient):
     """The transactions of one producer, one after the other.
 
-    :ivar unusable: the final error of the producer; ``broken``: the error after which this transaction can only be
-        aborted.
+    :ivar unusable: the final error of the producer, or None.
+    :ivar broken: the error after which the current transaction can only be aborted, or None.
     """
 
     def __init__(
@@ -55,7 +55,10 @@ class TransactionCore(TransactionCoordinatorClient):
         return self.unusable or self.broken
 
     def check(self) -> None:
-        """:raise ClientError: the transaction cannot continue."""
+        """Raise the error that prevents sending, if there is one.
+
+        :raise ClientError: the transaction cannot continue.
+        """
         if self.error is not None:
             raise self.error
 
@@ -93,12 +96,12 @@ class TransactionCore(TransactionCoordinatorClient):
         self.expect(Phase.IDLE)
         self.phase = Phase.BEGINNING
         try:
-            began = await self.initialize() if self.identity is None else None
+            new_identity = await self.initialize() if self.identity is None else None
         except BaseException:
             self.phase = Phase.IDLE
             raise
         self.phase = Phase.OPEN
-        return began
+        return new_identity
 
     async def initialize(self) -> ProducerIdentity:
         """Request the producer id and epoch, or the next epoch.
@@ -120,14 +123,14 @@ class TransactionCore(TransactionCoordinatorClient):
             raise
         except ClientError as error:
             if error.retriable:
-                self.unusable = OutcomeUnknown(f"{what}: whether it was committed is not known: {error}")
+                self.unusable = OutcomeUnknown(f"{what}: it is unknown whether it was committed: {error}")
                 raise self.unusable from error
             self.fail(error)
             if self.broken is None:
                 raise
             raise self.broken from error
         except BaseException:
-            self.unusable = OutcomeUnknown(f"{what}: whether it was committed is not known: the caller was cancelled")
+            self.unusable = OutcomeUnknown(f"{what}: it is unknown whether it was committed: the caller was cancelled")
             raise
         self.forget()
         self.phase = Phase.IDLE
@@ -140,15 +143,16 @@ class TransactionCore(TransactionCoordinatorClient):
         """
         doubtful = doubtful or self.is_doubtful
         try:
-            # The end comes before the next epoch: a request for it during an open transaction fences this producer.
+            # A request for the next epoch during an open transaction would fence this producer.
             await self._guarded(self.end(commit=False, doubtful=doubtful))
         except BrokerRefused as error:
+            # After an unknown outcome, INVALID_TXN_STATE means that no transaction was open.
             if not doubtful or error.code is not ErrorCode.INVALID_TXN_STATE:
-                raise  # otherwise no transaction was open
+                raise
         self.forget()
-        began = await self.initialize() if doubtful else None
+        new_identity = await self.initialize() if doubtful else None
         self.phase = Phase.IDLE
-        return began
+        return new_identity
 
     async def add_offsets(self, offsets: GroupOffsets, group: GroupIdentity, metadata: str = "") -> None:
         """Commit a group's offsets with the transaction.
@@ -173,7 +177,10 @@ class TransactionCore(TransactionCoordinatorClient):
         self.broken = None
 
     async def _guarded(self, work: Awaitable[T]) -> T:
-        """:raise ProducerUnusable: another producer took the transactional id over."""
+        """Return the result of a request; mark the producer as unusable if it was fenced.
+
+        :raise ProducerUnusable: another producer took the transactional id over.
+        """
         try:
             return await work
         except ClientError as error:

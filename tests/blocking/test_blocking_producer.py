@@ -639,5 +639,5 @@ def test_transactions_need_an_id_and_a_start() -> None:
         with pytest.raises(ValueError, match="begin first"):
             call()
     producer.begin()
-    with pytest.raises(ValueError, match="open already"):
+    with pytest.raises(ValueError, match="already open"):
         producer.begin()

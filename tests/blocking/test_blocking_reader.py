@@ -222,7 +222,7 @@ def test_offset_out_of_range() -> None:
         brokers[1].always(FETCH, Log(batch(10, 10), batch(20, 2)).serve)
         with Reader(brokers.cluster(), {T0: 3}, options=ReaderOptions(out_of_range=choice)) as reader:
             if first is None:
-                with pytest.raises(OffsetOutOfRange, match="offset 3 of t-0, which has 10 to 20") as failure:
+                with pytest.raises(OffsetOutOfRange, match="offset 3 of t-0, which has offsets 10 to 20") as failure:
                     reader.read()
                 assert failure.value.log_start_offset == 10
             else:

@@ -10,7 +10,7 @@ from twisted.python.failure import Failure
 from kreplica.client.client_runtime import runtime_of
 from kreplica.client.cluster import Cluster
 from kreplica.client.producer import Producer, ProducerOptions
-from kreplica.client_core.fetched_batches import FetchedRecords, Isolation, aborted_of, open_batches
+from kreplica.client_core.fetched_batches import FetchedRecords, Isolation, aborted_transactions_of, open_batches
 from kreplica.client_core.options import ClientOptions
 from kreplica.model import TopicPartition
 from kreplica.testing.cluster.cluster import SimulatedCluster
@@ -75,7 +75,7 @@ class Scene:
         """Return the records that a read_committed consumer sees."""
         row = self._fetch(topic, partition, int(Isolation.READ_COMMITTED))
         data = memoryview(row["records"] or b"")
-        fetched = FetchedRecords(TopicPartition(topic, partition), data, 0, 0, aborted_of(row))
+        fetched = FetchedRecords(TopicPartition(topic, partition), data, 0, 0, aborted_transactions_of(row))
         return [record.value for batch in open_batches(fetched) for record in batch.records]
 
     def _fetch(self, topic: str, partition: int, isolation: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pytest
 from kreplica.client.consumer.fetch_buffer import FetchBuffer
 from kreplica.client.consumer.records import ConsumedBatch
 from kreplica.client_core.errors import CorruptBatch
-from kreplica.client_core.fetched_batches import FetchedRecords, next_offset_behind
+from kreplica.client_core.fetched_batches import FetchedRecords, next_offset_after
 from kreplica.model import TopicPartition
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.batches import stamp
@@ -19,7 +19,7 @@ KEY = TopicPartition("t", 0)
 
 def fetched(position: int, *batches: bytes) -> FetchedRecords:
     data = memoryview(b"".join(batches))
-    return FetchedRecords(KEY, data, position, next_offset_behind(data, position, KEY))
+    return FetchedRecords(KEY, data, position, next_offset_after(data, position, KEY))
 
 
 def batch(base_offset: int, *offsets: int, epoch: int = 3) -> bytes:

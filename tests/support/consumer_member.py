@@ -9,7 +9,7 @@ from uuid import UUID
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.testing.clients.coordinator_client import CoordinatorClient, RequestRejected
-from kreplica.testing.clients.group_member import BY_NAME_MAX, by_topic, offset_rows
+from kreplica.testing.clients.group_member import TOPIC_NAMES_VERSION_MAX, by_topic, offset_rows
 from kreplica.wire import messages
 
 JOINING, LEAVING = 0, -1
@@ -116,7 +116,7 @@ class ConsumerMember:
             "topics": offset_rows(offsets),
         }
         try:
-            await self._client.ask(messages.OFFSET_COMMIT, body, at_most=BY_NAME_MAX)
+            await self._client.ask(messages.OFFSET_COMMIT, body, at_most=TOPIC_NAMES_VERSION_MAX)
         except RequestRejected as error:
             if error.code not in (ErrorCode.STALE_MEMBER_EPOCH, *JOINING_AGAIN):
                 raise
@@ -132,7 +132,7 @@ class ConsumerMember:
             "member_epoch": self.epoch,
             "topics": topics,
         }
-        answer = (await self._client.ask(messages.OFFSET_FETCH, {"groups": [group]}, at_most=BY_NAME_MAX)).body
+        answer = (await self._client.ask(messages.OFFSET_FETCH, {"groups": [group]}, at_most=TOPIC_NAMES_VERSION_MAX)).body
         return {
             TopicPartition(topic["name"], row["partition_index"]): row["committed_offset"]
             for topic in answer["groups"][0]["topics"]

@@ -13,7 +13,7 @@ from kreplica.client.consumer.options import ConsumerOptions, OffsetReset
 from kreplica.client.consumer.positions import PartitionState
 from kreplica.client_core.errors import BrokerRefused, ClientError, LeaderUnknown, LogTruncated, OffsetOutOfRange
 from kreplica.client_core.metadata import PartitionView, TopicView
-from kreplica.client_core.offset_queries import ask_epoch_ends, ask_offsets
+from kreplica.client_core.offset_queries import request_epoch_ends, request_offsets
 from kreplica.client_core.offsets import EARLIEST, LATEST, CommittedOffset
 from kreplica.errors import ErrorCode
 from kreplica.model import NO_EPOCH, NO_LEADER, ZERO_UUID, TopicPartition
@@ -147,7 +147,7 @@ class PositionValidator:
         times = {reading.key: reading.wanted_time for reading in readings if reading.wanted_time is not None}
         if not times:
             return
-        results = await ask_offsets(self._cluster, times, self._options.isolation)
+        results = await request_offsets(self._cluster, times, self._options.isolation)
         for reading in readings:
             if reading.is_over or reading.turn != turns[reading] or reading.key not in times:
                 continue
@@ -181,7 +181,7 @@ class PositionValidator:
             asked[key], turns[key] = (found.leader_epoch, reading.epoch), reading.turn
         if not asked:
             return
-        for key, results in (await ask_epoch_ends(self._cluster, asked)).items():
+        for key, results in (await request_epoch_ends(self._cluster, asked)).items():
             reading = to_check[key][0]
             if reading.is_over or reading.turn != turns[key]:
                 continue

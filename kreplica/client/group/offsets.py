@@ -23,7 +23,7 @@ from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.wire.messages import OFFSET_COMMIT, OFFSET_FETCH
 
-BY_NAME_MAX = 9
+TOPIC_NAMES_VERSION_MAX = 9
 """Last version of OffsetCommit and OffsetFetch that identifies topics by name."""
 
 UNKNOWN_TOPIC_PATIENCE_S = 5.0
@@ -107,7 +107,7 @@ class MemberOffsets:
             "topics": offset_rows(offsets),
         }
         try:
-            answer = await self._coordinator.ask(OFFSET_COMMIT, body, at_most=BY_NAME_MAX)
+            answer = await self._coordinator.ask(OFFSET_COMMIT, body, at_most=TOPIC_NAMES_VERSION_MAX)
             check_committed(answer, f"group {said.group_id}")
         except BrokerRefused as error:
             self._coordinator.failed(error)
@@ -125,7 +125,7 @@ class MemberOffsets:
             "require_stable": True,
         }
         try:
-            answer = await self._coordinator.ask(OFFSET_FETCH, body, at_most=BY_NAME_MAX)
+            answer = await self._coordinator.ask(OFFSET_FETCH, body, at_most=TOPIC_NAMES_VERSION_MAX)
             row = answer["groups"][0] if "groups" in answer else answer
             if "error_code" in row:
                 check(row, f"offsets of group {said.group_id}")

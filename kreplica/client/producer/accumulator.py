@@ -25,7 +25,7 @@ from kreplica.client.producer.record_batch import (
 from kreplica.client.producer.record_deferreds import fail_record
 from kreplica.client_core.errors import BufferFull, ClientError, RecordTooLarge
 from kreplica.client_core.metadata import TopicView
-from kreplica.client_core.partition_queue import IN_FLIGHT_MAX, ORDERS_BETWEEN, PartitionQueue
+from kreplica.client_core.partition_queue import IN_FLIGHT_MAX, ORDER_STEP, PartitionQueue
 from kreplica.model import TopicPartition
 from kreplica.wire.batches import HEADER_SIZE
 from kreplica.wire.records import Headers
@@ -162,7 +162,7 @@ class Accumulator:
         if queue.open is not None:
             return queue.open
         now_s, options = self._reactor.seconds(), self._options
-        self._orders += ORDERS_BETWEEN
+        self._orders += ORDER_STEP
         times = now_s + options.linger_s, now_s + options.delivery_timeout_s
         is_transactional = options.transactional_id is not None
         batch = GatheredBatch(queue.partition, self._orders, times, options.codec, is_transactional=is_transactional)

@@ -269,7 +269,7 @@ class Producer:
     def _restart_sequences(self, identity: ProducerIdentity | None) -> None:
         if identity is not None:
             for queue in self._accumulator.queues():
-                queue.begin_with(identity)
+                queue.restart_with(identity)
 
     # --- internals ---
 

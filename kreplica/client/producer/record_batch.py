@@ -11,7 +11,7 @@ from kreplica.client.producer.completion_counter import CompletionCounter
 from kreplica.client.producer.record_deferreds import RecordDeferred, complete_records, fail_record
 from kreplica.client.producer.written_record import Written
 from kreplica.client_core.delivery import UNKNOWN_OFFSET
-from kreplica.client_core.partition_queue import ORDERS_BETWEEN, OutgoingBatch
+from kreplica.client_core.partition_queue import ORDER_STEP, OutgoingBatch
 from kreplica.model import TopicPartition
 from kreplica.wire.batches import HEADER_SIZE, NO_SEQUENCE, SEQUENCE_MASK, stamp_producer
 from kreplica.wire.compression import Codec
@@ -79,7 +79,7 @@ class GatheredBatch(OutgoingBatch):
         self.timestamps: list[int] = []
         self.waiters: list[Waiter] = []
         self.flushes: list[CompletionCounter] = []
-        self.span = ORDERS_BETWEEN
+        self.span = ORDER_STEP
 
     def close(self) -> None:
         """Stop accepting records, and encode the batch."""

@@ -98,7 +98,7 @@ class Sender:
         self._outcomes: BatchOutcomes[GatheredBatch] = BatchOutcomes(
             cluster.runtime.random,
             cluster.options,
-            is_numbered=options.is_idempotent,
+            has_sequences=options.is_idempotent,
             is_transactional=options.transactional_id is not None,
             settled=self._settled.append,
         )
@@ -311,7 +311,7 @@ class Sender:
             return
         now_s = self._reactor.seconds()
         if self._options.acks == 0:
-            self._outcomes.sent_unanswered(request.batches)
+            self._outcomes.complete_without_response(request.batches)
         else:
             request.route.mute(answer.get("throttle_time_ms", 0) / 1000)
             if not self._outcomes.answered(answer, request.batches, now_s):

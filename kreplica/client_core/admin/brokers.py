@@ -45,7 +45,7 @@ class Features:
 
     :param supported: ranges that the responding broker supports.
     :param finalized: ranges in effect.
-    :param epoch: of the finalized features; -1 if not in the response.
+    :param epoch: version of the finalized features; -1 if not in the response.
     """
 
     supported: Mapping[str, Levels] = field(default_factory=dict)
@@ -57,8 +57,8 @@ class Features:
 class BrokerVersions:
     """API versions of a broker.
 
-    :param apis: by name, of known APIs.
-    :param unknown: by key, of other APIs.
+    :param apis: API name -> versions, of APIs that this client knows.
+    :param unknown: API key -> versions, of other APIs.
     """
 
     apis: Mapping[str, Levels]

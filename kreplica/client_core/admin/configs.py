@@ -75,11 +75,10 @@ class Configs(RequestRouter):
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> Outcomes[ConfigResource, None]:
-        """Change configurations (KIP-339); the changes of one resource are applied all or none.
+        """Change configurations (KIP-339); the changes of one resource are applied atomically.
 
         :param validate_only: change nothing; only validate.
         """
-
         rows = {resource: [change_row(change) for change in each] for resource, each in changes.items()}
         return await self._alter(INCREMENTAL_ALTER_CONFIGS, rows, validate_only, timeout_s)
 
@@ -105,7 +104,7 @@ class Configs(RequestRouter):
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> Outcomes[ConfigResource, None]:
-        """Replace all configurations of resources; others return to their defaults."""
+        """Replace all configurations of resources; those not in ``configs`` return to their defaults."""
         rows = {
             resource: [{"name": name, "value": value} for name, value in settings.items()]
             for resource, settings in configs.items()
@@ -126,7 +125,7 @@ class Configs(RequestRouter):
     async def _at_owners(
         self, resources: Iterable[ConfigResource], ask: Any, timeout_s: float | None
     ) -> Outcomes[ConfigResource, Any]:
-        """Send a broker's configurations to that broker, all others to the controller."""
+        """Send requests about a broker's configurations to that broker, all others to the controller."""
 
         async def attempt(left: list[ConfigResource]) -> Results[ConfigResource, Any]:
             view = await self._cluster.refresh()
@@ -142,12 +141,12 @@ def _entries(resource: ConfigResource, row: dict[str, Any]) -> Mapping[str, Conf
 
 
 def _owner(resource: ConfigResource, controller_id: int) -> int:
-    is_brokers = resource.kind in (ResourceKind.BROKER, ResourceKind.BROKER_LOGGER) and resource.name
-    return int(resource.name) if is_brokers else controller_id
+    is_broker = resource.kind in (ResourceKind.BROKER, ResourceKind.BROKER_LOGGER) and resource.name
+    return int(resource.name) if is_broker else controller_id
 
 
 def _by_resource(
-    rows: Iterable[dict[str, Any]], asked: Iterable[ConfigResource]
+    rows: Iterable[dict[str, Any]], requested: Iterable[ConfigResource]
 ) -> list[tuple[ConfigResource, dict[str, Any]]]:
     found = {(row["resource_type"], row["resource_name"]): row for row in rows}
-    return [(each, found[each.kind, each.name]) for each in asked if (each.kind, each.name) in found]
+    return [(each, found[each.kind, each.name]) for each in requested if (each.kind, each.name) in found]

@@ -51,11 +51,11 @@ class GroupOffsets(Partitions):
     ) -> Outcomes[str, Offsets]:
         """Return the committed offsets of groups; a group that does not exist has none.
 
-        :param groups: group ids; or a mapping to the partitions of interest, None: all.
+        :param groups: group ids; or group id -> partitions to include, None: all.
         :param require_stable: wait for open transactions that may commit offsets (KIP-447).
         """
         wanted = dict(groups) if isinstance(groups, Mapping) else dict.fromkeys(groups)
-        rows = {group_id: _asked(partitions) for group_id, partitions in wanted.items()}
+        rows = {group_id: _topic_filter(partitions) for group_id, partitions in wanted.items()}
 
         async def ask(connection: BrokerConnection, share: list[str]) -> Results[str, Offsets]:
             if connection.version(OFFSET_FETCH) >= SEVERAL_GROUPS_FROM:
@@ -88,7 +88,7 @@ class GroupOffsets(Partitions):
         *,
         timeout_s: float | None = None,
     ) -> Outcomes[TopicPartition, None]:
-        """Commit offsets for a group without members; otherwise it fails with UNKNOWN_MEMBER_ID."""
+        """Commit offsets for a group without members; with members, they fail with UNKNOWN_MEMBER_ID."""
         wanted = {
             each: CommittedOffset(offset) if isinstance(offset, int) else offset for each, offset in offsets.items()
         }
@@ -146,7 +146,7 @@ class GroupOffsets(Partitions):
         )
 
 
-def _asked(partitions: Iterable[TopicPartition] | None) -> list[dict[str, Any]] | None:
+def _topic_filter(partitions: Iterable[TopicPartition] | None) -> list[dict[str, Any]] | None:
     return None if partitions is None else topic_rows(partitions, lambda each: each.partition, "partition_indexes")
 
 

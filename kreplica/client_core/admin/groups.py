@@ -28,7 +28,7 @@ from kreplica.wire.schema import Schema
 STATES_FROM, TYPES_FROM = 4, 5
 """First versions of ListGroups with filters by state (KIP-518) and by type (KIP-848)."""
 
-SEVERAL_LEAVE_FROM = 3
+SEVERAL_MEMBERS_FROM = 3
 CONSUMERS = "consumer"
 """Protocol type of consumer groups."""
 
@@ -100,7 +100,7 @@ class GroupDescription:
     """A group and its members.
 
     :param assignor: the members' common protocol, or the broker's assignor; empty if there is none.
-    :param epoch: group epoch of the consumer protocol; -1 in the classic protocol; so is ``assignment_epoch``.
+    :param epoch: group epoch of the consumer protocol; -1 in the classic protocol, like ``assignment_epoch``.
     :param operations: authorized operations; None if not in the response.
     """
 
@@ -134,8 +134,8 @@ class Groups(RequestRouter):
     ) -> list[GroupListing]:
         """Return the groups of the cluster, by id.
 
-        :param states: states to include; none: all.
-        :param types: types to include; none: all.
+        :param states: states to include; empty: all.
+        :param types: types to include; empty: all.
         :raise ClientError: a live broker did not respond, or does not support the filter.
         """
         body = {"states_filter": [each.value for each in states], "types_filter": [each.value for each in types]}
@@ -167,7 +167,7 @@ class Groups(RequestRouter):
                 body = {"group_ids": share, "include_authorized_operations": operations}
                 answer = await self._cluster.request(connection, CONSUMER_GROUP_DESCRIBE, body)
                 results |= {row["group_id"]: _consumer_group(row) for row in answer["groups"]}
-            classic = [each for each in share if each not in results or _is_not_of_that_protocol(results[each])]
+            classic = [each for each in share if each not in results or _may_be_classic(results[each])]
             if classic:
                 body = {"groups": classic, "include_authorized_operations": operations}
                 answer = await self._cluster.request(connection, DESCRIBE_GROUPS, body)
@@ -204,7 +204,7 @@ class Groups(RequestRouter):
         group_id: str,
         members: Iterable[MemberToRemove] | None = None,
         *,
-        reason: str = "put out by an administrator",
+        reason: str = "removed by an administrator",
         timeout_s: float | None = None,
     ) -> Outcomes[MemberToRemove, None]:
         """Remove members from a classic group, which then rebalances (KIP-345, KIP-800).
@@ -215,19 +215,19 @@ class Groups(RequestRouter):
         if members is None:
             described = await self.describe_group(group_id, timeout_s=timeout_s)
             members = [MemberToRemove(each.instance_id, each.member_id) for each in described.members]
-        tries = 0
+        attempts = 0
 
         async def ask(connection: BrokerConnection, share: list[MemberToRemove]) -> Results[MemberToRemove, None]:
-            nonlocal tries
-            need(connection, LEAVE_GROUP, SEVERAL_LEAVE_FROM, "several members")
-            tries += 1
-            is_first = tries == 1
+            nonlocal attempts
+            need(connection, LEAVE_GROUP, SEVERAL_MEMBERS_FROM, "several members")
+            attempts += 1
+            is_first = attempts == 1
             rows = [
                 {"member_id": each.member_id, "group_instance_id": each.instance_id, "reason": reason} for each in share
             ]
             answer = await self._cluster.request(connection, LEAVE_GROUP, {"group_id": group_id, "members": rows})
             check(answer, f"group {group_id}")
-            return _left(answer["members"], share, is_first=is_first)
+            return _removed_members(answer["members"], share, is_first=is_first)
 
         return await self.at_coordinator(CoordinatorKind.GROUP, group_id, members, ask, timeout_s)
 
@@ -241,10 +241,9 @@ def _listing(row: dict[str, Any]) -> GroupListing:
     )
 
 
-def _is_not_of_that_protocol(results: GroupDescription | ClientError) -> bool:
-    """Return True if the group may be a classic one."""
+def _may_be_classic(result: GroupDescription | ClientError) -> bool:
     codes = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
-    return isinstance(results, BrokerRefused) and results.code in codes
+    return isinstance(result, BrokerRefused) and result.code in codes
 
 
 def _consumer_group(row: dict[str, Any]) -> GroupDescription | ClientError:
@@ -318,12 +317,12 @@ def _partitions(rows: Iterable[dict[str, Any]], name: str) -> frozenset[TopicPar
     return frozenset(TopicPartition(row[name], partition) for row in rows for partition in row["partitions"])
 
 
-def _left(
-    rows: Iterable[dict[str, Any]], asked: Iterable[MemberToRemove], *, is_first: bool
+def _removed_members(
+    rows: Iterable[dict[str, Any]], requested: Iterable[MemberToRemove], *, is_first: bool
 ) -> Results[MemberToRemove, None]:
-    """Parse a LeaveGroup response; a member unknown in a retry left in the first attempt."""
+    """Parse a LeaveGroup response; a member that a retry reports as unknown was removed by the first attempt."""
     results = {}
-    for row, member in zip(rows, asked, strict=True):
+    for row, member in zip(rows, requested, strict=True):
         error = outcome(row, f"member {member.instance_id or member.member_id}")
         is_gone = error is not None and error.code is ErrorCode.UNKNOWN_MEMBER_ID and not is_first
         results[member] = None if is_gone else error

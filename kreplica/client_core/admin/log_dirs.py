@@ -15,8 +15,8 @@ from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.wire.messages import ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS
 
-NOT_THERE = UNKNOWN | {ErrorCode.REPLICA_NOT_AVAILABLE}
-"""Error codes of replicas that a broker does not have; it remembers the directory for them."""
+NOT_ON_BROKER = UNKNOWN | {ErrorCode.REPLICA_NOT_AVAILABLE}
+"""Error codes for replicas that a broker does not have; it uses the directory when it creates them."""
 
 
 class Replica(NamedTuple):
@@ -30,7 +30,7 @@ class Replica(NamedTuple):
 class ReplicaSize:
     """Size of a replica in a log directory.
 
-    :param offset_lag: offsets behind the high watermark; of a future replica, behind the current replica.
+    :param offset_lag: number of offsets behind the high watermark; for a future replica, behind the current replica.
     :param is_future: the replica is being moved to this directory.
     """
 
@@ -45,7 +45,8 @@ class LogDir:
 
     :param error: the error of an unusable directory; otherwise None.
     :param replicas: by partition.
-    :param total_bytes: size of the file system; -1 if not in the response; so is ``usable_bytes``.
+    :param total_bytes: size of the file system; -1 if not in the response.
+    :param usable_bytes: free space of the file system; -1 if not in the response.
     """
 
     path: str
@@ -96,8 +97,8 @@ class LogDirs(RequestRouter):
         async def ask(connection: BrokerConnection, share: list[Replica]) -> Results[Replica, None]:
             broker_id, dirs = share[0].broker_id, []
             for path in sorted({paths[each] for each in share}):
-                there = [each.partition for each in share if paths[each] == path]
-                dirs.append({"path": path, "topics": topic_rows(there, lambda each: each.partition, "partitions")})
+                moved = [each.partition for each in share if paths[each] == path]
+                dirs.append({"path": path, "topics": topic_rows(moved, lambda each: each.partition, "partitions")})
             answer = await self._cluster.request(connection, ALTER_REPLICA_LOG_DIRS, {"dirs": dirs})
             results: dict[Replica, ClientError | None] = {}
             for topic in answer["results"]:
@@ -112,7 +113,7 @@ class LogDirs(RequestRouter):
             targets = {each: each.broker_id for each in left}
             return await self._ask_each(targets, self._cluster.connection, ask)
 
-        return await self.settle(paths, attempt, timeout_s, final=NOT_THERE)
+        return await self.settle(paths, attempt, timeout_s, final=NOT_ON_BROKER)
 
 
 def _log_dir(row: dict[str, Any]) -> LogDir:

@@ -22,10 +22,10 @@ from kreplica.model import TopicPartition
 from kreplica.wire.messages import DELETE_RECORDS, LIST_OFFSETS
 
 EARLIEST_LOCAL = -4
-"""Time that stands for the first offset in local storage (KIP-405)."""
+"""Special time that requests the first offset in local storage (KIP-405)."""
 
 LATEST_TIERED = -5
-"""Time that stands for the last offset in tiered storage (KIP-1005)."""
+"""Special time that requests the last offset in tiered storage (KIP-1005)."""
 
 TIMES_FROM = MappingProxyType({MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9})
 """First version of ListOffsets with each of these times."""
@@ -44,7 +44,7 @@ class Partitions(RequestRouter):
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
         timeout_s: float | None = None,
     ) -> Outcomes[TopicPartition, TimedOffset]:
-        """Return each partition's first record that is not older than a time.
+        """Return the offset of each partition's first record that is not older than a time.
 
         :param times: milliseconds since 1970, or ``EARLIEST``, ``LATEST``, ``MAX_TIMESTAMP``, ``EARLIEST_LOCAL``,
             ``LATEST_TIERED``.

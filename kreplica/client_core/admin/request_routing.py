@@ -28,7 +28,7 @@ Ask: TypeAlias = Callable[[BrokerConnection, list[K]], Awaitable[Mapping[K, V | 
 """Sends a request about some items to one broker."""
 
 UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-UNKNOWN_PATIENCE_S = 5.0
+UNKNOWN_RETRIED_S = 5.0
 """Time for which an unknown topic is retried, because brokers may not know a new topic yet."""
 
 CONCURRENT_REQUESTS_MAX = 100
@@ -55,7 +55,7 @@ class RequestRouter:
         *,
         final: frozenset[ErrorCode] = frozenset(),
     ) -> Outcomes[K, V]:
-        """Repeat attempts until each item has an outcome, or the time is over.
+        """Repeat attempts until each item has an outcome, or the timeout has passed.
 
         :param attempt: requests the items without an outcome; an exception is the error of all of them.
         :param final: error codes that are outcomes although they are retriable.
@@ -65,13 +65,13 @@ class RequestRouter:
         order, outcomes, errors = list(left), dict[K, V | ClientError](), dict[K, ClientError]()
         began_s = cluster.now_s()
 
-        def is_over(outcome: V | ClientError) -> bool:
+        def is_final(outcome: V | ClientError) -> bool:
             if not isinstance(outcome, ClientError) or not outcome.retriable:
                 return True
             if not isinstance(outcome, BrokerRefused):
                 return False
-            impatient = cluster.now_s() - began_s >= UNKNOWN_PATIENCE_S
-            return outcome.code in final or (outcome.code in UNKNOWN and impatient)
+            is_late = cluster.now_s() - began_s >= UNKNOWN_RETRIED_S
+            return outcome.code in final or (outcome.code in UNKNOWN and is_late)
 
         async def once() -> None:
             if not left:
@@ -79,8 +79,8 @@ class RequestRouter:
             results = await attempt(list(left))
             errors.clear()
             for item in list(left):
-                outcome = results[item] if item in results else _unanswered(item)
-                if is_over(outcome):
+                outcome = results[item] if item in results else _missing_in_response(item)
+                if is_final(outcome):
                     outcomes[item] = outcome
                     del left[item]
                 elif isinstance(outcome, ClientError):
@@ -91,7 +91,7 @@ class RequestRouter:
         try:
             await cluster.retrying(once, timeout_s)
         except ClientError as error:
-            outcomes |= {item: _given_up(error, errors.get(item)) for item in left}
+            outcomes |= {item: _final_error(error, errors.get(item)) for item in left}
         return Outcomes({item: outcomes[item] for item in order})
 
     async def at_leaders(
@@ -179,7 +179,7 @@ class RequestRouter:
     async def everywhere(
         self, ask: Callable[[BrokerConnection], Awaitable[V]], timeout_s: float | None = None
     ) -> Mapping[int, V]:
-        """Send a request to all live brokers; repeat it at all of them if one fails, because others take its work over.
+        """Send a request to all live brokers; if one fails, repeat it at all, because others take over its groups.
 
         :raise ClientError: a live broker does not respond.
         """
@@ -203,22 +203,22 @@ class RequestRouter:
         final: frozenset[ErrorCode] = UNKNOWN,
         reconcile: Callable[[K, BrokerRefused], Awaitable[V | ClientError]] | None = None,
     ) -> Outcomes[K, V]:
-        """Send requests to the controller; items unknown to it do not exist.
+        """Send requests to the controller; an error that an item is unknown is final.
 
         :param reconcile: returns the outcome of an item that is refused after an earlier attempt without a response.
         """
-        doubtful: set[K] = set()
+        maybe_done: set[K] = set()
 
         async def attempt(left: list[K]) -> Results[K, V]:
             connection = await self._cluster.controller()
-            before = frozenset(doubtful)
-            doubtful.update(left)
+            before = frozenset(maybe_done)
+            maybe_done.update(left)
             results = dict(await ask(connection, left))
             for item, error in results.items():
                 if not isinstance(error, BrokerRefused) or error.code is ErrorCode.REQUEST_TIMED_OUT:
                     continue
                 if item not in before:
-                    doubtful.discard(item)
+                    maybe_done.discard(item)
                 elif reconcile is not None:
                     results[item] = await reconcile(item, error)
             return results
@@ -235,7 +235,7 @@ class RequestRouter:
     async def _ask_each(
         self, targets: Mapping[K, Any], connect: Callable[[Any], Awaitable[BrokerConnection]], ask: Ask[K, V]
     ) -> dict[K, V | ClientError]:
-        """Send one request per broker, concurrently, each about its items; a failure is the error of all its items."""
+        """Send one request per broker, concurrently; the error of a request is the error of all its items."""
         results: dict[K, V | ClientError] = {}
         shares: dict[int | Address, list[K]] = {}
         for item, where in targets.items():
@@ -311,7 +311,7 @@ def _leader(cluster: ClusterCore[Any], partition: TopicPartition) -> int | Clien
     return view.leader
 
 
-def _given_up(error: ClientError, of_item: ClientError | None) -> ClientError:
+def _final_error(error: ClientError, of_item: ClientError | None) -> ClientError:
     """Return the error of an item when the request ended without its outcome."""
     if not isinstance(error, GaveUp) or of_item is None:
         return error
@@ -320,5 +320,5 @@ def _given_up(error: ClientError, of_item: ClientError | None) -> ClientError:
     return given_up
 
 
-def _unanswered(item: object) -> ClientError:
+def _missing_in_response(item: object) -> ClientError:
     return BrokerRefused(ErrorCode.UNKNOWN_SERVER_ERROR, str(item), "the response does not contain it")

@@ -34,8 +34,8 @@ from kreplica.wire.messages import (
 
 V = TypeVar("V")
 
-IDS_DELETED_FROM = 6
-ASKED_BY_ID_FROM = 12
+DELETED_BY_ID_FROM = 6
+DESCRIBED_BY_ID_FROM = 12
 """First versions of DeleteTopics and Metadata with topic ids (KIP-516)."""
 
 PAGE_PARTITIONS = 2000
@@ -46,7 +46,7 @@ class CreatedTopic:
     """A topic that was created or validated.
 
     :param topic_id: zero if only validated, or not in the response.
-    :param partitions: -1 if not in the response; so is ``replication_factor``.
+    :param partitions: -1 if not in the response, like ``replication_factor``.
     :param configs: by name; empty if not in the response.
     """
 
@@ -124,7 +124,7 @@ class Topics(RequestRouter):
 
         created = await self.at_controller(wanted, ask, timeout_s, reconcile=None if validate_only else reconcile)
         if not validate_only:
-            await self._until_led(
+            await self._wait_for_leaders(
                 {each.name: max(each.partitions, 1) for each in created.succeeded.values()}, timeout_s
             )
         return created
@@ -145,21 +145,21 @@ class Topics(RequestRouter):
         topic = NewTopic(name, partitions, replication_factor, configs or {})
         return (await self.create_topics([topic], timeout_s=timeout_s))[name]
 
-    async def _until_led(self, counts: Mapping[str, int], timeout_s: float | None) -> None:
+    async def _wait_for_leaders(self, counts: Mapping[str, int], timeout_s: float | None) -> None:
         """Wait until the given number of partitions of each topic have leaders."""
 
-        async def led() -> None:
+        async def check_leaders() -> None:
             self._cluster.doubt()
             view = await self._cluster.refresh(counts)
             for name, count in counts.items():
                 topic = view.topics.get(name)
-                count_led = sum(each.leader != NO_LEADER for each in topic.partitions) if topic is not None else 0
+                with_leader = sum(each.leader != NO_LEADER for each in topic.partitions) if topic is not None else 0
                 needed = max(count, len(topic.partitions)) if topic is not None else count
-                if count_led < needed:
-                    raise LeaderUnknown(f"{count_led} of {needed} partitions of topic {name} have leaders")
+                if with_leader < needed:
+                    raise LeaderUnknown(f"{with_leader} of {needed} partitions of topic {name} have leaders")
 
         if counts:
-            await self._cluster.retrying(led, timeout_s)
+            await self._cluster.retrying(check_leaders, timeout_s)
 
     async def delete_topics(
         self, topics: Iterable[str | UUID], *, timeout_s: float | None = None
@@ -172,11 +172,11 @@ class Topics(RequestRouter):
         async def ask(connection: BrokerConnection, items: list[str | UUID]) -> Results[str | UUID, None]:
             ids = [item for item in items if isinstance(item, UUID)]
             if ids:
-                need(connection, DELETE_TOPICS, IDS_DELETED_FROM, "ids of topics")
+                need(connection, DELETE_TOPICS, DELETED_BY_ID_FROM, "ids of topics")
             names = [item for item in items if item not in ids]
-            body = {"topics": [_either(item) for item in items], "topic_names": names, "timeout_ms": SERVER_TIMEOUT_MS}
+            body = {"topics": [_topic_reference(item) for item in items], "topic_names": names, "timeout_ms": SERVER_TIMEOUT_MS}
             answer = await self._cluster.request(connection, DELETE_TOPICS, body)
-            return _by_name_and_id(answer["responses"], lambda row: outcome(row, f"topic {_called(row)}"))
+            return _by_name_and_id(answer["responses"], lambda row: outcome(row, f"topic {_name_or_id(row)}"))
 
         async def reconcile(_: str | UUID, error: BrokerRefused) -> ClientError | None:
             return None if error.code in UNKNOWN else error
@@ -188,7 +188,7 @@ class Topics(RequestRouter):
     async def delete_topic(self, topic: str | UUID, *, timeout_s: float | None = None) -> None:
         """Delete a topic.
 
-        :raise BrokerRefused: there is none, or it may not be deleted.
+        :raise BrokerRefused: the topic does not exist, or must not be deleted.
         """
         (await self.delete_topics([topic], timeout_s=timeout_s)).raise_first()
 
@@ -200,10 +200,10 @@ class Topics(RequestRouter):
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> Outcomes[str, None]:
-        """Give topics more partitions, each for itself.
+        """Increase the number of partitions of topics; each topic has its own outcome.
 
-        :param counts: topic -> how many it shall have in all.
-        :param assignments: topic -> brokers of each new partition's replicas; left to the controller where not given.
+        :param counts: topic -> its new total number of partitions.
+        :param assignments: topic -> brokers of each new partition's replicas; the controller assigns the other topics.
         """
         chosen = assignments or {}
 
@@ -222,15 +222,15 @@ class Topics(RequestRouter):
             topic = (await self._cluster.refresh((name,))).topics.get(name)
             return None if topic is not None and len(topic.partitions) == counts[name] else error
 
-        widened = await self.at_controller(counts, ask, timeout_s, reconcile=None if validate_only else reconcile)
+        expanded = await self.at_controller(counts, ask, timeout_s, reconcile=None if validate_only else reconcile)
         if not validate_only:
-            await self._until_led({name: counts[name] for name in widened.succeeded}, timeout_s)
-        return widened
+            await self._wait_for_leaders({name: counts[name] for name in expanded.succeeded}, timeout_s)
+        return expanded
 
     async def list_topics(self, *, internal: bool = False, timeout_s: float | None = None) -> list[TopicListing]:
-        """All topics, by name.
+        """Return all topics, sorted by name.
 
-        :param internal: with those that the cluster keeps for itself.
+        :param internal: include internal topics, such as ``__consumer_offsets``.
         """
         view = await self._cluster.retrying(lambda: self._cluster.refresh(None), timeout_s)
         return [
@@ -270,9 +270,9 @@ class Topics(RequestRouter):
         if not ids and has(connection, DESCRIBE_TOPIC_PARTITIONS):
             return {row["name"]: _described(row) for row in await self._pages(connection, names)}
         if ids:
-            need(connection, METADATA, ASKED_BY_ID_FROM, "ids of topics")
+            need(connection, METADATA, DESCRIBED_BY_ID_FROM, "ids of topics")
         body = {
-            "topics": [_either(item) for item in items],
+            "topics": [_topic_reference(item) for item in items],
             "allow_auto_topic_creation": False,
             "include_topic_authorized_operations": operations,
         }
@@ -280,7 +280,7 @@ class Topics(RequestRouter):
         return _by_name_and_id(answer["topics"], _described)
 
     async def _pages(self, connection: BrokerConnection, names: Sequence[str]) -> list[dict[str, Any]]:
-        """Return rows of topics, merged over all pages."""
+        """Request all pages of DescribeTopicPartitions; return one row per topic."""
         rows: dict[str, dict[str, Any]] = {}
         cursor = None
         while True:
@@ -300,7 +300,7 @@ class Topics(RequestRouter):
                 return list(rows.values())
 
 
-def _either(topic: str | UUID) -> dict[str, Any]:
+def _topic_reference(topic: str | UUID) -> dict[str, Any]:
     """Return a topic by name or id, as requests carry it."""
     return {"name": None, "topic_id": topic} if isinstance(topic, UUID) else {"name": topic, "topic_id": ZERO_UUID}
 
@@ -313,7 +313,7 @@ def _by_name_and_id(rows: Iterable[dict[str, Any]], parse: Callable[[dict[str, A
     return found
 
 
-def _called(row: dict[str, Any]) -> str:
+def _name_or_id(row: dict[str, Any]) -> str:
     return str(row["name"] or row.get("topic_id"))
 
 
@@ -331,7 +331,7 @@ def _created(row: dict[str, Any]) -> CreatedTopic | ClientError:
 
 
 def _described(row: dict[str, Any]) -> TopicDescription | ClientError:
-    error = outcome(row, f"topic {_called(row)}")
+    error = outcome(row, f"topic {_name_or_id(row)}")
     if error is not None:
         return error
     partitions = sorted((_partition(each) for each in row["partitions"]), key=lambda each: each.partition)

@@ -116,7 +116,8 @@ class Transactions(RequestRouter):
     ) -> list[TransactionListing]:
         """Return the cluster's transactional ids, sorted.
 
-        :param states: states to include; none: all; likewise ``producer_ids``.
+        :param states: states to include; empty: all.
+        :param producer_ids: producer ids to include; empty: all.
         :param longer_than_ms: include only transactions open for longer.
         :param pattern: RE2 expression for whole ids.
         :raise ClientError: a live broker did not respond, or does not support the filter.
@@ -248,15 +249,15 @@ class Transactions(RequestRouter):
         wanted = sorted({each.producer_id for producers in suspects.values() for each in producers})
         listed = await self.list_transactions(producer_ids=wanted, timeout_s=timeout_s) if wanted else []
         known = await self.describe_transactions([each.transactional_id for each in listed], timeout_s=timeout_s)
-        held = {(each.producer_id, partition) for each in _there_still(known) for partition in each.partitions}
+        known_open = {(each.producer_id, partition) for each in _existing(known) for partition in each.partitions}
         hanging = {
-            partition: [each for each in producers if (each.producer_id, partition) not in held]
+            partition: [each for each in producers if (each.producer_id, partition) not in known_open]
             for partition, producers in suspects.items()
         }
         return {partition: producers for partition, producers in hanging.items() if producers}
 
 
-def _there_still(known: Outcomes[str, TransactionDescription]) -> Iterable[TransactionDescription]:
+def _existing(known: Outcomes[str, TransactionDescription]) -> Iterable[TransactionDescription]:
     for error in known.failed.values():
         if not (isinstance(error, BrokerRefused) and error.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
             raise error

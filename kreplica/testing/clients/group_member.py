@@ -23,7 +23,7 @@ PROTOCOL_VERSION = 0
 OFFSETS_OF_ONE_MAX = 7
 """Later versions of OffsetFetch take several groups."""
 
-BY_NAME_MAX = 9
+TOPIC_NAMES_VERSION_MAX = 9
 """Later versions of OffsetCommit identify topics by ID."""
 
 ANSWER_TIMEOUT_S = 10.0
@@ -219,7 +219,7 @@ class GroupMember:
         topics = offset_rows(offsets)
         body = {**self._member_fields(), "generation_id_or_member_epoch": self._generation, "topics": topics}
         try:
-            answered = await self._client.ask(messages.OFFSET_COMMIT, body, at_most=BY_NAME_MAX)
+            answered = await self._client.ask(messages.OFFSET_COMMIT, body, at_most=TOPIC_NAMES_VERSION_MAX)
         except RequestRejected as error:
             if not error.has_pending_attempt:
                 self._history.refused(number)

@@ -9,7 +9,7 @@ from uuid import UUID
 from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.client.connection import Connection, connect
-from kreplica.client_core.fetched_batches import FetchedRecords, aborted_of, next_offset_behind, open_batches
+from kreplica.client_core.fetched_batches import FetchedRecords, aborted_transactions_of, next_offset_after, open_batches
 from kreplica.errors import ErrorCode, KafkaError, KreplicaError
 from kreplica.model import NO_BROKER_EPOCH, NO_EPOCH, ZERO_UUID, TopicPartition
 from kreplica.replication import READ_COMMITTED, READ_UNCOMMITTED
@@ -287,8 +287,8 @@ class WireClient:
             key = TopicPartition(topic, partition)
             if not data:
                 return found
-            next_offset = next_offset_behind(data, offset, key)
-            fetched = FetchedRecords(key, data, offset, next_offset, aborted_of(row))
+            next_offset = next_offset_after(data, offset, key)
+            fetched = FetchedRecords(key, data, offset, next_offset, aborted_transactions_of(row))
             found += [record for batch in open_batches(fetched) for record in batch.records]
             offset = next_offset
 

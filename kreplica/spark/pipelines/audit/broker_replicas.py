@@ -13,7 +13,7 @@ from kreplica.blocking.blocking_runtime import default_runtime
 from kreplica.blocking.connection import Connection, Pending
 from kreplica.client_core.addresses import Address
 from kreplica.client_core.errors import BrokerRefused, ClientError, check
-from kreplica.client_core.fetch_requests import BY_NAME_MAX, FetchLimits, fetch_body
+from kreplica.client_core.fetch_requests import TOPIC_NAMES_VERSION_MAX, FetchLimits, fetch_body
 from kreplica.client_core.fetched_batches import Isolation
 from kreplica.client_core.offsets import EARLIEST, list_offsets_body, parse_list_offsets
 from kreplica.client_core.options import ClientOptions
@@ -124,7 +124,7 @@ class BrokerReplica(NamedTuple):
             partition_size_max=FETCH_SIZE,
         )
         body = fetch_body({self.partition: offset}, limits) | {"replica_id": DEBUGGER}
-        version = connection.version(FETCH, BY_NAME_MAX)
+        version = connection.version(FETCH, TOPIC_NAMES_VERSION_MAX)
         return connection.send(FETCH, body, version=version, timeout_s=self.client.request_timeout_s)
 
     def _connect(self) -> Connection:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kreplica.model import TopicPartition
 from kreplica.replication import READ_COMMITTED, READ_UNCOMMITTED
 from kreplica.testing.clients.coordinator_client import GROUP, CoordinatorClient
-from kreplica.testing.clients.group_member import BY_NAME_MAX, by_topic
+from kreplica.testing.clients.group_member import TOPIC_NAMES_VERSION_MAX, by_topic
 from kreplica.testing.clients.isolation import visible_records
 from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
 from kreplica.wire import messages
@@ -44,7 +44,7 @@ def committed_offsets(
     client = CoordinatorClient(cluster.host(host).reactor, brokers, group, GROUP, client_id=host)
     topics = [{"name": name, "partition_indexes": numbers} for name, numbers in by_topic(partitions).items()]
     asked = {"groups": [{"group_id": group, "topics": topics}], "require_stable": True}
-    answer = cluster.run_until(client.ask(messages.OFFSET_FETCH, asked, at_most=BY_NAME_MAX)).body
+    answer = cluster.run_until(client.ask(messages.OFFSET_FETCH, asked, at_most=TOPIC_NAMES_VERSION_MAX)).body
     cluster.run_until(client.close())
     return {
         TopicPartition(topic["name"], row["partition_index"]): row["committed_offset"]
