@@ -1,4 +1,4 @@
-"""Receives directly into a buffer, without a copy, which Twisted's transports do not support."""
+"""Receives data directly into a buffer, without a copy; Twisted's transports do not support this themselves."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
 def receive_in_place(
     transport: Any, next_buffer: Callable[[], memoryview | None], filled: Callable[[int], None]
 ) -> None:
-    """Let a plain TCP transport receive into a buffer while there is one; other transports are unchanged.
+    """Make a plain TCP transport receive into the buffers of ``next_buffer``; other transports are unchanged.
 
     :param next_buffer: returns a buffer with free space; None: received data goes to the protocol.
-    :param filled: called with the number of bytes received into it.
+    :param filled: called with the number of bytes received into the buffer.
     """
     if not isinstance(transport, tcp.Connection) or transport.TLS:
         return
-    otherwise = transport.doRead
+    receive_normally = transport.doRead
 
     def receive() -> ConnectionLost | ConnectionDone | None:
         buffer = next_buffer()
         if buffer is None:
-            return otherwise()
+            return receive_normally()
         try:
             size = transport.socket.recv_into(buffer)
         except BlockingIOError:

@@ -18,12 +18,12 @@ EndpointMaker: TypeAlias = Callable[[Reactor, str, int, float], IStreamClientEnd
 
 
 def tcp_endpoint(reactor: Reactor, host: str, port: int, timeout_s: float) -> IStreamClientEndpoint:
-    """Plain TCP to an address, or to a name with an IPv4 address."""
+    """Return a plain TCP endpoint for an IP address, or for a name with an IPv4 address."""
     return TCP4ClientEndpoint(reactor, host, port, timeout_s)
 
 
 def named_endpoint(reactor: Reactor, host: str, port: int, timeout_s: float) -> IStreamClientEndpoint:
-    """Plain TCP to a name, at the IPv6 or IPv4 address that responds first."""
+    """Return a plain TCP endpoint for a name; it connects to the IPv6 or IPv4 address that responds first."""
     return HostnameEndpoint(reactor, host, port, timeout_s)
 
 
@@ -45,11 +45,11 @@ def tls_endpoints(**options: Any) -> EndpointMaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientRuntime:
-    """Everything non-deterministic that a client uses.
+    """All sources of non-determinism of a client.
 
-    :param reactor: connections and monotonic time.
-    :param random: for jitter and partitioning.
-    :param wall_clock_ms: milliseconds since 1970, for timestamps of records.
+    :param reactor: provides connections and monotonic time.
+    :param random: used for jitter and partitioning.
+    :param wall_clock_ms: returns milliseconds since 1970, for timestamps of records.
     :param endpoint: creates endpoints of brokers.
     """
 
@@ -60,7 +60,7 @@ class ClientRuntime:
 
 
 def default_runtime(reactor: Any = None, *, endpoint: EndpointMaker = named_endpoint) -> ClientRuntime:
-    """Return the runtime of the process.
+    """Return a runtime with the process's reactor and clock.
 
     :param reactor: Twisted's installed reactor by default.
     :param endpoint: plain TCP by default; ``tls_endpoints`` returns one for TLS.

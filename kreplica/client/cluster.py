@@ -27,8 +27,8 @@ T = TypeVar("T")
 class Cluster(ClusterCore[Connection]):
     """Metadata of one cluster and connections to its brokers; an asynchronous context manager, or call ``close``.
 
-    Nothing is requested before it is needed.  Producers, consumers and admins that share a cluster share its metadata;
-    each has its own connections for requests that take long.
+    Metadata is requested and connections are opened when needed.  Producers, consumers and admins that share a cluster
+    share its metadata; producers and consumers have their own connections.
 
     :param bootstrap: first brokers, ``"kafka-1:9092,kafka-2:9092"`` or pairs of host and port.
     :param runtime: reactor, randomness, clock and network; those of the process by default.
@@ -79,7 +79,7 @@ class Cluster(ClusterCore[Connection]):
         return await in_progress[1].wait()
 
     def new_connections(self) -> Connections:
-        """Return connections for requests that take long; the caller closes them."""
+        """Return separate connections, for long requests; the caller closes them."""
         return Connections(self.runtime, self.options)
 
     # --- the core's driver ---
@@ -121,7 +121,7 @@ class Cluster(ClusterCore[Connection]):
 
     def has_connection(self, address: Address) -> bool:
         """Return True if the shared connection to an address is open."""
-        return self._connections.to_open(address) is not None
+        return self._connections.find_open(address) is not None
 
     async def exchange(
         self, connection: Connection, api: Api, version: int, body: dict[str, Any], timeout_s: float

@@ -38,8 +38,8 @@ from kreplica.wire.message_parsers import MessageParsers
 from kreplica.wire.messages import Api
 
 OUTSTANDING_MAX = 1000
-LEFT_TO_THE_SYSTEM = -1
-SILENCE_S_MAX = 30.0
+SYSTEM_DEFAULT = -1
+THROTTLE_S_MAX = 30.0
 """Maximum throttle time that is obeyed (KIP-219)."""
 
 CLOSE_TIMEOUT_S = 5.0
@@ -57,7 +57,7 @@ def connect(
     frame_size_max: int = REQUEST_SIZE_MAX,
     connect_timeout_s: float = 10.0,
     outstanding_max: int = OUTSTANDING_MAX,
-    receive_buffer_bytes: int = LEFT_TO_THE_SYSTEM,
+    receive_buffer_bytes: int = SYSTEM_DEFAULT,
     endpoint: EndpointMaker = tcp_endpoint,
 ) -> Deferred[Connection]:
     """Connect to a broker.
@@ -65,13 +65,13 @@ def connect(
     :param client_id: name of the client in the broker's logs and quotas.
     :param frame_size_max: size of the largest response.
     :param outstanding_max: maximum number of requests in flight.
-    :param receive_buffer_bytes: of the socket; -1 leaves it to the operating system.
+    :param receive_buffer_bytes: size of the socket's receive buffer; -1: the operating system's default.
     :param endpoint: creates the broker's endpoint.
     :return: fires with the connection, or fails with ``ConnectionFailed``; may be cancelled.
     """
     connection = Connection(reactor, f"{host}:{port}", client_id, frame_size_max, outstanding_max)
-    way = endpoint(reactor, host, port, connect_timeout_s)
-    return Deferred.fromCoroutine(_connect(connection, way, receive_buffer_bytes))
+    target = endpoint(reactor, host, port, connect_timeout_s)
+    return Deferred.fromCoroutine(_connect(connection, target, receive_buffer_bytes))
 
 
 async def _connect(connection: Connection, endpoint: IStreamClientEndpoint, receive_buffer_bytes: int) -> Connection:
@@ -93,7 +93,7 @@ async def _connect(connection: Connection, endpoint: IStreamClientEndpoint, rece
 
 
 class _Outstanding:
-    """A request in flight; ``answered`` is None once its caller cancelled it."""
+    """A request in flight; ``answered`` is None after its caller cancelled it."""
 
     __slots__ = ("answered", "api", "correlation_id", "timeout_s", "timer", "version")
 
@@ -105,7 +105,7 @@ class _Outstanding:
         self.answered: Deferred[dict[str, Any]] | None = Deferred(self._cancelled)
         self.timer: IDelayedCall | None = None
 
-    def taken(self) -> Deferred[dict[str, Any]] | None:
+    def detach(self) -> Deferred[dict[str, Any]] | None:
         """Stop the timer, and return the Deferred to fire."""
         answered, self.answered = self.answered, None
         if self.timer is not None and self.timer.active():
@@ -113,7 +113,7 @@ class _Outstanding:
         return answered
 
     def _cancelled(self, _: Deferred[dict[str, Any]]) -> None:
-        self.taken()
+        self.detach()
 
 
 @implementer(IPushProducer)
@@ -142,8 +142,8 @@ class Connection(Protocol):
         self._outstanding: deque[_Outstanding] = deque()
         self._next_correlation_id = 0
         self._congested = False
-        self._muted: IDelayedCall | None = None
-        self._held: list[tuple[bytes, _Outstanding | None]] = []
+        self._throttled: IDelayedCall | None = None
+        self._delayed: list[tuple[bytes, _Outstanding | None]] = []
         self._unwritten: list[Deferred[dict[str, Any]]] = []
         self._closing: list[Deferred[None]] = []
         self._abort_timer: IDelayedCall | None = None
@@ -176,17 +176,17 @@ class Connection(Protocol):
         request = _Outstanding(api, version, correlation_id, timeout_s) if answered else None
         if request is not None:
             self._outstanding.append(request)
-        if self._muted is None:
+        if self._throttled is None:
             self._send(data, request)
         else:
-            self._held.append((data, request))
+            self._delayed.append((data, request))
         if request is None:
-            return self._when_written()
+            return self._writable()
         assert request.answered is not None
         return request.answered
 
     def negotiate(self, timeout_s: float = 30.0) -> Deferred[dict[int, VersionRange]]:
-        """Request the broker's API versions (KIP-35), among which ``version`` chooses.
+        """Request the broker's API versions (KIP-35), from which ``version`` chooses.
 
         :param timeout_s: time until the response, after which the connection is closed.
         :return: fires with API key -> (lowest, highest); fails with a ``ClientError``, or with ``KafkaError`` if the
@@ -198,14 +198,16 @@ class Connection(Protocol):
         """Return the highest version of an API that client and broker support.
 
         :param at_most: highest version to use.
-        :raise UnsupportedVersion: there is none, or versions were not negotiated.
+        :raise UnsupportedVersion: they have no version in common, or versions were not negotiated.
         """
         return common_version(api, self.versions.get(api.key), at_most, self.peer)
 
     def close(self) -> Deferred[None]:
         """Close the connection after pending data is written; requests in flight fail with ``ConnectionLost``.
 
-        :return: fires when the connection is closed, at the latest after ``CLOSE_TIMEOUT_S``; may be repeated.
+        It may be called repeatedly.
+
+        :return: fires when the connection is closed, at the latest after ``CLOSE_TIMEOUT_S``.
         """
         if self._lost:
             return succeed(None)
@@ -213,7 +215,7 @@ class Connection(Protocol):
         self._closing.append(closed)
         if not self.closed:
             self._abort_timer = self._reactor.callLater(CLOSE_TIMEOUT_S, self.transport.abortConnection)
-            failed = self._give_up()
+            failed = self._stop_accepting()
             self.transport.loseConnection()
             self._fail(failed, f"{self.peer}: closed by the client")
         return closed
@@ -221,7 +223,7 @@ class Connection(Protocol):
     def abort(self) -> None:
         """Close the connection at once; requests in flight fail with ``ConnectionLost``."""
         if not self.closed:
-            failed = self._give_up()
+            failed = self._stop_accepting()
             self.transport.abortConnection()
             self._fail(failed, f"{self.peer}: aborted by the client")
 
@@ -237,19 +239,19 @@ class Connection(Protocol):
 
     def _filled(self, size: int) -> None:
         """Process bytes received in place."""
-        whole = self._frames.fill(size)
-        if whole is not None and not self.closed:
-            self._take([whole])
+        complete_frame = self._frames.fill(size)
+        if complete_frame is not None and not self.closed:
+            self._process_frames([complete_frame])
 
     def dataReceived(self, data: bytes) -> None:
         """Process received frames."""
         if not self.closed:
-            self._take(self._frames.feed(data))
+            self._process_frames(self._frames.feed(data))
 
-    def _take(self, frames: Iterable[memoryview]) -> None:
+    def _process_frames(self, frames: Iterable[memoryview]) -> None:
         try:
             for frame in frames:
-                self._answer(frame)
+                self._process_response(frame)
                 if self.closed:
                     return
         except ProtocolError as error:
@@ -260,7 +262,7 @@ class Connection(Protocol):
         self._lost = True
         if self._abort_timer is not None and self._abort_timer.active():
             self._abort_timer.cancel()
-        failed = [] if self.closed else self._give_up()
+        failed = [] if self.closed else self._stop_accepting()
         closing, self._closing = self._closing, []
         self._fail(failed, f"{self.peer}: {reason.getErrorMessage()}")
         for closed in closing:
@@ -290,19 +292,19 @@ class Connection(Protocol):
             request.timer = self._reactor.callLater(request.timeout_s, self._timed_out, request)
         self.transport.write(data)
 
-    def _mute(self, seconds: float) -> None:
-        """Hold requests back for the throttle time."""
-        seconds = min(seconds, SILENCE_S_MAX)
-        if self._muted is None:
-            self._muted = self._reactor.callLater(seconds, self._unmute)
-        elif self._muted.getTime() < self._reactor.seconds() + seconds:
-            self._muted.reset(seconds)
+    def _throttle(self, seconds: float) -> None:
+        """Delay requests for the throttle time."""
+        seconds = min(seconds, THROTTLE_S_MAX)
+        if self._throttled is None:
+            self._throttled = self._reactor.callLater(seconds, self._send_delayed)
+        elif self._throttled.getTime() < self._reactor.seconds() + seconds:
+            self._throttled.reset(seconds)
 
-    def _unmute(self) -> None:
-        """Send the requests held back, except cancelled ones."""
-        self._muted = None
-        held, self._held = self._held, []
-        for data, request in held:
+    def _send_delayed(self) -> None:
+        """Send the delayed requests, except cancelled ones."""
+        self._throttled = None
+        delayed, self._delayed = self._delayed, []
+        for data, request in delayed:
             if request is not None and request.answered is None:
                 self._outstanding.remove(request)
             else:
@@ -310,8 +312,8 @@ class Connection(Protocol):
         if not self._congested:
             self._fire_written()
 
-    def _when_written(self) -> Deferred[dict[str, Any]]:
-        if not self._congested and self._muted is None:
+    def _writable(self) -> Deferred[dict[str, Any]]:
+        if not self._congested and self._throttled is None:
             return succeed({})
         written: Deferred[dict[str, Any]] = Deferred()
         self._unwritten.append(written)
@@ -319,13 +321,13 @@ class Connection(Protocol):
 
     def _fire_written(self) -> None:
         """Fire the Deferreds of requests without response."""
-        if self._muted is None:
+        if self._throttled is None:
             written, self._unwritten = self._unwritten, []
             for request in written:
                 if not request.called:  # a callback may cancel another request
                     request.callback({})
 
-    def _answer(self, frame: memoryview) -> None:
+    def _process_response(self, frame: memoryview) -> None:
         if not self._outstanding:
             raise ProtocolError("ResponseHeader", "a response without a request")
         request = self._outstanding[0]
@@ -338,9 +340,9 @@ class Connection(Protocol):
             body = parse_answer(self._parsers, request.api, request.version, frame, position)
             throttle_ms = body.get("throttle_time_ms", 0)
             if throttle_ms > 0:
-                self._mute(throttle_ms / 1000)
+                self._throttle(throttle_ms / 1000)
         self._outstanding.popleft()
-        answered = request.taken()
+        answered = request.detach()
         if answered is not None and body is not None:
             answered.callback(body)
 
@@ -349,26 +351,26 @@ class Connection(Protocol):
         self._break(RequestTimedOut(text), request)
 
     def _break(self, error: ClientError, request: _Outstanding | None = None) -> None:
-        """Close the connection after an error of one request, by default the oldest."""
+        """Close the connection; fail one request, by default the oldest, with the error, others with ConnectionLost."""
         if request is None and self._outstanding:
             request = self._outstanding[0]
-        blamed = None if request is None else request.taken()
-        failed = self._give_up()
+        failed_request = None if request is None else request.detach()
+        failed = self._stop_accepting()
         self.transport.abortConnection()
-        if blamed is not None:
-            blamed.errback(error)
+        if failed_request is not None:
+            failed_request.errback(error)
         self._fail(failed, str(error))
 
-    def _give_up(self) -> list[Deferred[dict[str, Any]]]:
+    def _stop_accepting(self) -> list[Deferred[dict[str, Any]]]:
         """Stop accepting requests, and return the Deferreds to fail."""
         self.closed = True
-        if self._muted is not None:
-            self._muted.cancel()
-            self._muted = None
-        self._held.clear()
+        if self._throttled is not None:
+            self._throttled.cancel()
+            self._throttled = None
+        self._delayed.clear()
         self.transport.unregisterProducer()
-        taken = [request.taken() for request in self._outstanding]
-        failed = [deferred for deferred in taken if deferred is not None] + self._unwritten
+        deferreds = [request.detach() for request in self._outstanding]
+        failed = [deferred for deferred in deferreds if deferred is not None] + self._unwritten
         self._outstanding.clear()
         self._unwritten = []
         return failed

@@ -24,7 +24,8 @@ log = Logger()
 class _Slot:
     """Connection to one address.
 
-    :ivar failures: consecutive failures; no attempt before ``retry_at_s``, until then callers get ``last_error``.
+    :ivar failures: number of consecutive failures.
+    :ivar retry_at_s: time of the next attempt; until then callers get ``last_error``.
     """
 
     __slots__ = ("connecting", "connection", "failures", "last_error", "retry_at_s")
@@ -40,13 +41,13 @@ class _Slot:
 class Connections:
     """Connections of one owner, which closes them.
 
-    Owners of long requests, like consumers, have their own connections, because responses arrive in request order.
+    Consumers and other owners of long requests have their own connections, because responses arrive in request order.
     """
 
     def __init__(self, runtime: ClientRuntime, options: ClientOptions) -> None:
         self._runtime = runtime
         self._options = options
-        self._ways: dict[Address, _Slot] = {}
+        self._slots: dict[Address, _Slot] = {}
         self._closed = False
 
     async def to(self, address: Address) -> Connection:
@@ -59,70 +60,70 @@ class Connections:
         """
         if self._closed:
             raise ClientClosed(f"{address}: the client is closed")
-        way = self._ways.setdefault(address, _Slot())
-        if way.connection is not None and not way.connection.closed:
-            return way.connection
-        connecting = way.connecting
+        slot = self._slots.setdefault(address, _Slot())
+        if slot.connection is not None and not slot.connection.closed:
+            return slot.connection
+        connecting = slot.connecting
         if connecting is None:
-            if way.last_error is not None and self._runtime.reactor.seconds() < way.retry_at_s:
-                raise ConnectionFailed(str(way.last_error)) from way.last_error
-            connecting = SharedCoroutine(self._connect(address, way))
+            if slot.last_error is not None and self._runtime.reactor.seconds() < slot.retry_at_s:
+                raise ConnectionFailed(str(slot.last_error)) from slot.last_error
+            connecting = SharedCoroutine(self._connect(address, slot))
             if not connecting.is_over:
-                way.connecting = connecting
+                slot.connecting = connecting
         try:
             return await connecting.wait()
         except CancelledError:
             if self._closed:
                 raise ClientClosed(f"{address}: the client was closed") from None
-            if self._ways.get(address) is not way:
+            if self._slots.get(address) is not slot:
                 raise ConnectionFailed(f"{address}: the address is no longer in use") from None
             raise
 
-    def to_open(self, address: Address) -> Connection | None:
+    def find_open(self, address: Address) -> Connection | None:
         """Return the open connection to an address, or None."""
-        way = self._ways.get(address)
-        if way is None or way.connection is None or way.connection.closed:
+        slot = self._slots.get(address)
+        if slot is None or slot.connection is None or slot.connection.closed:
             return None
-        return way.connection
+        return slot.connection
 
     def __iter__(self) -> Iterator[Connection]:
         """Iterate over the open connections."""
-        made = [way.connection for way in self._ways.values()]
+        made = [slot.connection for slot in self._slots.values()]
         return iter([connection for connection in made if connection is not None and not connection.closed])
 
     def forget(self, address: Address) -> None:
         """Close the connection to an address that is no longer in use; its requests fail."""
-        way = self._ways.pop(address, None)
-        if way is not None:
-            if way.connecting is not None:
-                way.connecting.cancel()
-            if way.connection is not None:
-                way.connection.close().addErrback(lambda failure: log.failure("cannot close a connection", failure))
+        slot = self._slots.pop(address, None)
+        if slot is not None:
+            if slot.connecting is not None:
+                slot.connecting.cancel()
+            if slot.connection is not None:
+                slot.connection.close().addErrback(lambda failure: log.failure("cannot close a connection", failure))
 
     async def close(self) -> None:
         """Close all connections; requests fail with ``ConnectionLost``, callers of ``to`` with ``ClientClosed``."""
         self._closed = True
-        open_ones, ways = list(self), list(self._ways.values())
-        self._ways.clear()
-        for way in ways:
-            if way.connecting is not None:
-                way.connecting.cancel()
+        open_ones, slots = list(self), list(self._slots.values())
+        self._slots.clear()
+        for slot in slots:
+            if slot.connecting is not None:
+                slot.connecting.cancel()
         await gather([_closed(connection) for connection in open_ones])
         await pause(self._runtime.reactor, 0)  # cancelled work ends in this iteration
 
-    async def _connect(self, address: Address, way: _Slot) -> Connection:
+    async def _connect(self, address: Address, slot: _Slot) -> Connection:
         runtime, options = self._runtime, self._options
         try:
-            way.connection = await self._open(address)
+            slot.connection = await self._open(address)
         except ClientError as error:
-            way.failures += 1
-            wait_s = backoff_s(runtime.random, way.failures, options.backoff_s, options.backoff_s_max)
-            way.retry_at_s, way.last_error = runtime.reactor.seconds() + wait_s, error
+            slot.failures += 1
+            wait_s = backoff_s(runtime.random, slot.failures, options.backoff_s, options.backoff_s_max)
+            slot.retry_at_s, slot.last_error = runtime.reactor.seconds() + wait_s, error
             raise
         finally:
-            way.connecting = None
-        way.failures, way.last_error = 0, None
-        return way.connection
+            slot.connecting = None
+        slot.failures, slot.last_error = 0, None
+        return slot.connection
 
     async def _open(self, address: Address) -> Connection:
         options = self._options

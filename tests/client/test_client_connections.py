@@ -158,7 +158,7 @@ def test_lost_peer_is_detected_by_a_timeout(ways: ConnectionsScene) -> None:
     with pytest.raises(ConnectionLost):
         result_of(behind)
     assert half_open.closed
-    assert ways.connections.to_open(BROKER) is None
+    assert ways.connections.find_open(BROKER) is None
     ways.ask().addErrback(lambda _: None)
     assert ways.attempts == 2
 

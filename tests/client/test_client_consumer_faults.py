@@ -154,7 +154,7 @@ def test_nearest_replica_is_read_while_it_is_available() -> None:
     scene.run_until(consumer.assign([T0]))
     scene.write("t", 0, ["1"])
     assert values(scene.read(consumer, 1)) == ["1"]
-    reading = consumer._flow.readings[T0]
+    reading = consumer._flow.states[T0]
     assert reading.preferred == 2
     scene.run_until(scene.simulated.brokers[2].stop())
     scene.write("t", 0, ["2"])

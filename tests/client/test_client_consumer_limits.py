@@ -36,7 +36,7 @@ def test_memory_is_bounded(scene: Scene) -> None:
     seen = 0
     while seen < 80:
         scene.run(1)
-        stocked = sum(reading.buffer.size for reading in consumer._flow.readings.values())
+        stocked = sum(reading.buffer.size for reading in consumer._flow.states.values())
         assert stocked <= 60_000 + 2 * SIZE
         seen += len(scene.read(consumer, 1))
 

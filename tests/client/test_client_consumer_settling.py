@@ -21,8 +21,8 @@ from kreplica.testing.simulator.simulation import Simulation
 KEY = TopicPartition("t", 0)
 
 
-@pytest.mark.parametrize(("known_epoch", "is_asked"), [(13, False), (14, True), (15, True)])
-def test_leader_of_an_earlier_epoch_is_not_asked(known_epoch: int, is_asked: bool) -> None:
+@pytest.mark.parametrize(("known_epoch", "is_fetching"), [(13, False), (14, True), (15, True)])
+def test_leader_of_an_earlier_epoch_is_not_asked(known_epoch: int, is_fetching: bool) -> None:
     """A former leader would report a truncation, so the metadata is refreshed instead."""
     simulation = Simulation(1)
     runtime = runtime_of(simulation.host("application").runtime)
@@ -50,7 +50,7 @@ def test_leader_of_an_earlier_epoch_is_not_asked(known_epoch: int, is_asked: boo
     reading.begin_at(56, 14)
     validator.validate([reading])
     assert reading.position == 56
-    assert [type(each) for each in failed] == ([] if is_asked else [LeaderUnknown])
-    assert bool(asked) == is_asked
+    assert [type(each) for each in failed] == ([] if is_fetching else [LeaderUnknown])
+    assert bool(asked) == is_fetching
     assert all(error.retriable for error in failed)
     validator.close()

@@ -229,7 +229,7 @@ def test_heartbeats_contain_only_changes() -> None:
     assert news["subscribed_topic_names"] == ["t", "u"]
     assert "rack_id" not in news
     state.answered(news, answer(2, calls=False))
-    state.not_answered()
+    state.reset_acknowledged()
     assert state.request_body().keys() == request_body.keys()
     state.lost()
     assert (state.epoch, state.target, state.owned) == (JOINING, None, {})

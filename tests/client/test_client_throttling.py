@@ -8,7 +8,7 @@ import pytest
 from client_peer import Peer, answer_bytes, heartbeat, heartbeat_answer, result_of
 from twisted.internet.defer import CancelledError, Deferred
 
-from kreplica.client.connection import SILENCE_S_MAX, Connection
+from kreplica.client.connection import THROTTLE_S_MAX, Connection
 from kreplica.client.errors import ConnectionLost, RequestTimedOut
 from kreplica.wire.messages import HEARTBEAT, PRODUCE
 
@@ -50,7 +50,7 @@ def test_throttle_time_is_bounded(peer: Peer, connection: Connection) -> None:
     peer.protocol.dataReceived(throttled(0, 3_600_000))
     held = heartbeat(connection, timeout_s=5.0)
     peer.requests()
-    peer.reactor.advance(SILENCE_S_MAX - 0.1)
+    peer.reactor.advance(THROTTLE_S_MAX - 0.1)
     assert peer.requests() == []
     peer.reactor.advance(0.2)
     assert len(peer.requests()) == 1

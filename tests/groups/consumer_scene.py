@@ -18,7 +18,7 @@ from kreplica.groups.config import GroupsConfig
 from kreplica.groups.consumer.assignment import Assignment, from_rows, pairs, union
 from kreplica.groups.consumer.config import ConsumerConfig
 from kreplica.groups.consumer.group import ConsumerGroup
-from kreplica.groups.consumer.members import JOINING, LEAVING, LEAVING_FOR_A_WHILE
+from kreplica.groups.consumer.members import JOINING, LEAVING, LEAVING_TEMPORARILY
 from kreplica.groups.consumer.requests import Heartbeat
 from kreplica.groups.consumer.state import GroupState
 from kreplica.groups.consumer.transitions import Answer
@@ -273,7 +273,7 @@ class Transcript:
         self._send(member, member.beating(full="fully" in words, quiet="quietly" in words, epoch=epoch))
 
     def _leaves(self, member: Member, *words: str) -> None:
-        self._send(member, member.leaving(LEAVING_FOR_A_WHILE if words else LEAVING))
+        self._send(member, member.leaving(LEAVING_TEMPORARILY if words else LEAVING))
 
     def _holds(self, member: Member, *_: str) -> None:
         member.is_stubborn = True

@@ -19,7 +19,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.consumer import fencing
 from kreplica.groups.consumer.assignment import count, pairs, union
 from kreplica.groups.consumer.group import ConsumerGroup
-from kreplica.groups.consumer.members import LEAVING, LEAVING_FOR_A_WHILE
+from kreplica.groups.consumer.members import LEAVING, LEAVING_TEMPORARILY
 from kreplica.groups.consumer.persistence import ReplayedGroups
 from kreplica.groups.consumer.requests import Heartbeat
 from kreplica.groups.consumer.state import GroupState, StateName
@@ -118,7 +118,7 @@ class Storm:
         if self.clients:
             client = self.random.choice(self.clients)
             self.clients.remove(client)
-            epoch = LEAVING_FOR_A_WHILE if client.instance_id and self.random.random() < 0.7 else LEAVING
+            epoch = LEAVING_TEMPORARILY if client.instance_id and self.random.random() < 0.7 else LEAVING
             self.scene.send(client.leaving(epoch), lambda answer: None)
 
     def crash(self) -> None:

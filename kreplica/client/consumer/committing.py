@@ -43,11 +43,11 @@ class OffsetCommits:
     def identity(self) -> GroupIdentity:
         """The identity for commits.
 
-        While records of lost partitions are processed, it is the identity under which they were assigned: a transaction
-        with them is refused, even if this member has joined again.
+        While records of lost partitions are processed, it is the identity under which they were assigned, so that the
+        coordinator refuses a transaction with their offsets even if this member has joined again.
         """
         if self.membership is not None:
-            return self._assigned_to if self._flow.is_behind and self._assigned_to else self.membership.identity
+            return self._assigned_to if self._flow.is_processing_revoked and self._assigned_to else self.membership.identity
         return GroupIdentity(self._group_id)
 
     @property
@@ -63,13 +63,13 @@ class OffsetCommits:
         return await committed_offsets(self._cluster, self._group_id, keys)
 
     async def commit(self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None) -> None:
-        """Commit these offsets, or those of all delivered records."""
+        """Commit the given offsets, or by default those of all delivered records."""
         if offsets is None:
-            readings = self._flow.readings.values()
-            for reading in readings:
-                reading.mark_processed()
+            states = self._flow.states.values()
+            for state in states:
+                state.mark_processed()
             self._flow.progressed.notify()
-            given = self._committable(self._flow.readings)
+            given = self._committable(self._flow.states)
         else:
             given = {
                 key: offset if isinstance(offset, CommittedOffset) else CommittedOffset(offset)
@@ -88,10 +88,10 @@ class OffsetCommits:
 
     def assigned(self) -> None:
         """Record the identity under which partitions are assigned."""
-        if self.membership is not None and not self._flow.is_behind:
+        if self.membership is not None and not self._flow.is_processing_revoked:
             self._assigned_to = self.membership.identity
 
-    # --- by itself ---
+    # --- automatic commits ---
 
     @property
     def is_automatic(self) -> bool:
@@ -113,7 +113,7 @@ class OffsetCommits:
     def _tick(self) -> None:
         self._timer = None
         if self._committing is None:
-            committing = self._committing = Deferred.fromCoroutine(self.of(self._flow.readings))
+            committing = self._committing = Deferred.fromCoroutine(self.commit_processed(self._flow.states))
             committing.addBoth(self._ended)
         self.begin()
 
@@ -122,12 +122,12 @@ class OffsetCommits:
         if result is not None and not (self._closed and result.check(CancelledError)):
             log.failure("automatic commit failed", result)
 
-    async def last(self) -> None:
-        """Commit before the end."""
-        await self.of(self._flow.readings)
+    async def commit_all_processed(self) -> None:
+        """Commit all processed records, if automatic commits are enabled."""
+        await self.commit_processed(self._flow.states)
 
-    async def of(self, keys: Iterable[TopicPartition]) -> None:
-        """Commit records processed since the last commit; errors are logged, because a later commit follows."""
+    async def commit_processed(self, keys: Iterable[TopicPartition]) -> None:
+        """Commit processed records of partitions, if automatic commits are enabled; errors are only logged."""
         if not self.is_automatic:
             return
         offsets = self._committable(keys)
@@ -143,6 +143,6 @@ class OffsetCommits:
             self._committed_offsets.pop(key, None)
 
     def _committable(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
-        readings = [self._flow.readings[key] for key in keys if key in self._flow.readings]
-        found = {reading.key: reading.committable for reading in readings}
+        states = [self._flow.states[key] for key in keys if key in self._flow.states]
+        found = {state.key: state.committable for state in states}
         return {key: offset for key, offset in found.items() if offset is not None}

@@ -24,11 +24,11 @@ T = TypeVar("T")
 class ConsumeFlow:
     """Connects position validation, fetching and delivery.
 
-    :ivar readings: assigned partitions, in the order of service.
+    :ivar states: assigned partitions, in the order of service.
     :ivar changed: notified when records may be available, or the flow ended.
     :ivar progressed: notified when delivered records were processed.
-    :ivar is_behind: delivered records of revoked partitions are still being processed.
-    :ivar turns: limits the time that a consumer keeps the reactor.
+    :ivar is_processing_revoked: delivered records of revoked partitions are still being processed.
+    :ivar turns: limits the time for which a consumer occupies the reactor.
     :ivar error: the final error.
     :ivar closing: the consumer is closing.
     """
@@ -41,12 +41,12 @@ class ConsumeFlow:
     ) -> None:
         self._options = options
         self.reactor = cluster.runtime.reactor
-        self.readings: dict[TopicPartition, PartitionState] = {}
+        self.states: dict[TopicPartition, PartitionState] = {}
         self.changed = Waiters(self.reactor)
         self.progressed = Waiters(self.reactor)
         self.error: Exception | None = None
-        self.closing = self.closed = self.is_behind = False
-        self._later: list[PartitionState] = []
+        self.closing = self.closed = self.is_processing_revoked = False
+        self._unblocked_later: list[PartitionState] = []
         self.delivery = DeliveryQueue(self.pump, self._failed)
         self._validator = PositionValidator(
             cluster, options, committed=committed, on_failed=self._failed, on_validated=self._validated
@@ -54,9 +54,9 @@ class ConsumeFlow:
         self._fetcher = Fetcher(
             cluster,
             options,
-            self.readings,
+            self.states,
             self._validator,
-            on_arrived=self.delivery.arrived,
+            on_arrived=self.delivery.enqueue,
             on_failed=self._failed,
             on_changed=self.changed.notify,
         )
@@ -65,7 +65,7 @@ class ConsumeFlow:
     async def close(self) -> None:
         """End the flow; waiters are notified."""
         self.closed = True
-        self.drop(list(self.readings))
+        self.drop(list(self.states))
         self._validator.close()
         await self._fetcher.close()
         self.changed.notify()
@@ -77,52 +77,52 @@ class ConsumeFlow:
 
     # --- partitions ---
 
-    def add(self, readings: Iterable[PartitionState]) -> None:
+    def add(self, states: Iterable[PartitionState]) -> None:
         """Add partitions."""
-        for reading in readings:
-            self.readings[reading.key] = reading
-            if self.is_behind:
+        for state in states:
+            self.states[state.key] = state
+            if self.is_processing_revoked:
                 # A transaction with records delivered before may still commit the start offset.
-                reading.is_validating = True
-                self._later.append(reading)
+                state.is_validating = True
+                self._unblocked_later.append(state)
         self.pump()
 
     def drop(self, keys: Iterable[TopicPartition]) -> None:
         """Remove partitions."""
         for key in keys:
-            reading = self.readings.pop(key, None)
-            if reading is not None:
-                self.is_behind = self.is_behind or reading.is_outstanding
-                reading.put_back()
-                reading.buffer.clear()
-                reading.is_over = True
+            state = self.states.pop(key, None)
+            if state is not None:
+                self.is_processing_revoked = self.is_processing_revoked or state.is_outstanding
+                state.put_back()
+                state.buffer.clear()
+                state.is_over = True
         self.pump()
 
     def pause(self, keys: Iterable[TopicPartition]) -> None:
-        """Stop to deliver and fetch records of partitions."""
-        for reading in self._find(keys):
-            reading.put_back()
-            reading.is_paused = True
+        """Stop delivering and fetching records of partitions."""
+        for state in self._find(keys):
+            state.put_back()
+            state.is_paused = True
 
     def resume(self, keys: Iterable[TopicPartition]) -> None:
         """Deliver records of paused partitions again."""
-        for reading in self._find(keys):
-            reading.is_paused = False
-            if not reading.buffer.is_empty or reading.error is not None:
-                self.delivery.arrived(reading)
+        for state in self._find(keys):
+            state.is_paused = False
+            if not state.buffer.is_empty or state.error is not None:
+                self.delivery.enqueue(state)
         self.pump()
         self.changed.notify()
 
-    def hold(self, keys: Iterable[TopicPartition]) -> None:
-        """Stop to deliver records of partitions that are being revoked."""
-        for reading in self._find(keys):
-            reading.put_back()
-            reading.is_held = True
+    def stop_for_revocation(self, keys: Iterable[TopicPartition]) -> None:
+        """Stop delivering records of partitions that are being revoked."""
+        for state in self._find(keys):
+            state.put_back()
+            state.is_revoking = True
 
     def is_outstanding(self, key: TopicPartition) -> bool:
         """Return True if delivered records of a partition are not processed yet."""
-        reading = self.readings.get(key)
-        return reading is not None and reading.is_outstanding
+        state = self.states.get(key)
+        return state is not None and state.is_outstanding
 
     def begin_at(self, key: TopicPartition, offset: int) -> None:
         """Reset a partition to an offset."""
@@ -138,11 +138,11 @@ class ConsumeFlow:
 
     def _find(self, keys: Iterable[TopicPartition]) -> list[PartitionState]:
         try:
-            return [self.readings[key] for key in keys]
+            return [self.states[key] for key in keys]
         except KeyError as error:
             raise ValueError(f"{error.args[0]} is not assigned to this consumer") from None
 
-    # --- handing out ---
+    # --- delivery ---
 
     async def take(self, take: Callable[[], T | None], timeout_s: float | None = None) -> T | None:
         """Return the next result; None at the timeout, or if the consumer is closed.
@@ -166,7 +166,10 @@ class ConsumeFlow:
         return None
 
     def take_now(self, take: Callable[[], T | None]) -> T | None:
-        """Return a result that is available."""
+        """Return the next result if one is available, otherwise None.
+
+        :raise Exception: the consumer or a partition failed.
+        """
         if self.error is not None:
             raise self.error
         return take()
@@ -174,20 +177,23 @@ class ConsumeFlow:
     def mark_processed(self) -> None:
         """Mark delivered records as processed."""
         self.delivery.mark_processed()
-        self.revoked_processed()
+        self.finish_revoked()
         self.progressed.notify()
 
-    def revoked_processed(self) -> None:
-        """Delivered records of revoked partitions are processed."""
-        if self.is_behind:
-            self.is_behind = False
-            later, self._later = self._later, []
-            for reading in later:
-                reading.is_validating = False
+    def finish_revoked(self) -> None:
+        """Record that all delivered records of revoked partitions are processed."""
+        if self.is_processing_revoked:
+            self.is_processing_revoked = False
+            later, self._unblocked_later = self._unblocked_later, []
+            for state in later:
+                state.is_validating = False
             self.pump()
 
     def check_open(self) -> None:
-        """:raise ConsumerClosed: the consumer is closed."""
+        """Raise an error if the consumer is closed.
+
+        :raise ConsumerClosed: the consumer is closed.
+        """
         if self.closed:
             raise ConsumerClosed("the consumer is closed")
 
@@ -202,15 +208,15 @@ class ConsumeFlow:
         self.pump()
         self.changed.notify()
 
-    def _failed(self, reading: PartitionState, error: ClientError) -> None:
+    def _failed(self, state: PartitionState, error: ClientError) -> None:
         if isinstance(error, OffsetOutOfRange) and self._options.offset_reset is not OffsetReset.FAIL:
-            if reading.buffer.is_empty and reading.handed is None and not reading.is_busy:
-                self._validator.reset(reading, error)
+            if state.buffer.is_empty and state.cursor is None and not state.is_busy:
+                self._validator.reset(state, error)
             else:
-                self._fetcher.back_off(reading, error)  # records fetched before are delivered first
+                self._fetcher.back_off(state, error)  # records fetched before are delivered first
             return
         if not error.retriable:
-            reading.error = error
-        self._fetcher.back_off(reading, error)
-        if reading.error is not None:
-            self.delivery.arrived(reading)
+            state.error = error
+        self._fetcher.back_off(state, error)
+        if state.error is not None:
+            self.delivery.enqueue(state)

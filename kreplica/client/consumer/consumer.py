@@ -83,11 +83,11 @@ class Consumer:
         self._flow.changed.notify()
         try:
             if self._run is not None:
-                await self._run.ended(self._options.close_timeout_s)
+                await self._run.stop_and_wait(self._options.close_timeout_s)
             if self._subscription is not None:
                 await self._subscription.stop()
             else:
-                await self._commits.last()
+                await self._commits.commit_all_processed()
         except GeneratorExit:
             raise  # nothing can be awaited any longer
         except BaseException:
@@ -106,33 +106,33 @@ class Consumer:
 
         :param partitions: start offsets, or ``EARLIEST`` or ``LATEST``; partitions without one start at the committed
             offset, or by ``offset_reset``.
-        :raise ClientError: an offset was not found in time, or a partition does not exist; nothing has changed then.
+        :raise ClientError: an offset was not found in time, or a partition does not exist; nothing was changed.
         """
         self._flow.check_open()
         if self._subscription is not None:
             raise ValueError("the group assigns the partitions of this consumer")
         given = partitions if isinstance(partitions, Mapping) else {}
         keys = list(partitions)
-        begins = await self._begins({key: given[key] for key in keys if key in given})
-        missing = [key for key in keys if key not in given and key not in self._flow.readings]
-        begins |= await self._begins_without(missing)
+        starts = await self._starts({key: given[key] for key in keys if key in given})
+        missing = [key for key in keys if key not in given and key not in self._flow.states]
+        starts |= await self._default_starts(missing)
         self._flow.check_open()
-        self._flow.drop([key for key in self._flow.readings if key not in keys or key in given])
-        self._flow.add([_reading(key, begins[key]) for key in keys if key in begins])
+        self._flow.drop([key for key in self._flow.states if key not in keys or key in given])
+        self._flow.add([_initial_state(key, starts[key]) for key in keys if key in starts])
         self._commits.begin()
 
-    async def _begins(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommittedOffset]:
+    async def _starts(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommittedOffset]:
         times = {key: offset for key, offset in offsets.items() if offset in (EARLIEST, LATEST)}
         found = await offsets_by_time(self._cluster, times, self._options.isolation) if times else {}
         return {key: CommittedOffset(found[key].offset if key in found else offsets[key]) for key in offsets}
 
-    async def _begins_without(self, keys: list[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
+    async def _default_starts(self, keys: list[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         committed = await self._committed(keys) if keys and self._options.group is not None else {}
         time = RESET_TIMES.get(OffsetReset(self._options.offset_reset))
         rest = [key for key in keys if key not in committed]
         if rest and time is None:
             raise ValueError(f"{rest[0]} has no committed offset, and offset_reset is FAIL")
-        return {**committed, **await self._begins(dict.fromkeys(rest, time or 0))}
+        return {**committed, **await self._starts(dict.fromkeys(rest, time or 0))}
 
     async def subscribe(
         self, topics: Iterable[str] | re.Pattern[str], *, listener: AssignmentListener | None = None
@@ -148,15 +148,15 @@ class Consumer:
         if self._options.group is None:
             raise ValueError("subscribe needs a group_id")
         if self._subscription is None:
-            if self._flow.readings:
-                raise ValueError("partitions were assigned already")
+            if self._flow.states:
+                raise ValueError("partitions were already assigned with assign")
             self._subscription = Subscription(self._cluster, self._options, self._flow, self._commits)
         await self._subscription.begin(topics, listener)
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         """The assigned partitions."""
-        return frozenset(self._flow.readings)
+        return frozenset(self._flow.states)
 
     @property
     def identity(self) -> GroupIdentity:
@@ -175,8 +175,8 @@ class Consumer:
         """
         await self._begin()
         flow = self._flow
-        while (handed := await flow.take(flow.delivery.handed)) is not None:
-            for record in handed.rest:
+        while (cursor := await flow.take(flow.delivery.cursor)) is not None:
+            for record in cursor.rest:
                 yield record
 
     async def batches(self) -> AsyncIterator[ConsumedBatch]:
@@ -218,7 +218,7 @@ class Consumer:
         concurrency: Concurrency | int = Concurrency.PARTITION,
         by: Literal["record", "batch"] = "record",
     ) -> None:
-        """Call a handler with all records, until ``stop`` or ``close``; then let it complete.
+        """Call a handler with all records until ``stop`` or ``close``; return when its calls have completed.
 
         Records of one partition are processed in order; partitions are processed concurrently.  Completed records may
         be committed.
@@ -246,7 +246,7 @@ class Consumer:
     # --- positions ---
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop to deliver records of partitions until ``resume``; fetched records stay in memory while they fit.
+        """Stop delivering records of partitions until ``resume``; fetched records stay in memory while they fit.
 
         :raise ValueError: a partition is not assigned; also raised by the following methods.
         """
@@ -259,18 +259,18 @@ class Consumer:
     @property
     def paused(self) -> frozenset[TopicPartition]:
         """The paused partitions."""
-        return frozenset(key for key, reading in self._flow.readings.items() if reading.is_paused)
+        return frozenset(key for key, state in self._flow.states.items() if state.is_paused)
 
     async def seek(self, partition: TopicPartition, offset: int) -> None:
         """Move the position of a partition.
 
-        :param offset: or ``EARLIEST`` or ``LATEST``.
+        :param offset: offset of the next record, or ``EARLIEST`` or ``LATEST``.
         """
         self._flow.check_open()
         begin = CommittedOffset(offset)
         if offset in (EARLIEST, LATEST):
             self._flow.find(partition)
-            begin = (await self._begins({partition: offset}))[partition]
+            begin = (await self._starts({partition: offset}))[partition]
         elif offset < 0:
             raise ValueError(f"{offset} is not an offset")
         self._flow.begin_at(partition, begin.offset)
@@ -282,7 +282,7 @@ class Consumer:
     @property
     def positions(self) -> dict[TopicPartition, int]:
         """The known positions."""
-        positions = {key: reading.position for key, reading in self._flow.readings.items()}
+        positions = {key: state.position for key, state in self._flow.states.items()}
         return {key: position for key, position in positions.items() if position is not None}
 
     async def lag(self) -> dict[TopicPartition, int]:
@@ -291,7 +291,7 @@ class Consumer:
         return {key: max(0, end - self.positions[key]) for key, end in ends.items() if key in self.positions}
 
     async def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, TimedOffset | None]:
-        """Return each partition's first record that is not older than a time; None if there is none.
+        """Return offset and timestamp of each partition's first record not older than a time; None if there is none.
 
         :param times: milliseconds since 1970.
         :raise ClientError: a leader did not respond, or a partition does not exist; also for the methods below.
@@ -330,7 +330,7 @@ class Consumer:
         return await self._commits.committed(keys)
 
 
-def _reading(key: TopicPartition, begin: CommittedOffset) -> PartitionState:
-    reading = PartitionState(key)
-    reading.begin_at(begin.offset, begin.leader_epoch)
-    return reading
+def _initial_state(key: TopicPartition, begin: CommittedOffset) -> PartitionState:
+    state = PartitionState(key)
+    state.begin_at(begin.offset, begin.leader_epoch)
+    return state

@@ -1,4 +1,4 @@
-"""Delivers fetched records batch by batch, in fair rotation, and never of paused partitions."""
+"""Delivers fetched records batch by batch; partitions take turns, and paused ones are skipped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from kreplica.client_core.errors import ClientError
 
 
 class DeliveryQueue:
-    """Delivered records count as processed when the next ones are requested.
+    """Queue of partitions with fetched records.
+
+    Delivered records count as processed when the next ones are requested.
 
     :param on_room: called when a partition's buffer shrinks, so that more may be fetched.
     :param on_failed: called with a partition whose records cannot be decoded.
@@ -21,33 +23,33 @@ class DeliveryQueue:
         self._on_room = on_room
         self._on_failed = on_failed
         self._ready: deque[PartitionState] = deque()
-        self._lent: list[PartitionState] = []
+        self._delivered: list[PartitionState] = []
 
-    def arrived(self, reading: PartitionState) -> None:
-        """A partition has new records, or may be delivered again."""
-        if not (reading.is_paused or reading.is_held or reading.is_busy) and reading not in self._ready:
-            self._ready.append(reading)
+    def enqueue(self, state: PartitionState) -> None:
+        """Queue a partition that has new records, or whose delivery may continue."""
+        if not (state.is_paused or state.is_revoking or state.is_busy) and state not in self._ready:
+            self._ready.append(state)
 
     def mark_processed(self) -> None:
         """Mark all delivered records as processed."""
-        lent = self._lent
-        for reading in lent:
-            if not reading.is_over:
-                reading.mark_processed()
-        self._lent = [reading for reading in lent if reading.handed is not None]
+        lent = self._delivered
+        for state in lent:
+            if not state.is_over:
+                state.mark_processed()
+        self._delivered = [state for state in lent if state.cursor is not None]
 
-    def handed(self) -> RecordCursor | None:
+    def cursor(self) -> RecordCursor | None:
         """Return the next batch for a consumer that takes records one by one.
 
         :raise ClientError: a partition failed, after all its records were delivered.
         """
-        for reading in self._lent:
-            if reading.handed is not None and not reading.is_over:
-                return reading.handed
+        for state in self._delivered:
+            if state.cursor is not None and not state.is_over:
+                return state.cursor
         batch = self._take()
         if batch is None:
             return None
-        return self._lent[-1].lend(batch)
+        return self._delivered[-1].deliver_one_by_one(batch)
 
     def batch(self, records_max: int | None = None, *, may_fail: bool = True) -> ConsumedBatch | None:
         """Return the next batch.
@@ -56,19 +58,19 @@ class DeliveryQueue:
         :param may_fail: False: leave an error for the next call.
         :raise ClientError: a partition failed, after all its records were delivered.
         """
-        for reading in self._lent:
-            if reading.handed is not None:
-                reading.put_back()
-                self.arrived(reading)
+        for state in self._delivered:
+            if state.cursor is not None:
+                state.put_back()
+                self.enqueue(state)
         batch = self._take(may_fail=may_fail)
         if batch is None:
             return None
-        reading = self._lent[-1]
+        state = self._delivered[-1]
         if records_max is not None and len(batch) > records_max:
             batch, left = batch.split(records_max)
-            reading.buffer.put_back(left)
-            self.arrived(reading)
-        reading.move(batch.next_offset, batch.leader_epoch)
+            state.buffer.put_back(left)
+            self.enqueue(state)
+        state.advance(batch.next_offset, batch.leader_epoch)
         return batch
 
     def work(self) -> tuple[PartitionState, ConsumedBatch] | None:
@@ -79,45 +81,45 @@ class DeliveryQueue:
         batch = self._take()
         if batch is None:
             return None
-        reading = self._lent.pop()
-        reading.move(batch.next_offset, batch.leader_epoch)
-        reading.is_busy = True
-        return reading, batch
+        state = self._delivered.pop()
+        state.advance(batch.next_offset, batch.leader_epoch)
+        state.is_busy = True
+        return state, batch
 
     def _take(self, *, may_fail: bool = True) -> ConsumedBatch | None:
-        """Return the next batch; its partition is the last of ``_lent``."""
+        """Return the next batch; its partition is the last of ``_delivered``."""
         while self._ready:
-            reading = self._ready.popleft()
-            if reading.is_over or reading.is_paused or reading.is_held or reading.is_busy:
-                continue  # arrives again when that changes
-            if reading.buffer.is_empty:
-                if reading.error is not None:
+            state = self._ready.popleft()
+            if state.is_over or state.is_paused or state.is_revoking or state.is_busy:
+                continue  # queued again when that changes
+            if state.buffer.is_empty:
+                if state.error is not None:
                     if not may_fail:
-                        self._ready.append(reading)
+                        self._ready.append(state)
                         return None
-                    error, reading.error = reading.error, None  # a caller that continues retries the partition
+                    error, state.error = state.error, None  # a caller that continues retries the partition
                     self._on_room()
                     raise error
                 continue
-            batch = self._open(reading)
-            if not reading.buffer.is_empty or reading.error is not None:
-                self._ready.append(reading)
+            batch = self._open(state)
+            if not state.buffer.is_empty or state.error is not None:
+                self._ready.append(state)
             if batch is not None:
-                self._lent.append(reading)
+                self._delivered.append(state)
                 return batch
         return None
 
-    def _open(self, reading: PartitionState) -> ConsumedBatch | None:
-        answers, position = len(reading.buffer), reading.position
+    def _open(self, state: PartitionState) -> ConsumedBatch | None:
+        buffered, position = len(state.buffer), state.position
         assert position is not None
         try:
-            batch, behind = reading.buffer.take(position)
+            batch, next_offset = state.buffer.take(position)
         except ClientError as error:
-            reading.refetch()
-            self._on_failed(reading, error)
+            state.refetch()
+            self._on_failed(state, error)
             return None
         if batch is None:
-            reading.skip(behind)
-        if len(reading.buffer) < answers:
+            state.skip(next_offset)
+        if len(state.buffer) < buffered:
             self._on_room()
         return batch

@@ -68,7 +68,7 @@ class FetchBuffer:
         """Return the next records, from one batch or several small ones, and the position after them.
 
         :param position: earlier records are skipped.
-        :return: None instead of records if there are none up to that position: gaps, markers and aborted transactions.
+        :return: None instead of records if only gaps, markers and aborted transactions precede that position.
         :raise CorruptBatch: a batch is damaged; the buffer is cleared.
         """
         opened, self._opened = self._opened, None
@@ -95,28 +95,28 @@ def _open(fetched: FetchedRecords, position: int) -> Iterator[ConsumedBatch]:
     :raise CorruptBatch: a batch is damaged; the records before it were yielded.
     """
     key, records = fetched.partition, list[ConsumedRecord]()
-    size, behind, epoch = 0, position, NO_EPOCH
+    size, next_offset, epoch = 0, position, NO_EPOCH
     try:
         for header, data in visible_batches(fetched):
             if records and (
                 len(records) >= RECORDS_ENOUGH or size >= BYTES_ENOUGH or header.partition_leader_epoch != epoch
             ):
-                yield ConsumedBatch(key, records, behind, epoch)
+                yield ConsumedBatch(key, records, next_offset, epoch)
                 records, size = [], 0
             section = open_records(data, header, DECOMPRESSED_SIZE_MAX)
             opened = _records(key, header, section)
             if header.base_offset < position:
                 opened = [record for record in opened if record.offset >= position]
             records += opened
-            size, behind, epoch = size + len(section), header.next_offset, header.partition_leader_epoch
+            size, next_offset, epoch = size + len(section), header.next_offset, header.partition_leader_epoch
     except (ProtocolError, CorruptBatch) as error:
         if records:
-            yield ConsumedBatch(key, records, behind, epoch)
+            yield ConsumedBatch(key, records, next_offset, epoch)
         if isinstance(error, CorruptBatch):
             raise
-        raise CorruptBatch(f"{key} from offset {behind}: {error}") from error
+        raise CorruptBatch(f"{key} from offset {next_offset}: {error}") from error
     if records:
-        yield ConsumedBatch(key, records, behind, epoch)
+        yield ConsumedBatch(key, records, next_offset, epoch)
 
 
 def _records(key: TopicPartition, header: BatchHeader, section: bytes) -> list[ConsumedRecord]:

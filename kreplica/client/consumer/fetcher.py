@@ -23,23 +23,25 @@ from kreplica.wire.messages import FETCH
 
 log = Logger()
 
-ANSWERS_MAX = 2
+RESPONSES_MAX = 2
 """Maximum number of buffered responses per partition."""
 
 SHORT_WAIT_MS = 10
-"""Wait of a broker for idle partitions while the buffers of others are full."""
+"""Maximum wait of a broker for records while the buffers of some of its partitions are full."""
 
 
 class _BrokerFetch:
-    """Fetch request to one broker.
+    """Fetch requests to one broker, one at a time.
 
-    :ivar size: maximum size of the response in flight.
+    :ivar in_flight: the request in flight.
+    :ivar size: maximum size of its response.
+    :ivar last_s: time of the last response.
     """
 
-    __slots__ = ("asking", "last_s", "size")
+    __slots__ = ("in_flight", "last_s", "size")
 
     def __init__(self) -> None:
-        self.asking: Deferred[None] | None = None
+        self.in_flight: Deferred[None] | None = None
         self.size = 0
         self.last_s = float("-inf")
 
@@ -47,7 +49,7 @@ class _BrokerFetch:
 class Fetcher:
     """Fills the buffers of partitions within the memory limit.
 
-    :param readings: assigned partitions, in the order of service.
+    :param states: assigned partitions, in the order of service.
     :param validator: finds and validates positions.
     :param on_arrived: called with a partition that has new records.
     :param on_failed: called with a partition and its error.
@@ -58,7 +60,7 @@ class Fetcher:
         self,
         cluster: Cluster,
         options: ConsumerOptions,
-        readings: dict[TopicPartition, PartitionState],
+        states: dict[TopicPartition, PartitionState],
         validator: PositionValidator,
         *,
         on_arrived: Callable[[PartitionState], None],
@@ -67,14 +69,14 @@ class Fetcher:
     ) -> None:
         self._cluster = cluster
         self._options = options
-        self._readings = readings
+        self._states = states
         self._validator = validator
         self._on_arrived = on_arrived
         self._on_failed = on_failed
         self._on_changed = on_changed
         self._reactor = cluster.runtime.reactor
         self._connections = cluster.new_connections()
-        self._lanes: dict[int, _BrokerFetch] = {}
+        self._broker_fetches: dict[int, _BrokerFetch] = {}
         self._timer: IDelayedCall | None = None
         self._pumping = self._again = self._closed = False
 
@@ -82,12 +84,12 @@ class Fetcher:
         """Send no further requests, and close the connections."""
         self._closed = True
         self._set_timer(None)
-        for lane in list(self._lanes.values()):
-            if lane.asking is not None:
-                lane.asking.cancel()
+        for broker_fetch in list(self._broker_fetches.values()):
+            if broker_fetch.in_flight is not None:
+                broker_fetch.in_flight.cancel()
         await self._connections.close()
 
-    # --- asking ---
+    # --- requests ---
 
     def pump(self) -> None:
         """Send a Fetch request to each broker without one, for partitions with free buffer space."""
@@ -108,30 +110,30 @@ class Fetcher:
         unvalidated: list[PartitionState] = []
         full: set[int] = set()
         wake_s = float("inf")
-        for reading in self._readings.values():
-            if reading.retry_at_s > now_s:
-                wake_s = min(wake_s, reading.retry_at_s)
-            elif reading.is_asked or reading.is_validating or reading.error is not None:
+        for state in self._states.values():
+            if state.retry_at_s > now_s:
+                wake_s = min(wake_s, state.retry_at_s)
+            elif state.is_fetching or state.is_validating or state.error is not None:
                 continue
-            elif not self._validator.is_valid(reading):
-                unvalidated.append(reading)
-            elif not reading.is_paused and not reading.is_held:
-                broker = self._broker_of(reading, now_s)
-                if len(reading.buffer) >= ANSWERS_MAX:
+            elif not self._validator.is_valid(state):
+                unvalidated.append(state)
+            elif not state.is_paused and not state.is_revoking:
+                broker = self._broker_of(state, now_s)
+                if len(state.buffer) >= RESPONSES_MAX:
                     full.add(broker)
                 else:
-                    wanted.setdefault(broker, []).append(reading)
-        busy = {broker for broker, lane in self._lanes.items() if lane.asking is not None}
+                    wanted.setdefault(broker, []).append(state)
+        busy = {broker for broker, broker_fetch in self._broker_fetches.items() if broker_fetch.in_flight is not None}
         share = max(1, self._options.buffer_size_max // max(1, len(busy | wanted.keys())))
-        for broker, readings in wanted.items():
-            lane = self._lanes.setdefault(broker, _BrokerFetch())
-            if lane.asking is not None:
+        for broker, states in wanted.items():
+            broker_fetch = self._broker_fetches.setdefault(broker, _BrokerFetch())
+            if broker_fetch.in_flight is not None:
                 continue
-            due_s = lane.last_s + self._options.fetch_wait_s
+            due_s = broker_fetch.last_s + self._options.fetch_wait_s
             if broker in full and due_s > now_s:
                 wake_s = min(wake_s, due_s)  # later, together with the others
                 continue
-            self._ask(broker, lane, readings, share, is_short=broker in full)
+            self._send_fetch(broker, broker_fetch, states, share, is_short=broker in full)
         self._validator.validate(unvalidated)
         self._set_timer(None if wake_s == float("inf") else wake_s - now_s)
 
@@ -140,28 +142,32 @@ class Fetcher:
             self._timer.cancel()
         self._timer = None if delay_s is None else self._reactor.callLater(delay_s, self.pump)
 
-    def _broker_of(self, reading: PartitionState, now_s: float) -> int:
+    def _broker_of(self, state: PartitionState, now_s: float) -> int:
         """Return the broker to fetch from: the leader, or a replica that it named."""
         view = self._cluster.view
-        if reading.preferred != NO_BROKER:
-            if reading.preferred in view.brokers and now_s < reading.preferred_until_s:
-                return reading.preferred
-            reading.preferred = NO_BROKER
-        found = view.topics[reading.key.topic].partition(reading.key.partition)
+        if state.preferred != NO_BROKER:
+            if state.preferred in view.brokers and now_s < state.preferred_until_s:
+                return state.preferred
+            state.preferred = NO_BROKER
+        found = view.topics[state.key.topic].partition(state.key.partition)
         assert found is not None
         return found.leader
 
-    def _ask(
-        self, broker: int, lane: _BrokerFetch, readings: list[PartitionState], share: int, *, is_short: bool
+    def _send_fetch(
+        self, broker: int, broker_fetch: _BrokerFetch, states: list[PartitionState], share: int, *, is_short: bool
     ) -> None:
-        """:param share: this request's share of the memory, so that an idle broker cannot hold all of it."""
+        """Send a Fetch request.
+
+        :param share: this request's share of the memory, so that an idle broker cannot reserve all of it.
+        :param is_short: the broker waits for at most ``SHORT_WAIT_MS``.
+        """
         options = self._options
-        size = min(options.fetch_size_max, share, self._room(), len(readings) * options.partition_size_max)
+        size = min(options.fetch_size_max, share, self._room(), len(states) * options.partition_size_max)
         if size <= 0:
             return
-        for reading in readings:
-            reading.is_asked = True
-        lane.size = size
+        for state in states:
+            state.is_fetching = True
+        broker_fetch.size = size
         wait_ms = SHORT_WAIT_MS if is_short else int(options.fetch_wait_s * 1000)
         limits = FetchLimits(
             isolation=options.isolation,
@@ -171,118 +177,118 @@ class Fetcher:
             partition_size_max=options.partition_size_max,
             rack_id=options.rack_id,
         )
-        asking = Deferred.fromCoroutine(self._fetch(broker, readings, limits))
-        lane.asking = asking
-        asking.addBoth(self._ended, lane, readings)
+        in_flight = Deferred.fromCoroutine(self._fetch(broker, states, limits))
+        broker_fetch.in_flight = in_flight
+        in_flight.addBoth(self._ended, broker_fetch, states)
 
     def _room(self) -> int:
         """Return the bytes that may be requested; buffers of paused partitions are cleared if necessary."""
-        whole = self._options.buffer_size_max - sum(lane.size for lane in self._lanes.values())
-        room = whole - sum(reading.buffer.size for reading in self._readings.values())
+        whole = self._options.buffer_size_max - sum(broker_fetch.size for broker_fetch in self._broker_fetches.values())
+        room = whole - sum(state.buffer.size for state in self._states.values())
         if room <= 0:
-            for reading in self._readings.values():
-                if reading.is_paused and reading.buffer.size:
-                    room += reading.buffer.size
-                    reading.refetch()
+            for state in self._states.values():
+                if state.is_paused and state.buffer.size:
+                    room += state.buffer.size
+                    state.refetch()
         return room
 
-    async def _fetch(self, broker: int, readings: list[PartitionState], limits: FetchLimits) -> None:
+    async def _fetch(self, broker: int, states: list[PartitionState], limits: FetchLimits) -> None:
         connection = await self._connections.to(self._cluster.address(broker))
         version = connection.version(FETCH, TOPIC_NAMES_VERSION_MAX)
-        asked = {
+        requested = {
             each.key: each
-            for each in readings
+            for each in states
             if not each.is_over and each.fetch_offset >= 0 and not each.is_paused
         }
-        if not asked:
+        if not requested:
             return
-        positions = {key: asked[key].fetch_offset for key in grouped_by_topic(asked)}
-        epochs = {key: each.checked_epoch for key, each in asked.items()}
+        positions = {key: requested[key].fetch_offset for key in grouped_by_topic(requested)}
+        epochs = {key: each.validated_epoch for key, each in requested.items()}
         timeout_s = limits.wait_ms / 1000 + self._cluster.options.request_timeout_s
         body = fetch_body(positions, limits, epochs)
         answer = await connection.request(FETCH, version, body, timeout_s=timeout_s)
-        await self._take_in(answer, positions, asked, broker)
+        await self._process_response(answer, positions, requested, broker)
 
-    def _ended(self, result: Any, lane: _BrokerFetch, readings: list[PartitionState]) -> None:
-        lane.asking, lane.size, lane.last_s = None, 0, self._reactor.seconds()
-        for reading in readings:
-            reading.is_asked = False
+    def _ended(self, result: Any, broker_fetch: _BrokerFetch, states: list[PartitionState]) -> None:
+        broker_fetch.in_flight, broker_fetch.size, broker_fetch.last_s = None, 0, self._reactor.seconds()
+        for state in states:
+            state.is_fetching = False
         if result is not None:
             if result.check(ClientError):
-                for reading in readings:
-                    self._fail(reading, result.value)
+                for state in states:
+                    self._fail(state, result.value)
             elif not (self._closed and result.check(CancelledError)):
                 log.failure("a fetch failed", result)
-                for reading in readings:
-                    self._fail(reading, ClientError(f"a fetch failed: {result.getErrorMessage()}"))
+                for state in states:
+                    self._fail(state, ClientError(f"a fetch failed: {result.getErrorMessage()}"))
         self.pump()
         self._on_changed()
 
-    # --- answers ---
+    # --- responses ---
 
-    async def _take_in(
+    async def _process_response(
         self,
         answer: dict[str, Any],
         positions: dict[TopicPartition, int],
-        asked: dict[TopicPartition, PartitionState],
+        requested: dict[TopicPartition, PartitionState],
         broker: int,
     ) -> None:
         turns = Turns(self._reactor)
         for key, result in iter_fetched(answer, positions):
-            reading = asked[key]
-            if reading.is_over or reading.fetch_offset != positions[key]:
+            state = requested[key]
+            if state.is_over or state.fetch_offset != positions[key]:
                 continue  # reset or revoked meanwhile
             if isinstance(result, FetchedRecords):
-                self._take(reading, result)
+                self._process_records(state, result)
             else:
-                self._fail(reading, result)
+                self._fail(state, result)
             if turns.is_over:
                 await turns.next()
 
-    def _take(self, reading: PartitionState, fetched: FetchedRecords) -> None:
+    def _process_records(self, state: PartitionState, fetched: FetchedRecords) -> None:
         if fetched.preferred_replica != NO_BROKER:
-            self._prefer(reading, fetched.preferred_replica)
+            self._prefer(state, fetched.preferred_replica)
             return
-        reading.succeeded()
+        state.succeeded()
         if len(fetched.data):
-            reading.buffer.add(fetched)
-            reading.fetch_offset = fetched.next_offset
-            self._readings[reading.key] = self._readings.pop(reading.key)  # served last next time
-            self._on_arrived(reading)
+            state.buffer.add(fetched)
+            state.fetch_offset = fetched.next_offset
+            self._states[state.key] = self._states.pop(state.key)  # served last next time
+            self._on_arrived(state)
 
-    def _prefer(self, reading: PartitionState, replica: int) -> None:
+    def _prefer(self, state: PartitionState, replica: int) -> None:
         """Fetch from the replica that the leader named (KIP-392)."""
         if replica in self._cluster.view.brokers:
-            reading.preferred = replica
-            reading.preferred_until_s = self._reactor.seconds() + self._cluster.options.metadata_age_s_max
+            state.preferred = replica
+            state.preferred_until_s = self._reactor.seconds() + self._cluster.options.metadata_age_s_max
         else:  # the replica is newer than the metadata
-            self.back_off(reading, LeaderUnknown(f"replica {replica} of {reading.key} is not known yet"))
+            self.back_off(state, LeaderUnknown(f"replica {replica} of {state.key} is not known yet"))
 
     # --- failures ---
 
-    def _fail(self, reading: PartitionState, error: ClientError) -> None:
-        if reading.is_over:
+    def _fail(self, state: PartitionState, error: ClientError) -> None:
+        if state.is_over:
             return
-        if reading.preferred != NO_BROKER:
-            reading.preferred = NO_BROKER  # return to the leader
-            self.back_off(reading, error)
+        if state.preferred != NO_BROKER:
+            state.preferred = NO_BROKER  # return to the leader
+            self.back_off(state, error)
         else:
-            self._on_failed(reading, error)
+            self._on_failed(state, error)
 
-    def back_off(self, reading: PartitionState, error: ClientError) -> None:
+    def back_off(self, state: PartitionState, error: ClientError) -> None:
         """Delay a partition after a failure; it fails after ``patience_s``."""
         now_s, options = self._reactor.seconds(), self._cluster.options
-        if not reading.failures:
-            reading.failing_since_s = now_s
-        reading.failures += 1
+        if not state.failures:
+            state.failing_since_s = now_s
+        state.failures += 1
         patience_s = self._options.patience_s
-        if patience_s is not None and now_s - reading.failing_since_s > patience_s:
-            gave_up = GaveUp(f"{reading.key} could not be read for {patience_s:g} s: {error}")
+        if patience_s is not None and now_s - state.failing_since_s > patience_s:
+            gave_up = GaveUp(f"{state.key} could not be read for {patience_s:g} s: {error}")
             gave_up.__cause__ = error
-            reading.error = gave_up
-            self._on_arrived(reading)
+            state.error = gave_up
+            self._on_arrived(state)
         wait_s = backoff_s(
-            self._cluster.runtime.random, reading.failures, options.backoff_s, options.backoff_s_max
+            self._cluster.runtime.random, state.failures, options.backoff_s, options.backoff_s_max
         )
-        reading.retry_at_s = now_s + wait_s
+        state.retry_at_s = now_s + wait_s
         self._cluster.doubt()

@@ -54,12 +54,12 @@ class HandlerRun:
         return self._stopping or self._flow.closing or self._error is not None
 
     def stop(self) -> None:
-        """Stop to deliver records."""
+        """Stop delivering records."""
         self._stopping = True
         self._flow.changed.notify()
 
-    async def ended(self, timeout_s: float) -> None:
-        """Stop to deliver records, and wait for handlers; cancel them after the timeout."""
+    async def stop_and_wait(self, timeout_s: float) -> None:
+        """Stop delivering records, and wait for handlers; cancel them after the timeout."""
         self.stop()
         deadline_s = self._flow.reactor.seconds() + timeout_s
         while self._working and (left_s := deadline_s - self._flow.reactor.seconds()) > 0:
@@ -72,7 +72,7 @@ class HandlerRun:
             working.cancel()
 
     async def run(self) -> None:
-        """Run until the end.
+        """Call the handler until the run ends.
 
         :raise BaseException: the first handler's exception, after the other handlers have completed.
         """
@@ -96,60 +96,60 @@ class HandlerRun:
             raise self._error
 
     def _begin(self) -> bool:
-        """Start to process a partition that has records."""
+        """Call the handler for a partition that has records; return False if there is none."""
         flow = self._flow
         found = flow.take_now(flow.delivery.work)
         if found is None:
             return False
-        reading, batch = found
-        working = self._working[reading] = Deferred.fromCoroutine(self._work(reading, batch))
-        working.addBoth(self._worked, reading)
+        state, batch = found
+        working = self._working[state] = Deferred.fromCoroutine(self._work(state, batch))
+        working.addBoth(self._completed, state)
         return True
 
-    def _worked(self, result: Failure | None, reading: PartitionState) -> None:
-        self._working.pop(reading, None)
+    def _completed(self, result: Failure | None, state: PartitionState) -> None:
+        self._working.pop(state, None)
         if result is not None and self._error is None and not self._stopping:
             self._error = result.value
-        reading.is_busy = False
+        state.is_busy = False
         if not any(each.is_over for each in self._working):
-            self._flow.revoked_processed()
-        if not reading.is_over and not reading.buffer.is_empty:
-            self._flow.delivery.arrived(reading)
+            self._flow.finish_revoked()
+        if not state.is_over and not state.buffer.is_empty:
+            self._flow.delivery.enqueue(state)
         self._flow.pump()
         self._flow.progressed.notify()
         self._flow.changed.notify()
 
-    async def _work(self, reading: PartitionState, batch: ConsumedBatch) -> None:
+    async def _work(self, state: PartitionState, batch: ConsumedBatch) -> None:
         if self._by_batch:
-            await self._work_on_batch(reading, batch)
+            await self._work_on_batch(state, batch)
         else:
-            await self._work_on_records(reading, batch)
+            await self._work_on_records(state, batch)
 
-    async def _work_on_batch(self, reading: PartitionState, batch: ConsumedBatch) -> None:
-        turn = reading.turn
+    async def _work_on_batch(self, state: PartitionState, batch: ConsumedBatch) -> None:
+        reset_count = state.reset_count
         try:
             await self._handler(batch)
         except BaseException:
-            if turn == reading.turn and not reading.is_over:
-                reading.redeliver(batch)
+            if reset_count == state.reset_count and not state.is_over:
+                state.redeliver(batch)
             raise
-        if turn == reading.turn:
-            reading.mark_processed_to(batch.next_offset, batch.leader_epoch)
+        if reset_count == state.reset_count:
+            state.mark_processed_to(batch.next_offset, batch.leader_epoch)
 
-    async def _work_on_records(self, reading: PartitionState, batch: ConsumedBatch) -> None:
+    async def _work_on_records(self, state: PartitionState, batch: ConsumedBatch) -> None:
         """Process records until the partition is paused, revoked or reset, or the run ends."""
-        turn, done = reading.turn, 0
+        reset_count, done = state.reset_count, 0
         records, last = batch.records, len(batch.records) - 1
         try:
             for index, record in enumerate(records):
-                if reading.is_held or reading.is_paused or reading.is_over or self.is_over:
+                if state.is_revoking or state.is_paused or state.is_over or self.is_over:
                     break
                 await self._handler(record)
-                if turn != reading.turn:
+                if reset_count != state.reset_count:
                     return
                 done = index + 1
                 following = batch.next_offset if index == last else records[done].offset
-                reading.mark_processed_to(following, batch.leader_epoch)
+                state.mark_processed_to(following, batch.leader_epoch)
         finally:
-            if done <= last and turn == reading.turn and not reading.is_over:
-                reading.redeliver(batch.split(done)[1] if done else batch)
+            if done <= last and reset_count == state.reset_count and not state.is_over:
+                state.redeliver(batch.split(done)[1] if done else batch)

@@ -18,7 +18,7 @@ class OffsetReset(Enum):
 
 
 class Concurrency(Enum):
-    """Number of partitions that ``Consumer.run`` processes concurrently; a number may be given instead."""
+    """Number of partitions that ``Consumer.run`` processes concurrently; it also accepts an int."""
 
     SERIAL = "serial"
     """One partition."""
@@ -31,14 +31,15 @@ class Concurrency(Enum):
 class ConsumerOptions:
     """Options of a consumer; times in seconds, sizes in bytes.
 
-    :param group_id: group that keeps the offsets; ``group`` has more options of the membership.
+    :param group_id: group that assigns partitions and stores offsets.
+    :param group: more options of the group membership.
     :param rack_id: rack of the consumer, to fetch from a near replica if the leader names one (KIP-392).
     :param offset_reset: start position without a committed offset, or after an offset out of range or a log truncation.
     :param auto_commit_s: interval of automatic commits of processed records, with a group; None: never.
     :param fetch_wait_s: time for which a broker waits for ``fetch_size_min`` bytes.
-    :param fetch_size_max: size of one response; ``partition_size_max``: of one partition in it.  A larger batch
-        is returned alone.
-    :param buffer_size_max: size of all fetched and requested data; it may be larger decompressed.
+    :param fetch_size_max: maximum size of one response; a larger batch is returned alone.
+    :param partition_size_max: maximum size of one partition's records in a response.
+    :param buffer_size_max: maximum size of all fetched and requested data before decompression.
     :param patience_s: a partition that cannot be fetched for this time fails; None: retried without limit.
     :param pattern_refresh_s: interval of lookups of topics that match a pattern.
     :param close_timeout_s: time for which ``close`` waits for handlers before it cancels them.

@@ -17,7 +17,7 @@ NO_BROKER = -1
 class RecordCursor:
     """A batch that is delivered record by record.
 
-    The consumer takes records from ``rest``, a plain iterator, which knows how many are left.
+    The consumer takes records from ``rest``, a list iterator; its length hint is the number of records left.
     """
 
     __slots__ = ("accepted", "batch", "rest")
@@ -39,8 +39,8 @@ class RecordCursor:
         return records[taken].offset if taken < len(records) else self.batch.next_offset
 
     @property
-    def done(self) -> int:
-        """Offset of the last record taken, which is in process; or ``position`` if all taken ones are accepted."""
+    def processed(self) -> int:
+        """Offset up to which all records are processed: the last record taken is not, unless it is ``accepted``."""
         taken = self.taken
         return self.position if taken == self.accepted else self.batch.records[taken - 1].offset
 
@@ -57,36 +57,37 @@ class PartitionState:
 
     :ivar epoch: epoch of the leader that appended the record before the position (KIP-320).
     :ivar fetch_offset: next offset to fetch, after the buffer.
-    :ivar wanted_time: start as a ListOffsets time while the position is unknown; None: the committed offset.
-    :ivar checked_epoch: leader epoch for which the position was validated.
-    :ivar preferred: replica to fetch from, as the leader named it, until ``preferred_until_s`` (KIP-392).
-    :ivar is_paused: by the application; ``is_held``: while it is being revoked; ``is_busy``: while a handler
-        processes it.
-    :ivar is_asked: a Fetch request is in flight.
+    :ivar wanted_time: ListOffsets time of the start while the position is unknown; None: the committed offset.
+    :ivar validated_epoch: leader epoch for which the position was validated.
+    :ivar preferred: replica that the leader named to fetch from, until ``preferred_until_s`` (KIP-392).
+    :ivar is_paused: the application paused the partition.
+    :ivar is_revoking: the partition is being revoked.
+    :ivar is_busy: a handler processes records of the partition.
+    :ivar is_fetching: a Fetch request is in flight.
     :ivar is_validating: the position is being looked up or validated.
-    :ivar is_over: no longer assigned.
-    :ivar turn: number of position resets.
-    :ivar retry_at_s: earliest next attempt, after ``failures`` in a row, the first at ``failing_since_s``.
+    :ivar is_over: the partition is no longer assigned.
+    :ivar reset_count: number of position resets.
+    :ivar retry_at_s: time of the next attempt after consecutive ``failures``, the first at ``failing_since_s``.
     :ivar error: final error, until the position is reset.
     """
 
     def __init__(self, key: TopicPartition, wanted_time: int | None = None) -> None:
         self.key = key
         self.buffer = FetchBuffer()
-        self.handed: RecordCursor | None = None
+        self.cursor: RecordCursor | None = None
         self.topic_id: UUID = ZERO_UUID
-        self.is_paused = self.is_held = self.is_busy = self.is_asked = self.is_validating = self.is_over = False
+        self.is_paused = self.is_revoking = self.is_busy = self.is_fetching = self.is_validating = self.is_over = False
         self.preferred, self.preferred_until_s = NO_BROKER, 0.0
         self._position: int | None = None
-        self.turn = 0
+        self.reset_count = 0
         self.reset_to(wanted_time)
 
     def reset_to(self, wanted_time: int | None) -> None:
         """Reset to a position that is still to be looked up."""
         self._forget()
         self._position, self.wanted_time = None, wanted_time
-        self._done = self.fetch_offset = -1
-        self.epoch = self.done_epoch = self.checked_epoch = NO_EPOCH
+        self._processed = self.fetch_offset = -1
+        self.epoch = self.processed_epoch = self.validated_epoch = NO_EPOCH
 
     def begin_at(self, offset: int, epoch: int = NO_EPOCH) -> None:
         """Reset to an offset.
@@ -94,15 +95,15 @@ class PartitionState:
         :param epoch: epoch of the leader that appended the record before the offset, for validation; if known.
         """
         self._forget()
-        self._position = self._done = self.fetch_offset = offset
-        self.epoch = self.done_epoch = epoch
-        self.checked_epoch = NO_EPOCH
+        self._position = self._processed = self.fetch_offset = offset
+        self.epoch = self.processed_epoch = epoch
+        self.validated_epoch = NO_EPOCH
 
     def _forget(self) -> None:
-        self.turn += 1
-        if self.handed is not None:
-            self.handed.stop()
-            self.handed = None
+        self.reset_count += 1
+        if self.cursor is not None:
+            self.cursor.stop()
+            self.cursor = None
         self.buffer.clear()
         self.error: ClientError | None = None
         self.succeeded()
@@ -123,66 +124,66 @@ class PartitionState:
     @property
     def position(self) -> int | None:
         """Offset of the next record to deliver; None if unknown."""
-        return self._position if self.handed is None else self.handed.position
+        return self._position if self.cursor is None else self.cursor.position
 
     @property
-    def done(self) -> int:
+    def processed(self) -> int:
         """Offset up to which all records are processed; -1 if unknown."""
-        return self._done if self.handed is None else self.handed.done
+        return self._processed if self.cursor is None else self.cursor.processed
 
     @property
     def committable(self) -> CommittedOffset | None:
         """The offset to commit, if known."""
-        return None if self.done < 0 else CommittedOffset(self.done, self.done_epoch)
+        return None if self.processed < 0 else CommittedOffset(self.processed, self.processed_epoch)
 
     @property
     def is_outstanding(self) -> bool:
         """True if delivered records are not processed yet."""
         position = self.position
-        return position is not None and self.done < position
+        return position is not None and self.processed < position
 
-    def move(self, position: int, epoch: int) -> None:
-        """Advance over a batch delivered as a whole."""
+    def advance(self, position: int, epoch: int) -> None:
+        """Set the position to the end of a batch that is delivered at once."""
         self._position, self.epoch = position, epoch
 
     def skip(self, position: int) -> None:
         """Advance over a range without records."""
         if not self.is_outstanding:
-            self._done = position
+            self._processed = position
         self._position = position
 
-    def lend(self, batch: ConsumedBatch) -> RecordCursor:
+    def deliver_one_by_one(self, batch: ConsumedBatch) -> RecordCursor:
         """Deliver a batch record by record."""
-        self.handed = RecordCursor(batch)
+        self.cursor = RecordCursor(batch)
         self.epoch = batch.leader_epoch
-        return self.handed
+        return self.cursor
 
     def put_back(self) -> None:
         """End record-by-record delivery; the remaining records return to the buffer."""
-        handed, self.handed = self.handed, None
-        if handed is not None:
-            self._done, self._position = handed.done, handed.position
-            left = handed.stop()
+        cursor, self.cursor = self.cursor, None
+        if cursor is not None:
+            self._processed, self._position = cursor.processed, cursor.position
+            left = cursor.stop()
             if left is not None:
                 self.buffer.put_back(left)
 
     def mark_processed(self) -> None:
         """Mark all delivered records as processed."""
-        self.done_epoch = self.epoch
-        if self.handed is None:
+        self.processed_epoch = self.epoch
+        if self.cursor is None:
             if self._position is not None:
-                self._done = self._position
+                self._processed = self._position
             return
-        self.handed.accepted = self.handed.taken
-        if not length_hint(self.handed.rest):
-            self._done = self._position = self.handed.position
-            self.handed = None
+        self.cursor.accepted = self.cursor.taken
+        if not length_hint(self.cursor.rest):
+            self._processed = self._position = self.cursor.position
+            self.cursor = None
 
     def redeliver(self, batch: ConsumedBatch) -> None:
         """Return delivered records to the buffer."""
-        self._position = self._done = batch.records[0].offset
+        self._position = self._processed = batch.records[0].offset
         self.buffer.put_back(batch)
 
     def mark_processed_to(self, offset: int, epoch: int) -> None:
         """Mark records before an offset as processed."""
-        self._done, self.done_epoch = offset, epoch
+        self._processed, self.processed_epoch = offset, epoch

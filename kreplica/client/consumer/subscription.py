@@ -33,7 +33,7 @@ class Subscription:
         self._listener: AssignmentListener | None = None
         self._pattern: re.Pattern[str] | None = None
         self._topics: list[str] = []
-        self._looking: Deferred[None] | None = None
+        self._refreshing: Deferred[None] | None = None
         self._stopping = False
 
     async def begin(self, topics: Iterable[str] | re.Pattern[str], listener: AssignmentListener | None) -> None:
@@ -42,9 +42,9 @@ class Subscription:
         if isinstance(topics, re.Pattern):
             self._pattern = topics
             names = await self._cluster.retrying(self._matching)
-            if self._looking is None:
-                self._looking = Deferred.fromCoroutine(self._look())
-                self._looking.addErrback(self._failed)
+            if self._refreshing is None:
+                self._refreshing = Deferred.fromCoroutine(self._refresh_pattern())
+                self._refreshing.addErrback(self._failed)
         else:
             self._pattern, names = None, sorted(set(topics))
         self._topics = names
@@ -62,8 +62,8 @@ class Subscription:
     async def stop(self) -> None:
         """Release all partitions and leave the group."""
         self._stopping = True
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._refreshing is not None:
+            self._refreshing.cancel()
         if self._commits.membership is not None:
             await self._commits.membership.stop()
 
@@ -78,7 +78,7 @@ class Subscription:
             name for name, topic in view.topics.items() if not topic.is_internal and pattern.fullmatch(name) is not None
         )
 
-    async def _look(self) -> None:
+    async def _refresh_pattern(self) -> None:
         """Look up matching topics periodically."""
         while not self._stopping:
             await pause(self._cluster.runtime.reactor, self._options.pattern_refresh_s)
@@ -108,11 +108,11 @@ class Subscription:
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         """Stop delivery, wait until all delivered records are processed, and commit."""
         keys = sorted(partitions)
-        held = [key for key in keys if key in self._flow.readings]
-        self._flow.hold(held)
-        while not self._flow.closing and any(self._flow.is_outstanding(key) for key in held):
+        revoked = [key for key in keys if key in self._flow.states]
+        self._flow.stop_for_revocation(revoked)
+        while not self._flow.closing and any(self._flow.is_outstanding(key) for key in revoked):
             await self._flow.progressed.wait()
-        await self._commits.of(held)
+        await self._commits.commit_processed(revoked)
         if self._listener is not None:
             await self._listener.on_revoked(partitions)
         self._forget(keys)

@@ -16,17 +16,17 @@ class Waiters:
 
     def wait(self, timeout_s: float | None = None) -> Deferred[None]:
         """Return a Deferred that fires at the next ``notify`` or after a timeout; it may be cancelled."""
-        waiter: Deferred[None] = Deferred(self._left)
+        waiter: Deferred[None] = Deferred(self._cancelled)
         self._waiting[waiter] = None
         if timeout_s is not None:
             timer = self._reactor.callLater(timeout_s, self._wake, waiter)
 
-            def over(result: None) -> None:
+            def cancel_timer(result: None) -> None:
                 if timer.active():
                     timer.cancel()
                 return result
 
-            waiter.addBoth(over)
+            waiter.addBoth(cancel_timer)
         return waiter
 
     def notify(self) -> None:
@@ -39,5 +39,5 @@ class Waiters:
             del self._waiting[waiter]
             waiter.callback(None)
 
-    def _left(self, waiter: Deferred[None]) -> None:
+    def _cancelled(self, waiter: Deferred[None]) -> None:
         self._waiting.pop(waiter, None)

@@ -47,10 +47,10 @@ class ClassicMember(GroupMember):
         self._assignors = by_names(options.assignors)
         self._is_cooperative = all(each.is_cooperative for each in self._assignors)
         self._group_leader = GroupLeader(cluster, self._assignors, options.heartbeat_interval_s, self._rejoin)
-        self._why_rejoin: str | None = None
+        self._rejoin_reason: str | None = None
         self._is_joining = False
-        self._last: tuple[frozenset[TopicPartition], int] = frozenset(), NO_GENERATION
-        self._settled_s = 0.0
+        self._last_assignment: tuple[frozenset[TopicPartition], int] = frozenset(), NO_GENERATION
+        self._stable_s = 0.0
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """See ``Membership``."""
@@ -59,41 +59,41 @@ class ClassicMember(GroupMember):
             self._topics = wanted
             self._rejoin("the subscription changed")
 
-    async def refused(self, error: BrokerRefused, said: GroupIdentity) -> ClientError:
+    async def refused(self, error: BrokerRefused, sent_identity: GroupIdentity) -> ClientError:
         """See ``Committer``."""
         found = error_action(error)
         if found is ErrorAction.REJOIN:
             return RebalanceUnderWay(str(error))
         if found in (ErrorAction.OUTDATED, ErrorAction.UNKNOWN) or error.code is ErrorCode.FENCED_INSTANCE_ID:
-            if self._is_joining or said is not self._identity:
+            if self._is_joining or sent_identity is not self._identity:
                 return RebalanceUnderWay(str(error))
             self._heartbeat_due.notify()  # the next heartbeat gets the same error and handles it
             return CommitFailed(str(error))
         return error
 
-    # --- living through rebalances ---
+    # --- rebalances ---
 
     async def _run(self) -> None:
         while not self._is_stopping:
             wanted = self._topics
             kept = frozenset(each for each in self._assignment if self._is_cooperative and each.topic in wanted)
-            await self._give_up(self._assignment - kept, self._settled_s + self._options.rebalance_timeout_s)
+            await self._release(self._assignment - kept, self._stable_s + self._options.rebalance_timeout_s)
             assigned = await self._join_group()
             if assigned is not None:
-                await self._settle(assigned)
+                await self._change_assignment(assigned)
                 self._ready()
-            while not (self._is_stopping or self._why_rejoin):
+            while not (self._is_stopping or self._rejoin_reason):
                 await self._changed.wait()
-        await self._give_up(self._assignment, self._settled_s + self._options.rebalance_timeout_s)
+        await self._release(self._assignment, self._stable_s + self._options.rebalance_timeout_s)
         await self._leave()
 
-    async def _settle(self, assigned: frozenset[TopicPartition]) -> None:
+    async def _change_assignment(self, assigned: frozenset[TopicPartition]) -> None:
         """Change from the current to the new assignment."""
         gone, identity = self._assignment - assigned, self._identity
         if gone:
-            await self._give_up(gone, self._settled_s + self._options.rebalance_timeout_s)
+            await self._release(gone, self._stable_s + self._options.rebalance_timeout_s)
         if identity is self._identity:
-            await self._take(assigned)
+            await self._assign(assigned)
             if gone:
                 self._rejoin("partitions were released")
 
@@ -106,12 +106,12 @@ class ClassicMember(GroupMember):
         attempts = 0
         self._is_joining = True
         while not self._is_stopping:
-            asked_s = self._reactor.seconds()
+            sent_s = self._reactor.seconds()
             try:
                 assigned = await self._join_once()
             except ClientError as error:
-                self._check_patience(error, asked_s)
-                wait_s = self._not_joined(error, attempts)
+                self._check_patience(error, sent_s)
+                wait_s = self._handle_join_error(error, attempts)
             else:
                 self._is_joining = False
                 return assigned
@@ -121,7 +121,7 @@ class ClassicMember(GroupMember):
         self._is_joining = False
         return None
 
-    def _not_joined(self, error: ClientError, attempts: int) -> float:
+    def _handle_join_error(self, error: ClientError, attempts: int) -> float:
         """Process an error while joining.
 
         :return: delay before the next attempt, in seconds.
@@ -141,7 +141,7 @@ class ClassicMember(GroupMember):
         return backoff_s(self._cluster.runtime.random, attempts + 1, options.backoff_s, options.backoff_s_max)
 
     async def _join_once(self) -> frozenset[TopicPartition]:
-        reason, self._why_rejoin = self._why_rejoin, None
+        reason, self._rejoin_reason = self._rejoin_reason, None
         self._group_leader.end()
         joined = await self._join(reason or "new member")
         if joined["error_code"] == ErrorCode.MEMBER_ID_REQUIRED:
@@ -161,10 +161,10 @@ class ClassicMember(GroupMember):
             "member_id": identity.member_id,
             "group_instance_id": options.instance_id,
             "protocol_type": PROTOCOL_TYPE,
-            "protocols": protocols(self._assignors, self._topics, owned, self._last, options.rack),
+            "protocols": protocols(self._assignors, self._topics, owned, self._last_assignment, options.rack),
             "reason": reason,
         }
-        return await self._coordinator.ask_long(JOIN_GROUP, body, timeout_s=self._long_s)
+        return await self._coordinator.request_long(JOIN_GROUP, body, timeout_s=self._long_s)
 
     async def _sync(self, joined: dict[str, Any]) -> frozenset[TopicPartition]:
         identity = self._identity
@@ -175,14 +175,14 @@ class ClassicMember(GroupMember):
             "protocol_name": joined["protocol_name"],
             "assignments": rows,
         }
-        asked_s = self._reactor.seconds()
-        answer = await self._coordinator.ask_long(SYNC_GROUP, body, timeout_s=self._long_s)
+        sent_s = self._reactor.seconds()
+        answer = await self._coordinator.request_long(SYNC_GROUP, body, timeout_s=self._long_s)
         check(answer, f"assignment in group {self._group}")
-        if self._session.is_stale(asked_s):
+        if self._session.is_stale(sent_s):
             raise RequestTimedOut(f"group {self._group}: an assignment arrived after the session's end")
         assigned = parse_assignment(bytes(answer["assignment"]))
-        self._last = assigned, identity.generation
-        self._heard(asked_s)
+        self._last_assignment = assigned, identity.generation
+        self._record_stable(sent_s)
         return assigned
 
     async def _leave(self) -> None:
@@ -198,7 +198,7 @@ class ClassicMember(GroupMember):
         return self._options.rebalance_timeout_s + self._cluster.options.request_timeout_s
 
     def _rejoin(self, why: str) -> None:
-        self._why_rejoin = self._why_rejoin or why
+        self._rejoin_reason = self._rejoin_reason or why
         self._changed.notify()
 
     def _interrupt(self) -> None:
@@ -212,7 +212,7 @@ class ClassicMember(GroupMember):
 
     # --- heartbeats ---
 
-    def _beside(self) -> list[Coroutine[Deferred[Any], Any, None]]:
+    def _background(self) -> list[Coroutine[Deferred[Any], Any, None]]:
         return [self._send_heartbeats(), self._group_leader.watch()]
 
     async def _send_heartbeats(self) -> None:
@@ -224,7 +224,7 @@ class ClassicMember(GroupMember):
                 if self._identity.generation != NO_GENERATION:
                     await self._heartbeat()
                 elif self._is_joining:
-                    await self._coordinator.look()
+                    await self._coordinator.look_up()
             except ClientError:
                 failures += 1
                 options = self._cluster.options
@@ -240,23 +240,23 @@ class ClassicMember(GroupMember):
 
         :raise ClientError: no response was received.
         """
-        identity, asked_s = self._identity, self._reactor.seconds()
+        identity, sent_s = self._identity, self._reactor.seconds()
         try:
             await self._coordinator.ask(HEARTBEAT, self._as_member(), timeout_s=self._options.session_timeout_s / 2)
         except ClientError as error:
             if identity is self._identity and not self._is_over:
-                self._handle_error(error, asked_s)
+                self._handle_error(error, sent_s)
             return
         if identity is self._identity:
-            self._heard(asked_s)
+            self._record_stable(sent_s)
 
-    def _handle_error(self, error: ClientError, asked_s: float) -> None:
+    def _handle_error(self, error: ClientError, sent_s: float) -> None:
         found = error_action(error)
         if found is ErrorAction.REJOIN:
-            self._session.heard(asked_s)
+            self._session.record_contact(sent_s)
             if not self._is_joining:
                 self._rejoin("the group rebalances")
-                self._listener_calls.limit(self._settled_s + self._options.rebalance_timeout_s)
+                self._listener_calls.limit(self._stable_s + self._options.rebalance_timeout_s)
         elif found is ErrorAction.OUTDATED:
             if not self._is_joining:  # otherwise JoinGroup returns the error
                 self._lose(str(error))
@@ -269,10 +269,10 @@ class ClassicMember(GroupMember):
         else:
             raise error
 
-    def _heard(self, asked_s: float) -> None:
-        """Record that no rebalance had begun at a time."""
-        self._settled_s = asked_s
-        self._session.heard(asked_s)
+    def _record_stable(self, sent_s: float) -> None:
+        """Record that the group was stable when a request was sent."""
+        self._stable_s = sent_s
+        self._session.record_contact(sent_s)
 
     def _as_member(self) -> dict[str, Any]:
         identity = self._identity

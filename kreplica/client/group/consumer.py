@@ -26,7 +26,7 @@ from kreplica.wire.messages import CONSUMER_GROUP_HEARTBEAT
 UNKNOWN_TOPIC_WAIT_S = 0.5
 """Delay before metadata of an unknown topic id is requested again."""
 
-ANSWERS_MIN = 2
+RESPONSES_MIN = 2
 """Number of responses without a new epoch after which no new epoch is expected."""
 
 
@@ -43,7 +43,7 @@ class ConsumerMember(GroupMember):
         self._state = MemberState(options, member_id, self._topics)
         self._identity = self._identity._replace(member_id=member_id)
         self._target_s = 0.0
-        self._answers_count = 0
+        self._responses_count = 0
         self._stale: tuple[GroupIdentity, int] | None = None
         self._is_leaving = False
 
@@ -53,18 +53,18 @@ class ConsumerMember(GroupMember):
         self._state.topics = sorted(self._topics)
         self._heartbeat_due.notify()
 
-    async def refused(self, error: BrokerRefused, said: GroupIdentity) -> ClientError:
+    async def refused(self, error: BrokerRefused, sent_identity: GroupIdentity) -> ClientError:
         """See ``Committer``."""
         is_removed = error_action(error) in (ErrorAction.OUTDATED, ErrorAction.UNKNOWN)
         if error.code is not ErrorCode.STALE_MEMBER_EPOCH and not is_removed:
             return error
         self._heartbeat_due.notify()
-        if said is not self._identity:
+        if sent_identity is not self._identity:
             return RebalanceUnderWay(str(error))
         if error.code is ErrorCode.STALE_MEMBER_EPOCH:
-            if self._stale is None or self._stale[0] is not said:
-                self._stale = said, self._answers_count
-            if self._answers_count < self._stale[1] + ANSWERS_MIN:
+            if self._stale is None or self._stale[0] is not sent_identity:
+                self._stale = sent_identity, self._responses_count
+            if self._responses_count < self._stale[1] + RESPONSES_MIN:
                 return RebalanceUnderWay(str(error))  # the response with the new epoch is still to arrive
         return CommitFailed(str(error))
 
@@ -76,7 +76,7 @@ class ConsumerMember(GroupMember):
             await self._changed.wait(at_most_s)
             if not self._is_stopping:
                 at_most_s = None if await self._reconcile() else UNKNOWN_TOPIC_WAIT_S
-        await self._give_up(self._assignment, self._reactor.seconds() + self._options.rebalance_timeout_s)
+        await self._release(self._assignment, self._reactor.seconds() + self._options.rebalance_timeout_s)
         await self._leave()
 
     async def _reconcile(self) -> bool:
@@ -89,10 +89,10 @@ class ConsumerMember(GroupMember):
             return True
         wanted, is_complete = state.wanted(self._cluster.view.topics)
         if not is_complete:
-            wanted, is_complete = await self._ask_names()
+            wanted, is_complete = await self._refresh_names()
         to_release = state.to_release(wanted)
         if to_release and state.target is target:
-            await self._give_up(to_release, self._target_s + self._options.rebalance_timeout_s)
+            await self._release(to_release, self._target_s + self._options.rebalance_timeout_s)
             state.released(to_release - self._assignment)
             self._heartbeat_due.notify()
         if state.target is not target:  # the target changed or was lost meanwhile
@@ -101,11 +101,11 @@ class ConsumerMember(GroupMember):
         if wanted.keys() - state.owned.keys():
             state.acquired(wanted)
             self._heartbeat_due.notify()
-            await self._take(frozenset(wanted))
+            await self._assign(frozenset(wanted))
         self._ready()
         return is_complete
 
-    async def _ask_names(self) -> tuple[Any, bool]:
+    async def _refresh_names(self) -> tuple[Any, bool]:
         try:
             await self._cluster.refresh(self._topics)
         except ClientError:
@@ -114,7 +114,7 @@ class ConsumerMember(GroupMember):
 
     async def _leave(self) -> None:
         self._is_leaving = True
-        if self._state.epoch != JOINING or self._answers_count > 0:
+        if self._state.epoch != JOINING or self._responses_count > 0:
             await self._send_leave(CONSUMER_GROUP_HEARTBEAT, self._state.leave_body())
 
     def _interrupt(self) -> None:
@@ -127,7 +127,7 @@ class ConsumerMember(GroupMember):
 
     # --- heartbeats ---
 
-    def _beside(self) -> list[Coroutine[Deferred[Any], Any, None]]:
+    def _background(self) -> list[Coroutine[Deferred[Any], Any, None]]:
         return [self._send_heartbeats()]
 
     async def _send_heartbeats(self) -> None:
@@ -136,7 +136,7 @@ class ConsumerMember(GroupMember):
             await self._heartbeat_due.wait(wait_s)
             if self._is_stopping and self._state.epoch == JOINING:
                 return
-            asked_s = self._reactor.seconds()
+            sent_s = self._reactor.seconds()
             try:
                 await self._heartbeat()
             except ClientError as error:
@@ -146,7 +146,7 @@ class ConsumerMember(GroupMember):
                     self._cluster.runtime.random, failures, options.backoff_s, options.backoff_s_max
                 )
                 try:
-                    self._check_patience(error, asked_s)
+                    self._check_patience(error, sent_s)
                 except ClientError as final:
                     self._fail(final)
             else:
@@ -157,7 +157,7 @@ class ConsumerMember(GroupMember):
 
         :raise ClientError: no response was received.
         """
-        state, identity, asked_s = self._state, self._identity, self._reactor.seconds()
+        state, identity, sent_s = self._state, self._identity, self._reactor.seconds()
         request_body = state.request_body()
         try:
             answer = await self._coordinator.ask(
@@ -165,24 +165,24 @@ class ConsumerMember(GroupMember):
             )
         except ClientError as error:
             if identity is self._identity and not self._is_leaving:
-                state.not_answered()
+                state.reset_acknowledged()
                 self._handle_error(error)
             return
         if identity is not self._identity or self._is_leaving:
             return
-        if self._session.is_stale(asked_s):
-            state.not_answered()
+        if self._session.is_stale(sent_s):
+            state.reset_acknowledged()
             raise RequestTimedOut(f"group {self._group}: a response arrived after the session's end")
-        self._answers_count += 1
-        self._session.heard(asked_s)
+        self._responses_count += 1
+        self._session.record_contact(sent_s)
         has_target = state.answered(request_body, answer)
         now = (state.member_id, state.epoch)
         if now != (identity.member_id, identity.generation):
             self._identity = identity._replace(member_id=state.member_id, generation=state.epoch)
         if has_target:
-            self._target_s = asked_s
+            self._target_s = sent_s
             self._changed.notify()
-            self._listener_calls.limit(asked_s + self._options.rebalance_timeout_s)
+            self._listener_calls.limit(sent_s + self._options.rebalance_timeout_s)
 
     def _handle_error(self, error: ClientError) -> None:
         found = error_action(error)

@@ -20,23 +20,23 @@ log = Logger()
 
 
 class CoordinatorConnection:
-    """Two connections, because JoinGroup and SyncGroup block responses behind them until the rebalance completes.
+    """Two connections of one member, which closes them.
 
-    The membership closes them.
+    JoinGroup and SyncGroup have their own, because they delay all later responses until the rebalance completes.
     """
 
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self._cluster = cluster
         self._group_id = group_id
-        self._prompt = cluster.new_connections()
-        self._patient = cluster.new_connections()
-        self._patient_address: Address | None = None
+        self._short_requests = cluster.new_connections()
+        self._long_requests = cluster.new_connections()
+        self._long_address: Address | None = None
         self._closing: dict[Deferred[None], None] = {}
 
     async def ask(
         self, api: Api, body: dict[str, Any], *, at_most: int | None = None, timeout_s: float | None = None
     ) -> dict[str, Any]:
-        """Send a request that is answered at once.
+        """Send a request to which the coordinator responds at once.
 
         :raise ClientError: no response was received, or it is an error.
         """
@@ -50,59 +50,59 @@ class CoordinatorConnection:
             raise
         return answer
 
-    async def ask_long(self, api: Api, body: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
-        """Send a request that is answered when the rebalance makes progress.
+    async def request_long(self, api: Api, body: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
+        """Send a request to which the coordinator responds when the rebalance makes progress.
 
         :return: the response, also if it is an error, because MEMBER_ID_REQUIRED carries the member id.
         :raise ClientError: no response was received.
         """
-        address = self._patient_address = await self._address()
-        patient = self._patient
+        address = self._long_address = await self._address()
+        long_requests = self._long_requests
         try:
-            connection = await patient.to(address)
+            connection = await long_requests.to(address)
             return await self._cluster.request(connection, api, body, timeout_s=timeout_s)
         except ClientClosed as error:
-            if patient is self._patient:
+            if long_requests is self._long_requests:
                 raise
             raise ConnectionLost(f"{address}: {api.name} was aborted") from error
         except ClientError as error:
             self.failed(error)
             raise
         finally:
-            self._patient_address = None
+            self._long_address = None
 
     async def connection(self) -> Connection:
-        """Return the connection for requests that are answered at once.
+        """Return the connection for requests to which the coordinator responds at once.
 
         :raise ClientError: it could not be opened.
         """
         address = await self._address()
-        if self._patient_address not in (None, address):
+        if self._long_address not in (None, address):
             self.abort_joining()
         try:
-            return await self._prompt.to(address)
+            return await self._short_requests.to(address)
         except ClientError as error:
             self.failed(error)
             raise
 
-    async def look(self) -> None:
+    async def look_up(self) -> None:
         """Look up the coordinator; abort requests to the previous one if it changed.
 
         :raise ClientError: no broker knows the coordinator.
         """
         self._doubt()
         address = await self._address()
-        if self._patient_address not in (None, address):
+        if self._long_address not in (None, address):
             self.abort_joining()
 
     def abort_joining(self) -> None:
         """Close the connection of long requests; they fail with ``ConnectionLost``."""
-        before, self._patient = self._patient, self._cluster.new_connections()
+        before, self._long_requests = self._long_requests, self._cluster.new_connections()
         self._close(before)
 
     def failed(self, error: ClientError) -> None:
         """Process an error that may mean that the coordinator moved."""
-        if error_action(error) is ErrorAction.ELSEWHERE:
+        if error_action(error) is ErrorAction.LOOK_UP:
             self._doubt()
 
     def _doubt(self) -> None:
@@ -110,8 +110,8 @@ class CoordinatorConnection:
 
     async def close(self) -> None:
         """Close the connections."""
-        self._close(self._patient)
-        self._close(self._prompt)
+        self._close(self._long_requests)
+        self._close(self._short_requests)
         for closing in list(self._closing):
             await closing
 

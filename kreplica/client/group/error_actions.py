@@ -20,7 +20,7 @@ class ErrorAction(Enum):
     UNKNOWN = auto()
     """The group does not know the member: drop all partitions and join as a new member."""
 
-    ELSEWHERE = auto()
+    LOOK_UP = auto()
     """The broker cannot help: look up the coordinator and retry."""
 
     WAIT = auto()
@@ -30,13 +30,13 @@ class ErrorAction(Enum):
     """The member cannot be in the group."""
 
 
-_VERDICTS = {
+_ACTIONS = {
     ErrorCode.REBALANCE_IN_PROGRESS: ErrorAction.REJOIN,
     ErrorCode.ILLEGAL_GENERATION: ErrorAction.OUTDATED,
     ErrorCode.FENCED_MEMBER_EPOCH: ErrorAction.OUTDATED,
     ErrorCode.UNKNOWN_MEMBER_ID: ErrorAction.UNKNOWN,
-    ErrorCode.NOT_COORDINATOR: ErrorAction.ELSEWHERE,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorAction.ELSEWHERE,
+    ErrorCode.NOT_COORDINATOR: ErrorAction.LOOK_UP,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorAction.LOOK_UP,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorAction.WAIT,
     ErrorCode.UNKNOWN_SERVER_ERROR: ErrorAction.WAIT,
 }
@@ -45,8 +45,8 @@ _VERDICTS = {
 def error_action(error: ClientError) -> ErrorAction:
     """Return the reaction to the error of a member's request."""
     if isinstance(error, BrokerRefused):
-        found = _VERDICTS.get(error.code)
+        found = _ACTIONS.get(error.code)
         if found is None:
             found = ErrorAction.WAIT if error.retriable else ErrorAction.FINAL
         return found
-    return ErrorAction.ELSEWHERE if error.retriable else ErrorAction.FINAL
+    return ErrorAction.LOOK_UP if error.retriable else ErrorAction.FINAL

@@ -1,4 +1,4 @@
-"""Tasks of a classic group's leader: assigns partitions and watches their number."""
+"""Tasks of a classic group's leader: assigns partitions and detects changes of their number."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Numbers: TypeAlias = Mapping[str, tuple[int, ...]]
 
 
 class GroupLeader:
-    """Leader tasks of one member, idle while it does not lead.
+    """Leader tasks of one member, idle while it is not the leader.
 
     :param interval_s: interval between checks of the topics.
     :param changed: called with the reason when a rebalance is needed.
@@ -32,7 +32,7 @@ class GroupLeader:
         self._interval_s = interval_s
         self._changed = changed
         self._topics: tuple[str, ...] = ()
-        self._shared_out: Numbers | None = None
+        self._assigned: Numbers | None = None
 
     async def begin(self, joined: dict[str, Any]) -> list[dict[str, Any]]:
         """Assign the partitions of all subscribed topics.
@@ -44,7 +44,7 @@ class GroupLeader:
         members = parse_members(joined["members"])
         self._topics = tuple(sorted({topic for member in members for topic in member.topics}))
         view = await self._cluster.refresh(self._topics)
-        self._shared_out = numbers(view, self._topics)
+        self._assigned = numbers(view, self._topics)
         if joined.get("skip_assignment"):
             return []
         shares = self._assignors[joined["protocol_name"]].assign(topics_of(view, self._topics), members)
@@ -54,23 +54,23 @@ class GroupLeader:
         ]
 
     def end(self) -> None:
-        """Stop to lead."""
-        self._shared_out = None
+        """Stop checking the topics, because this member is no longer the leader."""
+        self._assigned = None
 
     async def watch(self) -> None:
         """Check the topics periodically, until cancelled."""
         while True:
             await pause(self._cluster.runtime.reactor, self._interval_s)
-            shared_out = self._shared_out
-            if shared_out is None:
+            assigned = self._assigned
+            if assigned is None:
                 continue
             if any(self._cluster.known_topic(topic) is None for topic in self._topics):
                 try:
                     await self._cluster.refresh(self._topics)
                 except ClientError:
                     continue
-            if shared_out is self._shared_out and differ(self._cluster.view, shared_out, self._topics):
-                self._shared_out = None
+            if assigned is self._assigned and partitions_changed(self._cluster.view, assigned, self._topics):
+                self._assigned = None
                 self._changed("the partitions of subscribed topics changed")
 
 
@@ -93,7 +93,7 @@ def numbers(view: ClusterView, topics: Iterable[str]) -> Numbers:
     return {name: tuple(each.partition for each in topic.partitions) for name, topic in found.items()}
 
 
-def differ(view: ClusterView, before: Numbers, topics: Iterable[str]) -> bool:
+def partitions_changed(view: ClusterView, before: Numbers, topics: Iterable[str]) -> bool:
     """Return True if the partitions changed; topics without metadata count as unchanged."""
     now = numbers(view, topics)
     gone = [name for name in before if name not in now]

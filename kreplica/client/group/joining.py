@@ -45,9 +45,9 @@ def new_membership(
 
 
 class AutoProtocolMember:
-    """A ``Membership`` that uses the group's protocol, or KIP-848 if it can choose.
+    """A ``Membership`` that uses the group's protocol, or KIP-848 if the group is new or empty.
 
-    An empty group may change its protocol; the member then follows.
+    If an empty group changes its protocol, the member changes too.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class AutoProtocolMember:
             try:
                 await self._member.start()
             except ClientError as error:
-                if changes >= CHANGES_MAX or self._is_stopping or not is_of_other_kind(error, self._kind):
+                if changes >= CHANGES_MAX or self._is_stopping or not uses_other_protocol(error, self._kind):
                     raise
                 await self._change()
             else:
@@ -119,7 +119,7 @@ class AutoProtocolMember:
         return _MAKERS[self._kind](self._cluster, self._options, self._topics, self)
 
     async def _change(self) -> None:
-        """Replace the member by one of the other protocol, not started yet."""
+        """Replace the member by one of the other protocol; the caller starts it."""
         await self._member.stop()
         self._kind = GroupProtocol.CLASSIC if self._kind is GroupProtocol.CONSUMER else GroupProtocol.CONSUMER
         self._member = self._new()
@@ -150,14 +150,14 @@ class AutoProtocolMember:
 
     def on_ended(self, error: Exception) -> None:
         """See ``AssignmentListener``."""
-        if not self._is_stopping and isinstance(error, ClientError) and is_of_other_kind(error, self._kind):
+        if not self._is_stopping and isinstance(error, ClientError) and uses_other_protocol(error, self._kind):
             self._following = Deferred.fromCoroutine(self._follow())
         else:
             self._error = error
             self._listener.on_ended(error)
 
 
-def is_of_other_kind(error: ClientError, kind: GroupProtocol) -> bool:
+def uses_other_protocol(error: ClientError, kind: GroupProtocol) -> bool:
     """Return True if joining failed because the group uses the other protocol, or the broker lacks this one."""
     if kind is GroupProtocol.CLASSIC:
         return isinstance(error, BrokerRefused) and error.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL

@@ -58,7 +58,7 @@ class ListenerCalls:
                 log.failure("the listener failed in on_lost")
 
     def close(self) -> None:
-        """Prepare for the cancellation of the membership and its calls."""
+        """Propagate cancellations from now on, because the membership is about to be cancelled."""
         self._is_over = True
 
     def ended(self, error: Exception) -> None:
@@ -72,7 +72,7 @@ class ListenerCalls:
         """Limit the call in progress to a reactor time, after which the group stops waiting."""
         call = self._call
         if call is not None and self._timer is None:
-            self._timer = self._reactor.callLater(max(until_s - self._reactor.seconds(), 0.0), self._give_up, call)
+            self._timer = self._reactor.callLater(max(until_s - self._reactor.seconds(), 0.0), self._cancel_call, call)
 
     async def _run(self, work: Coroutine[Deferred[Any], Any, None], until_s: float | None = None) -> bool:
         call = self._call = Deferred.fromCoroutine(work)
@@ -96,6 +96,6 @@ class ListenerCalls:
             self._call = None
         return is_done
 
-    def _give_up(self, call: Deferred[None]) -> None:
+    def _cancel_call(self, call: Deferred[None]) -> None:
         self._call = None
         call.cancel()

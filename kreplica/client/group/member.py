@@ -30,9 +30,9 @@ NOT_IN_TIME = "partitions were not released within the rebalance timeout"
 
 
 class GroupMember(ABC):
-    """A ``Membership`` that consists of two coroutines: one follows rebalances, one sends heartbeats.
+    """A ``Membership`` that runs several coroutines: one follows rebalances, one sends heartbeats.
 
-    Both report to ``_lose`` and ``_fail``, which act at once.
+    They call ``_lose`` and ``_fail``, which take effect at once.
 
     :cvar has_epoch: OffsetFetch requests carry the member epoch.
     """
@@ -87,7 +87,7 @@ class GroupMember(ABC):
         """
         assert not self._works, "a membership is started once"
         self._since_s = self._reactor.seconds()
-        for work in (self._run(), *self._beside()):
+        for work in (self._run(), *self._background()):
             self._works.append(Deferred.fromCoroutine(self._guarded(work)))
         try:
             await self._joined.wait()
@@ -121,14 +121,14 @@ class GroupMember(ABC):
         """See ``Membership``."""
         return await self._offsets.committed(partitions)
 
-    # --- what protocols differ in ---
+    # --- implemented by each protocol ---
 
     @abstractmethod
     def subscribe(self, topics: Iterable[str]) -> None:
         """See ``Membership``."""
 
     @abstractmethod
-    async def refused(self, error: BrokerRefused, said: GroupIdentity) -> ClientError:
+    async def refused(self, error: BrokerRefused, sent_identity: GroupIdentity) -> ClientError:
         """See ``Committer``."""
 
     @abstractmethod
@@ -139,7 +139,7 @@ class GroupMember(ABC):
         """
 
     @abstractmethod
-    def _beside(self) -> list[Coroutine[Deferred[Any], Any, None]]:
+    def _background(self) -> list[Coroutine[Deferred[Any], Any, None]]:
         """Return the other coroutines of the member, which run until cancelled."""
 
     @abstractmethod
@@ -153,11 +153,11 @@ class GroupMember(ABC):
     # --- for protocols ---
 
     def _ready(self) -> None:
-        """The listener has received the first assignment."""
+        """Let ``start`` return, because the listener has received the first assignment."""
         self._has_begun = True
         self._joined.notify()
 
-    async def _give_up(self, partitions: frozenset[TopicPartition], until_s: float) -> None:
+    async def _release(self, partitions: frozenset[TopicPartition], until_s: float) -> None:
         """Let the listener release partitions; if it exceeds the limit, all partitions are lost."""
         if not partitions:
             return
@@ -166,15 +166,15 @@ class GroupMember(ABC):
         elif self._assignment:
             self._lose(NOT_IN_TIME)
 
-    async def _take(self, partitions: frozenset[TopicPartition]) -> None:
-        """Assign more partitions to the listener."""
+    async def _assign(self, partitions: frozenset[TopicPartition]) -> None:
+        """Assign more partitions, and call the listener with them."""
         added = partitions - self._assignment
         self._assignment |= added
         if added and not await self._listener_calls.assigned(added) and self._assignment:
             self._lose(NOT_IN_TIME)
 
     async def _send_leave(self, api: Api, body: dict[str, Any]) -> None:
-        """Leave the group if the coordinator is reachable; otherwise the session expires."""
+        """Send a request to leave the group; if the coordinator is unreachable, the session expires later."""
         self._session.end()
         leaving = Deferred.fromCoroutine(self._coordinator.ask(api, body))
         timer = self._reactor.callLater(LEAVE_TIMEOUT_S, leaving.cancel)
@@ -189,13 +189,13 @@ class GroupMember(ABC):
             if timer.active():
                 timer.cancel()
 
-    def _lose(self, why: str) -> None:
+    def _lose(self, reason: str) -> None:
         """Drop all partitions, because other members may consume them."""
         lost, self._assignment = self._assignment, frozenset()
         self._session.end()
         self._forget()
         if lost:
-            log.warn("group {group}: lost {count} partitions: {why}", group=self._group, count=len(lost), why=why)
+            log.warn("group {group}: lost {count} partitions: {reason}", group=self._group, count=len(lost), reason=reason)
         self._listener_calls.lost(lost)
 
     def _fail(self, error: Exception) -> None:
@@ -212,14 +212,14 @@ class GroupMember(ABC):
             self._listener_calls.ended(error)
         self._halt()
 
-    def _check_patience(self, error: ClientError, asked_s: float) -> None:
+    def _check_patience(self, error: ClientError, sent_s: float) -> None:
         """Limit the time until the first assignment.
 
-        :param asked_s: time of the failed request; a request that waited long for other members restarts the limit.
+        :param sent_s: time of the failed request; a request that waited long for other members restarts the limit.
         :raise GaveUp: requests failed for the operation timeout.
         """
         options, now_s = self._cluster.options, self._reactor.seconds()
-        if now_s - asked_s > options.connect_timeout_s * 1.5:
+        if now_s - sent_s > options.connect_timeout_s * 1.5:
             self._since_s = now_s
         if not self._has_begun and now_s - self._since_s > options.operation_timeout_s:
             text = f"group {self._group} could not be joined within {options.operation_timeout_s:g} s: {error}"

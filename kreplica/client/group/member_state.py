@@ -12,7 +12,7 @@ from kreplica.model import TopicPartition
 
 JOINING = 0
 LEAVING = -1
-LEAVING_FOR_A_WHILE = -2
+LEAVING_TEMPORARILY = -2
 """Member epoch of a static member that leaves temporarily."""
 
 IdPartition: TypeAlias = tuple[UUID, int]
@@ -40,7 +40,7 @@ class MemberState:
         self.topics = sorted(topics)
         self._options = options
         self._owned: Owned = {}
-        self._taken_in: dict[str, Any] = {}
+        self._acknowledged: dict[str, Any] = {}
 
     @property
     def owned(self) -> Owned:
@@ -52,7 +52,7 @@ class MemberState:
     def request_body(self) -> dict[str, Any]:
         """Return the body of the next heartbeat."""
         options = self._options
-        said = {
+        fields = {
             "rack_id": options.rack,
             "rebalance_timeout_ms": round(options.rebalance_timeout_s * 1000),
             "subscribed_topic_names": self.topics,
@@ -60,7 +60,7 @@ class MemberState:
             "topic_partitions": _rows(self._owned),
         }
         new = {
-            name: value for name, value in said.items() if name not in self._taken_in or self._taken_in[name] != value
+            name: value for name, value in fields.items() if name not in self._acknowledged or self._acknowledged[name] != value
         }
         return {**self._member(self.epoch), **new}
 
@@ -69,7 +69,7 @@ class MemberState:
 
         :return: True if the target assignment changed.
         """
-        self._taken_in.update({name: value for name, value in request_body.items() if name in _CHANGING})
+        self._acknowledged.update({name: value for name, value in request_body.items() if name in _CHANGING})
         self.member_id = answer["member_id"] or self.member_id
         self.epoch = answer["member_epoch"]
         self.interval_s = answer["heartbeat_interval_ms"] / 1000 or self.interval_s
@@ -83,18 +83,18 @@ class MemberState:
         self.target = target
         return True
 
-    def not_answered(self) -> None:
-        """Send everything in the next heartbeat, because the coordinator may not know it."""
-        self._taken_in = {}
+    def reset_acknowledged(self) -> None:
+        """Include all fields in the next heartbeat, because the coordinator may not know them."""
+        self._acknowledged = {}
 
     def leave_body(self) -> dict[str, Any]:
         """Return the heartbeat that leaves the group; a static member leaves temporarily."""
-        return self._member(LEAVING if self._options.instance_id is None else LEAVING_FOR_A_WHILE)
+        return self._member(LEAVING if self._options.instance_id is None else LEAVING_TEMPORARILY)
 
     def lost(self) -> None:
         """Reset the state, because the member is no longer in the group."""
         self.epoch, self.target, self._owned = JOINING, None, {}
-        self._taken_in = {}
+        self._acknowledged = {}
 
     def _member(self, epoch: int) -> dict[str, Any]:
         return {
@@ -110,7 +110,7 @@ class MemberState:
         """Return the target assignment by topic name.
 
         :param topics: known topics.
-        :return: also True if all topics of the target are known; partitions of other topics are missing.
+        :return: partitions of known topics, and True if these are all partitions of the target.
         """
         names = {topic.topic_id: name for name, topic in topics.items()}
         names.update({topic_id: partition.topic for partition, topic_id in self._owned.items()})
@@ -123,12 +123,12 @@ class MemberState:
         return frozenset(each for each, topic_id in self._owned.items() if wanted.get(each) != topic_id)
 
     def released(self, partitions: Iterable[TopicPartition]) -> None:
-        """Remove partitions from the owned ones."""
+        """Remove partitions from the owned partitions."""
         gone = frozenset(partitions)
         self._owned = {each: topic_id for each, topic_id in self._owned.items() if each not in gone}
 
     def acquired(self, wanted: Owned) -> None:
-        """Add partitions to the owned ones."""
+        """Add partitions to the owned partitions."""
         self._owned = {**self._owned, **wanted}
 
 

@@ -24,11 +24,11 @@ class AssignmentListener(Protocol):
     def on_lost(self, partitions: frozenset[TopicPartition]) -> None:
         """Drop partitions at once: other members may consume them, and nothing can be committed for them.
 
-        A call of the other methods in progress is cancelled before.
+        If a call of another method is in progress, it is cancelled first.
         """
 
     def on_ended(self, error: Exception) -> None:
-        """The membership ended with a final error, after ``on_lost`` if there were partitions.
+        """Handle the end of the membership by a final error, after ``on_lost`` if there were partitions.
 
         Not called if ``start`` raises.
         """
@@ -58,7 +58,7 @@ class Membership(Protocol):
         """Replace the subscribed topics; the group rebalances if that changes the assignment."""
 
     async def stop(self) -> None:
-        """Release all partitions and leave; a static member keeps its place."""
+        """Release all partitions and leave; a static member keeps its assignment until its session expires."""
 
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Commit offsets; wait for a rebalance in progress if necessary.

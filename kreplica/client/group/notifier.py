@@ -16,7 +16,7 @@ class Notifier:
         self._waiting: Deferred[None] | None = None
 
     def notify(self) -> None:
-        """Wake the waiter, or the next one."""
+        """Wake the waiter; if there is none, the next wait returns at once."""
         self._is_notified = True
         self._wake()
 
@@ -26,7 +26,7 @@ class Notifier:
         :return: True if notified.
         """
         if not self._is_notified:
-            waiting = self._waiting = Deferred(self._left)
+            waiting = self._waiting = Deferred(self._cancelled)
             timer = None if at_most_s is None else self._reactor.callLater(at_most_s, self._wake)
             try:
                 await waiting
@@ -41,5 +41,5 @@ class Notifier:
         if waiting is not None:
             waiting.callback(None)
 
-    def _left(self, _: Deferred[None]) -> None:
+    def _cancelled(self, _: Deferred[None]) -> None:
         self._waiting = None

@@ -26,7 +26,7 @@ from kreplica.wire.messages import OFFSET_COMMIT, OFFSET_FETCH
 TOPIC_NAMES_VERSION_MAX = 9
 """Last version of OffsetCommit and OffsetFetch that identifies topics by name."""
 
-UNKNOWN_TOPIC_PATIENCE_S = 5.0
+UNKNOWN_TOPIC_RETRIED_S = 5.0
 """Time for which an unknown topic is retried, because the coordinator may not know a new topic yet."""
 
 
@@ -45,19 +45,19 @@ class Committer(Protocol):
     def has_epoch(self) -> bool:
         """True if OffsetFetch carries the member epoch."""
 
-    async def refused(self, error: BrokerRefused, said: GroupIdentity) -> ClientError:
+    async def refused(self, error: BrokerRefused, identity: GroupIdentity) -> ClientError:
         """Return the error for the application after the coordinator refused a request.
 
-        :param said: the identity in the request.
+        :param identity: the identity in the request.
         """
 
 
 class MemberOffsets:
     """Commits and lookups of one member."""
 
-    def __init__(self, cluster: Cluster, link: CoordinatorConnection, member: Committer) -> None:
+    def __init__(self, cluster: Cluster, coordinator: CoordinatorConnection, member: Committer) -> None:
         self._cluster = cluster
-        self._coordinator = link
+        self._coordinator = coordinator
         self._member = member
         self._turn = DeferredLock()
 
@@ -67,7 +67,7 @@ class MemberOffsets:
             return
         await self._turn.acquire()
         try:
-            await self._commit_patiently(offsets)
+            await self._commit_with_retries(offsets)
         finally:
             self._turn.release()
 
@@ -78,15 +78,15 @@ class MemberOffsets:
             return {}
         return await self._cluster.retrying(lambda: self._committed(wanted))
 
-    async def _commit_patiently(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+    async def _commit_with_retries(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         reactor = self._cluster.runtime.reactor
-        patient_until_s = reactor.seconds() + UNKNOWN_TOPIC_PATIENCE_S
+        retried_until_s = reactor.seconds() + UNKNOWN_TOPIC_RETRIED_S
 
         async def attempt() -> None:
             try:
                 await self._commit(offsets)
             except BrokerRefused as error:
-                if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and reactor.seconds() > patient_until_s:
+                if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and reactor.seconds() > retried_until_s:
                     error.retriable = False
                 raise
 
@@ -94,32 +94,32 @@ class MemberOffsets:
 
     async def _commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         member = self._member
-        strange = sorted(offsets.keys() - member.assignment)
-        if strange:
-            names = ", ".join(map(str, strange))
+        unassigned = sorted(offsets.keys() - member.assignment)
+        if unassigned:
+            names = ", ".join(map(str, unassigned))
             raise CommitFailed(f"group {member.identity.group_id} does not assign {names} to this member")
-        said = member.identity
+        identity = member.identity
         body = {
-            "group_id": said.group_id,
-            "generation_id_or_member_epoch": said.generation,
-            "member_id": said.member_id,
-            "group_instance_id": said.instance_id,
+            "group_id": identity.group_id,
+            "generation_id_or_member_epoch": identity.generation,
+            "member_id": identity.member_id,
+            "group_instance_id": identity.instance_id,
             "topics": offset_rows(offsets),
         }
         try:
             answer = await self._coordinator.ask(OFFSET_COMMIT, body, at_most=TOPIC_NAMES_VERSION_MAX)
-            check_committed(answer, f"group {said.group_id}")
+            check_committed(answer, f"group {identity.group_id}")
         except BrokerRefused as error:
             self._coordinator.failed(error)
-            raise await member.refused(error, said) from error
+            raise await member.refused(error, identity) from error
 
     async def _committed(self, wanted: list[dict[str, Any]]) -> dict[TopicPartition, CommittedOffset]:
-        said = self._member.identity
-        group: dict[str, Any] = {"group_id": said.group_id}
-        if self._member.has_epoch and said.generation != NO_GENERATION:
-            group |= {"member_id": said.member_id, "member_epoch": said.generation}
+        identity = self._member.identity
+        group: dict[str, Any] = {"group_id": identity.group_id}
+        if self._member.has_epoch and identity.generation != NO_GENERATION:
+            group |= {"member_id": identity.member_id, "member_epoch": identity.generation}
         body = {
-            "group_id": said.group_id,
+            "group_id": identity.group_id,
             "topics": wanted,
             "groups": [{**group, "topics": wanted}],
             "require_stable": True,
@@ -128,8 +128,8 @@ class MemberOffsets:
             answer = await self._coordinator.ask(OFFSET_FETCH, body, at_most=TOPIC_NAMES_VERSION_MAX)
             row = answer["groups"][0] if "groups" in answer else answer
             if "error_code" in row:
-                check(row, f"offsets of group {said.group_id}")
-            return dict(parse_committed(row["topics"], said.group_id))
+                check(row, f"offsets of group {identity.group_id}")
+            return dict(parse_committed(row["topics"], identity.group_id))
         except BrokerRefused as error:
             self._coordinator.failed(error)
-            raise await self._member.refused(error, said) from error
+            raise await self._member.refused(error, identity) from error

@@ -24,7 +24,7 @@ class GroupOptions:
     """Options of a group member; times in seconds.
 
     :param group_id: the group.
-    :param instance_id: makes a static member (KIP-345), which keeps its assignment if it returns within its session.
+    :param instance_id: makes the member static (KIP-345): it keeps its assignment if it returns within its session.
     :param protocol: ``auto``, ``classic`` or ``consumer``.
     :param assignors: assignors of the classic protocol in order of preference: ``range``, ``roundrobin``, ``sticky``,
         ``cooperative-sticky``.  If all are cooperative, only partitions that move are revoked (KIP-429).
@@ -56,12 +56,13 @@ class GroupOptions:
         if not 0 < self.heartbeat_interval_s < self.session_timeout_s:
             raise ValueError("heartbeat_interval_s must be positive and less than session_timeout_s")
         if self.rebalance_timeout_s <= 0:
-            raise ValueError("a rebalance acquired some time")
+            raise ValueError("rebalance_timeout_s must be greater than 0")
 
     @property
     def patience_s(self) -> float:
-        """Time after the last acknowledged heartbeat for which the partitions certainly belong to this member.
+        """Time after the last acknowledged heartbeat during which the group cannot have removed this member.
 
-        The group removes a silent member after its session, or after the rebalance timeout during a rebalance.
+        The group removes a member without heartbeats after the session timeout, or, during a rebalance, after the
+        rebalance timeout.
         """
         return min(self.session_timeout_s, self.rebalance_timeout_s)

@@ -21,26 +21,26 @@ class SessionTimer:
         self._limit_s = limit_s
         self._over = over
         self._timer: IDelayedCall | None = None
-        self._heard_s = float("-inf")
+        self._contact_s = float("-inf")
 
     @property
     def is_on(self) -> bool:
-        """True if the timer runs."""
+        """True if the timer is running."""
         return self._timer is not None
 
-    def is_stale(self, asked_s: float) -> bool:
-        """Return True if a response to a request of that time arrives after the session's end.
+    def is_stale(self, sent_s: float) -> bool:
+        """Return True if the session expired before the response to a request sent at ``sent_s``.
 
         A process that was suspended receives such responses before its timers fire.
         """
-        return self._reactor.seconds() >= max(asked_s, self._heard_s) + self._limit_s
+        return self._reactor.seconds() >= max(sent_s, self._contact_s) + self._limit_s
 
-    def heard(self, asked_s: float) -> None:
-        """Restart the timer, because the coordinator responded to a request of that time."""
+    def record_contact(self, sent_s: float) -> None:
+        """Restart the timer after a response; the session counts from the time at which its request was sent."""
         self.end()
-        self._heard_s = max(asked_s, self._heard_s)
-        left_s = asked_s + self._limit_s - self._reactor.seconds()
-        self._timer = self._reactor.callLater(max(left_s, 0.0), self._is_over)
+        self._contact_s = max(sent_s, self._contact_s)
+        left_s = sent_s + self._limit_s - self._reactor.seconds()
+        self._timer = self._reactor.callLater(max(left_s, 0.0), self._expire)
 
     def end(self) -> None:
         """Stop the timer."""
@@ -48,6 +48,6 @@ class SessionTimer:
         if timer is not None:
             timer.cancel()
 
-    def _is_over(self) -> None:
+    def _expire(self) -> None:
         self._timer = None
         self._over()

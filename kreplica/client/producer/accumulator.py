@@ -32,12 +32,16 @@ from kreplica.wire.records import Headers
 
 OutgoingQueue: TypeAlias = PartitionQueue[GatheredBatch]
 
-ROOM = 8
-"""Fraction of the memory that must be free before waiting senders continue."""
+FREE_FRACTION = 8
+"""Waiting senders continue when this fraction of the memory (1/8) is free."""
 
 
 class _Topic:
-    """:ivar view: metadata when a batch was last opened; ``queues``: by partition number."""
+    """A topic with its queues.
+
+    :ivar view: the topic's metadata when a batch was last opened.
+    :ivar queues: by partition number.
+    """
 
     __slots__ = ("name", "queues", "view")
 
@@ -67,16 +71,16 @@ class Accumulator:
         self._choose = self._partitioner.partition
         self._topics: dict[str, _Topic] = {}
         self._pending = PendingRecords(cluster, options.topic_timeout_s, self._known, self._missing)
-        self._held = 0
+        self._used_size = 0
         self.closed_size = 0
         self._waiting_for_room: deque[Deferred[None]] = deque()
-        self._orders = 0
-        self._dues: deque[tuple[GatheredBatch, OutgoingQueue]] = deque()
+        self._last_order = 0
+        self._lingering: deque[tuple[GatheredBatch, OutgoingQueue]] = deque()
         self._due_call: IDelayedCall | None = None
 
-    # --- in ---
+    # --- adding records ---
 
-    def take(
+    def add(
         self,
         topic: str,
         key: bytes | None,
@@ -86,9 +90,9 @@ class Accumulator:
         timestamp_ms: int | None,
         waiter: Waiter,
     ) -> ClientError | None:
-        """Accept a record.
+        """Add a record.
 
-        :return: the error if it was refused, otherwise None.
+        :return: the error if the record was not accepted, otherwise None.
         """
         # Runs once per record, so calls are avoided.
         size = RECORD_OVERHEAD
@@ -105,8 +109,8 @@ class Accumulator:
             size += headers_size
         if size > LARGE:
             size += LARGE_OVERHEAD
-        held = self._held + size
-        if held > self._memory_size_max or size > self._record_size_max:
+        used_size = self._used_size + size
+        if used_size > self._memory_size_max or size > self._record_size_max:
             return self._refusal(size)
         if timestamp_ms is None:
             timestamp_ms = self._wall_clock_ms()
@@ -118,12 +122,12 @@ class Accumulator:
         if queue is None:
             place = topic, None if known is None else chosen
             self._pending.add(place, PendingRecord(topic, key, value, headers, partition, timestamp_ms, size, waiter))
-            self._held += size
+            self._used_size += size
             return None
         batch = queue.open
         if batch is None or batch.size + size > self._batch_size:
             batch = self._next_batch(queue, key, partition)
-        self._held = held
+        self._used_size = used_size
         batch.size += size
         batch.fields += (timestamp_ms, key, value, headers, waiter)
         return None
@@ -131,7 +135,7 @@ class Accumulator:
     def _refusal(self, size: int) -> ClientError:
         if size > self._record_size_max:
             return RecordTooLarge(f"a record of {size:,} bytes exceeds the limit of {self._record_size_max:,}")
-        return BufferFull(f"{self._held:,} of {self._memory_size_max:,} bytes are used by records without an outcome")
+        return BufferFull(f"{self._used_size:,} of {self._memory_size_max:,} bytes are used by records without an outcome")
 
     def _known_topic(self, name: str) -> _Topic | None:
         view = self._cluster.view.topics.get(name)
@@ -162,19 +166,19 @@ class Accumulator:
         if queue.open is not None:
             return queue.open
         now_s, options = self._reactor.seconds(), self._options
-        self._orders += ORDER_STEP
+        self._last_order += ORDER_STEP
         times = now_s + options.linger_s, now_s + options.delivery_timeout_s
         is_transactional = options.transactional_id is not None
-        batch = GatheredBatch(queue.partition, self._orders, times, options.codec, is_transactional=is_transactional)
+        batch = GatheredBatch(queue.partition, self._last_order, times, options.codec, is_transactional=is_transactional)
         queue.open = batch
         if options.linger_s:
-            self._dues.append((batch, queue))
+            self._lingering.append((batch, queue))
             self._set_due_call()
         else:
             self._wake(queue)
         return batch
 
-    # --- out ---
+    # --- closing batches ---
 
     def queues(self) -> Iterator[OutgoingQueue]:
         """Yield all queues."""
@@ -182,7 +186,7 @@ class Accumulator:
             yield from topic.queues.values()
 
     def close_due(self, queue: OutgoingQueue, now_s: float) -> None:
-        """Close a queue's open batch if its linger time is over and no batch is before it."""
+        """Close a queue's open batch if its linger time is over and the queue has no earlier batch."""
         batch = queue.open
         if batch is not None and batch.due_s <= now_s and not queue.in_flight and not queue.waiting:
             self.close_batch(queue)
@@ -200,7 +204,7 @@ class Accumulator:
 
     def settled(self, batches: list[GatheredBatch]) -> None:
         """Free the memory of batches with an outcome, and notify their waiters."""
-        self._held -= sum(batch.size - HEADER_SIZE for batch in batches)
+        self._used_size -= sum(batch.size - HEADER_SIZE for batch in batches)
         for batch in batches:
             batch.notify_waiters()
         self._make_room()
@@ -219,11 +223,11 @@ class Accumulator:
         return flush
 
     def arrivals(self) -> list[Deferred[None]]:
-        """Return a Deferred per place that fires when its records have left the queue."""
+        """Return a Deferred per topic or partition without metadata; it fires when none of its records is pending."""
         return self._pending.arrivals()
 
     def drop(self, error: ClientError) -> None:
-        """Fail all that is not closed."""
+        """Fail pending records and the records of open batches."""
         self._pending.drop(error)
         dropped = []
         for queue in self.queues():
@@ -250,13 +254,13 @@ class Accumulator:
     def has_room(self) -> bool:
         """True if enough memory is free."""
         memory = self._options.memory_size_max
-        return self._held <= memory - memory // ROOM
+        return self._used_size <= memory - memory // FREE_FRACTION
 
     def room(self) -> Deferred[None]:
         """Return a Deferred that fires when memory is free."""
         waiter: Deferred[None] = Deferred()
         self._waiting_for_room.append(waiter)
-        self._press()
+        self._close_batches_if_idle()
         return waiter
 
     def _make_room(self) -> None:
@@ -265,26 +269,26 @@ class Accumulator:
             if not waiter.called:
                 waiter.callback(None)
         if self._waiting_for_room:
-            self._press()
+            self._close_batches_if_idle()
 
-    def _press(self) -> None:
-        """Close open batches if no batch is on its way whose outcome would free memory."""
+    def _close_batches_if_idle(self) -> None:
+        """Close open batches if no other batch is pending whose outcome would free memory."""
         if not any(queue.waiting or queue.in_flight for queue in self.queues()):
             for queue in self.queues():
                 self.close_batch(queue)
 
-    # --- topics that are not known yet ---
+    # --- topics without metadata ---
 
     def _known(self, records: list[PendingRecord]) -> None:
-        """Accept records whose metadata is known now."""
-        self._held -= sum(record.size for record in records)
+        """Add records whose metadata is known now."""
+        self._used_size -= sum(record.size for record in records)
         for topic, key, value, headers, partition, timestamp_ms, _, waiter in records:
-            error = self.take(topic, key, value, headers, partition, timestamp_ms, waiter)
+            error = self.add(topic, key, value, headers, partition, timestamp_ms, waiter)
             if error is not None:
                 fail_record(waiter, error)
 
     def _missing(self, records: list[PendingRecord], error: ClientError) -> None:
-        self._held -= sum(record.size for record in records)
+        self._used_size -= sum(record.size for record in records)
         for record in records:
             fail_record(record.waiter, error)
         self._make_room()
@@ -292,15 +296,15 @@ class Accumulator:
     # --- time ---
 
     def _set_due_call(self) -> None:
-        if self._due_call is None and self._dues:
-            wait_s = self._dues[0][0].due_s - self._reactor.seconds()
+        if self._due_call is None and self._lingering:
+            wait_s = self._lingering[0][0].due_s - self._reactor.seconds()
             self._due_call = self._reactor.callLater(max(0.0, wait_s), self._due)
 
     def _due(self) -> None:
         self._due_call = None
         now_s = self._reactor.seconds()
-        while self._dues and (self._dues[0][0].due_s <= now_s or self._dues[0][1].open is not self._dues[0][0]):
-            batch, queue = self._dues.popleft()
+        while self._lingering and (self._lingering[0][0].due_s <= now_s or self._lingering[0][1].open is not self._lingering[0][0]):
+            batch, queue = self._lingering.popleft()
             if queue.open is batch:
                 self._wake(queue)
         self._set_due_call()

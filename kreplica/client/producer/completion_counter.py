@@ -1,4 +1,4 @@
-"""Waits for many outcomes at once."""
+"""Waits for the outcomes of many records or batches with one Deferred."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from kreplica.client_core.errors import ClientError
 class CompletionCounter:
     """Counts pending records or batches.
 
-    :ivar pending: number without an outcome; ``done`` fires at 0.
-    :ivar failures: number of failed records; ``first``: the first error.
+    :ivar pending: number of records or batches without an outcome; ``done`` fires at 0.
+    :ivar failures: number of failed records.
+    :ivar first: the first error.
     """
 
     __slots__ = ("done", "failures", "first", "pending")
@@ -34,7 +35,7 @@ class CompletionCounter:
                 done.callback(None)
 
     def wait(self) -> Deferred[None]:
-        """Return a Deferred that fires when all have an outcome; call it once."""
+        """Return a Deferred that fires when nothing is pending; may be called once."""
         done: Deferred[None] = Deferred()
         if self.pending == 0:
             done.callback(None)

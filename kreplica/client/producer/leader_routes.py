@@ -1,4 +1,4 @@
-"""Requests in flight to one leader, and queues that wait for it."""
+"""Requests in flight to one leader, and the queues that wait to send to it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ THROTTLE_S_MAX = 60.0
 class LeaderRoute:
     """Route to one leader, owned by a sender.
 
-    :param free: called when more requests may be sent than before.
+    :param free: called when another request may be sent.
     :ivar in_flight: number of requests without a response.
-    :ivar parked: queues that wait for the route.
+    :ivar parked: queues that wait to send.
     """
 
     def __init__(self, leader: int, reactor: Reactor, free: Callable[[LeaderRoute], None]) -> None:
@@ -35,18 +35,18 @@ class LeaderRoute:
         self._reactor = reactor
         self._free = free
         self._connecting: Deferred[Connection] | None = None
-        self._muted: IDelayedCall | None = None
+        self._throttled: IDelayedCall | None = None
         self._is_closed = False
 
     @property
     def is_free(self) -> bool:
         """True if a request may be sent now."""
-        return self.in_flight < REQUESTS_MAX and self._connecting is None and self._muted is None
+        return self.in_flight < REQUESTS_MAX and self._connecting is None and self._throttled is None
 
-    def mute(self, seconds: float) -> None:
+    def throttle(self, seconds: float) -> None:
         """Send nothing for the throttle time of a response (KIP-219)."""
-        if seconds > 0 and self._muted is None:
-            self._muted = self._reactor.callLater(min(seconds, THROTTLE_S_MAX), self._unmute)
+        if seconds > 0 and self._throttled is None:
+            self._throttled = self._reactor.callLater(min(seconds, THROTTLE_S_MAX), self._end_throttle)
 
     def connect(self, connecting: Deferred[Connection], failed: Callable[[LeaderRoute, Failure], None]) -> None:
         """Wait for a connection; then continue with the parked queues, or call ``failed``."""
@@ -60,9 +60,9 @@ class LeaderRoute:
         self._is_closed = True
         self._free = lambda _: None
         self.parked.clear()
-        if self._muted is not None:
-            self._muted.cancel()
-            self._muted = None
+        if self._throttled is not None:
+            self._throttled.cancel()
+            self._throttled = None
         if self._connecting is not None:
             self._connecting.cancel()
 
@@ -75,6 +75,6 @@ class LeaderRoute:
         else:
             self._free(self)
 
-    def _unmute(self) -> None:
-        self._muted = None
+    def _end_throttle(self) -> None:
+        self._throttled = None
         self._free(self)

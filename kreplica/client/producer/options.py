@@ -21,8 +21,8 @@ class ProducerOptions(CommonProducerOptions):
     :param transactional_id: enables transactions; a new producer of the same id aborts this one's open transaction.
     :param transaction_timeout_s: the coordinator aborts a transaction that is open for longer.
     :param batch_size: size of a batch before compression; a larger record is sent in its own batch.
-    :param linger_s: time for which a batch waits for more records.  It also waits while the previous batch of its
-        partition is in flight, until it is full, so that batches grow when records arrive faster than responses.
+    :param linger_s: time for which a batch waits for more records.  A batch that is not full also waits while the
+        previous one of its partition is in flight, so that batches grow when records arrive faster than responses.
     :param request_size_max: size of all batches in one request; a larger record fails at once.
     :param memory_size_max: size of all records without an outcome; ``send`` fails with ``BufferFull`` beyond it.
     :param delivery_timeout_s: a record that is not written within this time fails; a record in flight waits for its

@@ -1,4 +1,4 @@
-"""Records of topics and partitions without metadata: they wait without blocking other records."""
+"""Records of topics and partitions without metadata, which wait without blocking other records."""
 
 from __future__ import annotations
 
@@ -35,21 +35,24 @@ class PendingRecord(NamedTuple):
 
 
 class _Queue:
-    """:ivar records: in order; ``waiting``: notified when they have left the queue."""
+    """Records of one topic or partition.
 
-    __slots__ = ("asking", "records", "waiting")
+    :ivar waiting: Deferreds that fire when the records are no longer pending.
+    """
+
+    __slots__ = ("lookup", "records", "waiting")
 
     def __init__(self) -> None:
         self.records: list[PendingRecord] = []
         self.waiting: list[Deferred[None]] = []
-        self.asking: Deferred[None] | None = None
+        self.lookup: Deferred[None] | None = None
 
 
 class PendingRecords:
     """Records that wait for metadata, owned by an ``Accumulator``.
 
-    :param known: called with records whose topic or partition is known now; ``missing``: with those of one
-        that does not exist, and the error.
+    :param known: called with the records of a topic or partition when its metadata is known.
+    :param missing: called with the records of a topic or partition that was not found, and the error.
     """
 
     def __init__(
@@ -69,18 +72,18 @@ class PendingRecords:
         return place in self._queues
 
     def add(self, place: Place, record: PendingRecord) -> None:
-        """Let a record wait for its topic or partition."""
+        """Add a record, which waits for the metadata of its topic or partition."""
         queue = self._queues.get(place)
         if queue is not None:
             queue.records.append(record)
             return
         queue = self._queues[place] = _Queue()
         queue.records.append(record)
-        queue.asking = Deferred.fromCoroutine(self._ask(place))
-        queue.asking.addBoth(self._asked, place)
+        queue.lookup = Deferred.fromCoroutine(self._look_up(place))
+        queue.lookup.addBoth(self._looked_up, place)
 
     def arrivals(self) -> list[Deferred[None]]:
-        """Return a Deferred per place that fires when its records have left the queue."""
+        """Return a Deferred per topic or partition that fires when none of its records is pending."""
         found = []
         for queue in self._queues.values():
             arrival: Deferred[None] = Deferred()
@@ -91,11 +94,11 @@ class PendingRecords:
     def drop(self, error: ClientError) -> None:
         """Fail all waiting records."""
         for place, queue in list(self._queues.items()):
-            self._leave(place, error)
-            if queue.asking is not None:
-                queue.asking.cancel()
+            self._remove(place, error)
+            if queue.lookup is not None:
+                queue.lookup.cancel()
 
-    async def _ask(self, place: Place) -> None:
+    async def _look_up(self, place: Place) -> None:
         topic, partition = place
         if partition is None:
             await self._cluster.find_topic(topic, self._timeout_s)
@@ -103,7 +106,7 @@ class PendingRecords:
         key = TopicPartition(topic, partition)
         await self._cluster.retrying(lambda: self._cluster.partition(key), self._timeout_s)
 
-    def _asked(self, outcome: Failure | None, place: Place) -> None:
+    def _looked_up(self, outcome: Failure | None, place: Place) -> None:
         if place not in self._queues:
             return
         error: ClientError | None = None
@@ -113,9 +116,9 @@ class PendingRecords:
             else:
                 log.failure("cannot look up topic {topic}", outcome, topic=place[0])
                 error = GaveUp(f"topic {place[0]}: {outcome.getErrorMessage()}")
-        self._leave(place, error)
+        self._remove(place, error)
 
-    def _leave(self, place: Place, error: ClientError | None) -> None:
+    def _remove(self, place: Place, error: ClientError | None) -> None:
         queue = self._queues.pop(place)
         if error is None:
             self._known(queue.records)

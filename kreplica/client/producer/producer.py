@@ -26,8 +26,8 @@ from kreplica.model import TopicPartition
 from kreplica.runtime.pause import pause
 from kreplica.wire.records import Headers
 
-LEAVE_SIZE = 128 << 10
-"""Bytes of closed batches after which a sending coroutine lets the sender run."""
+YIELD_SIZE = 128 << 10
+"""Bytes of closed batches after which a sending coroutine yields to the reactor, so that they are sent."""
 
 
 class Producer:
@@ -54,7 +54,7 @@ class Producer:
         self._accumulator = Accumulator(cluster, options, lambda queue: self._sender.mark(queue))
         identity_source = self._transactions or self._idempotent
         self._sender = Sender(cluster, options, identity_source, self._accumulator.close_due, self._settled)
-        self._take = self._accumulator.take
+        self._add = self._accumulator.add
         self._is_guarded = self._transactions is not None
 
     # --- records ---
@@ -85,12 +85,12 @@ class Producer:
         written = RecordDeferred()
         error = self._problem() if self._is_guarded else None
         if error is None:
-            error = self._take(topic, key, value, headers, partition, timestamp_ms, written)
+            error = self._add(topic, key, value, headers, partition, timestamp_ms, written)
         return written if error is None else fail(error)
 
     async def room(self) -> None:
-        """Wait until there is memory for more records; lets the sender run."""
-        if self._accumulator.closed_size >= LEAVE_SIZE:
+        """Wait until there is memory for more records; also yields to the reactor, so that full batches are sent."""
+        if self._accumulator.closed_size >= YIELD_SIZE:
             self._accumulator.closed_size = 0
             await pause(self._reactor, 0)
         while self._unusable is None and not self._accumulator.has_room:
@@ -106,28 +106,28 @@ class Producer:
         :raise DeliveryFailed: some were not written.
         :raise ClientError: a record was refused; earlier records were sent.
         """
-        countdown = CompletionCounter()
+        counter = CompletionCounter()
         count = 0
         if isinstance(records, AsyncIterable):
             async for record in records:
-                await self._send_one(topic, record, countdown)
+                await self._send_one(topic, record, counter)
                 count += 1
         else:
-            take, accumulator = self._take, self._accumulator
+            add, accumulator = self._add, self._accumulator
             for count, record in enumerate(records, 1):  # noqa: B007 - returned
-                if self._is_guarded or accumulator.closed_size >= LEAVE_SIZE or record.__class__ is not bytes:
-                    await self._send_one(topic, record, countdown)
+                if self._is_guarded or accumulator.closed_size >= YIELD_SIZE or record.__class__ is not bytes:
+                    await self._send_one(topic, record, counter)
                     continue
-                countdown.pending += 1
-                if take(topic, None, record, (), None, None, countdown) is not None:
-                    countdown.pending -= 1
-                    await self._send_one(topic, record, countdown)
-        await countdown.wait()
-        if countdown.first is not None:
-            raise DeliveryFailed(countdown.failures, countdown.first) from countdown.first
+                counter.pending += 1
+                if add(topic, None, record, (), None, None, counter) is not None:
+                    counter.pending -= 1
+                    await self._send_one(topic, record, counter)
+        await counter.wait()
+        if counter.first is not None:
+            raise DeliveryFailed(counter.failures, counter.first) from counter.first
         return count
 
-    async def _send_one(self, topic: str, record: bytes | OutgoingRecord, countdown: CompletionCounter) -> None:
+    async def _send_one(self, topic: str, record: bytes | OutgoingRecord, counter: CompletionCounter) -> None:
         value, key, headers, partition, timestamp_ms = (
             record if isinstance(record, OutgoingRecord) else OutgoingRecord(record)
         )
@@ -135,23 +135,23 @@ class Producer:
         while True:
             error = self._problem() if self._is_guarded else None
             if error is None:
-                countdown.pending += 1
-                error = self._take(topic, key, value, headers, partition, timestamp_ms, countdown)
+                counter.pending += 1
+                error = self._add(topic, key, value, headers, partition, timestamp_ms, counter)
                 if error is None:
                     return
-                countdown.pending -= 1
+                counter.pending -= 1
             if not isinstance(error, BufferFull):
                 raise error
             await self._accumulator.room()
 
     async def flush(self) -> None:
-        """Wait until each record sent before has an outcome, which its Deferred reports."""
+        """Wait until each record sent before has an outcome; the records' own Deferreds report errors."""
         for arrival in self._accumulator.arrivals():
             await arrival
         await self._accumulator.flush().wait()
 
     async def close(self, *, flush: bool = True) -> None:
-        """Flush, and close the connections; may be repeated.
+        """Flush, and close the connections; may be called repeatedly.
 
         :param flush: False: pending records fail.  An open transaction is aborted in any case.
         :raise ClientError: the transaction could not be aborted; the producer is closed nevertheless.
@@ -167,11 +167,11 @@ class Producer:
         except GeneratorExit:
             raise
         except BaseException:
-            await self._shut()
+            await self._close_resources()
             raise
-        await self._shut()
+        await self._close_resources()
 
-    async def _shut(self) -> None:
+    async def _close_resources(self) -> None:
         error = self._unusable = ProducerUnusable("the producer is closed")
         self._is_guarded = True
         if self._transactions is not None:
@@ -203,8 +203,8 @@ class Producer:
         """Flush, and commit the transaction: its records become visible to read_committed consumers.
 
         :raise TransactionFailed: a record was not written: ``abort`` and begin again.
-        :raise OutcomeUnknown: the coordinator did not respond.  This producer is unusable; the next one of the
-            transactional id begins when the outcome is decided.
+        :raise OutcomeUnknown: the coordinator did not respond.  This producer is unusable; a new producer of the
+            transactional id can begin a transaction when the outcome is decided.
         :raise ProducerUnusable: another producer took the transactional id over.
         """
         transactions = self._transactional()
@@ -246,7 +246,8 @@ class Producer:
         """Commit a group's offsets with the transaction.
 
         :param offsets: offsets of the next records of the group.
-        :param group: a consumer's ``identity``, so that one without its partitions is refused (KIP-447); or a group id.
+        :param group: a consumer's ``identity``, so that the offsets are refused if it lost its partitions (KIP-447); or
+            a group id.
         :raise TransactionFailed: the offsets were refused: ``abort``.
         :raise ProducerUnusable: another producer took the transactional id over.
         """
@@ -263,7 +264,7 @@ class Producer:
         if self._unusable is not None:
             raise self._unusable
         if self._transactions is None:
-            raise ValueError("the producer's options name no transactional_id")
+            raise ValueError("the producer's options have no transactional_id")
         return self._transactions
 
     def _restart_sequences(self, identity: ProducerIdentity | None) -> None:

@@ -19,7 +19,7 @@ from kreplica.wire.producer_batches import build_producer_batch
 from kreplica.wire.records import Headers, Record, iter_records
 
 RECORD_OVERHEAD = 14
-"""Maximum bytes of a small, recent record without headers, in addition to key and value."""
+"""Maximum bytes of a small record of the batch's first hours without headers, in addition to key and value."""
 
 LARGE = 8192
 LARGE_OVERHEAD = 16
@@ -42,7 +42,7 @@ class OutgoingRecord(NamedTuple):
     timestamp_ms: int | None = None
 
 
-_as_written = cast(Callable[[tuple[TopicPartition, int, int]], Written], partial(tuple.__new__, Written))
+_new_written = cast(Callable[[tuple[TopicPartition, int, int]], Written], partial(tuple.__new__, Written))
 
 
 Waiter: TypeAlias = RecordDeferred | CompletionCounter
@@ -118,9 +118,9 @@ class GatheredBatch(OutgoingBatch):
         part.flushes = list(self.flushes)
         part.span = span
         part.size = self.size * (end - begin) // self.count
-        of_part = records[begin:end]
+        own_records = records[begin:end]
         part._build(
-            [each.key for each in of_part], [each.value for each in of_part], [each.headers for each in of_part]
+            [each.key for each in own_records], [each.value for each in own_records], [each.headers for each in own_records]
         )
         if self.sequence != NO_SEQUENCE and self.identity is not None:
             part.identity, part.sequence = self.identity, (self.sequence + begin) & SEQUENCE_MASK
@@ -149,7 +149,7 @@ class GatheredBatch(OutgoingBatch):
         outcome = self.outcome
         offsets = count(outcome.base_offset) if outcome.base_offset >= 0 else repeat(UNKNOWN_OFFSET)
         stamps = timestamps if outcome.log_append_time_ms < 0 else repeat(outcome.log_append_time_ms)
-        rows = map(_as_written, zip(repeat(outcome.partition), offsets, stamps, strict=False))
+        rows = map(_new_written, zip(repeat(outcome.partition), offsets, stamps, strict=False))
         complete_records(waiters, rows)
 
 

@@ -42,7 +42,7 @@ class RecordDeferred(Deferred[Written]):
 
 
 class _PlainRecordDeferred(Deferred[Written]):
-    """The same with a plain Deferred."""
+    """Plain Deferred with the same interface, for versions of Twisted with other attributes."""
 
     is_watched = True
 

@@ -1,7 +1,7 @@
 """Sends batches to leaders and processes the responses; their effect is in ``client_core.produce_requests``.
 
-Events mark the partition queues that they concern; one call in the next reactor iteration looks at all marked queues,
-so that one request carries the batches of all partitions of a leader.
+Events mark the affected partition queues; one call in the next reactor iteration processes all marked queues, so that
+one request carries the batches of all partitions of a leader.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ log = Logger()
 
 QueuedBatches: TypeAlias = list[QueuedBatch[GatheredBatch]]
 
-ANSWER_MARGIN_S = 5.0
+RESPONSE_MARGIN_S = 5.0
 """Additional time for the response of a broker, which has its own timeout."""
 
 SWEEPS = 4
@@ -49,7 +49,7 @@ SWEEP_S_MAX = 0.5
 
 
 class IdentitySource(Protocol):
-    """Provides the producer id and epoch of batches, and their place in a transaction."""
+    """Provides the producer id and epoch of batches, and adds their partitions to a transaction."""
 
     @property
     def error(self) -> ClientError | None:
@@ -74,7 +74,7 @@ class _Request:
 class Sender:
     """Moves closed batches between their queues and the leaders; owned by a producer.
 
-    :param identity_source: None if batches are not numbered.
+    :param identity_source: None if batches have no sequence numbers.
     :param close_due: closes a queue's open batch if it is due.
     :param settled: called with batches that have an outcome, outside of state changes.
     """
@@ -116,19 +116,19 @@ class Sender:
         self._is_closed = False
 
     def mark(self, queue: OutgoingQueue) -> None:
-        """Look at a queue in the next step."""
+        """Schedule the processing of a queue, in the next step."""
         self._marked[queue] = None
         if self._step_call is None and not self._is_closed and not self._in_step:
-            self._step_call = self._reactor.callLater(0, self._step_alone)
+            self._step_call = self._reactor.callLater(0, self._run_step)
 
     def identity_changed(self) -> None:
-        """Look at all queues that wait for an identity or for metadata."""
+        """Mark all queues that wait for an identity or for metadata."""
         for queue in self._blocked:
             self.mark(queue)
         self._blocked.clear()
 
     def drop(self, error: ClientError) -> bool:
-        """Fail all waiting batches; those in flight continue.
+        """Fail all waiting batches, but not batches in flight.
 
         :return: True if one of them may have been written.
         """
@@ -157,7 +157,7 @@ class Sender:
 
     # --- steps ---
 
-    def _step_alone(self) -> None:
+    def _run_step(self) -> None:
         self._step_call = None
         self._step()
         self._notify_settled()
@@ -185,7 +185,7 @@ class Sender:
             self._send_to(self._routes[leader], batches, now_s)
 
     def _notify_settled(self) -> None:
-        """Notify of outcomes; the callbacks may call the sender."""
+        """Report batches with an outcome; the callbacks may call the sender."""
         if self._settled:
             settled = self._settled.copy()
             self._settled.clear()
@@ -231,7 +231,7 @@ class Sender:
         return identity is not None and identity_source.admit(queue.partition)
 
     def _leader(self, queue: OutgoingQueue, now_s: float) -> int | None:
-        """Return the leader by the metadata, which must be fresh after a failure."""
+        """Return the partition's leader; after a failure, only from metadata that was refreshed since."""
         cluster, topic = self._cluster, queue.partition.topic
         if cluster.known_topic(topic) is None:
             refreshing = self._refresh(topic)
@@ -246,7 +246,7 @@ class Sender:
         return None
 
     def _delay(self, queue: OutgoingQueue, error: ClientError, now_s: float) -> None:
-        """Handle a first waiting batch that cannot be sent: delay it, or fail it if the error is final."""
+        """Delay the first waiting batch, which cannot be sent; fail it if the error is final."""
         self._outcomes.delay(queue, error, now_s)
         self.mark(queue)
 
@@ -270,7 +270,7 @@ class Sender:
     def _send_to(self, route: LeaderRoute, batches: QueuedBatches, now_s: float) -> None:
         connection = None
         try:
-            connection = self._connections.to_open(self._cluster.address(route.leader))
+            connection = self._connections.find_open(self._cluster.address(route.leader))
             if connection is not None:
                 self._send(route, connection, fit_request(batches, self._options.request_size_max))
         except ClientError as error:
@@ -300,10 +300,10 @@ class Sender:
         request = _Request(route, fitting)
         route.in_flight += 1
         answer = connection.request(
-            PRODUCE, version, body, timeout_s=timeout_s + ANSWER_MARGIN_S, answered=options.acks != 0
+            PRODUCE, version, body, timeout_s=timeout_s + RESPONSE_MARGIN_S, answered=options.acks != 0
         )
         answer.addCallbacks(self._answered, self._lost, callbackArgs=(request,), errbackArgs=(request,))
-        answer.addErrback(self._broken)
+        answer.addErrback(self._log_failure)
 
     def _answered(self, answer: dict[str, Any], request: _Request) -> None:
         request.route.in_flight -= 1
@@ -313,7 +313,7 @@ class Sender:
         if self._options.acks == 0:
             self._outcomes.complete_without_response(request.batches)
         else:
-            request.route.mute(answer.get("throttle_time_ms", 0) / 1000)
+            request.route.throttle(answer.get("throttle_time_ms", 0) / 1000)
             if not self._outcomes.answered(answer, request.batches, now_s):
                 self._cluster.doubt()
         self._completed(request)
@@ -335,11 +335,11 @@ class Sender:
             self.mark(queue)
         self._route_free(request.route)
 
-    def _broken(self, failure: Failure) -> None:
+    def _log_failure(self, failure: Failure) -> None:
         log.failure("cannot process a Produce response", failure)
 
     def _route_free(self, route: LeaderRoute) -> None:
-        """Look at the queues that wait for a leader."""
+        """Mark the queues that wait to send to a leader."""
         for queue in route.parked:
             self.mark(queue)
         route.parked.clear()
@@ -361,7 +361,7 @@ class Sender:
     # --- time ---
 
     def _set_alarm(self, queue: OutgoingQueue) -> None:
-        """Look at a queue at its next retry."""
+        """Mark a queue at the time of its next retry."""
         self._alarms_count += 1
         heappush(self._alarms, (queue.retry_at_s, self._alarms_count, queue))
         at_s = self._alarms[0][0]

@@ -19,20 +19,22 @@ log = Logger()
 
 
 class Transactions(TransactionCore):
-    """Provides the producer id, epoch and membership that batches in transactions need; the producer closes it.
+    """Provides the producer id and epoch of batches, and adds their partitions to the transaction.
 
-    :param changed: called when more may be sent than before, or nothing may be sent any longer.
+    The producer closes it.
+
+    :param changed: called when another partition was added, or after an error that prevents sending.
     """
 
     def __init__(self, cluster: Cluster, transactional_id: str, timeout_s: float, changed: Callable[[], None]) -> None:
         super().__init__(cluster, transactional_id, timeout_s)
         self._reactor = cluster.runtime.reactor
         self._changed = changed
-        self._wanted: dict[TopicPartition, None] = {}
+        self._to_add: dict[TopicPartition, None] = {}
         self._adding: Deferred[None] | None = None
 
     def producer_id(self) -> ProducerIdentity | None:
-        """Return the producer's identity; it is known since the first transaction began."""
+        """Return the producer's identity; not None after the first transaction began."""
         return self.identity
 
     def renew(self) -> None:
@@ -40,9 +42,9 @@ class Transactions(TransactionCore):
 
     def admit(self, partition: TopicPartition) -> bool:
         """Return True if a partition belongs to the transaction; otherwise start to add it."""
-        if partition in self._members:
+        if partition in self._partitions:
             return True
-        self._wanted[partition] = None
+        self._to_add[partition] = None
         if self._adding is None:
             self._adding = Deferred.fromCoroutine(self._add_wanted())
             self._adding.addBoth(self._added)
@@ -60,7 +62,7 @@ class Transactions(TransactionCore):
     def forget(self) -> None:
         """Reset the state of the current transaction."""
         super().forget()
-        self._wanted.clear()
+        self._to_add.clear()
 
     def close(self, error: ClientError) -> None:
         """Send no further requests; later operations fail with ``error``."""
@@ -71,9 +73,9 @@ class Transactions(TransactionCore):
     async def _add_wanted(self) -> None:
         """Add all partitions that are wanted in this reactor iteration with one request."""
         await pause(self._reactor, 0)
-        while self._wanted and self.error is None:
-            partitions = list(self._wanted)
-            self._wanted.clear()
+        while self._to_add and self.error is None:
+            partitions = list(self._to_add)
+            self._to_add.clear()
             await self.add_partitions(partitions)
             self._changed()
 
@@ -85,5 +87,5 @@ class Transactions(TransactionCore):
         if not isinstance(error, ClientError):
             log.failure("cannot add partitions to transaction {name}", outcome, name=self.transactional_id)
             error = ClientError(str(error))
-        self._wanted.clear()
+        self._to_add.clear()
         self.fail(error)

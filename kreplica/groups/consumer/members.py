@@ -13,7 +13,7 @@ JOINING = 0
 LEAVING = -1
 """Member epoch of a heartbeat that leaves the group."""
 
-LEAVING_FOR_A_WHILE = -2
+LEAVING_TEMPORARILY = -2
 """Member epoch of a heartbeat that leaves temporarily; a static member keeps it until it rejoins (KIP-848)."""
 
 NOT_SET = -1
@@ -78,4 +78,4 @@ class Member:
     @property
     def is_away(self) -> bool:
         """True for a static member that has left temporarily."""
-        return self.progress.epoch == LEAVING_FOR_A_WHILE
+        return self.progress.epoch == LEAVING_TEMPORARILY

@@ -8,7 +8,7 @@ from typing import Any
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.consumer.assignment import Assignment, from_rows
-from kreplica.groups.consumer.members import JOINING, LEAVING, LEAVING_FOR_A_WHILE, NOT_SET
+from kreplica.groups.consumer.members import JOINING, LEAVING, LEAVING_TEMPORARILY, NOT_SET
 from kreplica.groups.consumer_records import KEY_TEXT_BYTES_MAX
 
 CLIENT_CHOOSES_ID_FROM = 1
@@ -22,7 +22,7 @@ SUBSCRIPTION_NAMES_MAX = 100_000
 class Heartbeat:
     """A heartbeat; fields that are None are unchanged since the last one.
 
-    :param member_epoch: ``JOINING``, ``LEAVING``, ``LEAVING_FOR_A_WHILE``, or the epoch of the last response.
+    :param member_epoch: ``JOINING``, ``LEAVING``, ``LEAVING_TEMPORARILY``, or the epoch of the last response.
     :param rebalance_timeout_ms: timeout of revocations; ``NOT_SET`` for unchanged.
     :param regular_expression: empty for no pattern subscription.
     :param owned: partitions that the member owns.
@@ -44,7 +44,7 @@ class Heartbeat:
     @property
     def is_leaving(self) -> bool:
         """True if the member leaves, temporarily or for good."""
-        return self.member_epoch in (LEAVING, LEAVING_FOR_A_WHILE)
+        return self.member_epoch in (LEAVING, LEAVING_TEMPORARILY)
 
     @property
     def is_full(self) -> bool:
@@ -87,9 +87,9 @@ def check(heartbeat: Heartbeat, version: int, assignors: tuple[str, ...]) -> Non
     epoch = heartbeat.member_epoch
     if not heartbeat.member_id and (version >= CLIENT_CHOOSES_ID_FROM or epoch != JOINING):
         raise _invalid("member_id is empty")
-    if epoch < LEAVING_FOR_A_WHILE:
+    if epoch < LEAVING_TEMPORARILY:
         raise _invalid(f"member_epoch {epoch} is not allowed")
-    if epoch == LEAVING_FOR_A_WHILE and heartbeat.instance_id is None:
+    if epoch == LEAVING_TEMPORARILY and heartbeat.instance_id is None:
         raise _invalid("only a static member (with an instance_id) may leave temporarily")
     if epoch == JOINING:
         _check_joining(heartbeat)

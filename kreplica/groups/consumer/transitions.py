@@ -17,7 +17,7 @@ from kreplica.groups.consumer.assignment import NOTHING, Assignment
 from kreplica.groups.consumer.config import ConsumerConfig
 from kreplica.groups.consumer.members import (
     JOINING,
-    LEAVING_FOR_A_WHILE,
+    LEAVING_TEMPORARILY,
     NOT_SET,
     Member,
     MemberState,
@@ -96,11 +96,11 @@ def leave(state: GroupState, request: Heartbeat, topics: TopicSnapshot) -> Outco
     """
     member = _found(state, request)
     answer = Answer(member.member_id, request.member_epoch)
-    if request.member_epoch != LEAVING_FOR_A_WHILE:
+    if request.member_epoch != LEAVING_TEMPORARILY:
         return Outcome(remove(state, [member.member_id], topics), answer)
     if member.is_away:
         return Outcome(state, answer)
-    away = Progress(LEAVING_FOR_A_WHILE, NOT_SET, MemberState.STABLE, member.progress.assigned)
+    away = Progress(LEAVING_TEMPORARILY, NOT_SET, MemberState.STABLE, member.progress.assigned)
     return Outcome(state.with_member(replace(member, progress=away)), answer)
 
 
