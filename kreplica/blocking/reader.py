@@ -15,7 +15,13 @@ from kreplica.blocking.offsets import offsets_by_time
 from kreplica.client_core.addresses import Address
 from kreplica.client_core.backoff import backoff_s
 from kreplica.client_core.errors import ClientError, GaveUp, OffsetOutOfRange
-from kreplica.client_core.fetch_requests import TOPIC_NAMES_VERSION_MAX, FetchLimits, fetch_body, grouped_by_topic, parse_fetched
+from kreplica.client_core.fetch_requests import (
+    TOPIC_NAMES_VERSION_MAX,
+    FetchLimits,
+    fetch_body,
+    grouped_by_topic,
+    parse_fetched,
+)
 from kreplica.client_core.fetched_batches import FetchedRecords, Isolation, ReadBatch, open_batches
 from kreplica.client_core.offsets import EARLIEST, LATEST
 from kreplica.model import TopicPartition

@@ -133,7 +133,8 @@ async def _at_leaders(
             found.update(dict.fromkeys(own, error))
         else:
             for key in own:
-                found[key] = results.get(key, BrokerRefused(ErrorCode.UNKNOWN_SERVER_ERROR, f"the response does not contain {key}"))
+                missing = BrokerRefused(ErrorCode.UNKNOWN_SERVER_ERROR, f"the response does not contain {key}")
+                found[key] = results.get(key, missing)
 
     await cluster.gather([ask_one(leader, by_leader[leader]) for leader in sorted(by_leader)])
     return found

@@ -1,7 +1,7 @@
 """Batches of writes or reads: split into multis of bounded size and pipelined, with one outcome per unit.
 
 A multi is atomic, so one conflict fails every write in it.  The unit that failed is removed and the others are sent
-again: a conflict costs one more round trip and does not fail unrelated writes.
+again, so that a conflict costs one more round trip but does not fail unrelated writes.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ async def write_units(
     :return: one outcome per unit, in order; ``ConnectionLoss`` means that the unit may or may not have been written.
     """
     batch = _Writes(client, units, guard, limits)
-    await _together([batch.write(indices) for indices in _cut(units, limits)], limits.in_flight_max)
+    await _gather([batch.write(indices) for indices in _split(units, limits)], limits.in_flight_max)
     return cast("list[UnitOutcome]", batch.outcomes)
 
 
@@ -102,7 +102,7 @@ class _Writes:
         conflicts = 0
         while indices:
             if conflicts > self._limits.conflicts_max and len(indices) > 1:
-                await _together([self.write([index]) for index in indices], self._limits.in_flight_max)
+                await _gather([self.write([index]) for index in indices], self._limits.in_flight_max)
                 return
             failed = await self._try(indices)
             if failed is None:
@@ -148,7 +148,7 @@ class _Writes:
             self.outcomes[index] = error
 
 
-def _cut(units: Sequence[Unit], limits: BatchLimits) -> Iterator[list[int]]:
+def _split(units: Sequence[Unit], limits: BatchLimits) -> Iterator[list[int]]:
     indices: list[int] = []
     count = size = 0
     for index, unit in enumerate(units):
@@ -170,25 +170,25 @@ async def read_all(
 
     :return: per path, (data, stat), or ``NoNode`` or ``NoAuth`` as a value.  Each multi-read sees one state of the
         tree, but different multi-reads may see different states.
-    :raise ConnectionLoss: or another session error, if any read could not be completed.
+    :raise ZooKeeperError: a read could not be completed, for example because of a connection loss.
     """
-    answers = await _read([GetData(path) for path in paths], client, limits)
-    return cast("list[tuple[bytes, Stat] | ZooKeeperError]", answers)
+    results = await _read([GetData(path) for path in paths], client, limits)
+    return cast("list[tuple[bytes, Stat] | ZooKeeperError]", results)
 
 
 async def list_all(
     client: MultiReader, paths: Sequence[str], limits: BatchLimits = DEFAULT_LIMITS
 ) -> list[list[str] | ZooKeeperError]:
-    """Read the names of many znodes' children; errors and consistency as in ``read_all``."""
-    answers = await _read([GetChildren(path) for path in paths], client, limits)
-    return cast("list[list[str] | ZooKeeperError]", answers)
+    """Read the names of many znodes' children; errors and consistency are those of ``read_all``."""
+    results = await _read([GetChildren(path) for path in paths], client, limits)
+    return cast("list[list[str] | ZooKeeperError]", results)
 
 
 async def _read(reads: Sequence[Read], client: MultiReader, limits: BatchLimits) -> list[ReadResult]:
     size = limits.operations_max
     batches = [reads[start : start + size] for start in range(0, len(reads), size)]
-    answers = await _together([_read_batch(client, batch) for batch in batches], limits.in_flight_max)
-    return [answer for batch in answers for answer in batch]
+    results = await _gather([_read_batch(client, batch) for batch in batches], limits.in_flight_max)
+    return [result for batch in results for result in batch]
 
 
 async def _read_batch(client: MultiReader, reads: Sequence[Read]) -> list[ReadResult]:
@@ -196,7 +196,7 @@ async def _read_batch(client: MultiReader, reads: Sequence[Read]) -> list[ReadRe
         return await client.multi_read(reads)
     except Unimplemented:
         # Servers before 3.6 lack multi-read: send the reads individually, pipelined.
-        return await _together([_read_one(client, read) for read in reads], len(reads))
+        return await _gather([_read_one(client, read) for read in reads], len(reads))
 
 
 async def _read_one(client: MultiReader, read: Read) -> ReadResult:
@@ -208,12 +208,12 @@ async def _read_one(client: MultiReader, read: Read) -> ReadResult:
         return error
 
 
-async def _together(coroutines: Sequence[Coroutine[Deferred[Any], Any, T]], in_flight_max: int) -> list[T]:
+async def _gather(coroutines: Sequence[Coroutine[Deferred[Any], Any, T]], in_flight_max: int) -> list[T]:
     """Run at most ``in_flight_max`` coroutines at a time; return all results in order, or raise the first error."""
-    turns = DeferredSemaphore(max(in_flight_max, 1))
+    semaphore = DeferredSemaphore(max(in_flight_max, 1))
 
     def start(coroutine: Coroutine[Deferred[Any], Any, T]) -> Deferred[T]:
-        return turns.run(lambda: Deferred.fromCoroutine(coroutine))
+        return semaphore.run(lambda: Deferred.fromCoroutine(coroutine))
 
     outcomes = await DeferredList([start(each) for each in coroutines], consumeErrors=True)
     for succeeded, outcome in outcomes:

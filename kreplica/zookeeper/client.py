@@ -87,7 +87,7 @@ class ZooKeeperClient:
     :param answer_size_max: maximum response size in bytes; a larger response closes the connection.
     :param requests_max: maximum number of unanswered requests; further requests fail with ``PipelineFull``.
     :param request_bytes_max: maximum total size of unanswered requests; beyond it requests fail with ``PipelineFull``.
-    :param waiting_ms_max: how long a request may wait for a connection; None means the session timeout.
+    :param waiting_ms_max: maximum time for which a request waits for a connection; None means the session timeout.
     """
 
     def __init__(

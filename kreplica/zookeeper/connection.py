@@ -48,11 +48,11 @@ _unpack_reply = REPLY_HEADER.unpack_from
 _REPLY_HEADER_SIZE = REPLY_HEADER.size
 _XID_MAX = 0x7FFFFFFF
 # Number of checks per session timeout while a send backlog delays a ping.
-_BACKLOG_LOOKS = 30
+_BACKLOG_CHECKS = 30
 
 
 class ConnectionOwner(Protocol):
-    """Callbacks from a connection to its session; every call may close the connection."""
+    """Callbacks of a connection to its session; each of them may close the connection."""
 
     def handshake_done(self, connection: Connection, response: ConnectResponse) -> None: ...
 
@@ -84,16 +84,16 @@ class Connection(TwistedProtocol):
         self._reading = False
         # Writes to the socket immediately: waiting for the next reactor iteration delays a single request.
         self._send_now: Callable[[bytes], int | Exception] | None = None
-        self._buffered = False  # whether the transport may hold bytes that the socket has not taken
+        self._buffered = False  # True if the transport may hold bytes that the socket has not accepted
         self._ended = False
         self._reason = ""
         self._xid = 0
         self._timer: IDelayedCall | None = None
         self._timeout_s = 0.0
-        self._heard_at = self._ping_at = reactor.seconds()
+        self._received_at = self._ping_at = reactor.seconds()
         self._pings_sent_at: deque[float] = deque()
         #: Send time of the latest answered handshake or ping; the server restarted the session timeout then or later.
-        self.confirmed_at = self._heard_at
+        self.confirmed_at = self._received_at
         #: Total size of the unanswered requests in bytes.
         self.unanswered_bytes = 0
         self.last_zxid = handshake.last_zxid_seen
@@ -112,19 +112,19 @@ class Connection(TwistedProtocol):
             self.transport.setTcpNoDelay(True)  # writes are already batched, one per reactor iteration
         if isinstance(self.transport, tcp.Connection):
             self._send_now = self.transport.writeSomeData
-        self.confirmed_at = self._heard_at = self._reactor.seconds()
+        self.confirmed_at = self._received_at = self._reactor.seconds()
         self.transport.write(frame(self._handshake.encode()))
 
     def dataReceived(self, data: bytes) -> None:
-        self._heard_at = self._reactor.seconds()
+        self._received_at = self._reactor.seconds()
         self._reading = True
-        awaited = len(self._outstanding)
+        had_outstanding = len(self._outstanding)
         try:
             self._read_frames(data)
         except ProtocolError as error:
             self.abort(f"the server sent malformed bytes: {error}")
         self._reading = False
-        if awaited and not self._outstanding:
+        if had_outstanding and not self._outstanding:
             self._buffered = False  # all requests are answered, so the send buffer is empty
         if self._out:
             self._flush()
@@ -222,7 +222,7 @@ class Connection(TwistedProtocol):
                 raise ProtocolError("reply", f"only {end - start} bytes")
             xid, zxid, error = _unpack_reply(buffer, start)
             if xid < 0:
-                self._read_apart(xid, error, Reader(buffer, body, end, "event"))
+                self._read_reserved(xid, error, Reader(buffer, body, end, "event"))
                 continue
             if not outstanding or outstanding[0][0] != xid:
                 raise ProtocolError("reply", f"response to request {xid}, which is not the oldest unanswered one")
@@ -236,16 +236,16 @@ class Connection(TwistedProtocol):
                 deferred.errback(error_of(error, path))
                 continue
             try:
-                answer = decode(buffer, body, end)
+                result = decode(buffer, body, end)
             except ZooKeeperError as failed:
                 deferred.errback(failed)
             except ProtocolError as malformed:
                 self.abort(f"the server sent malformed bytes: {malformed}")
                 deferred.errback(MarshallingError(path, f"malformed response: {malformed}"))
             else:
-                deferred.callback(answer)
+                deferred.callback(result)
 
-    def _read_apart(self, xid: int, error: int, reader: Reader) -> None:
+    def _read_reserved(self, xid: int, error: int, reader: Reader) -> None:
         if xid == XID_PING:
             if self._pings_sent_at:
                 self.confirmed_at = self._pings_sent_at.popleft()
@@ -259,19 +259,19 @@ class Connection(TwistedProtocol):
             self.abort(f"the server did not restore the watches: {error_of(error)}")
 
     def _schedule_check(self) -> None:
-        silent_at = self._heard_at + self._timeout_s * 2 / 3
+        silent_at = self._received_at + self._timeout_s * 2 / 3
         delay = min(silent_at, self._ping_at) - self._reactor.seconds()
         self._timer = self._reactor.callLater(max(delay, 0.0), self._check)
 
     def _check(self) -> None:
         now = self._reactor.seconds()
-        if now >= self._heard_at + self._timeout_s * 2 / 3:
-            self.abort(f"the server has been silent for {now - self._heard_at:.1f} s")
+        if now >= self._received_at + self._timeout_s * 2 / 3:
+            self.abort(f"the server has been silent for {now - self._received_at:.1f} s")
             return
         if now >= self._ping_at:
             # Behind a backlog the ping would be late, and its response would wrongly confirm the session.
             if self._buffered:
-                self._ping_at = now + self._timeout_s / _BACKLOG_LOOKS
+                self._ping_at = now + self._timeout_s / _BACKLOG_CHECKS
             else:
                 self._ping_at = now + self._timeout_s / 3
                 self._pings_sent_at.append(now)

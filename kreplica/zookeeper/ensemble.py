@@ -56,7 +56,7 @@ class Ensemble:
     def parse(cls, connect_string: str) -> Ensemble:
         """Parse ``host:port,host:port/chroot``, the format of ``zookeeper.connect``; the default port is 2181.
 
-        :raise BadArguments: with the part that cannot be parsed.
+        :raise BadArguments: a part cannot be parsed; the message contains it.
         """
         hosts, slash, chroot = connect_string.strip().partition("/")
         chroot = (slash + chroot).rstrip("/")

@@ -42,7 +42,7 @@ class FrameSplitter:
         while size - position >= 4:
             length: int = unpack_int32(data, position)[0]
             if not 0 <= length <= self._frame_size_max:
-                raise ProtocolError("frame", f"length {length} is not within 0 and {self._frame_size_max}")
+                raise ProtocolError("frame", f"length {length} is not between 0 and {self._frame_size_max}")
             end = position + 4 + length
             if end > size:
                 self._wanted = end - position

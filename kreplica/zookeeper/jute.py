@@ -72,25 +72,25 @@ class Reader:
         return position
 
     def int32(self) -> int:
-        """A signed 32-bit integer."""
+        """Read a signed 32-bit integer."""
         value: int = unpack_int32(self.data, self._take(4))[0]
         return value
 
     def int64(self) -> int:
-        """A signed 64-bit integer."""
+        """Read a signed 64-bit integer."""
         value: int = unpack_int64(self.data, self._take(8))[0]
         return value
 
     def boolean(self) -> bool:
-        """One byte; any value except 0 is true."""
+        """Read one byte; any value except 0 is true."""
         return self.data[self._take(1)] != 0
 
     def unpack(self, layout: Struct) -> tuple[int, ...]:
-        """Several fixed-size fields."""
+        """Read several fixed-size fields."""
         return layout.unpack_from(self.data, self._take(layout.size))
 
     def buffer(self) -> bytes | None:
-        """Counted bytes; None if the count is -1."""
+        """Read counted bytes; None if the count is -1."""
         size = self.int32()
         if size < 0:
             if size != -1:
@@ -100,7 +100,7 @@ class Reader:
         return self.data[start : start + size]
 
     def text(self) -> str:
-        """Counted UTF-8; a missing text (count -1) is empty."""
+        """Read counted UTF-8; a missing text (count -1) is empty."""
         data = self.buffer() or b""
         try:
             return data.decode()
@@ -108,7 +108,7 @@ class Reader:
             raise ProtocolError(self.name, f"not UTF-8: {error.reason}") from None
 
     def vector(self, element: Callable[[], T], size_min: int = 4) -> list[T]:
-        """A counted vector; a missing one (count -1) is empty.
+        """Read a counted vector; a missing one (count -1) is empty.
 
         :param element: reads one element, usually a bound method of this reader.
         :param size_min: minimum encoded size of an element in bytes; bounds the count before anything is allocated.
@@ -119,7 +119,7 @@ class Reader:
         return [element() for _ in range(count)]
 
     def texts(self) -> list[str]:
-        """A vector of texts."""
+        """Read a vector of texts."""
         return self.vector(self.text)
 
     def finish(self) -> None:

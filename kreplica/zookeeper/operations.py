@@ -247,4 +247,4 @@ def _decode_members(reader: Reader, decoders: Mapping[int, Callable[[Reader], T]
         elif opcode in (Opcode.CREATE_CONTAINER, Opcode.CREATE_TTL):
             raise Unimplemented(None, f"operation {opcode} is not supported")
         else:
-            raise ProtocolError(reader.name, f"operation {opcode} is not allowed in it")
+            raise ProtocolError(reader.name, f"operation {opcode} is not allowed in a {reader.name}")

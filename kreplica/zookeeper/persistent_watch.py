@@ -33,10 +33,10 @@ class Watch:
     async def remove(self) -> None:
         """Stop calling the listener immediately; idempotent.
 
-        The server can only remove all watches of a path, so it is asked to only if this session has no other there.
+        The server can only remove all of a session's watches on a path, so the request is sent with the last of them.
         """
-        nothing_left = self._session.watches.remove_persistent(self._absolute, self._mode, self._listener)
-        if nothing_left and not self._session.state.ended:
+        was_last = self._session.watches.remove_persistent(self._absolute, self._mode, self._listener)
+        if was_last and not self._session.state.ended:
             body = RemoveWatches(self._absolute).encode()
             try:
                 await self._session.submit(Opcode.REMOVE_WATCHES, body, decode_empty, self.path)

@@ -1,4 +1,4 @@
-"""The values of ZooKeeper's protocol: operation codes, stat, ACLs, watch events, and the session handshake."""
+"""Values of ZooKeeper's protocol: operation codes, stat, ACLs, watch events, and the session handshake."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def encode_empty() -> bytes:
 
 def decode_empty(data: bytes, start: int, end: int) -> None:
     if start != end:
-        raise ProtocolError("answer", f"{end - start} bytes too many")
+        raise ProtocolError("response", f"{end - start} bytes too many")
 
 
 def encode_stat(stat: Stat) -> bytes:
@@ -123,9 +123,9 @@ def encode_children_and_stat(names: Sequence[str], stat: Stat) -> bytes:
 
 def decode_children_and_stat(data: bytes, start: int, end: int) -> tuple[list[str], Stat]:
     reader = Reader(data, start, end, "getChildren2")
-    answer = reader.texts(), read_stat(reader)
+    result = reader.texts(), read_stat(reader)
     reader.finish()
-    return answer
+    return result
 
 
 def encode_acl(acl: tuple[Acl, ...], stat: Stat) -> bytes:
@@ -135,9 +135,9 @@ def encode_acl(acl: tuple[Acl, ...], stat: Stat) -> bytes:
 
 def decode_acl(data: bytes, start: int, end: int) -> tuple[tuple[Acl, ...], Stat]:
     reader = Reader(data, start, end, "getACL")
-    answer = read_acl(reader), read_stat(reader)
+    result = read_acl(reader), read_stat(reader)
     reader.finish()
-    return answer
+    return result
 
 
 def encode_count(count: int) -> bytes:

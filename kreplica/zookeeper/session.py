@@ -90,7 +90,7 @@ class SessionOptions:
     :param answer_size_max: maximum response size in bytes.
     :param requests_max: maximum number of unanswered requests, including queued ones.
     :param request_bytes_max: maximum total size of these; a single larger request is accepted if it is the only one.
-    :param waiting_ms_max: how long a request may wait for a connection; None means the session timeout.
+    :param waiting_ms_max: maximum time for which a request waits for a connection; None means the session timeout.
     """
 
     timeout_ms: int = 18_000
@@ -113,7 +113,7 @@ class SessionOwner(Protocol):
 
 
 class Session:
-    """One session of a client; ``start`` begins to connect."""
+    """One session of a client; ``start`` starts connecting."""
 
     def __init__(
         self,
@@ -137,9 +137,9 @@ class Session:
         self._confirmed_at = 0.0
         self._established: Deferred[None] | None = None
         self.problem = ""
-        """Why the last attempt to reach a server failed; empty while there is a connection."""
+        """Reason of the last failure to reach a server; empty while there is a connection."""
         self.server_accepted = False
-        """True once a server has accepted a connection, whether or not it opened the session."""
+        """True after a server has accepted a connection, even if it did not establish the session."""
         self._attempt: Deferred[IProtocol] | None = None
         self._connection: Connection | None = None  # set once the socket is open
         self._usable: Connection | None = None  # the same connection, set once requests may be sent
@@ -164,13 +164,13 @@ class Session:
     # Called by the client.
 
     def start(self, within_s: float) -> Deferred[None]:
-        """Begin to connect.
+        """Start connecting.
 
         :param within_s: timeout in seconds; after it the session is closed.
         :return: fires when the session is established.
         """
         established: Deferred[None] = Deferred()
-        limit = self._reactor.callLater(within_s, self._give_up, within_s)
+        limit = self._reactor.callLater(within_s, self._start_timed_out, within_s)
 
         def settle(result: Any) -> Any:
             if limit.active():
@@ -307,7 +307,7 @@ class Session:
         elif self._connection is not None:
             self._connection.abort("the server did not open the session in time")
 
-    def _give_up(self, within_s: float) -> None:
+    def _start_timed_out(self, within_s: float) -> None:
         text = f"no session within {within_s:g} s; last attempt: {self.problem or 'no server was tried'}"
         self._end(SessionState.CLOSED, OperationTimeout(None, text))
 

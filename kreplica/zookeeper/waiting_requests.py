@@ -27,7 +27,7 @@ class WaitingRequest(NamedTuple):
 class WaitingRequests:
     """Queue of a session's requests; a timer runs only while the queue is not empty.
 
-    :param seconds_max: how long a request may wait; then it fails with ``NotSent``, without having had an effect.
+    :param seconds_max: maximum time for which a request waits; then it fails with ``NotSent`` and has no effect.
     """
 
     def __init__(self, reactor: Reactor, requests_max: int, bytes_max: int, seconds_max: float) -> None:

@@ -132,7 +132,8 @@ class ConsumerMember:
             "member_epoch": self.epoch,
             "topics": topics,
         }
-        answer = (await self._client.ask(messages.OFFSET_FETCH, {"groups": [group]}, at_most=TOPIC_NAMES_VERSION_MAX)).body
+        body = {"groups": [group]}
+        answer = (await self._client.ask(messages.OFFSET_FETCH, body, at_most=TOPIC_NAMES_VERSION_MAX)).body
         return {
             TopicPartition(topic["name"], row["partition_index"]): row["committed_offset"]
             for topic in answer["groups"][0]["topics"]

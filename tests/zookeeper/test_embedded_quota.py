@@ -142,7 +142,7 @@ def test_connections_of_one_address_are_bounded() -> None:
 def test_watches_of_all_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Above the total, only connections with few watches can add some."""
     monkeypatch.setattr(watches, "TOTAL_BYTES_MAX", 20_000)
-    monkeypatch.setattr(watches, "LITTLE_BYTES", 2_000)
+    monkeypatch.setattr(watches, "SMALL_WATCHER_BYTES", 2_000)
     scene = quota_scene()
     serving = scene.coordinator.serving
     assert serving is not None

@@ -160,7 +160,7 @@ def test_silent_session_expires_but_not_by_a_server_pause() -> None:
     session = all_of_them.open(5000, 1000, 100.0)
     assert all_of_them.expired(105.0) == []
     assert all_of_them.expired(105.1) == [session]
-    all_of_them.forgive(3.0)
+    all_of_them.extend(3.0)
     assert all_of_them.expired(108.0) == []
 
 

@@ -47,7 +47,9 @@ class OffsetCommits:
         coordinator refuses a transaction with their offsets even if this member has joined again.
         """
         if self.membership is not None:
-            return self._assigned_to if self._flow.is_processing_revoked and self._assigned_to else self.membership.identity
+            if self._flow.is_processing_revoked and self._assigned_to:
+                return self._assigned_to
+            return self.membership.identity
         return GroupIdentity(self._group_id)
 
     @property

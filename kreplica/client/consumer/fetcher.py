@@ -15,7 +15,13 @@ from kreplica.client.consumer.position_validation import PositionValidator
 from kreplica.client.consumer.positions import NO_BROKER, PartitionState
 from kreplica.client_core.backoff import backoff_s
 from kreplica.client_core.errors import ClientError, GaveUp, LeaderUnknown
-from kreplica.client_core.fetch_requests import TOPIC_NAMES_VERSION_MAX, FetchLimits, fetch_body, grouped_by_topic, iter_fetched
+from kreplica.client_core.fetch_requests import (
+    TOPIC_NAMES_VERSION_MAX,
+    FetchLimits,
+    fetch_body,
+    grouped_by_topic,
+    iter_fetched,
+)
 from kreplica.client_core.fetched_batches import FetchedRecords
 from kreplica.model import TopicPartition
 from kreplica.runtime.turns import Turns

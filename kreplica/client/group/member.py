@@ -195,7 +195,7 @@ class GroupMember(ABC):
         self._session.end()
         self._forget()
         if lost:
-            log.warn("group {group}: lost {count} partitions: {reason}", group=self._group, count=len(lost), reason=reason)
+            log.warn("group {name}: lost {count} partitions: {why}", name=self._group, count=len(lost), why=reason)
         self._listener_calls.lost(lost)
 
     def _fail(self, error: Exception) -> None:

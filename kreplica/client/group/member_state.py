@@ -60,7 +60,9 @@ class MemberState:
             "topic_partitions": _rows(self._owned),
         }
         new = {
-            name: value for name, value in fields.items() if name not in self._acknowledged or self._acknowledged[name] != value
+            name: value
+            for name, value in fields.items()
+            if name not in self._acknowledged or self._acknowledged[name] != value
         }
         return {**self._member(self.epoch), **new}
 

@@ -135,7 +135,8 @@ class Accumulator:
     def _refusal(self, size: int) -> ClientError:
         if size > self._record_size_max:
             return RecordTooLarge(f"a record of {size:,} bytes exceeds the limit of {self._record_size_max:,}")
-        return BufferFull(f"{self._used_size:,} of {self._memory_size_max:,} bytes are used by records without an outcome")
+        used = f"{self._used_size:,} of {self._memory_size_max:,} bytes"
+        return BufferFull(f"{used} are used by records without an outcome")
 
     def _known_topic(self, name: str) -> _Topic | None:
         view = self._cluster.view.topics.get(name)
@@ -169,7 +170,8 @@ class Accumulator:
         self._last_order += ORDER_STEP
         times = now_s + options.linger_s, now_s + options.delivery_timeout_s
         is_transactional = options.transactional_id is not None
-        batch = GatheredBatch(queue.partition, self._last_order, times, options.codec, is_transactional=is_transactional)
+        order = self._last_order
+        batch = GatheredBatch(queue.partition, order, times, options.codec, is_transactional=is_transactional)
         queue.open = batch
         if options.linger_s:
             self._lingering.append((batch, queue))
@@ -303,8 +305,11 @@ class Accumulator:
     def _due(self) -> None:
         self._due_call = None
         now_s = self._reactor.seconds()
-        while self._lingering and (self._lingering[0][0].due_s <= now_s or self._lingering[0][1].open is not self._lingering[0][0]):
-            batch, queue = self._lingering.popleft()
+        while self._lingering:
+            batch, queue = self._lingering[0]
+            if batch.due_s > now_s and queue.open is batch:
+                break
+            self._lingering.popleft()
             if queue.open is batch:
                 self._wake(queue)
         self._set_due_call()

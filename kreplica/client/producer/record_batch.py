@@ -120,7 +120,9 @@ class GatheredBatch(OutgoingBatch):
         part.size = self.size * (end - begin) // self.count
         own_records = records[begin:end]
         part._build(
-            [each.key for each in own_records], [each.value for each in own_records], [each.headers for each in own_records]
+            [each.key for each in own_records],
+            [each.value for each in own_records],
+            [each.headers for each in own_records],
         )
         if self.sequence != NO_SEQUENCE and self.identity is not None:
             part.identity, part.sequence = self.identity, (self.sequence + begin) & SEQUENCE_MASK

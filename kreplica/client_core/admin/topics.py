@@ -174,7 +174,8 @@ class Topics(RequestRouter):
             if ids:
                 need(connection, DELETE_TOPICS, DELETED_BY_ID_FROM, "ids of topics")
             names = [item for item in items if item not in ids]
-            body = {"topics": [_topic_reference(item) for item in items], "topic_names": names, "timeout_ms": SERVER_TIMEOUT_MS}
+            rows = [_topic_reference(item) for item in items]
+            body = {"topics": rows, "topic_names": names, "timeout_ms": SERVER_TIMEOUT_MS}
             answer = await self._cluster.request(connection, DELETE_TOPICS, body)
             return _by_name_and_id(answer["responses"], lambda row: outcome(row, f"topic {_name_or_id(row)}"))
 

@@ -9,7 +9,12 @@ from uuid import UUID
 from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.client.connection import Connection, connect
-from kreplica.client_core.fetched_batches import FetchedRecords, aborted_transactions_of, next_offset_after, open_batches
+from kreplica.client_core.fetched_batches import (
+    FetchedRecords,
+    aborted_transactions_of,
+    next_offset_after,
+    open_batches,
+)
 from kreplica.errors import ErrorCode, KafkaError, KreplicaError
 from kreplica.model import NO_BROKER_EPOCH, NO_EPOCH, ZERO_UUID, TopicPartition
 from kreplica.replication import READ_COMMITTED, READ_UNCOMMITTED

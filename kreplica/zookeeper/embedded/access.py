@@ -30,7 +30,7 @@ def check_access(acl: tuple[Acl, ...], wanted: int, identities: Sequence[Identit
 
 
 def is_allowed(acl: tuple[Acl, ...], wanted: int, identities: Sequence[Identity]) -> bool:
-    """True if an entry grants any of the wanted permissions to any of the identities."""
+    """Return True if an entry grants any of the wanted permissions to any of the identities."""
     return any(
         entry.permissions & wanted
         and (entry[1:] == ANYONE or any(_matches(entry, identity) for identity in identities))
@@ -75,18 +75,18 @@ def authenticate(scheme: str, credentials: bytes, address: str) -> Identity:
     raise AuthFailed(None, f"the scheme {scheme!r} is not one of digest, ip")
 
 
-def effective_acl(asked: Iterable[Acl], identities: Sequence[Identity], path: str) -> tuple[Acl, ...]:
+def effective_acl(requested: Iterable[Acl], identities: Sequence[Identity], path: str) -> tuple[Acl, ...]:
     """Return the ACL to store for a requested one: ``auth`` is replaced by the caller's identities.
 
     :raise InvalidAcl: if it is empty, or has an unknown scheme or an invalid identity.
     """
     entries: dict[Acl, None] = {}
-    for entry in asked:
+    for entry in requested:
         if entry.scheme == "auth":
-            mine = [Acl(entry.permissions, *identity) for identity in identities if identity[0] != "ip"]
-            if not mine:
+            own = [Acl(entry.permissions, *identity) for identity in identities if identity[0] != "ip"]
+            if not own:
                 raise InvalidAcl(path, "scheme auth requires an authenticated identity")
-            entries.update(dict.fromkeys(mine))
+            entries.update(dict.fromkeys(own))
         elif _is_valid(entry):
             entries[entry] = None
         else:
@@ -119,5 +119,5 @@ def hidden_digests(acl: tuple[Acl, ...]) -> tuple[Acl, ...]:
 
 
 def sees_digests(acl: tuple[Acl, ...], identities: Sequence[Identity]) -> bool:
-    """True if an identity has ADMIN permission and may see the password hashes of the ACL."""
+    """Return True if an identity has ADMIN permission and may see the password hashes of the ACL."""
     return acl is OPEN_ACL or is_allowed(acl, Permission.ADMIN, identities)

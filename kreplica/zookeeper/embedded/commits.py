@@ -27,12 +27,12 @@ from kreplica.zookeeper.embedded.tree import Tree
 
 
 class Group:
-    """Transactions that become durable together, and the answers that wait for them.
+    """Transactions that become durable together, and the responses that wait for them.
 
-    :ivar zxid: of its last transaction.
-    :ivar paths: the znodes that it changed.
-    :ivar session_ids: the sessions that it changed.
-    :ivar answers: in order of sending, by connection.
+    :ivar zxid: ID of the last transaction.
+    :ivar paths: paths of the changed znodes.
+    :ivar session_ids: IDs of the changed sessions.
+    :ivar answers: responses by connection, in the order of sending.
     """
 
     __slots__ = ("answers", "paths", "session_ids", "zxid")
@@ -64,9 +64,9 @@ class AnswerQueue(Protocol):
 class GroupCommit:
     """Numbers transactions and makes them durable in groups.
 
-    :param on_failure: called once, when the store fails; nothing is answered after that.
-    :ivar zxid: of the last transaction applied.
-    :ivar durable: the group of all that is durable; only its ``zxid`` means anything.
+    :param on_failure: called once, when the store fails; no response is sent after that.
+    :ivar zxid: ID of the last applied transaction.
+    :ivar durable: group that stands for all durable transactions; only its ``zxid`` is used.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class GroupCommit:
         self._sessions.changed = group.session_ids
         return group
 
-    # --- where an answer goes ---
+    # --- sinks of responses ---
 
     def sink_of_change(self, connection: AnswerQueue) -> list[bytes]:
         """Return the sink of a response that depends on all transactions applied so far."""
@@ -110,7 +110,7 @@ class GroupCommit:
         return connection.sink
 
     def sink_of_read(self, connection: AnswerQueue, path: str) -> list[bytes]:
-        """Return the sink of a response that depends on one znode or on its absence."""
+        """Return the sink of a response that depends on one znode, which may be absent."""
         if path in self.gathering.paths:
             return self.sink_of_change(connection)
         in_flight = self.in_flight
@@ -134,7 +134,7 @@ class GroupCommit:
             self._schedule()
 
     def when_idle(self) -> Deferred[None]:
-        """Fires when all applied transactions are durable, or the store has failed."""
+        """Return a Deferred that fires when all applied transactions are durable, or the store has failed."""
         idle: Deferred[None] = Deferred()
         if self._failed or (self.in_flight is None and self.zxid == self.durable.zxid):
             idle.callback(None)
@@ -149,7 +149,7 @@ class GroupCommit:
 
     def _start(self) -> None:
         if not self._scheduled or self._failed or self.in_flight is not None:
-            return  # nothing to do, or _durable comes back to it
+            return  # if a group is in flight, _durable starts the next one
         self._scheduled = False
         group = self.in_flight = self.gathering
         group.zxid = self.zxid

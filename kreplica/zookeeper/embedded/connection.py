@@ -25,20 +25,21 @@ from kreplica.zookeeper.embedded.commits import Group
 from kreplica.zookeeper.embedded.sessions import Session
 from kreplica.zookeeper.jute import unpack_int32
 
-# Answers that wait for one group's commit before reading pauses.
+# Maximum number of responses that wait for one group's commit; beyond it, reading pauses.
 WAITING_ANSWERS_MAX = 10_000
-# Unsent answers before reading pauses, and (events come without being asked for) before the client is cut off.
+# Maximum size of unsent responses and watch events: beyond the first limit reading pauses, beyond the second the
+# connection is closed (watch events are sent without requests).
 UNSENT_BYTES_PAUSE = 4 << 20
 UNSENT_BYTES_MAX = 64 << 20
 
 # Maximum time in seconds for which one connection is served before it yields to others.
-TURN_S_MAX = 0.05
+SERVE_S_MAX = 0.05
 
 FOUR_LETTERS_SIZE = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class ServerInterface:
     """Functions and limits that a connection gets from the server.
 
     :param admit: registers a new connection; returns False if there are too many.
@@ -61,7 +62,7 @@ class RequestDispatch(TypingProtocol):
     """Serves the requests of connections; implemented by ``Dispatch``."""
 
     @property
-    def door(self) -> Door:
+    def server(self) -> ServerInterface:
         """Functions and limits of the server."""
 
     @property
@@ -80,12 +81,12 @@ class RequestDispatch(TypingProtocol):
 
 @implementer(IPushProducer)
 class Connection(Protocol):
-    """A connection from accept to close; made by the coordinator's factory.
+    """A client's connection, created by the coordinator's factory.
 
-    :ivar session: the session it serves; None before the handshake and after the session has ended or moved away.
+    :ivar session: the client's session; None before the handshake.
     :ivar identities: authenticated identities of the client; the first is its address.
-    :ivar received: requests, for ``cons``.
-    :ivar opened: when, in seconds of the reactor's clock.
+    :ivar received: number of received requests, for ``cons``.
+    :ivar opened: time of the connection's start, in seconds of the reactor's clock.
     """
 
     _log = Logger()
@@ -93,7 +94,7 @@ class Connection(Protocol):
     def __init__(self, dispatch: RequestDispatch, opened: float) -> None:
         self._dispatch = dispatch
         self.opened = opened
-        self._rest = b""
+        self._unparsed = b""
         self._ready: list[bytes] = []
         self._unsent_size = 0
         self._full = False
@@ -122,7 +123,7 @@ class Connection(Protocol):
         self.address = getattr(peer, "host", "")
         self.name = f"{self.address}:{getattr(peer, 'port', 0)}"
         self.identities = (("ip", self.address),)
-        if not self._dispatch.door.admit(self):
+        if not self._dispatch.server.admit(self):
             self._log.warn("refused {name}: the limit of connections is reached", name=self.name)
             self.abort()
             return
@@ -131,14 +132,14 @@ class Connection(Protocol):
     def dataReceived(self, data: bytes) -> None:
         if self._ending:
             return
-        self._rest = self._rest + data if self._rest else data
+        self._unparsed = self._unparsed + data if self._unparsed else data
         self._serve()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self.closed = True
-        self._rest = b""
+        self._unparsed = b""
         self._ready.clear()
-        self._dispatch.door.forget(self)
+        self._dispatch.server.forget(self)
 
     # --- requests ---
 
@@ -149,7 +150,7 @@ class Connection(Protocol):
         try:
             self._serve_frames()
             self._flush()
-            while self._can_go_on():
+            while self._can_resume():
                 self._resume()
                 self._serve_frames()
                 self._flush()
@@ -163,15 +164,15 @@ class Connection(Protocol):
             self._busy = False
 
     def _serve_frames(self) -> None:
-        data = self._rest
+        data = self._unparsed
         position, size = 0, len(data)
-        door = self._dispatch.door
-        size_max, turn_ends = door.frame_size_max, door.now() + TURN_S_MAX
+        server = self._dispatch.server
+        size_max, serve_until = server.frame_size_max, server.now() + SERVE_S_MAX
         while size - position >= FOUR_LETTERS_SIZE and not self._ending:
             length: int = unpack_int32(data, position)[0]
             if not 0 <= length <= size_max:
                 if self.received or position or not self._dispatch.answer_word(self, data[:FOUR_LETTERS_SIZE]):
-                    raise ProtocolError("frame", f"its length {length} is not within 0 and {size_max}")
+                    raise ProtocolError("frame", f"length {length} is not between 0 and {size_max}")
                 self.end()
                 return
             start = position + 4
@@ -183,12 +184,12 @@ class Connection(Protocol):
             if self._overloaded():
                 self._pause()
                 break
-            if door.now() > turn_ends:
+            if server.now() > serve_until:
                 self._pause()
                 self._yielding = True
-                door.later(self._take_turn)
+                server.later(self._serve_again)
                 break
-        self._rest = data[position:] if position else data
+        self._unparsed = data[position:] if position else data
 
     def _overloaded(self) -> bool:
         return len(self.sink) > WAITING_ANSWERS_MAX or self._unsent_size > UNSENT_BYTES_PAUSE
@@ -198,24 +199,24 @@ class Connection(Protocol):
             self._paused = True
             self._transport.pauseProducing()
 
-    def _can_go_on(self) -> bool:
+    def _can_resume(self) -> bool:
         stopped = self._full or self._yielding or self._ending or self.closed
         return self._paused and not stopped and not self._overloaded()
 
-    def _take_turn(self) -> None:
+    def _serve_again(self) -> None:
         self._yielding = False
-        self._go_on()
+        self._continue()
 
     def _resume(self) -> None:
         self._paused = False
         self._transport.resumeProducing()
 
-    def _go_on(self) -> None:
-        if not self._busy and self._can_go_on():
+    def _continue(self) -> None:
+        if not self._busy and self._can_resume():
             self._resume()
             self._serve()
 
-    # --- answers ---
+    # --- responses ---
 
     def count_unsent(self, size: int) -> None:
         """Count a large response that was added to the sink."""
@@ -233,7 +234,7 @@ class Connection(Protocol):
             return
         self._ready += answers
         self._flush()
-        self._go_on()
+        self._continue()
 
     def flush(self) -> None:
         """Send pending events outside of request processing."""
@@ -260,11 +261,11 @@ class Connection(Protocol):
     def abort(self) -> None:
         """Close the connection immediately."""
         self._ending = True
-        self._rest = b""
+        self._unparsed = b""
         if not self.closed:
             self._transport.abortConnection()
 
-    # --- Twisted's producer: the transport says when it is full ---
+    # --- Twisted's push producer: called when the transport's buffer is full or has space again ---
 
     def pauseProducing(self) -> None:
         self._full = True
@@ -273,7 +274,7 @@ class Connection(Protocol):
     def resumeProducing(self) -> None:
         self._full = False
         self._flush()
-        self._go_on()
+        self._continue()
 
     def stopProducing(self) -> None:
         self._full = True

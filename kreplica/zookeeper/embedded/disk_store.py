@@ -142,23 +142,27 @@ class DiskStore:
         log = self._log
         assert log is not None
         data = log.read_at(0, log.size())
-        good = 0
+        valid_size = 0
         for body in _bodies(data):
             self._apply(decode_changes(body))
-            good += _FRAME.size + len(body)
-        if good < len(data):
-            self._check_torn(log.path, data, good)
-            log.truncate(good)
+            valid_size += _FRAME.size + len(body)
+        if valid_size < len(data):
+            self._check_torn(log.path, data, valid_size)
+            log.truncate(valid_size)
             log.sync()
-        self.log_size = good
+        self.log_size = valid_size
 
-    def _check_torn(self, path: str, data: bytes, good: int) -> None:
-        """Raise if a valid frame follows the invalid one: then the log is corrupt rather than torn by a crash."""
-        if len(data) - good < _FRAME.size:
+    def _check_torn(self, path: str, data: bytes, valid_size: int) -> None:
+        """Raise an error if a valid frame follows the invalid one: the log is then corrupt, not torn by a crash.
+
+        :raise StorageError: a valid frame follows.
+        """
+        if len(data) - valid_size < _FRAME.size:
             return
-        size, _ = _FRAME.unpack_from(data, good)
-        if next(_bodies(data[good + _FRAME.size + size :]), None) is not None:
-            raise StorageError(f"{path} is damaged at byte {good}, but valid records follow; restore it from a backup")
+        size, _ = _FRAME.unpack_from(data, valid_size)
+        if next(_bodies(data[valid_size + _FRAME.size + size :]), None) is not None:
+            where = f"{path} is damaged at byte {valid_size}"
+            raise StorageError(f"{where}, but valid records follow; restore it from a backup")
 
 
 def _frame(body: bytes) -> bytes:
@@ -179,7 +183,7 @@ def _bodies(data: bytes) -> Iterator[bytes]:
         position += size
 
 
-# --- the body of a frame ---
+# --- frame bodies ---
 
 
 def encode_changes(changes: Changes) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from kreplica.errors import ProtocolError
 from kreplica.zookeeper.embedded.commits import Group, GroupCommit
-from kreplica.zookeeper.embedded.connection import Connection, Door
+from kreplica.zookeeper.embedded.connection import Connection, ServerInterface
 from kreplica.zookeeper.embedded.reads import Reads
 from kreplica.zookeeper.embedded.session_requests import SessionRequests
 from kreplica.zookeeper.embedded.writes import Writes
@@ -34,12 +34,12 @@ class Dispatch:
         writes: Writes,
         sessions: SessionRequests,
         commits: GroupCommit,
-        door: Door,
+        server: ServerInterface,
     ) -> None:
-        self.door = door
+        self.server = server
         self._commits = commits
         self._connect = sessions.connect
-        self._now = door.now
+        self._now = server.now
         self._in_place = _in_place_handlers(reads, writes)
         self._of_value = _value_handlers(reads, writes, sessions)
         self._of_value[Opcode.WHO_AM_I] = self._who_am_i
@@ -51,7 +51,7 @@ class Dispatch:
 
     def answer_word(self, connection: Connection, letters: bytes) -> bool:
         """Respond to a four-letter word; return False if the word is unknown."""
-        text = self.door.word(letters)
+        text = self.server.word(letters)
         if text is None:
             return False
         connection.sink.append(text)

@@ -21,7 +21,7 @@ ZOOKEEPER_VERSION = "3.9.0"
 
 
 class FourLetterWords:
-    """Answers four-letter words; one per coordinator.
+    """Responds to four-letter words; one per coordinator.
 
     :param settings: shown by ``conf``.
     :param connections: the open connections.
@@ -60,8 +60,8 @@ class FourLetterWords:
 
     def answer(self, word: bytes) -> bytes | None:
         """Return the response, or None if the word is unknown."""
-        say = self._words.get(word)
-        return None if say is None else say().encode()
+        command = self._words.get(word)
+        return None if command is None else command().encode()
 
     def _conf(self) -> str:
         settings = {
@@ -162,10 +162,10 @@ class FourLetterWords:
 
 def _version() -> str:
     try:
-        ours = version("kreplica")
+        kreplica_version = version("kreplica")
     except PackageNotFoundError:
-        ours = "unknown"
-    return f"{ZOOKEEPER_VERSION}-kreplica-{ours}, built on Twisted"
+        kreplica_version = "unknown"
+    return f"{ZOOKEEPER_VERSION}-kreplica-{kreplica_version}, built on Twisted"
 
 
 def _lines(lines: Iterable[str]) -> str:

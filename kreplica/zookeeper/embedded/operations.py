@@ -21,11 +21,11 @@ _NO_ACL: tuple[Acl, ...] = ()
 
 
 class Change(NamedTuple):
-    """One operation; decoders give plain tuples of this shape.
+    """One operation; decoders return plain tuples with these fields.
 
-    :param value: the data of a create or set.
-    :param number: the creation flags of a create; the expected version of all others.
-    :param time_to_live_ms: of a create with one; else 0.
+    :param value: data of a create or set.
+    :param number: creation flags of a create; expected version of the other operations.
+    :param time_to_live_ms: time to live of a created znode; 0: unlimited.
     """
 
     opcode: int

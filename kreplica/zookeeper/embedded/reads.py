@@ -1,8 +1,8 @@
-"""The requests that only read, answered from the tree.
+"""Handlers of read requests.
 
-The two of the hot path are decoded in place: ``data[position:end]`` is the body of the request.  The others come as
-values.  A handler puts one answer into the connection's sink, or raises: ``ZooKeeperError`` becomes the answer,
-anything that says the bytes are wrong ends the connection.
+``get_data`` and ``exists``, the most frequent ones, decode the request's body ``data[position:end]`` themselves; the
+others receive decoded requests.  A handler appends one response to the connection's sink, or raises an error.  A
+``ZooKeeperError`` becomes an error response; a decoding error closes the connection.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from kreplica.zookeeper.responses import (
 # Maximum size of the response to one multi-read.
 MULTI_READ_BYTES_MAX = 16 << 20
 # Larger responses are counted, so that a slow client cannot make the server buffer them without limit.
-LARGE_ANSWER_BYTES = 1024
+LARGE_RESPONSE_BYTES = 1024
 
-# The frame's length, transaction id, zxid, error 0, and the length of the data.
-_DATA_ANSWER = Struct(">iiqii")
-_DATA_ANSWER_FIXED_SIZE = _DATA_ANSWER.size - 4 + STAT.size
+# Length of the frame, transaction ID, zxid, error code (0), and length of the data.
+_DATA_RESPONSE = Struct(">iiqii")
+_DATA_RESPONSE_FIXED_SIZE = _DATA_RESPONSE.size - 4 + STAT.size
 
 
 def _path_and_watch(data: bytes, position: int, end: int) -> tuple[str, int]:
@@ -79,9 +79,9 @@ class Reads:
             size, value = -1, b""
         else:
             size = len(value)
-            if size > LARGE_ANSWER_BYTES:
+            if size > LARGE_RESPONSE_BYTES:
                 connection.count_unsent(size)
-        header = _DATA_ANSWER.pack(_DATA_ANSWER_FIXED_SIZE + len(value), xid, connection.barrier.zxid, 0, size)
+        header = _DATA_RESPONSE.pack(_DATA_RESPONSE_FIXED_SIZE + len(value), xid, connection.barrier.zxid, 0, size)
         sink.append(header + value + node.pack_stat())
 
     def exists(self, connection: Connection, xid: int, opcode: int, data: bytes, position: int, end: int) -> None:
@@ -101,7 +101,7 @@ class Reads:
         names, node = self._children(connection, request)
         self._commits.sink_of_read(connection, request.path)
         body = encode_children_and_stat(names, node.stat()) if request.with_stat else encode_children(names)
-        _answer(connection, xid, body)
+        _respond(connection, xid, body)
 
     def _children(self, connection: Connection, request: GetChildren) -> tuple[list[str], Znode]:
         node = self._tree.get(request.path)
@@ -116,24 +116,24 @@ class Reads:
         check_access(node.acl, Permission.READ | Permission.ADMIN, connection.identities, request.path)
         acl = node.acl if sees_digests(node.acl, connection.identities) else hidden_digests(node.acl)
         self._commits.sink_of_read(connection, request.path)
-        _answer(connection, xid, encode_acl(acl, node.stat()))
+        _respond(connection, xid, encode_acl(acl, node.stat()))
 
     def sync(self, connection: Connection, xid: int, request: Sync) -> None:
         """Respond when all earlier transactions are durable."""
         self._commits.sink_of_everything(connection)
-        _answer(connection, xid, encode_path(request.path))
+        _respond(connection, xid, encode_path(request.path))
 
     def get_ephemerals(self, connection: Connection, xid: int, request: GetEphemerals) -> None:
         """List the ephemeral znodes of this session."""
-        mine = self._tree.ephemerals.get(connection.session_id, {})
+        own = self._tree.ephemerals.get(connection.session_id, {})
         self._commits.sink_of_everything(connection)
-        _answer(connection, xid, encode_children([path for path in mine if path.startswith(request.prefix)]))
+        _respond(connection, xid, encode_children([path for path in own if path.startswith(request.prefix)]))
 
     def get_all_children_number(self, connection: Connection, xid: int, request: GetAllChildrenNumber) -> None:
         node = self._tree.get(request.path)
         check_access(node.acl, Permission.READ, connection.identities, request.path)
         self._commits.sink_of_everything(connection)
-        _answer(connection, xid, encode_count(self._tree.count_below(request.path)))
+        _respond(connection, xid, encode_count(self._tree.count_below(request.path)))
 
     def multi_read(self, connection: Connection, xid: int, request: MultiRead) -> None:
         """Serve all reads from one state of the tree; each may fail separately.
@@ -146,10 +146,10 @@ class Reads:
             result = self._read_one(connection, member)
             size += _size_of(result)
             if size > MULTI_READ_BYTES_MAX:
-                raise MarshallingError(member.path, f"the answers come to more than {MULTI_READ_BYTES_MAX} bytes")
+                raise MarshallingError(member.path, f"the response would be larger than {MULTI_READ_BYTES_MAX} bytes")
             results.append(result)
         self._commits.sink_of_everything(connection)
-        _answer(connection, xid, encode_multi_read_results(results))
+        _respond(connection, xid, encode_multi_read_results(results))
 
     def _read_one(self, connection: Connection, member: GetData | GetChildren) -> ReadResult:
         try:
@@ -162,8 +162,8 @@ class Reads:
         return node.data or b"", node.stat()
 
 
-def _answer(connection: Connection, xid: int, body: bytes) -> None:
-    if len(body) > LARGE_ANSWER_BYTES:
+def _respond(connection: Connection, xid: int, body: bytes) -> None:
+    if len(body) > LARGE_RESPONSE_BYTES:
         connection.count_unsent(len(body))
     connection.sink.append(reply_frame(xid, connection.barrier.zxid, 0, body))
 

@@ -56,7 +56,7 @@ class EmbeddedCoordinator:
         self._lock: DirectoryLock | None = None
         self._serving: Serving | None = None
         self._listener: Any = None
-        # Start, stop and the end after a failure never overlap.
+        # Start, stop and the stop after a failure never overlap.
         self._lifecycle = DeferredLock()
 
     def start(self) -> Deferred[None]:
@@ -108,7 +108,7 @@ class EmbeddedCoordinator:
         if listener is not None:
             await maybeDeferred(listener.stopListening)
         if serving is not None:
-            serving.hang_up()
+            serving.disconnect_all()
             await serving.commits.when_idle()
             self._log.info("coordinator on port {port} stopped", port=self.port)
         await self._release()
@@ -146,11 +146,11 @@ class EmbeddedCoordinator:
         else:
             self._log.failure("the embedded ZooKeeper's store failed; all connections are closed", failure)
         if self._serving is not None:
-            self._serving.hang_up()
+            self._serving.disconnect_all()
         self.stop().addBoth(self._failed, failure)
 
     def _failed(self, outcome: Any, failure: Failure) -> None:
         if isinstance(outcome, Failure):
-            self._log.failure("while closing after that", outcome)
+            self._log.failure("cannot close the embedded ZooKeeper after its store failed", outcome)
         if self._on_failure is not None:
             self._on_failure(failure)

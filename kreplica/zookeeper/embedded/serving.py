@@ -11,7 +11,7 @@ from twisted.python.failure import Failure
 
 from kreplica.runtime import Runtime
 from kreplica.zookeeper.embedded.commits import GroupCommit
-from kreplica.zookeeper.embedded.connection import Connection, Door
+from kreplica.zookeeper.embedded.connection import Connection, ServerInterface
 from kreplica.zookeeper.embedded.dispatch import Dispatch
 from kreplica.zookeeper.embedded.four_letter_words import FourLetterWords
 from kreplica.zookeeper.embedded.quota import Quota
@@ -27,7 +27,7 @@ from kreplica.zookeeper.embedded.znode import is_expired
 
 
 class Serving(Factory):
-    """Makes and keeps the connections of one coordinator, from its start to its stop.
+    """Creates and registers the connections of one coordinator, from its start to its stop.
 
     :param on_failure: called once, if the store fails.
     :ivar connections: the open connections.
@@ -84,7 +84,7 @@ class Serving(Factory):
             self._writes,
             self._requests,
             self.commits,
-            Door(
+            ServerInterface(
                 self.admit,
                 self.forget,
                 self._words.answer,
@@ -108,15 +108,15 @@ class Serving(Factory):
         late_s = reactor.seconds() - self._tick_due
         if late_s > tick_s:
             # No heartbeat could be received in that time, so it does not count against the sessions.
-            self._log.warn("this process was paused for {late_s:.1f} s; sessions are extended by it", late_s=late_s)
-            self.sessions.forgive(late_s)
+            self._log.warn("this process was paused for {late_s:.1f} s; sessions are extended by that", late_s=late_s)
+            self.sessions.extend(late_s)
         self._requests.expire()
-        self._drop_speechless(reactor.seconds() - self.sessions.timeout_ms_max / 1000)
+        self._drop_without_session(reactor.seconds() - self.sessions.timeout_ms_max / 1000)
         self._tick_due = reactor.seconds() + tick_s
         self._timers["tick"] = reactor.callLater(tick_s, self._tick)
 
-    def _drop_speechless(self, opened_before: float) -> None:
-        """Close connections that have not begun a session in all that time."""
+    def _drop_without_session(self, opened_before: float) -> None:
+        """Close connections without a session that were opened before a time."""
         for connection in list(self.connections):
             if connection.session is None and connection.opened < opened_before:
                 connection.abort()
@@ -130,13 +130,13 @@ class Serving(Factory):
         self._timers["expendable"] = self._runtime.reactor.callLater(check_s, self._remove_expendable)
 
     def expire(self, session_id: int) -> None:
-        """End a session at once, as if its client had been silent for too long; again does nothing."""
+        """End a session at once, as if its client had been silent for too long; idempotent."""
         session = self.sessions.by_id.get(session_id)
         if session is not None:
             session.last_heard = float("-inf")
             self._requests.expire()
 
-    def hang_up(self) -> None:
+    def disconnect_all(self) -> None:
         """Stop the timers and close all connections; sessions remain."""
         self._stopped = True
         for timer in self._timers.values():

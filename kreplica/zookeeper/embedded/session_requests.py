@@ -26,11 +26,11 @@ _EXPIRED = ConnectResponse(0, 0, NO_PASSWORD)
 
 
 class SessionRequests:
-    """Opens, keeps and ends sessions; one per coordinator.
+    """Opens, resumes and ends sessions; one per coordinator.
 
-    :param now: seconds of the reactor's clock.
+    :param now: returns seconds of the reactor's clock.
     :param sessions_max: see ``CoordinatorSettings``.
-    :ivar connections: the one that serves each session just now.
+    :ivar connections: session ID -> its current connection.
     """
 
     _log = Logger()
@@ -82,14 +82,14 @@ class SessionRequests:
             return
         session = self._session_for(request)
         if session is None:
-            self._log.info("session 0x{id:x} of {name} is over", id=request.session_id, name=connection.name)
+            self._log.info("session 0x{id:x} of {name} has ended", id=request.session_id, name=connection.name)
             self._commits.sink_of_everything(connection).append(frame(_EXPIRED.encode()))
             connection.end()
             return
         self._attach(connection, session)
 
     def _has_room(self) -> bool:
-        """If there are too many sessions, close the longest idle ones without ephemerals; return True if one fits."""
+        """Return True if another session is allowed; if necessary, close the longest idle ones without ephemerals."""
         if len(self._sessions.by_id) < self._sessions_max:
             return True
         idle = [
@@ -126,7 +126,7 @@ class SessionRequests:
         self._commits.sink_of_everything(connection).append(frame(response.encode()))
         self._log.debug("{session} on {name}", session=session, name=connection.name)
 
-    # --- the end ---
+    # --- end of a session ---
 
     def close(self, connection: Connection, xid: int, request: CloseSession) -> None:
         """Close the client's session; respond when the deletion of its ephemerals is durable, then disconnect."""
@@ -139,7 +139,7 @@ class SessionRequests:
     def expire(self) -> None:
         """Close the sessions whose timeout has passed."""
         for session in self._sessions.expired(self._now()):
-            self._log.info("{session} expired: not heard of for {ms} ms", session=session, ms=session.timeout_ms)
+            self._log.info("{session} expired: no request for {ms} ms", session=session, ms=session.timeout_ms)
             connection = self.connections.get(session.session_id)
             self.end_session(session)
             if connection is not None:
@@ -158,7 +158,7 @@ class SessionRequests:
         if session is not None and self.connections.get(session.session_id) is connection:
             del self.connections[session.session_id]
 
-    # --- in between ---
+    # --- requests ---
 
     def ping(self, connection: Connection, xid: int, request: Ping) -> None:
         """Respond; ``Dispatch.serve`` has updated the session's ``last_heard``."""

@@ -16,7 +16,7 @@ _ID_MASK = (1 << 56) - 1
 
 
 class SessionRow(NamedTuple):
-    """A session as a store keeps it."""
+    """The durable part of a session."""
 
     session_id: int
     timeout_ms: int
@@ -26,7 +26,7 @@ class SessionRow(NamedTuple):
 class Session:
     """One session.
 
-    :ivar last_heard: when its client last sent anything, in seconds of the reactor's clock.
+    :ivar last_heard: time of the client's last request, in seconds of the reactor's clock.
     """
 
     __slots__ = ("last_heard", "password", "session_id", "timeout_ms")
@@ -48,8 +48,8 @@ class Session:
 class Sessions:
     """All live sessions.
 
-    :param tick_time_ms: timeouts are between 2 and 20 of these, whatever a client asks for.
-    :ivar changed: the ids that came, changed or went since the owner last replaced this set.
+    :param tick_time_ms: requested timeouts are clamped to 2 to 20 ticks.
+    :ivar changed: IDs of sessions opened, changed or closed since the owner last replaced this set.
     """
 
     def __init__(self, tick_time_ms: int, random: Random) -> None:
@@ -107,7 +107,7 @@ class Sessions:
         """Return the sessions whose timeout has passed."""
         return [each for each in self.by_id.values() if (now - each.last_heard) * 1000 > each.timeout_ms]
 
-    def forgive(self, silence_s: float) -> None:
+    def extend(self, silence_s: float) -> None:
         """Extend all sessions by a time in which this process could not receive requests."""
         for session in self.by_id.values():
             session.last_heard += silence_s

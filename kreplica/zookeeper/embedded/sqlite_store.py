@@ -27,7 +27,7 @@ from kreplica.zookeeper.records import Acl, pack_acl, read_acl
 FILE_NAME = "coordinator.db"
 LAYOUT_VERSION = 1
 
-# Times the columns this stays below SQLite's limit of 32,766 parameters.
+# Multiplied by the number of columns, it is below SQLite's limit of 32,766 parameters.
 ROWS_PER_STATEMENT_MAX = 1024
 
 _SCHEMA = """
@@ -41,7 +41,7 @@ create table if not exists progress (only integer primary key check (only = 0), 
 
 
 class SqliteStore:
-    """A ``Store`` in a directory, which must exist and be its owner's alone."""
+    """A ``Store`` in an existing directory, which no other process may use."""
 
     def __init__(self, directory: str, offload: Offload) -> None:
         self.path = os.path.join(directory, FILE_NAME)
@@ -137,7 +137,7 @@ def _delete(database: sqlite3.Connection, table: str, column: str, keys: Sequenc
 
 
 def _padded(rows: Sequence[Any]) -> list[Any]:
-    """Repeat the last row up to a power of two, so that a dozen prepared statements suffice for every count."""
+    """Repeat the last row up to a power of two, so that a few prepared statements are enough for all counts."""
     return [*rows, *[rows[-1]] * ((1 << (len(rows) - 1).bit_length()) - len(rows))]
 
 

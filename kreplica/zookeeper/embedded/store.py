@@ -20,7 +20,7 @@ from kreplica.zookeeper.embedded.znode import ZnodeRow
 class Changes:
     """Changes of one group of transactions, made durable atomically.
 
-    :param zxid: of the last transaction.
+    :param zxid: ID of the last transaction.
     """
 
     zxid: int
@@ -43,16 +43,16 @@ class Image:
 
 
 class Store(Protocol):
-    """Keeps the state.  One owner; ``append`` is not called again before the last one is durable."""
+    """Stores the state durably; its owner calls ``append`` again only after the previous call has completed."""
 
     def load(self) -> Deferred[Image]:
-        """Open, and read all that is durable; called once, first.
+        """Open the store and read the durable state; called once, before the other methods.
 
-        :raise StorageError: if the store cannot be used, with its path and the reason.
+        :raise StorageError: the store cannot be used; the message contains its path and the reason.
         """
 
     def append(self, changes: Changes) -> Deferred[None]:
-        """Make changes durable; the Deferred fires when they are.
+        """Make changes durable.
 
         After a failure the durable state is unknown: the owner must stop and start again with ``load``.
         """

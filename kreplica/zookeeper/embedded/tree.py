@@ -5,7 +5,7 @@ log of operations, so that many changes of one znode cost one row.  Between ``be
 ``roll_back`` each change can be undone, which makes a multi atomic.
 
 The counter of sequential names is ZooKeeper's: it counts the children ever created, and a stat's ``cversion``
-(creations and deletions) is derived from it and from the number of children that are left.
+(creations and deletions) is derived from it and from the current number of children.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from kreplica.zookeeper.records import OPEN_ACL, Acl, Permission
 class Tree:
     """All znodes by path.
 
-    :ivar quota: counts the znodes; whether a write fits is checked by its caller.
-    :ivar changed: the paths that were created, changed or deleted since its owner last replaced this set.
-    :ivar ephemerals: the paths of each session that has any.
-    :ivar expendable: containers and znodes with a time to live, which are removed when they are empty and old.
+    :ivar quota: counts the znodes; callers check that a write is within the quota.
+    :ivar changed: paths created, changed or deleted since the owner last replaced this set.
+    :ivar ephemerals: session ID -> paths of its ephemeral znodes.
+    :ivar expendable: paths of containers and znodes with a time to live, which are removed when they expire.
     """
 
     def __init__(self, quota: Quota | None = None) -> None:
@@ -52,9 +52,9 @@ class Tree:
         self.expendable: dict[str, None] = {}
         self.changed: set[str] = set()
         self._undo: list[tuple[Callable[..., None], tuple[Any, ...]]] | None = None
-        self._plant_roots()
+        self._create_roots()
 
-    def _plant_roots(self) -> None:
+    def _create_roots(self) -> None:
         for path in (ROOT, *RESERVED_PATHS):
             self._attach(Znode(path, b"", OPEN_ACL, 0, 0, 0))
         # ZooKeeper's own first znodes do not count as creations.
@@ -143,7 +143,7 @@ class Tree:
         :param version: expected data version; -1 matches any.
         """
         if path == ROOT or path in RESERVED_PATHS:
-            raise BadArguments(path, "this znode stays")
+            raise BadArguments(path, "this znode cannot be deleted")
         if "/" not in path or "\0" in path:
             raise BadArguments(path)
         parent = self.get(parent_of(path))
@@ -210,7 +210,7 @@ class Tree:
         return node
 
     def check(self, path: str, version: int, identities: Sequence[Identity]) -> None:
-        """Raise unless the znode has this version (-1: unless it exists)."""
+        """Raise an error unless the znode has this version (-1: unless it exists)."""
         node = self.nodes.get(path)
         if node is None:
             raise missing(path)
@@ -218,7 +218,7 @@ class Tree:
         if version not in (-1, node.version):
             raise BadVersion(path)
 
-    # --- several changes or none ---
+    # --- atomic groups of changes ---
 
     def begin(self) -> None:
         """Start recording changes for ``roll_back``."""
@@ -248,7 +248,7 @@ class Tree:
         self.quota.held_bytes += data_size(data) - data_size(node.data)
         node.data, node.version, node.mzxid, node.mtime_ms = data, version, mzxid, mtime_ms
 
-    # --- the indexes ---
+    # --- indexes ---
 
     def restore(self, rows: Iterable[ZnodeRow]) -> None:
         """Restore znodes from a store; parents may follow their children.
@@ -303,9 +303,9 @@ class Tree:
         if parent.children is not None:
             del parent.children[path[path.rfind("/") + 1 :]]
         if node.owner > 0:
-            mine = self.ephemerals[node.owner]
-            del mine[path]
-            if not mine:
+            own = self.ephemerals[node.owner]
+            del own[path]
+            if not own:
                 del self.ephemerals[node.owner]
         elif node.owner:
             del self.expendable[path]

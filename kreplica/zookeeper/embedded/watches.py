@@ -2,9 +2,10 @@
 
 A watcher is an opaque value of the caller (a connection); each change returns the notices to send to watchers.
 
-* Data watches (left by getData and exists) see that the znode is created, changed or deleted.
-* Child watches (left by getChildren) see that it gets or loses a child, or is deleted.
-* A persistent watch is in both tables and stays; a recursive one is a data watch that also sees all that is below.
+* A data watch (set by getData and exists) fires when the znode is created, changed or deleted.
+* A child watch (set by getChildren) fires when a child is created or deleted, or the znode itself is deleted.
+* A persistent watch is in both tables and remains after it has fired; a recursive one is a data watch that also fires
+  for all descendants.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ W = TypeVar("W", bound=Hashable)
 # Memory limit of one watcher's watches of one kind: their paths plus ``WATCH_BYTES`` each.
 WATCHER_BYTES_MAX = 64 << 20
 WATCH_BYTES = 256
-# Memory limit of all watches of one kind; beyond it only watchers below ``LITTLE_BYTES`` may add more.
+# Memory limit of all watches of one kind; beyond it only watchers below ``SMALL_WATCHER_BYTES`` may add more.
 TOTAL_BYTES_MAX = 256 << 20
-LITTLE_BYTES = 4 << 20
+SMALL_WATCHER_BYTES = 4 << 20
 
 
 class WatchMode(IntFlag):
-    """How one watcher watches one path."""
+    """Kinds of watches of one watcher on one path."""
 
     ONCE = 1
     PERSISTENT = 2
@@ -60,16 +61,16 @@ class WatchTable(Generic[W]):
         self._recursive_count = 0
 
     def add(self, path: str, watcher: W, mode: int = WatchMode.ONCE) -> None:
-        """Leave a watch; another one of the same watcher on the same path is kept beside it.
+        """Add a watch; its mode is added to those of the same watcher on the same path.
 
-        :raise Throttled: where the watcher has too many.
+        :raise Throttled: the watcher, or all watchers together, use too much memory.
         """
         paths = self.by_watcher.setdefault(watcher, {})
         if path not in paths:
             size = self._sizes.get(watcher, 0) + len(path) + WATCH_BYTES
             if size > WATCHER_BYTES_MAX:
                 raise Throttled(path, "this connection watches too much")
-            if self.held_bytes > TOTAL_BYTES_MAX and size > LITTLE_BYTES:
+            if self.held_bytes > TOTAL_BYTES_MAX and size > SMALL_WATCHER_BYTES:
                 raise Throttled(path, "all connections together watch too much")
             self.held_bytes += len(path) + WATCH_BYTES
             self._sizes[watcher] = size
@@ -80,11 +81,11 @@ class WatchTable(Generic[W]):
         self._recursive_count += bool(mode & ~before & WatchMode.RECURSIVE)
 
     def has(self, path: str, watcher: W, modes: int = ANY_MODE) -> bool:
-        """Whether this watcher watches exactly this path in one of these modes."""
+        """Return True if a watcher watches exactly this path in one of these modes."""
         return bool(self.by_path.get(path, {}).get(watcher, 0) & modes)
 
     def remove(self, path: str, watcher: W, modes: int = ANY_MODE) -> bool:
-        """Take a watcher's watches of these modes from a path; false where there are none."""
+        """Remove a watcher's watches of these modes from a path; return False if there are none."""
         watchers = self.by_path.get(path)
         before = watchers.get(watcher, 0) if watchers else 0
         if watchers is None or not before & modes:
@@ -111,15 +112,15 @@ class WatchTable(Generic[W]):
             self.remove(path, watcher)
 
     def fire(self, path: str) -> list[W]:
-        """Return the watchers that see a change of this path, each once, and remove their one-shot watches."""
-        fired = dict.fromkeys(self._fire_here(path))
+        """Return the watchers to notify of a change of this path, each once, and remove their one-shot watches."""
+        fired = dict.fromkeys(self._fire_exact(path))
         if self._recursive_count:
-            for above in _above(path):
-                watchers = self.by_path.get(above, {})
-                fired.update(dict.fromkeys(who for who, mode in watchers.items() if mode & WatchMode.RECURSIVE))
+            for ancestor in _ancestors(path):
+                watchers = self.by_path.get(ancestor, {})
+                fired.update(dict.fromkeys(watcher for watcher, mode in watchers.items() if mode & WatchMode.RECURSIVE))
         return list(fired)
 
-    def _fire_here(self, path: str) -> list[W]:
+    def _fire_exact(self, path: str) -> list[W]:
         watchers = self.by_path.get(path)
         if not watchers:
             return []
@@ -132,7 +133,7 @@ class WatchTable(Generic[W]):
         return sum(map(len, self.by_path.values()))
 
 
-def _above(path: str) -> Iterator[str]:
+def _ancestors(path: str) -> Iterator[str]:
     while path != ROOT:
         path = parent_of(path)
         yield path
@@ -149,10 +150,10 @@ class Watches(Generic[W]):
         self.data: WatchTable[W] = WatchTable()
         self.children: WatchTable[W] = WatchTable()
 
-    # --- leaving and taking back ---
+    # --- adding and removing ---
 
     def add_persistent(self, path: str, watcher: W, mode: AddWatchMode) -> None:
-        """Leave a watch that stays."""
+        """Add a persistent watch."""
         if mode == AddWatchMode.PERSISTENT_RECURSIVE:
             self.data.add(path, watcher, WatchMode.RECURSIVE)
         else:
@@ -160,16 +161,16 @@ class Watches(Generic[W]):
             self.children.add(path, watcher, WatchMode.PERSISTENT)
 
     def has(self, path: str, watcher: W, type_: WatcherType) -> bool:
-        """Whether there is such a watch; the kinds DATA and CHILDREN mean those that fire once (ZooKeeper 3.9)."""
+        """Return True if there is such a watch; DATA and CHILDREN select only one-shot watches (ZooKeeper 3.9)."""
         return any(table.has(path, watcher, modes) for table, modes in self._tables(type_))
 
     def remove(self, path: str, watcher: W, type_: WatcherType) -> bool:
-        """Take such watches back (the same as ``has`` looks for); false where there are none."""
+        """Remove the watches that ``has`` finds; return False if there are none."""
         removed = [table.remove(path, watcher, modes) for table, modes in self._tables(type_)]
         return any(removed)
 
     def forget(self, watcher: W) -> None:
-        """Take all watches of a watcher that is gone."""
+        """Remove all watches of a watcher."""
         self.data.forget(watcher)
         self.children.forget(watcher)
 
@@ -185,7 +186,7 @@ class Watches(Generic[W]):
     def created(self, path: str) -> list[Notice[W]]:
         """Return the notices of the creation of a znode."""
         return [
-            *(Notice(who, EventType.NODE_CREATED, path) for who in self.data.fire(path)),
+            *(Notice(watcher, EventType.NODE_CREATED, path) for watcher in self.data.fire(path)),
             *self._children_changed(parent_of(path)),
         ]
 
@@ -193,16 +194,16 @@ class Watches(Generic[W]):
         """Return the notices of a deletion; a watcher of both data and children gets one."""
         fired = dict.fromkeys([*self.data.fire(path), *self.children.fire(path)])
         return [
-            *(Notice(who, EventType.NODE_DELETED, path) for who in fired),
+            *(Notice(watcher, EventType.NODE_DELETED, path) for watcher in fired),
             *self._children_changed(parent_of(path)),
         ]
 
     def data_changed(self, path: str) -> list[Notice[W]]:
         """Return the notices of a data change."""
-        return [Notice(who, EventType.NODE_DATA_CHANGED, path) for who in self.data.fire(path)]
+        return [Notice(watcher, EventType.NODE_DATA_CHANGED, path) for watcher in self.data.fire(path)]
 
     def _children_changed(self, path: str) -> list[Notice[W]]:
-        return [Notice(who, EventType.NODE_CHILDREN_CHANGED, path) for who in self.children.fire(path)]
+        return [Notice(watcher, EventType.NODE_CHILDREN_CHANGED, path) for watcher in self.children.fire(path)]
 
     def __bool__(self) -> bool:
         """True if there is any watch."""

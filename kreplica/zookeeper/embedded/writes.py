@@ -37,7 +37,7 @@ from kreplica.zookeeper.records import (
 from kreplica.zookeeper.requests import MULTI_HEADER, SetAcl
 from kreplica.zookeeper.responses import encode_multi_failure
 
-# The flags of a create.
+# Flags of a create.
 _EPHEMERAL_FLAGS = (1, 3)
 _SEQUENCE_FLAGS = (2, 3, 6)
 _CONTAINER_FLAG = 4
@@ -98,7 +98,7 @@ class Writes:
         commits = self._commits
         zxid, time_ms = commits.zxid + 1, self._wall_clock_ms()
         pieces: list[bytes] = []
-        touched: list[tuple[int, Znode]] = []
+        changed: list[tuple[int, Znode]] = []
         self._tree.begin()
         for change in changes:
             try:
@@ -109,11 +109,11 @@ class Writes:
                 return
             pieces.append(self._result_headers[change[0]] + body)
             if node is not None:
-                touched.append((change[0], node))
+                changed.append((change[0], node))
         self._tree.commit()
         commits.zxid = zxid
         if self._watches:
-            for changed_by, node in touched:
+            for changed_by, node in changed:
                 self._send_events(self._notices(changed_by, node), zxid, node)
         pieces.append(_MULTI_END)
         answer = reply_frame(xid, zxid, 0, b"".join(pieces))
@@ -141,9 +141,9 @@ class Writes:
         sink.append(reply_frame(xid, self._commits.zxid, 0, node.pack_stat()))
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Delete znodes in one transaction, regardless of ownership: those of a closed session, expired containers.
+        """Delete znodes of a closed session or expired ones in one transaction, regardless of their ACLs.
 
-        The transaction takes place even without znodes, because closing a session is a transaction as well.
+        Without znodes the transaction ID is incremented nevertheless, because closing a session is a transaction.
         """
         commits = self._commits
         commits.zxid += 1
@@ -166,8 +166,8 @@ class Writes:
         node = self._tree.create(
             path, value, acl, owner, flags in _SEQUENCE_FLAGS, connection.identities, zxid, time_ms
         )
-        made = pack_text(node.path)
-        return (made if opcode == _CREATE else made + node.pack_stat()), node
+        packed_path = pack_text(node.path)
+        return (packed_path if opcode == _CREATE else packed_path + node.pack_stat()), node
 
     def _owner(self, connection: Connection, opcode: int, path: str, flags: int, time_to_live_ms: int) -> int:
         if not 0 <= flags <= _FLAGS_MAX or (flags in _TIME_TO_LIVE_FLAGS) != (opcode == CREATE_TTL):
