@@ -211,7 +211,7 @@ def test_missing_topic_or_partition(scene: Scene) -> None:
         assert isinstance(error, GaveUp)
         assert isinstance(error.__cause__, BrokerRefused)
         assert error.__cause__.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert producer._accumulator._held == 0
+    assert producer._accumulator._used_size == 0
     more = producer.send("t", b"more", partition=5)
     scene.run(scene.brokers.client().create_partitions("t", 6))
     assert scene.run(more).partition == TopicPartition("t", 5)
@@ -257,12 +257,12 @@ def test_memory_is_bounded(scene: Scene) -> None:
     while not sent[-1].called:
         sent.append(producer.send("t", b"x" * 100, partition=0))
     assert isinstance(scene.error(sent.pop()), BufferFull)
-    assert 9_000 < producer._accumulator._held <= 10_000
+    assert 9_000 < producer._accumulator._used_size <= 10_000
     scene.run(producer.room())
     sent.append(producer.send("t", b"last", partition=0))
     scene.run(producer.flush())
     assert [scene.run(each).offset for each in sent] == list(range(len(sent)))
-    assert producer._accumulator._held == 0
+    assert producer._accumulator._used_size == 0
 
 
 def test_batches_are_full_when_memory_is_scarce(scene: Scene) -> None:

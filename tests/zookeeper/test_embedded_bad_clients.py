@@ -173,7 +173,7 @@ def test_client_with_long_requests_does_not_block_others(scene: Scene, monkeypat
     greedy, _ = scene.session()
     (connection,) = scene.coordinator.connections
     # Virtual time does not advance during a request, so every one is made to use up its time slice.
-    monkeypatch.setattr("kreplica.zookeeper.embedded.connection.TURN_S_MAX", -1.0)
+    monkeypatch.setattr("kreplica.zookeeper.embedded.connection.SERVE_S_MAX", -1.0)
     count = 200
     greedy.send_raw(b"".join(request_frame(number, Opcode.PING, b"") for number in range(count)))
     served = connection.received
