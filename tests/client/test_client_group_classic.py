@@ -186,10 +186,10 @@ def test_final_errors() -> None:
     """Unknown errors are final only if no other broker could help."""
     codes = {code: error_action(BrokerRefused(code, "x")) for code in ErrorCode if code is not ErrorCode.NONE}
     assert codes[ErrorCode.REBALANCE_IN_PROGRESS] is ErrorAction.REJOIN
-    assert codes[ErrorCode.NOT_COORDINATOR] is ErrorAction.ELSEWHERE
+    assert codes[ErrorCode.NOT_COORDINATOR] is ErrorAction.LOOK_UP
     assert codes[ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] is ErrorAction.WAIT
     assert codes[ErrorCode.GROUP_AUTHORIZATION_FAILED] is ErrorAction.FINAL
-    assert error_action(ConnectionLost("x")) is ErrorAction.ELSEWHERE
+    assert error_action(ConnectionLost("x")) is ErrorAction.LOOK_UP
     assert error_action(UnsupportedVersion("x")) is ErrorAction.FINAL
     assert error_action(MalformedAnswer("x")) is ErrorAction.FINAL
 

@@ -152,9 +152,9 @@ def test_throttled_producer_waits(scene: Scene) -> None:
     """No request is sent during the throttle time (KIP-219)."""
     freed: list[LeaderRoute] = []
     route = LeaderRoute(1, scene.host.reactor, freed.append)
-    route.mute(0.0)
+    route.throttle(0.0)
     assert route.is_free
-    route.mute(2.0)
+    route.throttle(2.0)
     scene.brokers.run(1.9)
     assert (route.is_free, freed) == (False, [])
     scene.brokers.run(0.2)
