@@ -13,10 +13,10 @@ from kreplica.client_core.partition_queue import ProducerIdentity
 from kreplica.client_core.transaction_requests import (
     ADD_OFFSETS_MAX,
     ADD_PARTITIONS_MAX,
-    NEXT_EPOCH_FROM,
     COMMIT_OFFSETS_MAX,
     END_MAX,
     INIT_MAX,
+    NEXT_EPOCH_FROM,
     NO_PRODUCER,
     TWO_PHASE_FROM,
     add_partitions_body,
