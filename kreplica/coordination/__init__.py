@@ -1,13 +1,13 @@
-"""State of coordinators in the partitions of an internal topic, shared by groups and transactions.
+"""Coordinator state stored in the partitions of an internal topic; used for groups and transactions.
 
 The leader of such a partition coordinates the groups or transactional ids stored in it. Data flow: request -> shard ->
-state log -> committed -> shard's memory -> response. A new leader rebuilds the memory from the log.
+state log -> commit -> shard's memory -> response. A new leader rebuilds the memory from the log.
 
 * ``shards``: partitions that this broker coordinates
 * ``state_log``: appends to one partition; ``loading``: replay of one partition
 * ``hashing``: partition of a group or transactional id
 * ``cluster_view``: metadata for coordinators; ``brokers``: connections to other brokers
-* ``log_ends``: log end offsets of any partitions; ``memory_totals``: memory held for clients
+* ``log_ends``: log end offsets of partitions of any broker; ``memory_totals``: memory held for clients
 """
 
 from kreplica.coordination.brokers import BrokerConnections

@@ -25,7 +25,7 @@ CONNECT_TIMEOUT_S = 5.0
 
 
 class BrokerConnections:
-    """One pipelined connection per broker, opened on demand and again after a loss, also to this broker itself.
+    """One pipelined connection per broker, including this one; opened on demand and reopened after a loss.
 
     Owned by a broker and shared by both coordinators. There is no reconnect backoff: callers pace their retries.
 
@@ -51,7 +51,7 @@ class BrokerConnections:
 
         :param at_most: maximum version, or None.
         :return: fires with the response body; fails with a ``ClientError``. Except for ``ConnectionFailed``,
-            ``TooManyRequests`` and ``UnsupportedVersion``, the request may have been executed. May be cancelled.
+            ``TooManyRequests`` and ``UnsupportedVersion``, the broker may have executed the request. May be cancelled.
         """
         return Deferred.fromCoroutine(self._request(broker_id, api, body, timeout_s, at_most))
 
@@ -66,18 +66,18 @@ class BrokerConnections:
         endpoint = self._endpoint_of(broker_id)
         if endpoint is None:
             raise ConnectionFailed(f"broker {broker_id} is not alive according to the metadata")
-        address, before = Address(endpoint.host, endpoint.port), self._addresses.get(broker_id)
-        if before != address:
+        address, previous = Address(endpoint.host, endpoint.port), self._addresses.get(broker_id)
+        if previous != address:
             self._addresses[broker_id] = address
-            if before is not None:
-                self._connections.forget(before)
+            if previous is not None:
+                self._connections.forget(previous)
         return address
 
     def stop(self) -> None:
         """Close all connections; pending and later requests fail with ``ConnectionLost``."""
-        Deferred.fromCoroutine(self._connections.close()).addErrback(_closing_ended)
+        Deferred.fromCoroutine(self._connections.close()).addErrback(_log_close_failure)
 
 
-def _closing_ended(failure: Failure) -> None:
+def _log_close_failure(failure: Failure) -> None:
     if failure.check(CancelledError) is None:
         log.failure("cannot close the connections to other brokers", failure)

@@ -1,4 +1,4 @@
-"""Replays a partition of an internal topic in pieces, so that the reactor is not blocked."""
+"""Replays a partition of an internal topic in chunks, so that the reactor is not blocked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kreplica.wire.records import iter_records
 if TYPE_CHECKING:
     from kreplica.replication.partition import Partition
 
-PIECE_BYTES = 1024 * 1024
+CHUNK_BYTES = 1024 * 1024
 
 Replay = Callable[[bytes, bytes | None, BatchHeader], None]
 EndTransaction = Callable[[int, bool], None]
@@ -44,7 +44,7 @@ class Loading:
         return self.offset >= self._log.log_end_offset
 
     async def read_to_end(self) -> None:
-        """Replay everything up to the log end, including records appended meanwhile.
+        """Replay everything up to the log end, including records appended during the replay.
 
         :raise KreplicaError: damaged or unknown records.
         :raise OSError: the device fails.
@@ -52,14 +52,14 @@ class Loading:
         while not self.is_at_end:
             self.offset = max(self.offset, self._log.log_start_offset)
             end_offset = self._log.log_end_offset
-            piece = self._log.read(self.offset, size_max=PIECE_BYTES, offset_max=end_offset)
-            if not piece.ranges:
+            chunk = self._log.read(self.offset, size_max=CHUNK_BYTES, offset_max=end_offset)
+            if not chunk.ranges:
                 self.offset = end_offset  # compaction has removed all records there
                 return
-            data = await self._runtime.offload.run(_read, piece.ranges)
-            await self._give(memoryview(data))
+            data = await self._runtime.offload.run(_read, chunk.ranges)
+            await self._replay_batches(memoryview(data))
 
-    async def _give(self, data: memoryview) -> None:
+    async def _replay_batches(self, data: memoryview) -> None:
         for position, header in iter_headers(data, incomplete_last=True):
             if header.last_offset >= self.offset:
                 batch = data[position : position + header.size]
@@ -68,12 +68,12 @@ class Loading:
                     if marker is not None:
                         self._end_transaction(header.producer_id, marker.committed)
                 else:
-                    self._give_batch(batch, header)
+                    self._replay_batch(batch, header)
                 self.offset = header.next_offset
             if self._turns.is_over:
                 await self._turns.next()
 
-    def _give_batch(self, batch: memoryview, header: BatchHeader) -> None:
+    def _replay_batch(self, batch: memoryview, header: BatchHeader) -> None:
         for record in iter_records(batch):
             if record.key is not None:
                 self.record_count += 1

@@ -1,4 +1,4 @@
-"""Log end offsets of partitions: local for partitions led by this broker, requested from other leaders."""
+"""Log end offsets of partitions: read locally if this broker leads the partition, else requested from the leader."""
 
 from __future__ import annotations
 
@@ -26,44 +26,47 @@ _LATEST = -1
 class LogEnds:
     """Log end offsets; owned by a broker.
 
-    :param led: returns the log end offset of a partition led by this broker, else None.
+    :param local_end_offset: returns the log end offset of a partition if this broker leads it, else None.
     """
 
     def __init__(
-        self, view: ClusterView, connections: BrokerConnections, led: Callable[[TopicPartition], int | None]
+        self,
+        view: ClusterView,
+        connections: BrokerConnections,
+        local_end_offset: Callable[[TopicPartition], int | None],
     ) -> None:
         self._view = view
         self._connections = connections
-        self._led = led
+        self._local_end_offset = local_end_offset
 
     async def of(self, keys: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return the offset after the last readable record of each partition.
 
-        :return: without partitions whose leader is unknown or does not respond.
+        :return: offsets by partition; partitions whose leader is unknown or does not respond are missing.
         """
         found: dict[TopicPartition, int] = {}
-        elsewhere: dict[int, list[TopicPartition]] = {}
+        keys_by_leader: dict[int, list[TopicPartition]] = {}
         for key in keys:
-            end_offset = self._led(key)
+            end_offset = self._local_end_offset(key)
             if end_offset is not None:
                 found[key] = end_offset
             elif (leader := self._view.leader_of(key)) is not None:
-                elsewhere.setdefault(leader, []).append(key)
-        for answers in await gather(self._ask_all(leader, asked) for leader, asked in elsewhere.items()):
-            found.update(answers)
+                keys_by_leader.setdefault(leader, []).append(key)
+        for offsets in await gather(self._request_all(leader, led) for leader, led in keys_by_leader.items()):
+            found.update(offsets)
         return found
 
-    async def _ask_all(self, leader: int, keys: list[TopicPartition]) -> dict[TopicPartition, int]:
+    async def _request_all(self, leader: int, keys: list[TopicPartition]) -> dict[TopicPartition, int]:
         found: dict[TopicPartition, int] = {}
         for start in range(0, len(keys), PER_REQUEST_MAX):
             try:
-                found.update(await self._ask(leader, keys[start : start + PER_REQUEST_MAX]))
+                found.update(await self._request(leader, keys[start : start + PER_REQUEST_MAX]))
             except ClientError as error:
                 log.debug("cannot get log end offsets from broker {leader}: {error}", leader=leader, error=str(error))
                 break
         return found
 
-    async def _ask(self, leader: int, keys: list[TopicPartition]) -> dict[TopicPartition, int]:
+    async def _request(self, leader: int, keys: list[TopicPartition]) -> dict[TopicPartition, int]:
         topics: dict[str, list[dict[str, Any]]] = {}
         for key in keys:
             topics.setdefault(key.topic, []).append({"partition_index": key.partition, "timestamp": _LATEST})
@@ -72,10 +75,10 @@ class LogEnds:
             "isolation_level": 0,
             "topics": [{"name": name, "partitions": rows} for name, rows in topics.items()],
         }
-        answer = await self._connections.request(leader, LIST_OFFSETS, body, timeout_s=TIMEOUT_S)
+        response = await self._connections.request(leader, LIST_OFFSETS, body, timeout_s=TIMEOUT_S)
         return {
             TopicPartition(topic["name"], row["partition_index"]): row["offset"]
-            for topic in answer["topics"]
+            for topic in response["topics"]
             for row in topic["partitions"]
             if not row["error_code"]
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class MemoryTotals:
-    """Totals of one broker.
+    """Memory totals of one broker.
 
     :ivar held_bytes: total of all clients.
     :ivar refused: number of requests refused since the start because of a limit.

@@ -42,10 +42,10 @@ class Shard(Protocol):
         """
 
     def loaded(self) -> None:
-        """Everything is replayed and committed: requests and timers may start."""
+        """Start serving requests and start timers; called once everything is replayed and committed."""
 
     def unload(self) -> None:
-        """This broker is no longer leader: stop all timers and answer pending requests with NOT_COORDINATOR."""
+        """Stop all timers and answer pending requests with NOT_COORDINATOR, because this broker is no longer leader."""
 
 
 S = TypeVar("S", bound=Shard)
@@ -104,7 +104,7 @@ class Shards(Generic[S]):
         :raise KafkaError: COORDINATOR_NOT_AVAILABLE if the topic is unknown or its partition cannot be loaded;
             NOT_COORDINATOR if another broker leads the partition; COORDINATOR_LOAD_IN_PROGRESS.
         """
-        led = self._led_of(name)
+        led = self._led_partition_of(name)
         if led.is_loaded:
             return led.shard
         if led.has_failed:
@@ -112,18 +112,19 @@ class Shards(Generic[S]):
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def current_shard_of(self, name: str) -> S:
-        """Like ``shard_of``, but only while this broker holds the lease, so that no newer coordinator can have
-        committed anything.
+        """Return the shard like ``shard_of``, but only while this broker holds the lease.
+
+        While it does, no newer coordinator can have committed anything.
 
         :raise KafkaError: as ``shard_of``; NOT_COORDINATOR without a connection to ZooKeeper.
         """
         shard = self.shard_of(name)
-        led = self._led_of(name).partition.leader_state
+        led = self._led_partition_of(name).partition.leader_state
         if led is None or not led.has_lease:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "another broker may be coordinator: no connection to ZooKeeper")
         return shard
 
-    def _led_of(self, name: str) -> _LedPartition[S]:
+    def _led_partition_of(self, name: str) -> _LedPartition[S]:
         count = self._count()
         if count is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic} is not known to this broker yet")
@@ -142,7 +143,7 @@ class Shards(Generic[S]):
         return any(not led.is_loaded for led in self._led.values())
 
     def marker_written(self, partition: int, producer_id: int, *, committed: bool) -> None:
-        """A transaction marker in a partition of the topic is committed."""
+        """Apply a transaction marker that was committed in a partition of the topic."""
         led = self._led.get(partition)
         if led is not None and led.is_loaded:
             led.shard.end_transaction(producer_id, committed)
@@ -152,7 +153,7 @@ class Shards(Generic[S]):
     def _role_changed(self, partition: Partition) -> None:
         """Load or unload a partition after a change of its role.
 
-        If this broker stays leader without interruption, nothing is loaded again.
+        Nothing is loaded again if this broker has been leader without interruption.
         """
         number = partition.topic_partition.partition
         led = self._led.get(number)
@@ -160,13 +161,13 @@ class Shards(Generic[S]):
             self._unload(number, led)
             led = None
         if led is None and partition.is_leader:
-            self._begin(number, partition)
+            self._start_loading(number, partition)
 
-    def _begin(self, number: int, partition: Partition) -> None:
+    def _start_loading(self, number: int, partition: Partition) -> None:
         state_log = StateLog(self._runtime, partition, self._at_end_of_turn, self._config)
         led = self._led[number] = _LedPartition(partition, state_log, self._make(state_log))
         led.loading = Deferred.fromCoroutine(self._load(led))
-        led.loading.addErrback(_loading_ended)
+        led.loading.addErrback(_log_load_failure)
 
     def _unload(self, number: int, led: _LedPartition[S]) -> None:
         del self._led[number]
@@ -177,7 +178,7 @@ class Shards(Generic[S]):
 
     async def _load(self, led: _LedPartition[S]) -> None:
         partition = led.partition
-        await pause(self._runtime.reactor, 0)  # complete the controller's command first
+        await pause(self._runtime.reactor, 0)  # let the controller's command complete first
         while True:
             try:
                 count = await self._read_all(led)
@@ -206,7 +207,7 @@ class Shards(Generic[S]):
             await loading.read_to_end()
             if is_settled(partition, loading.offset) and loading.is_at_end:
                 return loading.record_count
-            await _Commitment(partition, loading.offset).reached
+            await _CommitWaiter(partition, loading.offset).reached
 
 
 def is_settled(partition: Partition, offset: int) -> bool:
@@ -214,8 +215,8 @@ def is_settled(partition: Partition, offset: int) -> bool:
     return partition.is_committed(offset)
 
 
-class _Commitment:
-    """Waits in a partition's ``waiting`` until everything below an offset is committed."""
+class _CommitWaiter:
+    """Watcher of a partition that fires ``reached`` once everything below an offset is committed."""
 
     def __init__(self, partition: Partition, offset: int) -> None:
         self._partition = partition
@@ -234,6 +235,6 @@ class _Commitment:
         self._partition.watchers.pop(self, None)
 
 
-def _loading_ended(failure: Failure) -> None:
+def _log_load_failure(failure: Failure) -> None:
     if failure.check(CancelledError) is None:
         log.failure("loading a coordinator's partition failed", failure)

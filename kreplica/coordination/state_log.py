@@ -46,7 +46,7 @@ class StateLogConfig:
     """Settings of a state log.
 
     :param batch_bytes_max: maximum size of a shared batch; a larger append gets a batch of its own.
-    :param timeout_s: time after which a pending append is answered with an error: ``offsets.commit.timeout.ms``.
+    :param timeout_s: time after which a pending append fails: ``offsets.commit.timeout.ms``.
     :param codec: a ``compression.Codec``: ``offsets.topic.compression.codec``.
     """
 
@@ -55,10 +55,10 @@ class StateLogConfig:
     codec: int = 0
 
 
-class Appended(NamedTuple):
+class PendingAppend(NamedTuple):
     """An append that waits to be written or committed.
 
-    :param records: empty if they are in a batch already.
+    :param records: empty if the batch already contains them.
     """
 
     records: Sequence[Pair]
@@ -66,12 +66,12 @@ class Appended(NamedTuple):
     answer: Answer
 
 
-class _Written:
-    """Appends in one batch."""
+class _WrittenBatch:
+    """A batch that waits to be committed, with its appends."""
 
     __slots__ = ("appends", "deadline_s", "end_offset", "is_overdue")
 
-    def __init__(self, appends: list[Appended], end_offset: int, deadline_s: float) -> None:
+    def __init__(self, appends: list[PendingAppend], end_offset: int, deadline_s: float) -> None:
         self.appends = appends
         self.end_offset = end_offset
         self.deadline_s = deadline_s
@@ -79,8 +79,9 @@ class _Written:
 
 
 class StateLog:
-    """Created when this broker becomes leader of the partition and closed when it is no longer leader; owned by
-    ``Shards``.
+    """Appends records to one partition and calls back when they are committed; owned by ``Shards``.
+
+    Created when this broker becomes leader of the partition, closed when it is no longer leader.
 
     :param at_end_of_turn: schedules a callback after the requests of this reactor iteration, before responses are sent.
     :ivar partition: partition number.
@@ -95,9 +96,9 @@ class StateLog:
         self._runtime = runtime
         self._at_end_of_turn = at_end_of_turn
         self._config = config
-        self._gathered: list[Appended] = []
+        self._gathered: list[PendingAppend] = []
         self._gathered_bytes = 0
-        self._written: deque[_Written] = deque()
+        self._written: deque[_WrittenBatch] = deque()
         self._refused: list[tuple[Answer, ErrorCode]] = []
         self._scheduled = False
         self._timer: IDelayedCall | None = None
@@ -112,15 +113,15 @@ class StateLog:
         """Append records atomically. No callback is called before this method has returned.
 
         :param records: at least one.
-        :param committed: called once they are committed, in log order, even after an error response; never after this
-            broker has lost leadership.
+        :param committed: called once the records are committed, in log order, even if ``answer`` was called with an
+            error before; never after this broker has lost leadership.
         :param answer: called exactly once. NONE: after ``committed``. COORDINATOR_NOT_AVAILABLE: refused, or not
             committed in time (it may be committed later). NOT_COORDINATOR: no longer leader. MESSAGE_TOO_LARGE.
         """
         size = sum(len(key) + (len(value) if value is not None else 0) + RECORD_OVERHEAD for key, value in records)
         if self._gathered_bytes + size > self._config.batch_bytes_max:
             self._flush()
-        self._gathered.append(Appended(records, committed, answer))
+        self._gathered.append(PendingAppend(records, committed, answer))
         self._gathered_bytes += size
         self._schedule()
 
@@ -134,12 +135,12 @@ class StateLog:
         return NO_LIMIT if self._config.codec else self._partition.log.config.append_size_max
 
     def append_batch(self, batch: BatchBuilder, committed: Committed, answer: Answer) -> None:
-        """Append the records of a batch of its own; otherwise as ``append``.
+        """Append a complete batch; otherwise like ``append``.
 
-        :param batch: with at least one record; built in advance, because that takes 5 us per record.
+        :param batch: contains at least one record; built in advance, because building takes 5 us per record.
         """
         self._flush()
-        self._write([Appended((), committed, answer)], batch, is_large=True)
+        self._write([PendingAppend((), committed, answer)], batch, is_large=True)
         self._schedule()
 
     def append_transactional(
@@ -150,7 +151,7 @@ class StateLog:
         committed: Committed,
         answer: Answer,
     ) -> bool:
-        """Append records as part of a producer's transaction, whose marker decides about them; otherwise as ``append``.
+        """Append records as part of a producer's transaction, committed or aborted by its marker; else like ``append``.
 
         :param answer: also INVALID_PRODUCER_EPOCH if the producer is fenced, and INVALID_TXN_STATE if the transaction
             has not been verified or has ended.
@@ -160,7 +161,7 @@ class StateLog:
         builder = BatchBuilder(
             codec=self._config.codec, producer_id=producer_id, producer_epoch=producer_epoch, transactional=True
         )
-        is_written = self._write([Appended(records, committed, answer)], builder)
+        is_written = self._write([PendingAppend(records, committed, answer)], builder)
         self._schedule()
         return is_written
 
@@ -186,7 +187,7 @@ class StateLog:
         if gathered:
             self._write(gathered, BatchBuilder(codec=self._config.codec))
 
-    def _write(self, appends: list[Appended], builder: BatchBuilder, *, is_large: bool = False) -> bool:
+    def _write(self, appends: list[PendingAppend], builder: BatchBuilder, *, is_large: bool = False) -> bool:
         if self.is_closed:
             self._refuse(appends, ErrorCode.NOT_COORDINATOR)
             return False
@@ -207,11 +208,11 @@ class StateLog:
                 self._refuse(appends, _client_error(error))
             return False
         deadline_s = self._runtime.reactor.seconds() + self._config.timeout_s
-        self._written.append(_Written(appends, result.last_offset + 1, deadline_s))
+        self._written.append(_WrittenBatch(appends, result.last_offset + 1, deadline_s))
         self._partition.watchers[self] = None
         return True
 
-    def _refuse(self, appends: list[Appended], code: ErrorCode) -> None:
+    def _refuse(self, appends: list[PendingAppend], code: ErrorCode) -> None:
         self._refused += [(append.answer, code) for append in appends]
         self._schedule()
 
@@ -222,7 +223,7 @@ class StateLog:
         self._settle()
 
     def _settle(self) -> None:
-        """Call back for committed appends; close if this broker is no longer leader."""
+        """Call the callbacks of committed appends; close if this broker is no longer leader."""
         if self.is_lost:
             self.close()
             return
@@ -241,7 +242,7 @@ class StateLog:
 
     @property
     def is_lost(self) -> bool:
-        """True if this broker has lost leadership since, so that written records may be lost."""
+        """True if this broker has lost leadership since this log was created, so that written records may be lost."""
         partition = self._partition
         return partition.leader_state is None or partition.leadership_generation != self._leadership_generation
 
@@ -280,7 +281,7 @@ class StateLog:
 
 
 def _client_error(error: KafkaError) -> ErrorCode:
-    """Return the error for a coordinator's client after a refused append."""
+    """Return the error that the coordinator's client receives for a refused append."""
     if error.code in _NOT_LEADER:
         return ErrorCode.NOT_COORDINATOR
     if error.code in _TOO_LARGE:
@@ -290,7 +291,7 @@ def _client_error(error: KafkaError) -> ErrorCode:
     return ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def _call_committed(append: Appended) -> None:
+def _call_committed(append: PendingAppend) -> None:
     try:
         append.committed()
     except Exception:

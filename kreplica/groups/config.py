@@ -24,6 +24,8 @@ class ExpiryConfig:
 
 @dataclass(frozen=True, slots=True)
 class GroupsConfig:
+    """All settings of the group coordinator."""
+
     classic: ClassicConfig = field(default_factory=ClassicConfig)
     expiry: ExpiryConfig = field(default_factory=ExpiryConfig)
     consumer: ConsumerConfig = field(default_factory=ConsumerConfig)

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 class ConsumerCoordinator:
-    """The KIP-848 groups that this broker coordinates; owned by the broker.
+    """Handles requests of the KIP-848 groups that this broker coordinates; owned by the broker.
 
-    :ivar view: topics of the cluster.
+    :ivar view: cluster metadata.
     """
 
     def __init__(self, runtime: Runtime, shards: Shards[GroupShard], view: ClusterView, config: ConsumerConfig) -> None:
@@ -47,7 +47,7 @@ class ConsumerCoordinator:
         """Handle ConsumerGroupHeartbeat.
 
         :param version: of the request.
-        :raise KafkaError: the error for the member.
+        :raise KafkaError: the error that the member receives.
         """
         self._check_enabled()
         requests.check(request, version, tuple(each.name for each in self._config.assignors))
@@ -62,7 +62,7 @@ class ConsumerCoordinator:
         expressions = self._unresolved(group, request, is_changed)
         if expressions:
             resolved = await self._lookup.resolve(expressions)
-            shard, group = self._find(request)  # the lookup may have yielded: the group may have changed
+            shard, group = self._find(request)  # the group may have changed during the lookup
         answered = group.heartbeat(request, TopicSnapshot(self.view, resolved, is_changed, version_of_topics))
         shard.adopt(group, request.client_host)
         return await answered
@@ -100,7 +100,7 @@ class ConsumerCoordinator:
         try:
             return self._shards.current_shard_of(request.group_id), group
         except KafkaError:
-            group.heard(request.member_id)
+            group.restart_session(request.member_id)
             raise
 
     def _unresolved(self, group: ConsumerGroup, request: Heartbeat, is_changed: bool) -> list[str]:

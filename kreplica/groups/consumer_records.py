@@ -1,7 +1,7 @@
 """Record format of KIP-848 groups in ``__consumer_offsets``, as in Kafka 4.0.
 
-The version of a key determines the record type. Keys use the plain encoding; values, of version 0, the flexible one
-(KIP-482), with unknown tagged fields ignored. A tombstone has the value None.
+The version of a key determines the record type. Keys use the plain encoding. Values have version 0 and use the flexible
+encoding (KIP-482); unknown tagged fields are ignored. A tombstone has the value None.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kreplica.wire.schema import Schema
 
 
 class RecordKind(IntEnum):
-    """Record type: the version of its key. A name in brackets is the ``name`` of the key."""
+    """Record type, equal to the version of its key. Brackets show the meaning of ``ConsumerKey.name``."""
 
     GROUP_EPOCH = 3
     TOPICS = 4

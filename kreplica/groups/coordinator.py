@@ -1,4 +1,4 @@
-"""Entry point of request handlers for classic groups: finds the shard of a group and forwards the request."""
+"""Entry point for request handlers of classic groups and, for both types, of listing and deleting groups."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kreplica.groups.classic.group import ClassicGroup
 from kreplica.groups.classic.requests import (
     Description,
     Join,
-    JoinAnswer,
+    JoinCallback,
     Joined,
     Leave,
     Sync,
-    SyncAnswer,
+    SyncCallback,
     Synced,
 )
 from kreplica.groups.classic.states import State
@@ -41,7 +41,7 @@ class Listed(NamedTuple):
 
 
 class GroupCoordinator:
-    """The groups that this broker coordinates; owned by the broker.
+    """Finds the shard of a group and forwards requests to the group; owned by the broker.
 
     :ivar shards: also used to commit and fetch offsets.
     """
@@ -53,7 +53,7 @@ class GroupCoordinator:
 
     # --- members of classic groups -----------------------------------------------------------------------------------
 
-    def join(self, group_id: str, request: Join, answer: JoinAnswer) -> None:
+    def join(self, group_id: str, request: Join, answer: JoinCallback) -> None:
         """Handle JoinGroup."""
         try:
             group = self._group_to_join(group_id, request)
@@ -62,7 +62,7 @@ class GroupCoordinator:
             return
         group.join(request, answer)
 
-    def abandon_join(self, group_id: str, answer: JoinAnswer) -> None:
+    def abandon_join(self, group_id: str, answer: JoinCallback) -> None:
         """Handle the loss of the connection that waits for this JoinGroup response."""
         try:
             group = self.shards.shard_of(group_id).group(group_id)
@@ -71,13 +71,13 @@ class GroupCoordinator:
         if isinstance(group, ClassicGroup):
             group.abandon_join(answer)
 
-    def sync(self, group_id: str, request: Sync, answer: SyncAnswer) -> None:
+    def sync(self, group_id: str, request: Sync, answer: SyncCallback) -> None:
         """Handle SyncGroup."""
         try:
             group = _classic(self._current_shard(group_id), group_id)
         except KafkaError as error:
             is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            # Its rebalance is over. The client can rejoin at once, without looking for the coordinator again.
+            # The rebalance ended with the previous coordinator. The client can rejoin at once, without a new lookup.
             answer(Synced(ErrorCode.REBALANCE_IN_PROGRESS if is_loading else error.code))
             return
         group.sync(request, answer)

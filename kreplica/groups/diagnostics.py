@@ -26,14 +26,14 @@ class PendingStep(StrEnum):
     REVOKE = "revoke"
     """Revoke partitions that are assigned to other members."""
     COME = "come"
-    """Join with the member id it was given; without a member id, the initial rebalance delay for new members is
-    running.
+    """Join with the member id that the coordinator assigned. Without a member id: any new member may still join during
+    the initial rebalance delay.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class PendingMember:
-    """A member, or the arrival of any new member, that the group waits for.
+    """A member that the group waits for, or a placeholder for any new member.
 
     :param member_id: empty if the group waits for any new member.
     :param left_s: seconds until the group continues without it; None if the wait has no timeout.
@@ -75,7 +75,7 @@ def pending_members(group: Group) -> list[PendingMember]:
 
 
 def session_deadlines(group: Group) -> list[SessionDeadline]:
-    """Return the session deadlines of all members whose session timer is in use."""
+    """Return the session deadlines of all members that have to send heartbeats."""
     if isinstance(group, ClassicGroup):
         return [
             SessionDeadline(
@@ -87,7 +87,7 @@ def session_deadlines(group: Group) -> list[SessionDeadline]:
                 m.session_timeout_ms / 1000,
             )
             for m in group.roster.members.values()
-            if not m.is_kept_by_waiting
+            if not m.is_kept_alive
         ]
     if isinstance(group, ConsumerGroup):
         return [
@@ -108,7 +108,7 @@ def session_deadlines(group: Group) -> list[SessionDeadline]:
 def _classic_pending(group: ClassicGroup) -> Iterator[PendingMember]:
     roster, left_s = group.roster, group.phase_left_s
     if group.state is State.PREPARING_REBALANCE:
-        if group.is_gathering:
+        if group.is_awaiting_members:
             yield PendingMember(PendingStep.COME, left_s=left_s)
         missing = [m for m in roster.members.values() if m.awaiting_join is None]
         step = PendingStep.JOIN

@@ -1,4 +1,4 @@
-"""Interface of a group that offsets, listings and deletions use, for classic and KIP-848 groups."""
+"""Interface of classic and KIP-848 groups, as used by offsets, listings and deletions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ if TYPE_CHECKING:
     from kreplica.coordination.state_log import Pair
 
 CLASSIC = "classic"
+"""Group type of the classic protocol, as reported by ListGroups."""
+
 CONSUMER = "consumer"
-"""Group types as reported by ListGroups (KIP-848)."""
+"""Group type of the KIP-848 protocol, as reported by ListGroups."""
 
 UNKNOWN_MEMBER = ""
 """Member id of a client that is not a member yet."""
@@ -38,19 +40,21 @@ class Group(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """True without members."""
+        """True if the group has no members and may be deleted."""
 
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool, version: int
     ) -> None:
-        """Raise if a client may not commit offsets now; counts as a heartbeat of a member.
+        """Raise if a client may not commit offsets now.
+
+        In a classic group, a commit outside of a transaction also restarts the session of the member.
 
         :param member_id: ``UNKNOWN_MEMBER`` for a client that assigns partitions to itself.
         :param generation: or the member epoch; ``NO_GENERATION`` for a client that is not a member.
         :param transactional: TxnOffsetCommit, whose older versions do not carry a member id.
         :param version: of the request.
         :raise KafkaError: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS,
-            STALE_MEMBER_EPOCH, COORDINATOR_NOT_AVAILABLE.
+            STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
         """
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:

@@ -46,7 +46,7 @@ class Commit(NamedTuple):
 
 
 class Window:
-    """Last commits of one group and partition, oldest first, as sampled.
+    """The last sampled commits of one group in one partition, oldest first.
 
     :ivar caught_up_ms: time of the last sample without lag; -1 for never.
     """
@@ -95,7 +95,7 @@ def status_of(window: Window, lag: int, now_ms: int, silence_ms_min: int) -> Sta
     """Return the status of a partition.
 
     :param lag: current lag.
-    :param silence_ms_min: shorter gaps between commits are ignored, because of the sampling interval.
+    :param silence_ms_min: gaps between commits shorter than this are ignored, because commits are only sampled.
     """
     commits = list(window)
     if lag == 0 or not commits:
@@ -110,7 +110,7 @@ def status_of(window: Window, lag: int, now_ms: int, silence_ms_min: int) -> Sta
 
 
 def has_stopped(commits: list[Commit], caught_up_ms: int, now_ms: int, silence_ms_min: int) -> bool:
-    """Return True if there has been lag without a commit for longer than the time span of the window."""
+    """Return True if there was lag but no commit for longer than the time span of the window."""
     usual_ms = commits[-1].timestamp_ms - commits[0].timestamp_ms
     return now_ms - max(commits[-1].timestamp_ms, caught_up_ms) > max(usual_ms, silence_ms_min)
 

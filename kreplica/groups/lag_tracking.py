@@ -40,7 +40,8 @@ class LagConfig:
     """Settings of lag tracking.
 
     :param interval_s: sampling interval in seconds.
-    :param windows_max: maximum number of sampled partitions, 400 bytes each; others are judged by their last commit.
+    :param windows_max: maximum number of sampled partitions, 400 bytes each. The status of the others uses their
+        last commit only.
     """
 
     interval_s: float = 10.0
@@ -102,7 +103,7 @@ class LagTracker:
     async def lag_of(self, group_id: str) -> GroupLag:
         """Return the current lag of a group.
 
-        :raise KafkaError: GROUP_ID_NOT_FOUND; NOT_COORDINATOR and similar errors if another broker has to be asked.
+        :raise KafkaError: GROUP_ID_NOT_FOUND; NOT_COORDINATOR and similar errors if another broker coordinates it.
         """
         shard = self._shards.current_shard_of(group_id)
         group = shard.group(group_id)

@@ -51,7 +51,7 @@ class GroupBounds:
 
 
 class GroupMemory(MemoryTotals):
-    """Totals of one broker; owned by its coordinators and shared by all groups."""
+    """Group memory of one broker; owned by its coordinators and shared by all groups."""
 
     def __init__(self, bounds: GroupBounds | None = None) -> None:
         super().__init__()

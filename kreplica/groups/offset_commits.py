@@ -81,7 +81,7 @@ def commit_in_transaction(
     values: OffsetValues,
     answer: Answer,
 ) -> None:
-    """Like ``commit``, as part of a producer's transaction, which has been verified (KIP-890).
+    """Like ``commit``, as part of a producer's transaction, whose partition has been verified (KIP-890).
 
     :raise KafkaError: as ``commit``.
     """

@@ -63,7 +63,7 @@ class ExpiringGroups(Protocol):
 
 
 class OffsetExpiry:
-    """Periodic expiry for the shard of one partition, which owns it.
+    """Periodic expiry of offsets; owned by the shard of one partition.
 
     Works on one topic of one group at a time, removes its offsets in one append, and yields to the reactor in between.
     """

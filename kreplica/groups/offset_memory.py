@@ -22,8 +22,8 @@ PENDING_BYTES = 700
 """Charged per offset of an open transaction in addition to its encoded value."""
 
 TRANSACTIONS_SHARE = 4
-"""Offsets of open transactions may exceed the limits by this part of them: a quarter.  Otherwise transactions that
-replace offsets would fail when a limit is reached."""
+"""Divisor: offsets of open transactions may exceed each limit by 1/4 of the limit. Otherwise transactions that replace
+offsets would fail when a limit is reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class OffsetBounds:
 
 
 class OffsetMemory(MemoryTotals):
-    """Totals of one broker; shared by the offsets of all its shards."""
+    """Offset memory of one broker; shared by the offsets of all its shards."""
 
     def __init__(self, bounds: OffsetBounds | None = None) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class OffsetAccounts:
             del self._groups[group_id]
 
     def reserve(self, group_id: str, address: str, size: int) -> None:
-        """Charge for a commit that is being appended; charges a group without an address to this one."""
+        """Charge for a commit that is being appended; assigns the address to a group that has none."""
         if self._is_closed:
             return
         account = self._groups.get(group_id)
@@ -95,9 +95,9 @@ class OffsetAccounts:
         self.add(group_id, size)
 
     def check(self, group_id: str, address: str, growth: int, code: ErrorCode, *, is_pending: bool = False) -> None:
-        """Check that a group's offsets may grow.
+        """Raise if a group's offsets may not grow.
 
-        :param is_pending: the growth ends with a transaction.
+        :param is_pending: the memory is released when an open transaction ends.
         :raise KafkaError: ``code``, if the limit of the group, the client address or the broker is reached.
         """
         if growth <= 0:

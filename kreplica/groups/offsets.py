@@ -68,16 +68,17 @@ class _Pending:
 class Offsets:
     """Offsets of one shard, which owns it. Appended offsets take effect when they are committed, in log order.
 
-    Offsets of a transaction take effect at its end, but at their own position in the log: later commits outside of the
-    transaction win.
+    Offsets of a transaction take effect at its end, but at their own position in the log: a later commit outside of the
+    transaction takes precedence.
 
     :param memory: shared by all shards of a broker; a private one if None.
-    :ivar appeared: called with a group id when its first offset takes effect; set by the owner after loading.
+    :ivar on_first_offset: called with a group id when the first offset of a group takes effect; set by the owner after
+        loading.
     """
 
     def __init__(self, log: StateLog, memory: OffsetMemory | None = None) -> None:
         self._accounts = OffsetAccounts(memory or OffsetMemory())
-        self.appeared: Callable[[str], None] = lambda group_id: None
+        self.on_first_offset: Callable[[str], None] = lambda group_id: None
         self._log = log
         self._groups: dict[str, dict[str, _Topic]] = {}
         self._in_flight: dict[_Append, None] = {}
@@ -179,8 +180,8 @@ class Offsets:
     ) -> None:
         """Append offsets of a group as part of a transaction.
 
-        The partitions are unstable until the transaction ends. If the append fails they are not, because no marker
-        would follow.
+        The partitions are unstable until the transaction ends, unless the append is refused: then no marker would
+        follow.
 
         :param answer: see ``StateLog.append_transactional``.
         :param address: of the client, charged for a group without offsets.
@@ -283,7 +284,7 @@ class Offsets:
         return growth
 
     def _begin(self, append: _Append, address: str, growth: int) -> None:
-        """Register an append, and charge for it until it is answered."""
+        """Register an append, and charge for it until it succeeds or fails."""
         append.reserved = max(growth, 0)
         self._accounts.reserve(append.group_id, address, append.reserved)
         self._in_flight[append] = None
@@ -358,7 +359,7 @@ class Offsets:
         topics = self._groups.get(group_id)
         if topics is None:
             topics = self._groups[group_id] = {}
-            self.appeared(group_id)
+            self.on_first_offset(group_id)
         kept = topics.get(topic)
         if kept is None:
             kept = topics[topic] = _Topic(offset_key_prefix(group_id, topic))

@@ -42,10 +42,10 @@ Answer = Callable[[ErrorCode], None]
 
 
 class GroupShard:
-    """A ``coordination.shards.Shard``: created empty, filled by ``replay``, in service from ``loaded`` to ``unload``.
+    """A ``coordination.shards.Shard``: filled by ``replay``, serves requests from ``loaded`` to ``unload``.
 
-    Memory holds the committed state of the log. A group in the middle of a rebalance is ahead of its record, which
-    describes the previous rebalance.
+    Memory holds the committed state of the log. During a rebalance the group in memory is newer than its record,
+    which describes the previous rebalance.
 
     :param memory: shared by all shards of a broker; a private one if None.
     :ivar groups: both types by group id, including groups with offsets only; partial while ``is_restoring``.
@@ -109,7 +109,7 @@ class GroupShard:
         self._records, self._replayed = {}, ReplayedGroups()
         self._restoring = Deferred.fromCoroutine(self._restore_all())
         self._restoring.addErrback(_restore_failed)
-        self.offsets.appeared = self._offsets_appeared
+        self.offsets.on_first_offset = self._offsets_appeared
         self.expiry.start()
 
     def unload(self) -> None:
@@ -239,7 +239,7 @@ class GroupShard:
         self._delete_some(group, records, answer)
 
     def _delete_some(self, group: Group, records: Sequence[Pair], answer: Answer) -> None:
-        """Append one batch of tombstones, then the next once it is committed; the group's own come last."""
+        """Append one batch of tombstones, then the next once it is committed; the group's own tombstones come last."""
         first, rest = records[:TOMBSTONES_MAX], records[TOMBSTONES_MAX:]
 
         def answered(code: ErrorCode) -> None:
@@ -257,7 +257,7 @@ class GroupShard:
             self._forget(group)
 
     def _remove_consumer(self, group: ConsumerGroup) -> None:
-        """Remove a KIP-848 group whose id is taken by a classic group.
+        """Remove a KIP-848 group that a classic group with the same id replaces.
 
         If the broker fails before the tombstones are written, the old group is loaded without members and can be
         replaced again.
@@ -268,7 +268,7 @@ class GroupShard:
             self.log.append(records, lambda: None, lambda code: None)
 
     def _deleted(self, group: Group, records: Sequence[Pair]) -> None:
-        """Apply committed tombstones; members that joined meanwhile and later commits remain."""
+        """Apply committed tombstones; members that joined since then, and later commits, remain."""
         self.offsets.forget(records)
         if group.is_empty and not self.offsets.has(group.group_id):
             self._forget(group)

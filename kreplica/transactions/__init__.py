@@ -1,4 +1,4 @@
-"""Transaction coordinator: decides the outcome of a producer's transaction once for all partitions.
+"""Transaction coordinator: decides the outcome of a producer's transaction, once for all its partitions.
 
 Data flow: request -> decision (pure) -> log -> memory -> response, and markers to the partitions.
 
@@ -14,7 +14,7 @@ Data flow: request -> decision (pure) -> log -> memory -> response, and markers 
 
 On the partition leader's side:
 
-* ``admission``: delays writes until their partition is verified; ``verification``: asks the coordinators
+* ``admission``: delays writes until their partition is verified; ``verification``: requests to the coordinators
 """
 
 from kreplica.transactions.config import TransactionsConfig

@@ -36,7 +36,7 @@ def add(transaction: Transaction | None, claimed: Identity, added: Collection[To
 def verify(
     transaction: Transaction | None, claimed: Identity, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Return for each partition whether it is in the producer's ongoing transaction (KIP-890)."""
+    """Return NONE for each partition in the producer's ongoing transaction, else the error (KIP-890)."""
     code = refusal(transaction, claimed)
     if transaction is None or code is not ErrorCode.NONE:
         return dict.fromkeys(partitions, code)

@@ -11,7 +11,7 @@ from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition
 from kreplica.storage.producers.transaction_verification import Verification
-from kreplica.transactions.verification import Answered, Codes, Question
+from kreplica.transactions.verification import Codes, VerificationRequest, Verified
 
 log = Logger()
 
@@ -21,10 +21,10 @@ WAITING_MAX = 20_000
 Admitted = Callable[[ErrorCode], None]
 
 
-class Asks(Protocol):
-    """Interface of ``Verifier``."""
+class PartitionVerifier(Protocol):
+    """Part of ``Verifier`` that admission uses."""
 
-    def ask(self, question: Question, answered: Answered) -> None: ...
+    def verify(self, request: VerificationRequest, answered: Verified) -> None: ...
 
 
 class Producer(NamedTuple):
@@ -55,12 +55,12 @@ class _Queue:
 
 
 class Admission:
-    """Admission of transactional writes of one broker.
+    """Admits transactional writes of one broker.
 
     :param is_enabled: returns the current value of ``transaction.partition.verification.enable``.
     """
 
-    def __init__(self, verifier: Asks, is_enabled: Callable[[], bool]) -> None:
+    def __init__(self, verifier: PartitionVerifier, is_enabled: Callable[[], bool]) -> None:
         self._verifier = verifier
         self._is_enabled = is_enabled
         self._queues: dict[_QueueKey, _Queue] = {}
@@ -73,7 +73,7 @@ class Admission:
         sequential.
 
         :param wanted: partitions led by this broker, with callbacks. Each is called exactly once and has to write
-            before it returns; its argument is NONE, or an error as described at ``Verifier.ask``.
+            before it returns; its argument is NONE, or an error as described at ``Verifier.verify``.
         :param adds: add the partitions to the transaction; otherwise they have to be in it already.
         """
         keys: list[TopicPartition] = []
@@ -94,8 +94,8 @@ class Admission:
                 queue.waiting.append(admitted)
                 self._count += 1
         if keys:
-            question = Question(*producer, tuple(keys), adds)
-            self._verifier.ask(question, lambda codes: self._answered(question, codes))
+            request = VerificationRequest(*producer, tuple(keys), adds)
+            self._verifier.verify(request, lambda codes: self._answered(request, codes))
 
     def _is_open(self, partition: Partition, producer: Producer, adds: bool) -> bool:
         if partition.log.producers.is_in_transaction(producer.producer_id, producer.producer_epoch):
@@ -105,14 +105,14 @@ class Admission:
         _start_verification(partition, producer, adds).is_verified = True
         return True
 
-    def _answered(self, question: Question, codes: Codes) -> None:
-        for key in question.keys:
-            queue = self._queues.pop(_QueueKey(key, question.producer_id, question.producer_epoch))
+    def _answered(self, request: VerificationRequest, codes: Codes) -> None:
+        for key in request.keys:
+            queue = self._queues.pop(_QueueKey(key, request.producer_id, request.producer_epoch))
             code = codes[key]
             if code is ErrorCode.NONE:
                 queue.verification.is_verified = True
             else:
-                queue.partition.log.producers.verifications.remove_failed(question.producer_id, queue.verification)
+                queue.partition.log.producers.verifications.remove_failed(request.producer_id, queue.verification)
             self._count -= len(queue.waiting)
             for admitted in queue.waiting:
                 try:

@@ -29,10 +29,10 @@ log = Logger()
 
 Answered = Callable[[Answer], None]
 Decide = Callable[[Transaction | None, int | None], Decision]
-"""Decision from the state of a transactional id, and a new producer id if one was needed."""
+"""Returns the decision; called with the state of the transactional id, and a new producer id if one was needed."""
 
-NO_ROOM = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-"""Answer beyond the memory limits.  Clients of all versions retry: other transactions end, and unused ids expire."""
+MEMORY_LIMIT_REACHED = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+"""Response when a memory limit is reached. All clients retry; memory is freed when others end or expire."""
 
 MakeShards = Callable[[Callable[[StateLog], TransactionShard]], Shards[TransactionShard]]
 
@@ -41,7 +41,7 @@ class TransactionCoordinator:
     """Coordinates the transactional ids whose partitions of ``__transaction_state`` this broker leads; owned by the
     broker.
 
-    Every request is answered by a callback, exactly once, possibly before the call returns.
+    Every request calls its callback exactly once, possibly before the method returns.
 
     :param make_shards: called with a factory of shards.
     :param next_producer_id: returns a producer id that is unique in the cluster.
@@ -83,18 +83,18 @@ class TransactionCoordinator:
 
     # --- producer requests -------------------------------------------------------------------------------------------
 
-    def begin(self, transactional_id: str, asked: InitRequest, answered: Answered) -> None:
-        """Handle InitProducerId: grant an identity, and fence earlier producers."""
-        code = self._refusal(transactional_id, asked)
+    def begin(self, transactional_id: str, request: InitRequest, answered: Answered) -> None:
+        """Handle InitProducerId: grant an identity and fence earlier producers."""
+        code = self._refusal(transactional_id, request)
         if code is not ErrorCode.NONE:
             answered(Answer(code))
             return
 
         def decide(transaction: Transaction | None, new_producer_id: int | None) -> Decision:
             now_ms = self._runtime.wall_clock_ms()
-            return begin(transactional_id, transaction, asked, new_producer_id, now_ms)
+            return begin(transactional_id, transaction, request, new_producer_id, now_ms)
 
-        self._decide(transactional_id, decide, answered, address=asked.address)
+        self._decide(transactional_id, decide, answered, address=request.address)
 
     def add(
         self,
@@ -111,24 +111,24 @@ class TransactionCoordinator:
         self._decide(transactional_id, decide, lambda answer: answered(answer.code))
 
     def verify(
-        self, transactional_id: str, claimed: Identity, asked: Collection[TopicPartition]
+        self, transactional_id: str, claimed: Identity, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Return for each partition whether it is in the producer's transaction (KIP-890)."""
+        """Return NONE for each partition in the producer's ongoing transaction, else the error (KIP-890)."""
         try:
             entry = self._shard_of(transactional_id).get(transactional_id)
         except KafkaError as error:
-            return dict.fromkeys(asked, error.code)
-        return verify(None if entry is None else entry.transaction, claimed, asked)
+            return dict.fromkeys(partitions, error.code)
+        return verify(None if entry is None else entry.transaction, claimed, partitions)
 
-    def end(self, transactional_id: str, asked: EndRequest, answered: Answered) -> None:
-        """Handle EndTxn; answered once the decision is committed."""
+    def end(self, transactional_id: str, request: EndRequest, answered: Answered) -> None:
+        """Handle EndTxn; responds once the decision is committed."""
 
         def decide(transaction: Transaction | None, new_producer_id: int | None) -> Decision:
-            return end(transaction, asked, new_producer_id, self._runtime.wall_clock_ms())
+            return end(transaction, request, new_producer_id, self._runtime.wall_clock_ms())
 
         def answer_end(answer: Answer) -> None:
             if answer.code is not ErrorCode.NONE:
-                self._refused_ends.note(transactional_id, asked, self._entry_of(transactional_id), answer.code)
+                self._refused_ends.log_refusal(transactional_id, request, self._entry_of(transactional_id), answer.code)
             answered(answer)
 
         self._decide(transactional_id, decide, answer_end)
@@ -159,16 +159,16 @@ class TransactionCoordinator:
 
     # --- decisions ---------------------------------------------------------------------------------------------------
 
-    def _refusal(self, transactional_id: str, asked: InitRequest) -> ErrorCode:
+    def _refusal(self, transactional_id: str, request: InitRequest) -> ErrorCode:
         """Return the error of an InitProducerId that is invalid in any state, or NONE."""
         if not fencing.is_two_phase_allowed(
-            asked.is_two_phase or asked.keeps_prepared, enabled=self._config.is_two_phase_enabled
+            request.is_two_phase or request.keeps_prepared, enabled=self._config.is_two_phase_enabled
         ):
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        if asked.keeps_prepared and not asked.is_two_phase:
+        if request.keeps_prepared and not request.is_two_phase:
             return ErrorCode.INVALID_REQUEST  # a prepared transaction must not time out
-        if not asked.is_two_phase and not fencing.is_allowed_timeout(
-            asked.asked_timeout_ms, self._config.timeout_ms_max
+        if not request.is_two_phase and not fencing.is_allowed_timeout(
+            request.requested_timeout_ms, self._config.timeout_ms_max
         ):
             return ErrorCode.INVALID_TRANSACTION_TIMEOUT
         return ErrorCode.NONE
@@ -211,14 +211,14 @@ class TransactionCoordinator:
             decision = _while_pending(decision)
         if decision.needs_producer_id:
             if entry is None and not shard.has_room(transactional_id, address):
-                answered(NO_ROOM)
+                answered(MEMORY_LIMIT_REACHED)
             else:
                 self._decide_with_id(transactional_id, decide, answered, address)
         elif decision.new is not None:
             if shard.has_room(transactional_id, address, decision.new):
                 shard.write(decision.new, partial(_written, decision.answer, answered), address)
             else:
-                answered(NO_ROOM)
+                answered(MEMORY_LIMIT_REACHED)
         else:
             again = partial(
                 self._decide, transactional_id, decide, answered, new_producer_id, may_wait=False, address=address

@@ -13,7 +13,7 @@ from twisted.internet.interfaces import IDelayedCall
 from kreplica.runtime import Reactor
 
 WAIT_SECONDS = 0.2
-"""Maximum delay in seconds; then the request is decided in the current state."""
+"""Maximum delay in seconds; afterwards the request is decided in the state at that time."""
 
 WAITING_MAX = 8
 """Maximum number of delayed requests per transactional id."""
@@ -22,7 +22,7 @@ Again = Callable[[], None]
 
 
 class DelayedRequests:
-    """Delayed requests of one shard, which owns it; each request is delayed at most once."""
+    """Delayed requests of one shard; owned by the shard. Each request is delayed at most once."""
 
     def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor

@@ -20,7 +20,7 @@ from kreplica.transactions.states import (
 )
 
 PREPARE = None
-"""The outcome is decided: it is written to the log and then to the partitions."""
+"""Outcome of an accepted EndTxn: the decision is written to the log, then markers to the partitions."""
 
 E = ErrorCode
 Outcome = ErrorCode | None
@@ -76,27 +76,27 @@ class EndRequest:
     epoch_grows: bool
 
 
-def end(transaction: Transaction | None, asked: EndRequest, new_producer_id: int | None, now_ms: int) -> Decision:
+def end(transaction: Transaction | None, request: EndRequest, new_producer_id: int | None, now_ms: int) -> Decision:
     """Decide an EndTxn.
 
     :param new_producer_id: a new producer id, if the previous decision needed one.
     """
     if transaction is None:
         return refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    is_repeated = asked.epoch_grows and fencing.is_repeated_end(transaction, asked.claimed)
+    is_repeated = request.epoch_grows and fencing.is_repeated_end(transaction, request.claimed)
     if not is_repeated:
-        if not fencing.is_known_producer(transaction, asked.claimed):
+        if not fencing.is_known_producer(transaction, request.claimed):
             return refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        if not fencing.is_current(transaction, asked.claimed):
+        if not fencing.is_current(transaction, request.claimed):
             return refused(ErrorCode.PRODUCER_FENCED)
-    outcome = _outcome(transaction, asked, is_repeated)
+    outcome = _outcome(transaction, request, is_repeated)
     if outcome is not PREPARE:
-        identity = transaction.client_identity if outcome is E.NONE and asked.epoch_grows else NO_IDENTITY
+        identity = transaction.client_identity if outcome is E.NONE and request.epoch_grows else NO_IDENTITY
         return Decision(Answer(outcome, identity))
-    new = _prepared(transaction, asked, new_producer_id, now_ms)
+    new = _prepared(transaction, request, new_producer_id, now_ms)
     if new is None:
         return NEEDS_PRODUCER_ID
-    return Decision(Answer(identity=new.client_identity if asked.epoch_grows else NO_IDENTITY), new)
+    return Decision(Answer(identity=new.client_identity if request.epoch_grows else NO_IDENTITY), new)
 
 
 def aborted_by_fence(transaction: Transaction, now_ms: int) -> Transaction:
@@ -131,39 +131,39 @@ def complete(transaction: Transaction, now_ms: int) -> Transaction:
     )
 
 
-def forgotten(transaction: Transaction) -> Transaction:
+def removed(transaction: Transaction) -> Transaction:
     """Return the state that removes an expired transactional id."""
     return transaction.moved(TransactionState.DEAD)
 
 
-def _outcome(transaction: Transaction, asked: EndRequest, is_repeated: bool) -> Outcome:
-    if asked.epoch_grows and not is_repeated:
-        return GROWING_OUTCOMES[transaction.state, asked.is_commit]
-    return OUTCOMES[transaction.state, asked.is_commit]
+def _outcome(transaction: Transaction, request: EndRequest, is_repeated: bool) -> Outcome:
+    if request.epoch_grows and not is_repeated:
+        return GROWING_OUTCOMES[transaction.state, request.is_commit]
+    return OUTCOMES[transaction.state, request.is_commit]
 
 
 def _prepared(
-    transaction: Transaction, asked: EndRequest, new_producer_id: int | None, now_ms: int
+    transaction: Transaction, request: EndRequest, new_producer_id: int | None, now_ms: int
 ) -> Transaction | None:
     """Return the decided transaction for the log, or None if a producer id is needed."""
     current = transaction.client_identity
-    after = following(current, new_producer_id) if asked.epoch_grows else current
+    after = following(current, new_producer_id) if request.epoch_grows else current
     if after is None:
         return None
     is_same_id = after.producer_id == current.producer_id
     # With a marker epoch above that of the records, no delayed record of the transaction can follow the marker.
-    is_raised = asked.epoch_grows or transaction.is_taken_over
+    is_raised = request.epoch_grows or transaction.is_taken_over
     marker_epoch = _raised(transaction.producer_epoch) if is_raised else transaction.producer_epoch
     is_started = transaction.state is TransactionState.ONGOING
     prepared = transaction.moved(
-        TransactionState.PREPARE_COMMIT if asked.is_commit else TransactionState.PREPARE_ABORT,
+        TransactionState.PREPARE_COMMIT if request.is_commit else TransactionState.PREPARE_ABORT,
         producer_epoch=marker_epoch,
         last_update_ms=now_ms,
         start_ms=transaction.start_ms if is_started else now_ms,
-        last_epoch=current.epoch if asked.epoch_grows else transaction.last_epoch,
+        last_epoch=current.epoch if request.epoch_grows else transaction.last_epoch,
         previous_producer_id=transaction.previous_producer_id if is_same_id else current.producer_id,
         next_identity=NO_IDENTITY,
-        client_version=EPOCH_GROWS_FROM if asked.epoch_grows else 0,
+        client_version=EPOCH_GROWS_FROM if request.epoch_grows else 0,
     )
     return prepared if after == prepared.identity else replace(prepared, next_identity=after)
 

@@ -50,7 +50,7 @@ def is_current(transaction: Transaction, claimed: Identity) -> bool:
 
 
 def is_repeated_bump(transaction: Transaction, claimed: Identity) -> bool:
-    """Return True if the identity is the one before the last bump that this producer requested."""
+    """Return True if the identity is the one before the last epoch bump that this producer requested."""
     if transaction.last_epoch == NO_PRODUCER_EPOCH or claimed.epoch != transaction.last_epoch:
         return False
     return claimed.producer_id == transaction.client_identity.producer_id or (
@@ -80,6 +80,6 @@ def is_allowed_timeout(timeout_ms: int, max_ms: int) -> bool:
     return 0 < timeout_ms <= max_ms
 
 
-def is_two_phase_allowed(asked: bool, *, enabled: bool) -> bool:
+def is_two_phase_allowed(requested: bool, *, enabled: bool) -> bool:
     """Return True if a producer may use transactions that do not time out (KIP-939)."""
-    return enabled or not asked
+    return enabled or not requested

@@ -1,6 +1,6 @@
 """Decides an InitProducerId: the identity of the producer and the fencing of earlier ones. Pure.
 
-KIP-98, KIP-360 (the producer has an identity) and KIP-939 (it takes over a prepared transaction).
+Implements KIP-98, KIP-360 (the producer already has an identity) and KIP-939 (it takes over a prepared transaction).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class InitRequest:
     :param address: client address that is charged for the memory of the transactional id.
     """
 
-    asked_timeout_ms: int
+    requested_timeout_ms: int
     claimed: Identity = NO_IDENTITY
     is_two_phase: bool = False
     keeps_prepared: bool = False
@@ -44,13 +44,13 @@ class InitRequest:
     @property
     def timeout_ms(self) -> int:
         """Transaction timeout."""
-        return NEVER_MS if self.is_two_phase else self.asked_timeout_ms
+        return NEVER_MS if self.is_two_phase else self.requested_timeout_ms
 
 
 def begin(
     transactional_id: str,
     transaction: Transaction | None,
-    asked: InitRequest,
+    request: InitRequest,
     new_producer_id: int | None,
     now_ms: int,
 ) -> Decision:
@@ -62,23 +62,23 @@ def begin(
     if transaction is None:
         if new_producer_id is None:
             return NEEDS_PRODUCER_ID
-        new = Transaction(transactional_id, new_producer_id, 0, asked.timeout_ms, last_update_ms=now_ms)
+        new = Transaction(transactional_id, new_producer_id, 0, request.timeout_ms, last_update_ms=now_ms)
         return Decision(Answer(identity=new.identity), new)
-    claim = fencing.claim(transaction, asked.claimed)
+    claim = fencing.claim(transaction, request.claimed)
     if claim is Claim.FENCED:
         return refused(ErrorCode.PRODUCER_FENCED)
     if transaction.state in INACTIVE:
-        return _bump(transaction, asked, claim, new_producer_id, now_ms)
+        return _bump(transaction, request, claim, new_producer_id, now_ms)
     if transaction.state is not TransactionState.ONGOING:
         return refused(ErrorCode.CONCURRENT_TRANSACTIONS)  # its markers are being written; the client retries
-    if asked.keeps_prepared:
-        return _take_over(transaction, asked, claim, new_producer_id, now_ms)
+    if request.keeps_prepared:
+        return _take_over(transaction, request, claim, new_producer_id, now_ms)
     # The producer retries, and once the abort is complete it gets an epoch above the fenced one.
     return Decision(Answer(ErrorCode.CONCURRENT_TRANSACTIONS), aborted_by_fence(transaction, now_ms))
 
 
 def _bump(
-    transaction: Transaction, asked: InitRequest, claim: Claim, new_producer_id: int | None, now_ms: int
+    transaction: Transaction, request: InitRequest, claim: Claim, new_producer_id: int | None, now_ms: int
 ) -> Decision:
     grant = _grant(transaction, claim, new_producer_id)
     if grant is None:
@@ -87,7 +87,7 @@ def _bump(
         TransactionState.EMPTY,
         producer_id=grant.identity.producer_id,
         producer_epoch=grant.identity.epoch,
-        timeout_ms=asked.timeout_ms,
+        timeout_ms=request.timeout_ms,
         partitions=frozenset(),
         last_update_ms=now_ms,
         start_ms=NO_TIME,
@@ -100,7 +100,7 @@ def _bump(
 
 
 def _take_over(
-    transaction: Transaction, asked: InitRequest, claim: Claim, new_producer_id: int | None, now_ms: int
+    transaction: Transaction, request: InitRequest, claim: Claim, new_producer_id: int | None, now_ms: int
 ) -> Decision:
     """Keep the transaction under its identity, and grant a new identity that alone may end it."""
     grant = _grant(transaction, claim, new_producer_id)
@@ -108,7 +108,7 @@ def _take_over(
         return NEEDS_PRODUCER_ID
     new = replace(
         transaction,
-        timeout_ms=asked.timeout_ms,
+        timeout_ms=request.timeout_ms,
         last_update_ms=now_ms,
         last_epoch=grant.last_epoch,
         previous_producer_id=grant.previous_producer_id,
@@ -126,7 +126,7 @@ class _Grant(NamedTuple):
 
 
 def _grant(transaction: Transaction, claim: Claim, new_producer_id: int | None) -> _Grant | None:
-    """Return None if a new producer id is needed and not given."""
+    """Return the next identity, or None if a new producer id is needed and not given."""
     current, previous = transaction.client_identity, transaction.previous_producer_id
     if claim is Claim.REPEATED:
         return _Grant(current, transaction.last_epoch, previous)

@@ -21,32 +21,32 @@ class Marker(NamedTuple):
     key: TopicPartition
 
 
-class Verdict(Enum):
-    """Meaning of a result.
+class MarkerOutcome(Enum):
+    """Meaning of the result for one marker.
 
-    WRITTEN: the partition has the marker or does not need it. LATER: retry. FENCED: a later coordinator ends the
-    transaction.
+    WRITTEN: the partition has the marker or does not need it. RETRY: try again later. FENCED: a later coordinator ends
+    the transaction.
     """
 
     WRITTEN = "written"
-    LATER = "later"
+    RETRY = "retry"
     FENCED = "fenced"
 
 
-VERDICTS: Mapping[ErrorCode, Verdict] = {
-    ErrorCode.NONE: Verdict.WRITTEN,
-    ErrorCode.TRANSACTION_COORDINATOR_FENCED: Verdict.FENCED,
+OUTCOMES: Mapping[ErrorCode, MarkerOutcome] = {
+    ErrorCode.NONE: MarkerOutcome.WRITTEN,
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: MarkerOutcome.FENCED,
     # The partition has seen a later epoch of the producer, which is granted only after this transaction is complete.
-    ErrorCode.INVALID_PRODUCER_EPOCH: Verdict.WRITTEN,
+    ErrorCode.INVALID_PRODUCER_EPOCH: MarkerOutcome.WRITTEN,
     # The partition can never store a marker.
-    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: Verdict.WRITTEN,
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: MarkerOutcome.WRITTEN,
 }
-"""All other codes mean LATER, because leaders and in-sync replicas change."""
+"""All other codes mean RETRY, because leaders and in-sync replicas change."""
 
 
-def verdict_of(code: ErrorCode) -> Verdict:
+def outcome_of(code: ErrorCode) -> MarkerOutcome:
     """Return the meaning of the error code of one partition."""
-    return VERDICTS.get(code, Verdict.LATER)
+    return OUTCOMES.get(code, MarkerOutcome.RETRY)
 
 
 def markers_body(endings: Iterable[tuple[Transaction, int, frozenset[TopicPartition]]]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.runtime import Reactor
 from kreplica.transactions import marker_requests
-from kreplica.transactions.marker_requests import Marker, Verdict, codes_of, markers_body
+from kreplica.transactions.marker_requests import Marker, MarkerOutcome, codes_of, markers_body
 from kreplica.transactions.shard import TransactionShard
 from kreplica.transactions.states import Transaction
 from kreplica.wire.messages import WRITE_TXN_MARKERS
@@ -31,7 +31,7 @@ log = Logger()
 
 @dataclass(frozen=True, slots=True)
 class MarkersConfig:
-    """Limits and delays.
+    """Limits and delays of marker requests.
 
     :param markers_per_request_max: maximum number of markers (one per transaction and partition) in a request.
     :param backoff_s: initial delay before a retry.
@@ -49,7 +49,8 @@ class MarkersConfig:
 class _DecidedTransaction:
     """A decided transaction with missing markers.
 
-    :ivar remaining: partitions without marker, each with the reactor time at which it was first found missing.
+    :ivar remaining: partitions whose marker is not written yet. The value is the reactor time since which the metadata
+        does not contain the partition, or None.
     """
 
     __slots__ = ("remaining", "shard", "transaction")
@@ -85,11 +86,11 @@ class Markers:
         self._config = config or MarkersConfig()
         self._of_shard: dict[TransactionShard, dict[int, _DecidedTransaction]] = {}
         self._queues: dict[int, _BrokerQueue] = {}
-        self._fresh: dict[Marker, _DecidedTransaction] = {}
-        self._later: dict[Marker, _DecidedTransaction] = {}
+        self._new: dict[Marker, _DecidedTransaction] = {}
+        self._delayed: dict[Marker, _DecidedTransaction] = {}
         self._retry: IDelayedCall | None = None
         self._backoff_s = self._config.backoff_s
-        self._soon: IDelayedCall | None = None
+        self._write_call: IDelayedCall | None = None
         self._is_stopped = False
 
     # --- from shards -------------------------------------------------------------------------------------------------
@@ -97,16 +98,16 @@ class Markers:
     def send(self, shard: TransactionShard, transaction: Transaction) -> None:
         """Write a transaction's markers, then call the shard's ``markers_written``, unless the shard is forgotten.
 
-        The callback never happens before this method has returned.
+        ``markers_written`` is never called before this method has returned.
         """
         if self._is_stopped:
             return
-        ending = _DecidedTransaction(shard, transaction)
-        self._of_shard.setdefault(shard, {})[transaction.producer_id] = ending
-        for key in ending.remaining:
-            self._fresh[Marker(transaction.producer_id, key)] = ending
-        if not ending.remaining:
-            self._fresh[Marker(transaction.producer_id, _NO_PARTITION)] = ending
+        decided = _DecidedTransaction(shard, transaction)
+        self._of_shard.setdefault(shard, {})[transaction.producer_id] = decided
+        for key in decided.remaining:
+            self._new[Marker(transaction.producer_id, key)] = decided
+        if not decided.remaining:
+            self._new[Marker(transaction.producer_id, _NO_PARTITION)] = decided
         self._write_soon()
 
     def forget(self, shard: TransactionShard) -> None:
@@ -117,7 +118,7 @@ class Markers:
         """Cancel all timers and requests."""
         self._is_stopped = True
         self._of_shard.clear()
-        for timer in (self._soon, self._retry):
+        for timer in (self._write_call, self._retry):
             if timer is not None and timer.active():
                 timer.cancel()
         for queue in list(self._queues.values()):
@@ -133,67 +134,67 @@ class Markers:
 
     def _write_soon(self) -> None:
         """Schedule a write, so that all transactions decided in this reactor iteration share requests."""
-        if self._soon is None and not self._is_stopped:
-            self._soon = self._reactor.callLater(0, self._write)
+        if self._write_call is None and not self._is_stopped:
+            self._write_call = self._reactor.callLater(0, self._write)
 
     def _write(self) -> None:
-        self._soon = None
-        fresh, self._fresh = self._fresh, {}
+        self._write_call = None
+        new, self._new = self._new, {}
         complete: dict[int, _DecidedTransaction] = {}
-        for marker, ending in fresh.items():
-            if self._is_wanted(ending):
-                self._route(marker, ending)
-                if not ending.remaining:
-                    complete[marker.producer_id] = ending
+        for marker, decided in new.items():
+            if self._is_wanted(decided):
+                self._route(marker, decided)
+                if not decided.remaining:
+                    complete[marker.producer_id] = decided
         for broker_id, queue in list(self._queues.items()):
             if queue.request is None:
-                self._ask(broker_id, queue)
+                self._send_next(broker_id, queue)
         self._schedule_retry()
         self._completed(complete.values())
 
-    def _route(self, marker: Marker, ending: _DecidedTransaction) -> None:
+    def _route(self, marker: Marker, decided: _DecidedTransaction) -> None:
         """Queue a marker for the leader of its partition, or for a retry if there is no leader."""
         key = marker.key
-        if key not in ending.remaining:
+        if key not in decided.remaining:
             return
         leader = self._view.leader_of(key)
         if leader is not None:
-            ending.remaining[key] = None
-            self._queues.setdefault(leader, _BrokerQueue()).markers[marker] = ending
-        elif self._is_gone(ending, key):
+            decided.remaining[key] = None
+            self._queues.setdefault(leader, _BrokerQueue()).markers[marker] = decided
+        elif self._is_gone(decided, key):
             log.warn(
                 "no marker of {transactional_id!r} for {key}: the partition was deleted",
                 key=str(key),
-                transactional_id=ending.transaction.transactional_id,
+                transactional_id=decided.transaction.transactional_id,
             )
-            del ending.remaining[key]
+            del decided.remaining[key]
         else:
-            self._later[marker] = ending
+            self._delayed[marker] = decided
 
-    def _is_gone(self, ending: _DecidedTransaction, key: TopicPartition) -> bool:
+    def _is_gone(self, decided: _DecidedTransaction, key: TopicPartition) -> bool:
         if not marker_requests.is_missing(self._view, key):
-            ending.remaining[key] = None
+            decided.remaining[key] = None
             return False
         now_s = self._reactor.seconds()
-        since_s = ending.remaining[key]
+        since_s = decided.remaining[key]
         if since_s is None:
-            ending.remaining[key] = since_s = now_s
+            decided.remaining[key] = since_s = now_s
         return now_s - since_s >= self._config.gone_after_s
 
     def _schedule_retry(self) -> None:
-        if self._later and self._retry is None and not self._is_stopped:
-            self._retry = self._reactor.callLater(self._backoff_s, self._write_later)
+        if self._delayed and self._retry is None and not self._is_stopped:
+            self._retry = self._reactor.callLater(self._backoff_s, self._write_delayed)
             self._backoff_s = min(self._backoff_s * 2, self._config.backoff_s_max)
 
-    def _write_later(self) -> None:
+    def _write_delayed(self) -> None:
         self._retry = None
-        self._fresh.update(self._later)
-        self._later.clear()
+        self._new.update(self._delayed)
+        self._delayed.clear()
         self._write_soon()
 
     # --- requests to one broker --------------------------------------------------------------------------------------
 
-    def _ask(self, broker_id: int, queue: _BrokerQueue) -> None:
+    def _send_next(self, broker_id: int, queue: _BrokerQueue) -> None:
         """Send the next request to a broker that has no request in flight."""
         batch = self._take(queue)
         if not batch:
@@ -208,20 +209,20 @@ class Markers:
             taken = dict(islice(queue.markers.items(), self._config.markers_per_request_max))
             for marker in taken:
                 del queue.markers[marker]
-            wanted = {marker: ending for marker, ending in taken.items() if self._is_wanted(ending)}
+            wanted = {marker: decided for marker, decided in taken.items() if self._is_wanted(decided)}
         return wanted
 
     async def _request(self, broker_id: int, batch: dict[Marker, _DecidedTransaction]) -> None:
         partitions: dict[int, list[TopicPartition]] = {}
         for marker in batch:
             partitions.setdefault(marker.producer_id, []).append(marker.key)
-        endings = {marker.producer_id: ending for marker, ending in batch.items()}
+        endings = {marker.producer_id: decided for marker, decided in batch.items()}
         body = markers_body(
-            (ending.transaction, ending.shard.epoch, frozenset(partitions[producer_id]))
-            for producer_id, ending in endings.items()
+            (decided.transaction, decided.shard.epoch, frozenset(partitions[producer_id]))
+            for producer_id, decided in endings.items()
         )
         try:
-            answer: dict[str, Any] = await self._connections.request(
+            response: dict[str, Any] = await self._connections.request(
                 broker_id, WRITE_TXN_MARKERS, body, timeout_s=self._config.timeout_s
             )
         except ClientError as error:
@@ -234,55 +235,55 @@ class Markers:
             log.failure("cannot write transaction markers")
             codes = {}
         else:
-            codes = codes_of(answer)
+            codes = codes_of(response)
         self._answered(batch, codes)
 
     def _response_handled(self, _: None, broker_id: int, queue: _BrokerQueue) -> None:
         queue.request = None
         if not self._is_stopped:
-            self._ask(broker_id, queue)
+            self._send_next(broker_id, queue)
             self._schedule_retry()
 
     # --- responses ---------------------------------------------------------------------------------------------------
 
     def _answered(self, batch: dict[Marker, _DecidedTransaction], codes: dict[Marker, ErrorCode]) -> None:
         complete: dict[int, _DecidedTransaction] = {}
-        for marker, ending in batch.items():
-            if not self._is_wanted(ending):
+        for marker, decided in batch.items():
+            if not self._is_wanted(decided):
                 continue
             code = codes.get(marker, ErrorCode.REQUEST_TIMED_OUT)
-            verdict = marker_requests.verdict_of(code)
-            if verdict is Verdict.LATER:
-                self._later[marker] = ending
+            outcome = marker_requests.outcome_of(code)
+            if outcome is MarkerOutcome.RETRY:
+                self._delayed[marker] = decided
                 continue
             self._backoff_s = self._config.backoff_s
-            if verdict is Verdict.FENCED:
-                self._give_up(ending, marker.key)
+            if outcome is MarkerOutcome.FENCED:
+                self._give_up(decided, marker.key)
                 continue
             if code is not ErrorCode.NONE:
                 log.warn("{key} does not accept a marker: {code}", key=str(marker.key), code=code.name)
-            ending.remaining.pop(marker.key, None)
-            if not ending.remaining:
-                complete[marker.producer_id] = ending
+            decided.remaining.pop(marker.key, None)
+            if not decided.remaining:
+                complete[marker.producer_id] = decided
         self._completed(complete.values())
 
-    def _give_up(self, ending: _DecidedTransaction, key: TopicPartition) -> None:
+    def _give_up(self, decided: _DecidedTransaction, key: TopicPartition) -> None:
         log.warn(
             "{key} has a marker of a later coordinator of {transactional_id!r}, which ends the transaction",
             key=str(key),
-            transactional_id=ending.transaction.transactional_id,
+            transactional_id=decided.transaction.transactional_id,
         )
-        del self._of_shard[ending.shard][ending.transaction.producer_id]
+        del self._of_shard[decided.shard][decided.transaction.producer_id]
 
     def _completed(self, endings: Iterable[_DecidedTransaction]) -> None:
-        for ending in endings:
-            if self._is_wanted(ending):
-                del self._of_shard[ending.shard][ending.transaction.producer_id]
-                ending.shard.markers_written(ending.transaction)
+        for decided in endings:
+            if self._is_wanted(decided):
+                del self._of_shard[decided.shard][decided.transaction.producer_id]
+                decided.shard.markers_written(decided.transaction)
 
-    def _is_wanted(self, ending: _DecidedTransaction) -> bool:
+    def _is_wanted(self, decided: _DecidedTransaction) -> bool:
         """Return True if the shard is not forgotten and no newer transaction of the producer has replaced this one."""
-        return self._of_shard.get(ending.shard, {}).get(ending.transaction.producer_id) is ending
+        return self._of_shard.get(decided.shard, {}).get(decided.transaction.producer_id) is decided
 
 
 _NO_PARTITION = TopicPartition("", -1)

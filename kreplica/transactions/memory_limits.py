@@ -35,7 +35,7 @@ class TransactionBounds:
 
 
 class TransactionMemory(MemoryTotals):
-    """Totals of one broker; owned by its coordinator and shared by all shards."""
+    """Memory of the transactional ids of one broker; owned by its coordinator and shared by all shards."""
 
     def __init__(self, bounds: TransactionBounds) -> None:
         super().__init__()

@@ -134,7 +134,7 @@ def by_topic(partitions: frozenset[TopicPartition]) -> dict[str, list[int]]:
 
 
 def _by_topic(transaction: Transaction) -> list[dict[str, Any]] | None:
-    """Return None in state Empty, as Kafka does; in other states a transaction without partitions has an empty list."""
+    """Return the partitions as rows; None in state EMPTY, as in Kafka, but an empty list in all other states."""
     if transaction.state is TransactionState.EMPTY and not transaction.partitions:
         return None
     return [{"topic": topic, "partition_ids": numbers} for topic, numbers in by_topic(transaction.partitions).items()]

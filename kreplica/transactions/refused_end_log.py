@@ -27,17 +27,17 @@ _RETRIABLE = frozenset(
 
 
 class RefusedEndLog:
-    """Rate-limited log, owned by a coordinator: at most ``LINES_PER_INTERVAL_MAX`` lines per interval."""
+    """Rate-limited log with at most ``LINES_PER_INTERVAL_MAX`` lines per interval; owned by a coordinator."""
 
     def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor
         self._interval_start_s = float("-inf")
         self._lines = 0
 
-    def note(self, transactional_id: str, asked: EndRequest, entry: Entry | None, code: ErrorCode) -> None:
-        """Log an EndTxn that was answered with an error that is not retriable.
+    def log_refusal(self, transactional_id: str, request: EndRequest, entry: Entry | None, code: ErrorCode) -> None:
+        """Log an EndTxn that was refused with a non-retriable error.
 
-        :param entry: the transactional id as the coordinator knows it; None if it is unknown.
+        :param entry: state of the transactional id; None if it is unknown.
         """
         if code is ErrorCode.NONE or code in _RETRIABLE:
             return
@@ -52,16 +52,16 @@ class RefusedEndLog:
         transaction = entry.transaction if entry is not None else None
         current = transaction.client_identity if transaction is not None else NO_IDENTITY
         log.info(
-            "EndTxn refused with {code}: {transactional_id!r} is in state {state}, asked to {asked}; producer "
-            "id {claimed_id} epoch {claimed_epoch}, current id {current_id} epoch {current_epoch}, "
+            "EndTxn refused with {code}: {transactional_id!r} is in state {state}, the client requested {requested}; "
+            "producer id {claimed_id} epoch {claimed_epoch}, current id {current_id} epoch {current_epoch}, "
             "epoch grows: {epoch_grows}",
             code=code.name,
             transactional_id=transactional_id,
             state=transaction.state.title if transaction is not None else "unknown",
-            asked="commit" if asked.is_commit else "abort",
-            claimed_id=asked.claimed.producer_id,
-            claimed_epoch=asked.claimed.epoch,
+            requested="commit" if request.is_commit else "abort",
+            claimed_id=request.claimed.producer_id,
+            claimed_epoch=request.claimed.epoch,
             current_id=current.producer_id,
             current_epoch=current.epoch,
-            epoch_grows=asked.epoch_grows,
+            epoch_grows=request.epoch_grows,
         )

@@ -47,7 +47,7 @@ class Entry:
 
     :ivar transaction: committed state; None if nothing is committed yet.
     :ivar pending: state being written; None if no write is in progress.
-    :ivar since_s: reactor time of the last commit.
+    :ivar since_s: reactor time at which ``transaction`` was last committed.
     :ivar began_s: reactor time at which the ongoing transaction started.
     :ivar address: client address that is charged for its memory; empty until its producer has started.
     :ivar held_bytes: memory that is charged for it.
@@ -123,7 +123,7 @@ class TransactionShard:
     # --- loading -----------------------------------------------------------------------------------------------------
 
     def replay(self, key: bytes, value: bytes | None, batch: BatchHeader) -> None:
-        """Apply a record; the last one of a transactional id counts."""
+        """Apply a record; the last record of a transactional id determines its state."""
         transactional_id = decode_key(key)
         if transactional_id is None:
             return
@@ -149,7 +149,7 @@ class TransactionShard:
             self._unfinished.pop(transactional_id, None)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """Ignored: no record here is transactional."""
+        """Do nothing: no record here is transactional."""
 
     def loaded(self) -> None:
         """Write the markers of transactions that the previous coordinator decided."""
@@ -158,7 +158,7 @@ class TransactionShard:
             self._markers.send(self, transaction)
 
     def unload(self) -> None:
-        """Stop; the next coordinator reads the decisions from the log."""
+        """Stop all writes and timers; the next coordinator reads the decisions from the log."""
         self.is_unloaded = True
         self._to_rewrite.clear()
         if self._timer is not None:
@@ -263,7 +263,7 @@ class TransactionShard:
         answered(code)
 
     def _discard(self, entry: Entry, new: Transaction) -> None:
-        """Discard a change that was not and will not be written."""
+        """Discard a change that cannot be written because its record is too large."""
         if entry.pending is new:
             entry.pending = None
             if entry.transaction is None:

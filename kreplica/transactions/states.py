@@ -20,7 +20,7 @@ NEVER_MS = 2**31 - 1
 """Timeout of two-phase transactions, which never time out (KIP-939)."""
 
 PRODUCER_EPOCH_MAX = 2**15 - 1
-"""Used in markers only. No producer receives it, so that the last regular epoch can be fenced."""
+"""Epoch used in markers only. No producer receives it, so that the last regular epoch can be fenced."""
 
 EXHAUSTED_EPOCH = PRODUCER_EPOCH_MAX - 1
 """Last epoch of a producer; the next identity is epoch 0 of a new producer id."""
@@ -113,7 +113,7 @@ class Transaction:
     :param previous_producer_id: previous producer id, whose epochs were exhausted.
     :param next_identity: identity of the producer after completion if it does not follow from the markers' identity:
         the epochs are exhausted, or an earlier incarnation prepared the transaction (KIP-939).
-    :param client_version: 2 if the producer ended it with a client whose epoch grows (KIP-890), else 0.
+    :param client_version: 2 if the client that ended the transaction raises its epoch with each one (KIP-890), else 0.
     :param start_ms: start of the transaction by the wall clock; -1 before the first.
     """
 
@@ -147,7 +147,7 @@ class Transaction:
 
     @property
     def is_committed(self) -> bool:
-        """True if a decided transaction was committed."""
+        """True if the decision was to commit; only for decided transactions."""
         return self.state is S.PREPARE_COMMIT
 
     def moved(self, state: TransactionState, **changes: Any) -> Transaction:

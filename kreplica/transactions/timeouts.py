@@ -13,7 +13,7 @@ from kreplica.runtime import Runtime
 from kreplica.runtime.pause import pause
 from kreplica.runtime.turns import Turns
 from kreplica.transactions.config import TransactionsConfig
-from kreplica.transactions.end_transaction import aborted_by_fence, forgotten
+from kreplica.transactions.end_transaction import aborted_by_fence, removed
 from kreplica.transactions.shard import Entry, TransactionShard
 from kreplica.transactions.states import INACTIVE
 
@@ -23,7 +23,8 @@ log = Logger()
 class Timeouts:
     """Periodic checks of all shards.
 
-    Durations are measured with the reactor's clock, so that a change of the wall clock aborts and removes nothing.
+    Durations are measured with the reactor's clock, so that a change of the wall clock does not abort or remove
+    anything.
 
     :param shards: returns the loaded shards.
     """
@@ -83,7 +84,7 @@ class Timeouts:
             and unused_s >= self._config.expiration_ms / 1000
             and not shard.is_unloaded
         ):
-            shard.write(forgotten(transaction), _ignore)
+            shard.write(removed(transaction), _ignore)
 
 
 def _ignore(code: ErrorCode) -> None:

@@ -1,6 +1,6 @@
-"""Asks transaction coordinators on behalf of partition leaders whether partitions are in a transaction (KIP-890).
+"""Verifies for partition leaders, with transaction coordinators, that partitions are in a transaction (KIP-890).
 
-Questions of one reactor iteration are sent in one request per coordinator.
+Verifications of one reactor iteration are sent in one request per coordinator.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Codes = Mapping[TopicPartition, ErrorCode]
 AtEndOfTurn = Callable[[Callable[[], object]], None]
 
 
-class Question(NamedTuple):
-    """A question about one producer's transaction.
+class VerificationRequest(NamedTuple):
+    """Partitions of one producer's transaction to verify or to add.
 
     :param keys: partitions, at least one.
     :param adds: add the partitions to the transaction, which may start it; otherwise only verify them.
@@ -42,7 +42,7 @@ class Question(NamedTuple):
     adds: bool
 
 
-Answered = Callable[[Codes], None]
+Verified = Callable[[Codes], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,39 +50,39 @@ class VerifierConfig:
     """Limits and delays.
 
     :param timeout_s: request timeout.
-    :param questions_max: maximum number of unanswered questions; further ones are refused.
-    :param per_request_max: maximum number of questions in a request.
+    :param pending_max: maximum number of verifications without a result; further ones are refused.
+    :param per_request_max: maximum number of verifications in a request.
     :param requests_max: maximum number of requests in flight per coordinator.
-    :param retry_s: delay before a question is repeated because the previous transaction is being completed.
+    :param retry_s: delay before a verification is repeated because the previous transaction is being completed.
     :param retries_max: maximum number of such repetitions.
     """
 
     timeout_s: float = 10.0
-    questions_max: int = 20_000
+    pending_max: int = 20_000
     per_request_max: int = 500
     requests_max: int = 8
     retry_s: float = 0.02
     retries_max: int = 5
 
 
-class _PendingQuestion:
-    """A question and its callback."""
+class _PendingVerification:
+    """A verification without a result, and its callback."""
 
-    __slots__ = ("answered", "question", "retries_left")
+    __slots__ = ("answered", "request", "retries_left")
 
-    def __init__(self, question: Question, answered: Answered, retries_left: int) -> None:
-        self.question = question
+    def __init__(self, request: VerificationRequest, answered: Verified, retries_left: int) -> None:
+        self.request = request
         self.answered = answered
         self.retries_left = retries_left
 
 
 class _CoordinatorQueue:
-    """Questions to one coordinator: waiting and in flight."""
+    """Verifications that wait for one coordinator, and its requests in flight."""
 
-    __slots__ = ("in_flight", "questions")
+    __slots__ = ("in_flight", "waiting")
 
     def __init__(self) -> None:
-        self.questions: list[_PendingQuestion] = []
+        self.waiting: list[_PendingVerification] = []
         self.in_flight: dict[Deferred[None], None] = {}
 
 
@@ -118,7 +118,7 @@ def refusal_of(code: ErrorCode, *, adds: bool, knows_abortable: bool) -> ErrorCo
 
 
 class Verifier:
-    """Verifier of one broker.
+    """Sends the verifications of one broker.
 
     :param connections: to all brokers, including this one.
     :param at_end_of_turn: schedules a callback after the requests of this reactor iteration.
@@ -137,45 +137,45 @@ class Verifier:
         self._connections = connections
         self._at_end_of_turn = at_end_of_turn
         self._config = config or VerifierConfig()
-        self._gathered: list[_PendingQuestion] = []
-        self._refused: list[_PendingQuestion] = []
+        self._gathered: list[_PendingVerification] = []
+        self._refused: list[_PendingVerification] = []
         self._queues: dict[int, _CoordinatorQueue] = {}
-        self._later: list[_PendingQuestion] = []
+        self._delayed: list[_PendingVerification] = []
         self._retry: IDelayedCall | None = None
         self._count = 0
         self._is_scheduled = False
         self._is_stopped = False
 
-    def ask(self, question: Question, answered: Answered) -> None:
-        """Ask a question.
+    def verify(self, request: VerificationRequest, answered: Verified) -> None:
+        """Verify or add partitions.
 
         :param answered: called exactly once, never before this method has returned, with a code for each partition.
             NONE: it is in the transaction. COORDINATOR_NOT_AVAILABLE: no coordinator is known, or there are too many
-            questions. NETWORK_EXCEPTION: no response. Otherwise the coordinator's error.
+            verifications. NETWORK_EXCEPTION: no response. Otherwise the coordinator's error.
         """
-        asked = _PendingQuestion(question, answered, self._config.retries_max)
-        if self._is_stopped or self._count >= self._config.questions_max:
-            self._refused.append(asked)
+        pending = _PendingVerification(request, answered, self._config.retries_max)
+        if self._is_stopped or self._count >= self._config.pending_max:
+            self._refused.append(pending)
         else:
-            self._gathered.append(asked)
+            self._gathered.append(pending)
         self._count += 1
         self._schedule()
 
     def stop(self) -> None:
-        """Cancel all timers and requests, and answer open questions with NETWORK_EXCEPTION."""
+        """Cancel all timers and requests, and complete pending verifications with NETWORK_EXCEPTION."""
         self._is_stopped = True
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
-        waiting = [*self._gathered, *self._later]
-        self._gathered, self._later = [], []
+        waiting = [*self._gathered, *self._delayed]
+        self._gathered, self._delayed = [], []
         for queue in self._queues.values():
-            waiting += queue.questions
-            queue.questions = []
+            waiting += queue.waiting
+            queue.waiting = []
             for request in list(queue.in_flight):
                 request.cancel()
-        for asked in waiting:
-            self._answer_all(asked, ErrorCode.NETWORK_EXCEPTION)
+        for pending in waiting:
+            self._finish_all(pending, ErrorCode.NETWORK_EXCEPTION)
 
     # --- routing -----------------------------------------------------------------------------------------------------
 
@@ -188,16 +188,16 @@ class Verifier:
         self._is_scheduled = False
         refused, self._refused = self._refused, []
         gathered, self._gathered = self._gathered, []
-        for asked in gathered:
-            coordinator = self._coordinator_of(asked.question.transactional_id)
+        for pending in gathered:
+            coordinator = self._coordinator_of(pending.request.transactional_id)
             if coordinator is None:
-                refused.append(asked)
+                refused.append(pending)
             else:
-                self._queues.setdefault(coordinator, _CoordinatorQueue()).questions.append(asked)
+                self._queues.setdefault(coordinator, _CoordinatorQueue()).waiting.append(pending)
         for broker_id, queue in list(self._queues.items()):
             self._send_requests(broker_id, queue)
-        for asked in refused:
-            self._answer_all(asked, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        for pending in refused:
+            self._finish_all(pending, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _coordinator_of(self, transactional_id: str) -> int | None:
         count = self._view.partition_count(TRANSACTION_STATE)
@@ -208,128 +208,130 @@ class Verifier:
     # --- requests to one coordinator ---------------------------------------------------------------------------------
 
     def _send_requests(self, broker_id: int, queue: _CoordinatorQueue) -> None:
-        while queue.questions and len(queue.in_flight) < self._config.requests_max:
-            batch, queue.questions = _take(queue.questions, self._config.per_request_max)
+        while queue.waiting and len(queue.in_flight) < self._config.requests_max:
+            batch, queue.waiting = _split_batch(queue.waiting, self._config.per_request_max)
             request = Deferred.fromCoroutine(self._request(broker_id, batch))
             queue.in_flight[request] = None
-            request.addErrback(_request_ended).addCallback(self._ended, broker_id, queue, request)
+            request.addErrback(_request_ended).addCallback(self._request_done, broker_id, queue, request)
         if not queue.in_flight:
             self._queues.pop(broker_id, None)
 
-    def _ended(self, _: None, broker_id: int, queue: _CoordinatorQueue, request: Deferred[None]) -> None:
+    def _request_done(self, _: None, broker_id: int, queue: _CoordinatorQueue, request: Deferred[None]) -> None:
         del queue.in_flight[request]
         if not self._is_stopped:
             self._send_requests(broker_id, queue)
 
-    async def _request(self, broker_id: int, batch: list[_PendingQuestion]) -> None:
-        body = {"transactions": _transactions(asked.question for asked in batch)}
+    async def _request(self, broker_id: int, batch: list[_PendingVerification]) -> None:
+        body = {"transactions": _transactions(pending.request for pending in batch)}
         try:
-            answer = await self._connections.request(
+            response = await self._connections.request(
                 broker_id, ADD_PARTITIONS_TO_TXN, body, timeout_s=self._config.timeout_s
             )
         except UnsupportedVersion:
-            self._not_supported(batch)
+            self._handle_unsupported(batch)
         except ClientError as error:
             log.debug("no response from coordinator {broker}: {error}", broker=broker_id, error=str(error))
-            for asked in batch:
-                self._answer_all(asked, ErrorCode.NETWORK_EXCEPTION)
+            for pending in batch:
+                self._finish_all(pending, ErrorCode.NETWORK_EXCEPTION)
         except CancelledError:
-            for asked in batch:
-                self._answer_all(asked, ErrorCode.NETWORK_EXCEPTION)
+            for pending in batch:
+                self._finish_all(pending, ErrorCode.NETWORK_EXCEPTION)
             raise
         else:
-            self._handle_response(batch, answer)
+            self._handle_response(batch, response)
 
     # --- responses ---------------------------------------------------------------------------------------------------
 
-    def _handle_response(self, batch: list[_PendingQuestion], answer: dict[str, Any]) -> None:
-        if "results_by_transaction" not in answer:
-            self._not_supported(batch)
+    def _handle_response(self, batch: list[_PendingVerification], response: dict[str, Any]) -> None:
+        if "results_by_transaction" not in response:
+            self._handle_unsupported(batch)
             return
-        top = ErrorCode.of(answer["error_code"])
-        found = _codes(answer)
-        for asked in batch:
-            question = asked.question
+        top = ErrorCode.of(response["error_code"])
+        found = _codes(response)
+        for pending in batch:
+            request = pending.request
             missing = top if top is not ErrorCode.NONE else ErrorCode.NETWORK_EXCEPTION
-            of_id = found.get(question.transactional_id, {})
-            codes = {key: of_id.get(key, missing) for key in question.keys}
-            if question.adds and asked.retries_left and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values():
-                self._ask_again(asked)
+            of_id = found.get(request.transactional_id, {})
+            codes = {key: of_id.get(key, missing) for key in request.keys}
+            if request.adds and pending.retries_left and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values():
+                self._retry_later(pending)
             else:
-                self._finish(asked, codes)
+                self._finish(pending, codes)
 
-    def _not_supported(self, batch: list[_PendingQuestion]) -> None:
-        """Handle a coordinator of a version without verification: verified as before KIP-890, adding is refused."""
-        for asked in batch:
-            adds = asked.question.adds
-            self._answer_all(asked, ErrorCode.COORDINATOR_NOT_AVAILABLE if adds else ErrorCode.NONE)
+    def _handle_unsupported(self, batch: list[_PendingVerification]) -> None:
+        """Handle a coordinator of a version before KIP-890: accept unverified partitions, refuse to add partitions."""
+        for pending in batch:
+            adds = pending.request.adds
+            self._finish_all(pending, ErrorCode.COORDINATOR_NOT_AVAILABLE if adds else ErrorCode.NONE)
 
-    def _ask_again(self, asked: _PendingQuestion) -> None:
-        """Repeat a question shortly, because the producer's previous transaction is being completed."""
+    def _retry_later(self, pending: _PendingVerification) -> None:
+        """Repeat a verification after a short delay, because the previous transaction is being completed."""
         if self._is_stopped:
-            self._answer_all(asked, ErrorCode.NETWORK_EXCEPTION)
+            self._finish_all(pending, ErrorCode.NETWORK_EXCEPTION)
             return
-        asked.retries_left -= 1
-        self._later.append(asked)
+        pending.retries_left -= 1
+        self._delayed.append(pending)
         if self._retry is None:
-            self._retry = self._reactor.callLater(self._config.retry_s, self._ask_later)
+            self._retry = self._reactor.callLater(self._config.retry_s, self._send_delayed)
 
-    def _ask_later(self) -> None:
+    def _send_delayed(self) -> None:
         self._retry = None
-        self._gathered += self._later
-        self._later = []
+        self._gathered += self._delayed
+        self._delayed = []
         self._schedule()
 
-    def _answer_all(self, asked: _PendingQuestion, code: ErrorCode) -> None:
-        self._finish(asked, dict.fromkeys(asked.question.keys, code))
+    def _finish_all(self, pending: _PendingVerification, code: ErrorCode) -> None:
+        self._finish(pending, dict.fromkeys(pending.request.keys, code))
 
-    def _finish(self, asked: _PendingQuestion, codes: Codes) -> None:
+    def _finish(self, pending: _PendingVerification, codes: Codes) -> None:
         self._count -= 1
         try:
-            asked.answered(codes)
+            pending.answered(codes)
         except Exception:
-            log.failure("the callback of {question!r} failed", question=asked.question)
+            log.failure("the callback of {verification!r} failed", verification=pending.request)
 
 
-def _take(queue: list[_PendingQuestion], count_max: int) -> tuple[list[_PendingQuestion], list[_PendingQuestion]]:
+def _split_batch(
+    queue: list[_PendingVerification], count_max: int
+) -> tuple[list[_PendingVerification], list[_PendingVerification]]:
     """Split the queue into the next request and the rest; a transactional id occurs once per request."""
-    taken: dict[str, _PendingQuestion] = {}
-    left: list[_PendingQuestion] = []
-    for asked in queue:
-        transactional_id = asked.question.transactional_id
+    taken: dict[str, _PendingVerification] = {}
+    left: list[_PendingVerification] = []
+    for pending in queue:
+        transactional_id = pending.request.transactional_id
         if transactional_id in taken or len(taken) >= count_max:
-            left.append(asked)
+            left.append(pending)
         else:
-            taken[transactional_id] = asked
+            taken[transactional_id] = pending
     return list(taken.values()), left
 
 
-def _transactions(questions: Iterable[Question]) -> list[dict[str, Any]]:
+def _transactions(requests: Iterable[VerificationRequest]) -> list[dict[str, Any]]:
     rows = []
-    for question in questions:
+    for request in requests:
         topics: dict[str, list[int]] = {}
-        for key in question.keys:
+        for key in request.keys:
             topics.setdefault(key.topic, []).append(key.partition)
         rows.append(
             {
-                "transactional_id": question.transactional_id,
-                "producer_id": question.producer_id,
-                "producer_epoch": question.producer_epoch,
-                "verify_only": not question.adds,
+                "transactional_id": request.transactional_id,
+                "producer_id": request.producer_id,
+                "producer_epoch": request.producer_epoch,
+                "verify_only": not request.adds,
                 "topics": [{"name": name, "partitions": numbers} for name, numbers in topics.items()],
             }
         )
     return rows
 
 
-def _codes(answer: dict[str, Any]) -> dict[str, dict[TopicPartition, ErrorCode]]:
+def _codes(response: dict[str, Any]) -> dict[str, dict[TopicPartition, ErrorCode]]:
     return {
         row["transactional_id"]: {
             TopicPartition(topic["name"], partition["partition_index"]): ErrorCode.of(partition["partition_error_code"])
             for topic in row["topic_results"]
             for partition in topic["results_by_partition"]
         }
-        for row in answer["results_by_transaction"]
+        for row in response["results_by_transaction"]
     }
 
 

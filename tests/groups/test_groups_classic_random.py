@@ -159,7 +159,7 @@ def check_group(group: ClassicGroup) -> None:
     assert [member.member_id for member in members] == list(roster.members)
     assert roster.awaiting_join_count == sum(member.awaiting_join is not None for member in members)
     assert roster._ids == {member.instance_id: member.member_id for member in members if member.instance_id is not None}
-    assert roster._speakers == Counter(name for member in members for name in dict(member.protocols))
+    assert roster._supporter_counts == Counter(name for member in members for name in dict(member.protocols))
     assert (roster.leader is None) == (not members)
     assert roster.leader is None or roster.leader in roster.members
     assert roster.unsynced.keys() <= roster.members.keys()

@@ -12,10 +12,10 @@ from kreplica.groups.consumer import fencing
 
 GUARDS: dict[str, tuple[object, Callable[[], None]]] = {
     "is_current_epoch": (True, heartbeats.test_lost_response),
-    "missed_last_answer": (True, heartbeats.test_previous_epoch_with_reassigned_partitions),
+    "missed_last_response": (True, heartbeats.test_previous_epoch_with_reassigned_partitions),
     "is_epoch_of_commit": (True, heartbeats.test_offset_commits_and_fetches),
     "is_free": (True, heartbeats.test_second_member),
-    "has_given_up": (True, heartbeats.test_second_member),
+    "has_revoked": (True, heartbeats.test_second_member),
     "check_instance": (None, static.test_static_member_restarts),
     "check_released": (None, static.test_member_that_has_not_left_is_not_replaced),
 }

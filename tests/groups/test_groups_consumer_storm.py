@@ -272,7 +272,7 @@ def test_random_faults(seed: int) -> None:
     run(seed)
 
 
-@pytest.mark.parametrize("guard", ["is_free", "has_given_up"])
+@pytest.mark.parametrize("guard", ["is_free", "has_revoked"])
 def test_storm_detects_missing_fencing_rules(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without any one of them, a partition gets two owners."""
     monkeypatch.setattr(fencing, guard, lambda *_: True)

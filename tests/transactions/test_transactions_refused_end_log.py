@@ -33,7 +33,7 @@ def test_refused_end_is_logged_with_the_state(lines):
     assert not lines
     assert scene.end(producer, commits=False).code is ErrorCode.INVALID_TXN_STATE
     [line] = lines
-    for part in ("INVALID_TXN_STATE", "CompleteCommit", "asked to abort", f"id {producer.producer_id} epoch 0"):
+    for part in ("INVALID_TXN_STATE", "CompleteCommit", "requested abort", f"id {producer.producer_id} epoch 0"):
         assert part in line
     scene.end(Identity(999, 0), commits=True)
     assert "INVALID_PRODUCER_ID_MAPPING" in lines[-1]

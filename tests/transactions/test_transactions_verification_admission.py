@@ -14,7 +14,7 @@ from kreplica.runtime.disk import OsDisk
 from kreplica.storage import Log, LogConfig, Origin
 from kreplica.transactions import admission
 from kreplica.transactions.admission import Admission, Producer
-from kreplica.transactions.verification import Answered, Question
+from kreplica.transactions.verification import VerificationRequest, Verified
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.batches import parse_header
 from kreplica.wire.control_records import EndMarker, build_end_marker
@@ -28,7 +28,7 @@ class Gate:
     """An admission with a scripted coordinator, in front of two logs."""
 
     def __init__(self, directory: Path) -> None:
-        self.asked: list[tuple[Question, Answered]] = []
+        self.asked: list[tuple[VerificationRequest, Verified]] = []
         self.is_enabled = True
         self.admission = Admission(self, lambda: self.is_enabled)
         self.partitions: dict[TopicPartition, Any] = {
@@ -40,7 +40,7 @@ class Gate:
     def _log(directory: Path, key: TopicPartition) -> Log:
         return Log.open(str(directory / str(key)), key, LogConfig(), OsDisk(), lambda: 5000)
 
-    def ask(self, question: Question, answered: Answered) -> None:
+    def verify(self, question: VerificationRequest, answered: Verified) -> None:
         self.asked.append((question, answered))
 
     def write(
@@ -97,7 +97,7 @@ def test_batches_share_a_verification(gate: Gate) -> None:
     for sequence in range(3):
         gate.write(sequence)
     assert gate.admitted_batches == []
-    assert [question for question, _ in gate.asked] == [Question("tx", 7, 0, (KEY,), False)]
+    assert [question for question, _ in gate.asked] == [VerificationRequest("tx", 7, 0, (KEY,), False)]
     gate.answer()
     assert gate.admitted_batches == [(0, NONE), (1, NONE), (2, NONE)]
     gate.write(3)

@@ -13,7 +13,7 @@ from kreplica.client.errors import ClientError, ConnectionFailed, ConnectionLost
 from kreplica.coordination import partition_of
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
-from kreplica.transactions.verification import Codes, Question, Verifier, VerifierConfig, refusal_of
+from kreplica.transactions.verification import Codes, VerificationRequest, Verifier, VerifierConfig, refusal_of
 from kreplica.wire.messages import ADD_PARTITIONS_TO_TXN, Api
 
 KEY, OTHER = TopicPartition("t", 0), TopicPartition("u", 3)
@@ -54,8 +54,8 @@ class World:
     # --- interface for tests ---
 
     def ask(self, transactional_id: str = "tx", *keys: TopicPartition, epoch: int = 0, adds: bool = False) -> None:
-        question = Question(transactional_id, 7, epoch, keys or (KEY,), adds)
-        self.verifier.ask(question, lambda codes: self.answers.append((transactional_id, codes)))
+        question = VerificationRequest(transactional_id, 7, epoch, keys or (KEY,), adds)
+        self.verifier.verify(question, lambda codes: self.answers.append((transactional_id, codes)))
 
     def end_turn(self) -> None:
         ends, self.ends[:] = list(self.ends), []
@@ -152,7 +152,7 @@ def test_unknown_coordinator_is_an_error(world: World) -> None:
 
 def test_questions_are_bounded() -> None:
     """A coordinator that does not respond uses limited memory."""
-    world = World(VerifierConfig(questions_max=2))
+    world = World(VerifierConfig(pending_max=2))
     for number in range(3):
         world.ask(f"id{number}")
     world.end_turn()

@@ -15,11 +15,11 @@ from kreplica.groups.classic.requests import (
     DescribedMember,
     Description,
     Join,
-    JoinAnswer,
+    JoinCallback,
     Joined,
     Leave,
     Sync,
-    SyncAnswer,
+    SyncCallback,
     Synced,
 )
 from kreplica.groups.classic.roster import CONSUMERS
@@ -64,22 +64,22 @@ class ClassicGroup(ClassicGroupState):
         if self.roster.members:
             self.state = State.STABLE
             for member in self.roster.members.values():
-                member.heard()
+                member.restart_session()
         if len(self.roster.members) > self.config.size_max:
             self._step(lambda: rebalancing.prepare(self, "it has more members than group.max.size"))
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    def join(self, request: Join, answer: JoinAnswer) -> None:
-        """Handle JoinGroup; answered when the join phase completes, or immediately if there is nothing to wait for."""
+    def join(self, request: Join, answer: JoinCallback) -> None:
+        """Handle JoinGroup; responds when the join phase completes, or immediately if no rebalance is needed."""
         self._step(lambda: joining.join(self, request, answer))
 
-    def abandon_join(self, answer: JoinAnswer) -> None:
+    def abandon_join(self, answer: JoinCallback) -> None:
         """Handle the loss of the connection that waits for this response to ``join``."""
         self._step(lambda: joining.abandon(self, answer))
 
-    def sync(self, request: Sync, answer: SyncAnswer) -> None:
-        """Handle SyncGroup; answered once the leader's assignment is committed."""
+    def sync(self, request: Sync, answer: SyncCallback) -> None:
+        """Handle SyncGroup; the response is sent once the leader's assignment is committed."""
         self._step(lambda: syncing.sync(self, request, answer))
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
@@ -88,7 +88,7 @@ class ClassicGroup(ClassicGroupState):
             member = self.check_generation(member_id, instance_id, generation)
         except KafkaError as error:
             return error.code
-        member.heard()
+        member.restart_session()
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is State.PREPARING_REBALANCE else ErrorCode.NONE
 
     def leave(self, leaves: Sequence[Leave]) -> list[ErrorCode]:
@@ -155,9 +155,9 @@ class ClassicGroup(ClassicGroupState):
         if generation >= 0 or member_id != UNKNOWN_MEMBER or instance_id is not None:
             member = self.check_generation(member_id, instance_id, generation)
             if not transactional:
-                member.heard()
+                member.restart_session()
         elif not transactional and self.state is not State.EMPTY:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "the group has members, and only they may commit")
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "only members may commit offsets while the group has members")
         if self.state is State.COMPLETING_REBALANCE and not transactional:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 

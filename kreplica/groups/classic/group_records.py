@@ -47,9 +47,9 @@ def record_of(
 def restored_roster(
     record: GroupRecord, account: GroupAccount, reactor: Reactor, expired: Callable[[Member], None]
 ) -> Roster:
-    """Return the members of a record. Only their metadata for the selected protocol is known.
+    """Return the roster of a loaded group. Only their metadata for the selected protocol is known.
 
-    :param expired: callback of ``Member``; no session timer is started.
+    :param expired: passed to each ``Member``; no session timer is started.
     """
     roster = Roster(account, record.protocol_type or None)
     for kept in record.members:

@@ -35,13 +35,13 @@ T = TypeVar("T")
 class ClassicGroupState(ABC):
     """State of a classic group; ``ClassicGroup`` adds the requests.
 
-    Every entry point (a request, a timer, a log callback) is one step: it changes the group first and calls the
-    callbacks of requests when all changes are made.
+    Every entry point (a request, a timer, a log callback) is one step: it first makes all changes to the group,
+    then calls the callbacks of requests.
 
     :param unused: called with the group id when the group has neither members nor a record and may be forgotten.
     :ivar account: charged for members.
     :ivar protocol: the selected protocol; None without members.
-    :ivar is_gathering: the first rebalance of an empty group is waiting for more members (KIP-134).
+    :ivar is_awaiting_members: the first rebalance of an empty group is waiting for more members (KIP-134).
     :ivar has_newcomer: a member joined during that wait.
     """
 
@@ -61,7 +61,7 @@ class ClassicGroupState(ABC):
         self.protocol: str | None = None
         self.account = account
         self.roster = Roster(account)
-        self.is_gathering = False
+        self.is_awaiting_members = False
         self.has_newcomer = False
         self.reactor = runtime.reactor
         self._runtime = runtime
@@ -82,7 +82,7 @@ class ClassicGroupState(ABC):
 
     @property
     def is_empty(self) -> bool:
-        """True without members and unused member ids."""
+        """True if there are neither members nor unused member ids."""
         return self.state is State.EMPTY and not self.roster.pending
 
     def _step(self, act: Callable[[], None]) -> None:
@@ -164,9 +164,9 @@ class ClassicGroupState(ABC):
         return f"{request.instance_id or request.client_id}-{random_uuid(self._runtime.random)}"
 
     def start_timer(self, delay_ms: int, expired: Callable[[], None]) -> None:
-        """Start the timer of a rebalance phase in place of the previous phase's.
+        """Start the timer of a rebalance phase; replaces the timer of the previous phase.
 
-        :param delay_ms: fires immediately if negative; clients may send such values.
+        :param delay_ms: the timer fires immediately if this is negative; clients may send such values.
         """
         self.stop_timer()
 
@@ -188,11 +188,11 @@ class ClassicGroupState(ABC):
             self._timer = None
 
     def answer(self, callback: Callable[[T], None], response: T) -> None:
-        """Call the callback of a request at the end of this step."""
+        """Send the response of a request at the end of this step."""
         self._callbacks.append(lambda: callback(response))
 
     def join_response(self, member: Member, *, skip_assignment: bool = False) -> Joined:
-        """Return the JoinGroup response of a member of the current generation; the leader's lists all members."""
+        """Return the JoinGroup response of a member of the current generation; the leader receives all members."""
         is_leader = self.roster.leader == member.member_id
         return Joined(
             ErrorCode.NONE,
@@ -215,7 +215,7 @@ class ClassicGroupState(ABC):
         """Answer the pending SyncGroup request of a member, if there is one."""
         answer, member.awaiting_sync = member.awaiting_sync, None
         if answer is not None:
-            member.heard()
+            member.restart_session()
             self.answer(answer, synced)
 
     def drop(self, member: Member) -> None:
@@ -245,7 +245,7 @@ class ClassicGroupState(ABC):
 
 
 def _client_error(code: ErrorCode) -> ErrorCode:
-    """Return the error that members receive: they cannot act on MESSAGE_TOO_LARGE of the group's record."""
+    """Return the error that members receive; hides MESSAGE_TOO_LARGE, which they could not act on."""
     return ErrorCode.UNKNOWN_SERVER_ERROR if code is ErrorCode.MESSAGE_TOO_LARGE else code
 
 

@@ -8,7 +8,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.classic import member_removal, rebalancing
 from kreplica.groups.classic.group_state import ClassicGroupState
 from kreplica.groups.classic.member import Member, size_of
-from kreplica.groups.classic.requests import Join, JoinAnswer, Joined, Protocols, Synced
+from kreplica.groups.classic.requests import Join, JoinCallback, Joined, Protocols, Synced
 from kreplica.groups.classic.session_timer import SessionTimer
 from kreplica.groups.classic.states import State
 from kreplica.groups.group import UNKNOWN_MEMBER
@@ -24,8 +24,8 @@ PENDING_MAX = 10_000
 """Maximum number of unused member ids per group; further new members are refused as if the group were full."""
 
 
-def join(group: ClassicGroupState, request: Join, answer: JoinAnswer) -> None:
-    """Within a step: handle JoinGroup, and complete the rebalance if this was the last missing member."""
+def join(group: ClassicGroupState, request: Join, answer: JoinCallback) -> None:
+    """Handle JoinGroup within a step; completes the rebalance if this was the last missing member."""
     try:
         if not _has_room(group, request.member_id):
             _refuse_full(group, request.member_id)
@@ -44,13 +44,13 @@ def join(group: ClassicGroupState, request: Join, answer: JoinAnswer) -> None:
     rebalancing.complete_if_ready(group)
 
 
-def abandon(group: ClassicGroupState, answer: JoinAnswer) -> None:
-    """Within a step: handle the loss of the connection on which a member waits.
+def abandon(group: ClassicGroupState, answer: JoinCallback) -> None:
+    """Handle the loss of the connection on which a member waits, within a step.
 
-    A new member that has not received its id is removed, because it cannot join again with it. One that has received
-    its id may join again on another connection until the minimum session timeout is over.
+    A new member that has not received its id is removed, because its client cannot join again with that id. A
+    member that knows its id may join again on another connection until the minimum session timeout is over.
     """
-    member = group.roster.waiting_for(answer)
+    member = group.roster.member_awaiting(answer)
     if member is not None and member.is_new:
         if member.knows_id:
             member.session.extend(group.config.session_timeout_ms_min)
@@ -59,7 +59,7 @@ def abandon(group: ClassicGroupState, answer: JoinAnswer) -> None:
 
 
 def _has_room(group: ClassicGroupState, member_id: str) -> bool:
-    """Return True if a member may join: while a group shrinks, the first to rejoin stay (KIP-389)."""
+    """Return True if a member may join; if a group has too many members, the first to rejoin stay (KIP-389)."""
     roster, size_max = group.roster, group.config.size_max
     if member_id == UNKNOWN_MEMBER and len(roster.pending) >= PENDING_MAX:
         return False
@@ -70,7 +70,7 @@ def _has_room(group: ClassicGroupState, member_id: str) -> bool:
 
 
 def _check_memory(group: ClassicGroupState, request: Join) -> None:
-    """Raise if the group, its client address or the broker has no memory for the member."""
+    """Raise if the member would exceed the memory limit of the group, the client address or the broker."""
     member_id = group.roster.id_of(request.instance_id) or request.member_id
     member = group.roster.members.get(member_id)
     names = (member_id, request.instance_id, request.client_id, request.client_host)
@@ -92,7 +92,7 @@ def _has_common_protocol(group: ClassicGroupState, request: Join) -> bool:
     return group.roster.supports(request.protocol_type, request.protocols)
 
 
-def _join_new(group: ClassicGroupState, request: Join, answer: JoinAnswer) -> None:
+def _join_new(group: ClassicGroupState, request: Join, answer: JoinCallback) -> None:
     member_id = group.new_member_id(request)
     predecessor = group.roster.id_of(request.instance_id)
     if predecessor is not None:
@@ -106,7 +106,7 @@ def _join_new(group: ClassicGroupState, request: Join, answer: JoinAnswer) -> No
         _add(group, member_id, request, answer)
 
 
-def _add(group: ClassicGroupState, member_id: str, request: Join, answer: JoinAnswer) -> None:
+def _add(group: ClassicGroupState, member_id: str, request: Join, answer: JoinCallback) -> None:
     group.roster.drop_pending(member_id)
     member = group.new_member(member_id, request)
     member.is_new = True
@@ -118,19 +118,19 @@ def _add(group: ClassicGroupState, member_id: str, request: Join, answer: JoinAn
     rebalancing.prepare(group, f"{member_id!r} joins ({request.reason or 'no reason given'})")
 
 
-def _join_again(group: ClassicGroupState, member: Member, request: Join, answer: JoinAnswer) -> None:
+def _join_again(group: ClassicGroupState, member: Member, request: Join, answer: JoinCallback) -> None:
     """Handle JoinGroup of an existing member: for a rebalance, after a lost response, or with new metadata."""
     is_leader = group.roster.leader == member.member_id
     # The leader of a stable group joins again if its assignment is outdated, for example after new partitions.
-    can_answer = group.state is State.COMPLETING_REBALANCE or (group.state is State.STABLE and not is_leader)
-    if can_answer and member.protocols == request.protocols:
+    can_respond = group.state is State.COMPLETING_REBALANCE or (group.state is State.STABLE and not is_leader)
+    if can_respond and member.protocols == request.protocols:
         group.answer(answer, group.join_response(member))
     else:
         _update(group, member, request, answer)
         rebalancing.prepare(group, f"{member.member_id!r} rejoins ({request.reason or 'no reason given'})")
 
 
-def _update(group: ClassicGroupState, member: Member, request: Join, answer: JoinAnswer) -> None:
+def _update(group: ClassicGroupState, member: Member, request: Join, answer: JoinCallback) -> None:
     # A connection may send another request while one is pending, unlike in Kafka: answer both.
     group.answer_join(member, Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
     group.roster.update(member, request.protocols, request.session_timeout_ms, request.rebalance_timeout_ms)
@@ -142,7 +142,7 @@ def _update(group: ClassicGroupState, member: Member, request: Join, answer: Joi
 # --- static members ----------------------------------------------------------------------------------------------
 
 
-class _Before:
+class _PreviousMember:
     """State of a static member before it was replaced; restored if the new id cannot be written."""
 
     def __init__(self, group: ClassicGroupState, member: Member) -> None:
@@ -157,34 +157,34 @@ class _Before:
         group.roster.update(member, self._protocols, self._session_timeout_ms, self._rebalance_timeout_ms)
 
 
-def _replace(group: ClassicGroupState, member: Member, member_id: str, request: Join, answer: JoinAnswer) -> None:
+def _replace(group: ClassicGroupState, member: Member, member_id: str, request: Join, answer: JoinCallback) -> None:
     """Replace a static member that joined again; a stable group stays stable (KIP-345)."""
-    before = _Before(group, member)
+    previous = _PreviousMember(group, member)
     group.answer_join(member, Joined(ErrorCode.FENCED_INSTANCE_ID, member.member_id))
     group.answer_sync(member, Synced(ErrorCode.FENCED_INSTANCE_ID))
     group.roster.rename(member, member_id)
     _update(group, member, request, answer)
-    member.heard()
+    member.restart_session()
     if group.state is State.STABLE and group.roster.select_protocol() == group.protocol:
-        _store_replaced(group, member, before, request, answer)
+        _store_replaced(group, member, previous, request, answer)
     else:
         rebalancing.prepare(group, f"{member_id!r} replaces a static member ({request.reason or 'no reason given'})")
 
 
 def _store_replaced(
-    group: ClassicGroupState, member: Member, before: _Before, request: Join, answer: JoinAnswer
+    group: ClassicGroupState, member: Member, previous: _PreviousMember, request: Join, answer: JoinCallback
 ) -> None:
     def stored(code: ErrorCode) -> None:
         if group.state is not State.STABLE or member.awaiting_join is not answer:
             return  # a rebalance has started, or the member was replaced or removed
         if code is not ErrorCode.NONE:
             group.answer_join(member, Joined(code, UNKNOWN_MEMBER))
-            before.restore(group, member)
+            previous.restore(group, member)
         elif request.may_skip_assignment:
             group.answer_join(member, group.join_response(member, skip_assignment=True))
         else:
             # Before KIP-814 the response cannot skip the assignment, so it does not name the member as leader.
-            group.answer_join(member, replace(group.join_response(member), leader=before.leader, members=()))
-        member.heard()
+            group.answer_join(member, replace(group.join_response(member), leader=previous.leader, members=()))
+        member.restart_session()
 
     group.store({each.member_id: each.assignment for each in group.roster.members.values()}, stored)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kreplica.groups.classic.requests import JoinAnswer, Protocols, SyncAnswer
+from kreplica.groups.classic.requests import JoinCallback, Protocols, SyncCallback
 from kreplica.groups.classic.session_timer import SessionTimer
 from kreplica.groups.memory_limits import MEMBER_OVERHEAD_BYTES, texts_size
 from kreplica.runtime import Reactor
@@ -13,7 +13,7 @@ from kreplica.runtime import Reactor
 class Member:
     """Member of a classic group; owned by the ``Roster``.
 
-    :param expired: called when the session expires; the session starts with ``heard``.
+    :param expired: called when the session expires; the session starts with ``restart_session``.
     :ivar knows_id: the client has received its member id and can join again with it.
     :ivar is_new: no rebalance has completed since it joined, so it cannot send heartbeats yet.
     :ivar awaiting_join: callback of its pending JoinGroup request; set and cleared by the roster, which counts them.
@@ -59,8 +59,8 @@ class Member:
         self.assignment = b""
         self.is_new = False
         self.knows_id = True
-        self.awaiting_join: JoinAnswer | None = None
-        self.awaiting_sync: SyncAnswer | None = None
+        self.awaiting_join: JoinCallback | None = None
+        self.awaiting_sync: SyncCallback | None = None
 
     def metadata(self, protocol: str | None) -> bytes:
         """Return the metadata for a protocol; empty if the member does not support it."""
@@ -79,19 +79,19 @@ class Member:
         )
 
     @property
-    def is_kept_by_waiting(self) -> bool:
+    def is_kept_alive(self) -> bool:
         """True if a pending response keeps the member alive: it cannot send heartbeats meanwhile.
 
-        Does not apply to new members: the client may have disconnected and joined again under another id.
+        New members are not kept alive, because the client may have disconnected and joined again under another id.
         """
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
     def release(self) -> None:
-        """Drop large fields at once; the reference cycle between member and session delays garbage collection."""
+        """Drop large fields immediately; the reference cycle with the session timer delays garbage collection."""
         self.protocols = ()
         self.assignment = b""
 
-    def heard(self) -> None:
+    def restart_session(self) -> None:
         """Restart the session timeout."""
         self.session.extend(self.session_timeout_ms)
 

@@ -12,7 +12,7 @@ from kreplica.groups.group import UNKNOWN_MEMBER
 
 
 def leave(group: ClassicGroupState, request: Leave) -> ErrorCode:
-    """Within a step: remove a member that leaves, or that an administrator removes by its instance id."""
+    """Remove a member that leaves, or that an administrator removes by its instance id, within a step."""
     if request.member_id in group.roster.pending:
         expire_pending(group, request.member_id)
         return ErrorCode.NONE
@@ -29,20 +29,20 @@ def leave(group: ClassicGroupState, request: Leave) -> ErrorCode:
 
 def expire(group: ClassicGroupState, member: Member) -> None:
     """Remove a member whose session has expired, unless a pending response keeps it alive."""
-    if member.is_kept_by_waiting:
-        member.heard()
+    if member.is_kept_alive:
+        member.restart_session()
     else:
         remove(group, member, f"{member.member_id!r} sent no heartbeat for {member.session_timeout_ms} ms")
 
 
 def expire_pending(group: ClassicGroupState, member_id: str) -> None:
-    """Within a step: forget a member id that was not used in time."""
+    """Forget a member id that was not used in time, within a step."""
     group.roster.drop_pending(member_id)
     rebalancing.complete_if_ready(group)
 
 
 def remove(group: ClassicGroupState, member: Member, reason: str) -> None:
-    """Within a step: remove a member and start a rebalance.
+    """Remove a member and start a rebalance, within a step.
 
     :param reason: for the log.
     """

@@ -13,7 +13,7 @@ log = Logger()
 
 
 def prepare(group: ClassicGroupState, reason: str) -> None:
-    """Start a rebalance, unless one is being prepared.
+    """Start a rebalance, unless one is already being prepared.
 
     :param reason: for the log.
     """
@@ -31,7 +31,7 @@ def prepare(group: ClassicGroupState, reason: str) -> None:
     group.transition(State.PREPARING_REBALANCE)
     if was_empty:
         delay_ms = group.config.initial_rebalance_delay_ms
-        _gather(group, delay_ms, max(group.roster.rebalance_timeout_ms - delay_ms, 0))
+        _await_members(group, delay_ms, max(group.roster.rebalance_timeout_ms - delay_ms, 0))
     else:
         group.start_timer(group.roster.rebalance_timeout_ms, lambda: _complete(group))
         complete_if_ready(group)
@@ -39,7 +39,7 @@ def prepare(group: ClassicGroupState, reason: str) -> None:
 
 def complete_if_ready(group: ClassicGroupState) -> None:
     """Complete the join phase if all known members have joined."""
-    if group.state is State.PREPARING_REBALANCE and not group.is_gathering and group.roster.has_all_joined:
+    if group.state is State.PREPARING_REBALANCE and not group.is_awaiting_members and group.roster.has_all_joined:
         _complete(group)
 
 
@@ -49,17 +49,17 @@ def fail_syncs(group: ClassicGroupState, code: ErrorCode) -> None:
         group.answer_sync(member, Synced(code))
 
 
-def _gather(group: ClassicGroupState, delay_ms: int, left_ms: int) -> None:
+def _await_members(group: ClassicGroupState, delay_ms: int, left_ms: int) -> None:
     """Wait for more members, and extend the wait while new ones join, up to the rebalance timeout in total."""
 
     def over() -> None:
         if group.has_newcomer and left_ms > 0:
             again_ms = min(group.config.initial_rebalance_delay_ms, left_ms)
-            _gather(group, again_ms, left_ms - again_ms)
+            _await_members(group, again_ms, left_ms - again_ms)
         else:
             _complete(group)
 
-    group.is_gathering = True
+    group.is_awaiting_members = True
     group.has_newcomer = False
     group.start_timer(delay_ms, over)
 
@@ -76,7 +76,7 @@ def _complete(group: ClassicGroupState) -> None:
         log.warn("group {group!r}: no member has joined", group=group.group_id)
         group.start_timer(roster.rebalance_timeout_ms, lambda: _complete(group))
         return
-    group.is_gathering = False
+    group.is_awaiting_members = False
     group.begin_generation()
     log.info(
         "group {group!r} has {count} members in generation {generation}",
@@ -85,24 +85,24 @@ def _complete(group: ClassicGroupState) -> None:
         generation=group.generation,
     )
     if not roster.members:
-        group.store({}, lambda code: _emptied(group, code))
+        group.store({}, lambda code: _log_write_failure(group, code))
         return
     for member in roster.members.values():
         roster.unsynced[member.member_id] = None
         member.is_new = False
-        member.heard()
+        member.restart_session()
         group.answer_join(member, group.join_response(member))
     group.start_timer(roster.rebalance_timeout_ms, lambda: _expire_syncs(group))
 
 
-def _emptied(group: ClassicGroupState, code: ErrorCode) -> None:
+def _log_write_failure(group: ClassicGroupState, code: ErrorCode) -> None:
     if code is not ErrorCode.NONE:
-        # No request waits for it. The next coordinator loads the former members and expires their sessions.
+        # No request waits for this write. The next coordinator loads the former members and expires their sessions.
         log.warn("cannot write the empty group {group!r}: {code}", group=group.group_id, code=code.name)
 
 
 def _expire_syncs(group: ClassicGroupState) -> None:
-    """Remove members, static ones too, that have joined but not sent SyncGroup in time."""
+    """Remove all members, including static members, that have joined but did not send SyncGroup in time."""
     missing = [group.roster.members[member_id] for member_id in group.roster.unsynced]
     for member in missing:
         group.drop(member)

@@ -18,7 +18,7 @@ class Join:
     """A JoinGroup request.
 
     :param member_id: ``UNKNOWN_MEMBER`` for a new member.
-    :param instance_id: of a static member (KIP-345).
+    :param instance_id: ``group.instance.id`` of a static member (KIP-345), else None.
     :param requires_known_member: a new member receives an id first and joins with it in a second request (KIP-394).
     :param may_skip_assignment: the client supports ``skip_assignment`` in the response (KIP-814).
     :param reason: reason given by the client, for the log (KIP-800).
@@ -125,5 +125,5 @@ class Description:
     members: Sequence[DescribedMember] = ()
 
 
-JoinAnswer = Callable[[Joined], None]
-SyncAnswer = Callable[[Synced], None]
+JoinCallback = Callable[[Joined], None]
+SyncCallback = Callable[[Synced], None]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kreplica.errors import ProtocolError
 from kreplica.groups.classic.member import Member
-from kreplica.groups.classic.requests import JoinAnswer, JoinedMember, Protocols
+from kreplica.groups.classic.requests import JoinCallback, JoinedMember, Protocols
 from kreplica.groups.classic.session_timer import SessionTimer
 from kreplica.groups.memory_limits import GroupAccount
 from kreplica.wire.messages.consumer_protocol import SUBSCRIPTION, parse_versioned
@@ -23,13 +23,13 @@ PENDING_BYTES = 1024
 
 
 class Roster:
-    """Members of one group. The cost of each operation does not depend on the number of members.
+    """Members of one group. Membership changes take constant time, whatever the number of members.
 
     :param account: charged for each member.
     :ivar members: by member id.
     :ivar pending: member ids that were assigned but not used yet, with the timers after which they expire.
     :ivar leader: id of the member that computes the assignment; None without members.
-    :ivar protocol_type: of the current or last members; None if there never were any.
+    :ivar protocol_type: protocol type of the current or last members; None if there never were any.
     :ivar unsynced: ids of members that have not sent SyncGroup in this generation (an ordered set).
     """
 
@@ -41,9 +41,9 @@ class Roster:
         self.protocol_type = protocol_type
         self.unsynced: dict[str, None] = {}
         self.awaiting_join_count = 0
-        self._by_answer: dict[int, Member] = {}  # by identity: each answer is kept alive by its member
+        self._by_callback: dict[int, Member] = {}  # by identity: each callback is kept alive by its member
         self._ids: dict[str, str] = {}
-        self._speakers: dict[str, int] = {}
+        self._supporter_counts: dict[str, int] = {}
         self._topics: tuple[str | None, frozenset[str] | None] | None = None
 
     # --- members ----------------------------------------------------------------------------------------------------
@@ -118,24 +118,24 @@ class Roster:
 
     # --- joining -----------------------------------------------------------------------------------------------------
 
-    def await_join(self, member: Member, answer: JoinAnswer) -> None:
-        """Register the pending JoinGroup request of a member. An earlier one must have been answered."""
+    def await_join(self, member: Member, answer: JoinCallback) -> None:
+        """Register the pending JoinGroup request of a member; an earlier request must have been answered."""
         member.awaiting_join = answer
         self.awaiting_join_count += 1
-        self._by_answer[id(answer)] = member
+        self._by_callback[id(answer)] = member
 
-    def end_join(self, member: Member) -> JoinAnswer | None:
+    def end_join(self, member: Member) -> JoinCallback | None:
         """Remove and return the callback of a member's pending JoinGroup request, or None."""
         answer = member.awaiting_join
         if answer is not None:
             member.awaiting_join = None
             self.awaiting_join_count -= 1
-            self._by_answer.pop(id(answer), None)
+            self._by_callback.pop(id(answer), None)
         return answer
 
-    def waiting_for(self, answer: JoinAnswer) -> Member | None:
+    def member_awaiting(self, answer: JoinCallback) -> Member | None:
         """Return the member whose pending request has this callback, or None if it was answered."""
-        member = self._by_answer.get(id(answer))
+        member = self._by_callback.get(id(answer))
         return member if member is not None and member.awaiting_join is answer else None
 
     @property
@@ -162,19 +162,19 @@ class Roster:
     # --- protocols ---------------------------------------------------------------------------------------------------
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Return True if some of these protocols is supported by all members."""
+        """Return True if all members support at least one of these protocols."""
         member_count = len(self.members)
         return protocol_type == self.protocol_type and any(
-            self._speakers.get(name, 0) == member_count for name, _ in protocols
+            self._supporter_counts.get(name, 0) == member_count for name, _ in protocols
         )
 
     def select_protocol(self) -> str:
-        """Return the protocol that gets most votes; each member votes for its most preferred common protocol."""
+        """Return the protocol with the most votes; each member votes for its most preferred common protocol."""
         member_count = len(self.members)
         votes: dict[str, int] = {}
         for member in self.members.values():
             for name, _ in member.protocols:
-                if self._speakers[name] == member_count:
+                if self._supporter_counts[name] == member_count:
                     votes[name] = votes.get(name, 0) + 1
                     break
         return max(votes, key=votes.__getitem__)
@@ -212,8 +212,8 @@ class Roster:
     def _count(self, protocols: Protocols, step: int) -> None:
         self._topics = None
         for name in dict(protocols):
-            count = self._speakers.get(name, 0) + step
+            count = self._supporter_counts.get(name, 0) + step
             if count:
-                self._speakers[name] = count
+                self._supporter_counts[name] = count
             else:
-                del self._speakers[name]
+                del self._supporter_counts[name]

@@ -27,7 +27,7 @@ class SessionTimer:
     def extend(self, timeout_ms: int) -> None:
         """Set the deadline to this many milliseconds from now, which may be earlier than the current deadline.
 
-        :param timeout_ms: expires immediately if negative; clients and the log may contain such values.
+        :param timeout_ms: the session expires immediately if negative; clients and the log may contain such values.
         """
         timeout_s = max(timeout_ms / 1000, 0.0)
         self._deadline_s = self._reactor.seconds() + timeout_s

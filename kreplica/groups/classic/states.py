@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 
 class State(Enum):
-    """Values are the state names that Kafka reports."""
+    """State of a classic group; the values are the state names that Kafka reports."""
 
     EMPTY = "Empty"
     """No members; committed offsets may exist."""

@@ -8,12 +8,12 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.classic import fencing, rebalancing
 from kreplica.groups.classic.group_state import ClassicGroupState
 from kreplica.groups.classic.member import Member
-from kreplica.groups.classic.requests import Sync, SyncAnswer, Synced
+from kreplica.groups.classic.requests import Sync, SyncCallback, Synced
 from kreplica.groups.classic.states import State
 
 
-def sync(group: ClassicGroupState, request: Sync, answer: SyncAnswer) -> None:
-    """Within a step: answer SyncGroup, immediately or once the leader's assignment is committed."""
+def sync(group: ClassicGroupState, request: Sync, answer: SyncCallback) -> None:
+    """Handle SyncGroup within a step; responds immediately or once the leader's assignment is committed."""
     try:
         member = group.check_generation(request.member_id, request.instance_id, request.generation)
         _check_protocol(group, request)
@@ -25,7 +25,7 @@ def sync(group: ClassicGroupState, request: Sync, answer: SyncAnswer) -> None:
     _note_synced(group, member)
     if group.state is State.STABLE:
         group.answer(answer, _synced(group, member))
-        member.heard()
+        member.restart_session()
         return
     group.answer_sync(member, Synced(ErrorCode.REBALANCE_IN_PROGRESS))  # an earlier request is still pending
     member.awaiting_sync = answer

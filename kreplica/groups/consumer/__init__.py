@@ -16,6 +16,6 @@ Pure modules, on immutable values:
 
 Modules with timers and I/O:
 
-* ``group``: a group in service; ``pending_writes``: uncommitted changes; ``timers``: session and revocation timeouts
+* ``group``: a running group; ``pending_writes``: uncommitted changes; ``timers``: session and revocation timeouts
 * ``config``: settings
 """

@@ -9,23 +9,23 @@ from uuid import UUID
 Assignment = Mapping[UUID, frozenset[int]]
 """Partitions by topic id. Immutable; contains no topic without partitions."""
 
-NOTHING: Assignment = {}
+NO_PARTITIONS: Assignment = {}
 
 
 def intersection(left: Assignment, right: Assignment) -> Assignment:
-    """Return the partitions that are in both."""
+    """Return the partitions that are in both assignments."""
     return _without_empty((topic_id, left[topic_id] & right[topic_id]) for topic_id in left if topic_id in right)
 
 
 def difference(left: Assignment, right: Assignment) -> Assignment:
-    """Return the partitions of the first that are not in the second."""
+    """Return the partitions of the first assignment that are not in the second."""
     if not right:
         return left
     return _without_empty((topic_id, held - right.get(topic_id, frozenset())) for topic_id, held in left.items())
 
 
 def union(left: Assignment, right: Assignment) -> Assignment:
-    """Return the partitions of both."""
+    """Return the partitions that are in at least one of the assignments."""
     if not left or not right:
         return left or right
     merged = dict(left)
@@ -35,7 +35,7 @@ def union(left: Assignment, right: Assignment) -> Assignment:
 
 
 def is_within(part: Assignment, whole: Assignment) -> bool:
-    """Return True if all partitions of the first are in the second."""
+    """Return True if all partitions of the first assignment are in the second."""
     return all(partitions <= whole.get(topic_id, frozenset()) for topic_id, partitions in part.items())
 
 
@@ -52,7 +52,7 @@ def pairs(assignment: Assignment) -> Iterator[tuple[UUID, int]]:
 
 
 def from_rows(rows: Iterable[Mapping[str, Any]]) -> Assignment:
-    """Read ``topic_id`` and ``partitions`` of messages and records; a topic may occur more than once."""
+    """Return the assignment in rows of a message or record; a topic may occur more than once."""
     merged: dict[UUID, frozenset[int]] = {}
     for row in rows:
         if row["partitions"]:
@@ -61,7 +61,7 @@ def from_rows(rows: Iterable[Mapping[str, Any]]) -> Assignment:
 
 
 def to_rows(assignment: Assignment) -> list[dict[str, Any]]:
-    """Return sorted rows for messages and records."""
+    """Return an assignment as sorted rows for messages and records."""
     return [{"topic_id": topic_id, "partitions": sorted(assignment[topic_id])} for topic_id in sorted(assignment)]
 
 

@@ -12,7 +12,7 @@ class ConsumerConfig:
     """Settings of KIP-848 groups; the defaults are Kafka's.
 
     :param enabled: True if ``group.coordinator.rebalance.protocols`` includes ``consumer``.
-    :param session_timeout_ms: a member that sends no heartbeat for this long is removed.
+    :param session_timeout_ms: time after which a member that sends no heartbeat is removed.
     :param heartbeat_interval_ms: interval sent to members.
     :param size_max: maximum number of members per group.
     :param assignors: available assignors; the first is the default.

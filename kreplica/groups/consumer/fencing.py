@@ -12,10 +12,10 @@ def is_current_epoch(member: Member, epoch: int) -> bool:
     return epoch == member.progress.epoch
 
 
-def missed_last_answer(member: Member, epoch: int, owned: Assignment | None) -> bool:
+def missed_last_response(member: Member, epoch: int, owned: Assignment | None) -> bool:
     """Return True if a heartbeat carries the previous epoch because the last response was lost.
 
-    The member must not own partitions beyond its assignment; otherwise it has missed more than one response.
+    Such a member must not own partitions beyond its assignment; otherwise it has missed more than one response.
     """
     if epoch != member.progress.previous_epoch or owned is None:
         return False
@@ -23,7 +23,7 @@ def missed_last_answer(member: Member, epoch: int, owned: Assignment | None) -> 
 
 
 def is_epoch_of_commit(member: Member, epoch: int) -> bool:
-    """Return True if a commit carries the current member epoch; with an older one the partition may have moved."""
+    """Return True if a commit carries the current member epoch; with an older epoch, the partition may have moved."""
     return epoch == member.progress.epoch
 
 
@@ -32,7 +32,7 @@ def is_free(owner: str | None, member_id: str) -> bool:
     return owner is None or owner == member_id
 
 
-def has_given_up(member: Member, owned: Assignment | None) -> bool:
+def has_revoked(member: Member, owned: Assignment | None) -> bool:
     """Return True if a heartbeat confirms that the member has revoked all pending partitions."""
     if owned is None:
         return False
@@ -45,7 +45,7 @@ def check_epoch(member: Member, epoch: int, owned: Assignment | None) -> None:
 
     :raise KafkaError: FENCED_MEMBER_EPOCH; the member has to release all partitions and join again.
     """
-    if not is_current_epoch(member, epoch) and not missed_last_answer(member, epoch, owned):
+    if not is_current_epoch(member, epoch) and not missed_last_response(member, epoch, owned):
         raise KafkaError(
             ErrorCode.FENCED_MEMBER_EPOCH,
             f"member {member.member_id!r} is at epoch {member.progress.epoch}, the request has {epoch}",

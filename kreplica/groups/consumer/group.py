@@ -1,4 +1,4 @@
-"""KIP-848 group in service: decided and committed state, timers, pending heartbeats."""
+"""A running KIP-848 group: decided and committed state, timers, pending heartbeats."""
 
 from __future__ import annotations
 
@@ -52,10 +52,9 @@ class ConsumerGroup:
 
     :param state: the loaded state, or the empty state of a new group.
     :param account: charged for members and for matches of regular expressions.
-    :param preceding: records written before its own until one write is committed: tombstones of a replaced classic
-        group.
-    :ivar account: as above.
-    :ivar state: decided state, ahead of the log.
+    :param preceding: tombstones of a replaced classic group; written before the group's own records until one write is
+        committed.
+    :ivar state: decided state, including changes that are not committed yet.
     :ivar committed: committed state.
     :ivar topics_version: version of the topic metadata last used; None if never.
     """
@@ -86,26 +85,27 @@ class ConsumerGroup:
         self._timers = MemberTimers(
             runtime.reactor, config.session_timeout_ms, self._session_ended, self._revocation_ended
         )
-        self._follow(GroupState(state.group_id), state)
+        self._apply_change(GroupState(state.group_id), state)
 
     # --- members -----------------------------------------------------------------------------------------------------
 
     def heartbeat(self, request: Heartbeat, topics: TopicSnapshot) -> Deferred[Answer]:
-        """Handle a heartbeat, including one that leaves.
+        """Handle a heartbeat, including the last one of a member that leaves.
 
         :return: fires once its changes are committed; may be cancelled.
-        :raise KafkaError: as ``transitions``, or COORDINATOR_NOT_AVAILABLE; nothing has changed.
+        :raise KafkaError: see ``transitions.enter``, ``transitions.leave`` and ``check_memory``, or
+            COORDINATOR_NOT_AVAILABLE; nothing has changed.
         """
         if self._writes.is_failing or self._writes.waiting_count + len(self._entering) >= WAITING_MAX:
-            self.heard(request.member_id)
+            self.restart_session(request.member_id)
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the group's state cannot be written at the moment")
         check_memory(self.account, self.state, request)
         heartbeat = _Heartbeat(request, topics, Deferred())
         if request.is_leaving:
             outcome = leave(self.state, request, topics)
-            self._become(outcome.state, partial(_answer, heartbeat.answered, outcome.answer))
+            self._change_state(outcome.state, partial(_answer, heartbeat.answered, outcome.answer))
         elif self._writes.is_in_flight and needs_target(enter(self.state, request, topics, self._config)[0]):
-            self._entering.append(heartbeat)  # share one target computation with the others that arrive meanwhile
+            self._entering.append(heartbeat)  # one target computation for all heartbeats during the write
         else:
             self._decide([heartbeat], refuse=False)
         return heartbeat.answered
@@ -123,14 +123,14 @@ class ConsumerGroup:
         """See ``MemberTimers``."""
         return self._timers.revocation_left_s(member_id)
 
-    def heard(self, member_id: str) -> None:
-        """Restart a member's session without a response, so that it does not expire while requests fail."""
-        self._timers.heard(member_id)
+    def restart_session(self, member_id: str) -> None:
+        """Restart a member's session, so that it does not expire while its requests fail."""
+        self._timers.restart_session(member_id)
 
     def _decide(self, heartbeats: Sequence[_Heartbeat], *, refuse: bool = True) -> None:
-        """Decide heartbeats in order, with one target computation.
+        """Apply heartbeats in order, with one target computation.
 
-        :param refuse: answer refused heartbeats with an error instead of raising it.
+        :param refuse: fail the Deferreds of refused heartbeats instead of raising the error.
         """
         state = self.state
         entered: list[tuple[_Heartbeat, Progress]] = []
@@ -142,7 +142,7 @@ class ConsumerGroup:
                     raise
                 heartbeat.answered.errback(error)
                 continue
-            self.heard(heartbeat.request.member_id)
+            self.restart_session(heartbeat.request.member_id)
             self.topics_version = heartbeat.topics.version
             entered.append((heartbeat, known))
         if needs_target(state):
@@ -151,15 +151,15 @@ class ConsumerGroup:
         for heartbeat, known in entered:
             state, answer = advance(state, heartbeat.request, known)
             answers.append(partial(_answer, heartbeat.answered, answer))
-        self._become(state, *answers)
+        self._change_state(state, *answers)
 
-    def _become(self, state: GroupState, *settle: Callable[[ErrorCode], None]) -> None:
+    def _change_state(self, state: GroupState, *callbacks: Callable[[ErrorCode], None]) -> None:
         records: list[Pair] = []
         if state is not self.state:
             records += [*self._preceding, *persistence.records_between(self.state, state)]
             old, self.state = self.state, state
-            self._follow(old, state)
-        self._writes.add(records, state, *settle)
+            self._apply_change(old, state)
+        self._writes.add(records, state, *callbacks)
 
     def _write_ended(self, code: ErrorCode) -> None:
         """Decide the heartbeats that arrived during the write, or fail them with it."""
@@ -179,24 +179,24 @@ class ConsumerGroup:
         log.error("group {group!r}: state change exceeds the maximum batch size and was discarded", group=self.group_id)
         old, self.state = self.state, state
         self.topics_version = None
-        self._follow(old, state)
+        self._apply_change(old, state)
 
-    def _follow(self, old: GroupState, new: GroupState) -> None:
-        self._timers.follow(old, new)
+    def _apply_change(self, old: GroupState, new: GroupState) -> None:
+        self._timers.update(old, new)
         charge(self.account, old, new)
 
     def _session_ended(self, member_id: str) -> None:
-        self._expire(member_id, "sent no heartbeat for a session timeout")
+        self._expire(member_id, "sent no heartbeat within the session timeout")
 
     def _revocation_ended(self, member_id: str) -> None:
         self._expire(member_id, "did not revoke its partitions in time")
 
     def _expire(self, member_id: str, why: str) -> None:
-        if self._writes.is_failing:  # its heartbeats could not be answered either, so it must not expire
-            self._timers.later(member_id, RETRY_SECONDS)
+        if self._writes.is_failing:  # its heartbeats fail as well, so it must not expire
+            self._timers.recheck_later(member_id, RETRY_SECONDS)
             return
         log.info("member {member!r} of group {group!r} {why}", member=member_id, group=self.group_id, why=why)
-        self._become(remove(self.state, [member_id], TopicSnapshot(self._topics)))
+        self._change_state(remove(self.state, [member_id], TopicSnapshot(self._topics)))
 
     # --- Group interface ---------------------------------------------------------------------------------------------
 
@@ -206,7 +206,7 @@ class ConsumerGroup:
 
     @property
     def is_empty(self) -> bool:
-        """True without members and without a write in flight that could follow the group's tombstones in the log."""
+        """True without members and without a write in flight, which could follow the group's tombstones in the log."""
         return not self.state.members and not self._writes.is_in_flight
 
     def check_commit(

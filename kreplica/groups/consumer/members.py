@@ -14,10 +14,10 @@ LEAVING = -1
 """Member epoch of a heartbeat that leaves the group."""
 
 LEAVING_TEMPORARILY = -2
-"""Member epoch of a heartbeat that leaves temporarily; a static member keeps it until it rejoins (KIP-848)."""
+"""Member epoch of a static member's heartbeat that leaves temporarily; kept until the member rejoins (KIP-848)."""
 
 NOT_SET = -1
-"""Rebalance timeout that is unchanged; timestamp or epoch that was never set."""
+"""Value of a rebalance timeout that is unchanged, or of an epoch that was never set."""
 
 
 class MemberState(IntEnum):
@@ -55,7 +55,7 @@ class Progress:
     """Progress of a member towards its target.
 
     :param epoch: member epoch that its next heartbeat must carry.
-    :param previous_epoch: also accepted if the last response was lost.
+    :param previous_epoch: accepted as well if the last response was lost.
     :param assigned: partitions it owns or was assigned in the last response.
     :param pending_revocation: partitions it has to revoke, and owns until it confirms the revocation.
     """

@@ -12,7 +12,7 @@ MATCH_BYTES = 8
 
 
 def check_memory(account: GroupAccount, state: GroupState, request: Heartbeat) -> None:
-    """Raise if the group, its client address or the broker has no memory for the subscription in a heartbeat.
+    """Raise if a heartbeat's subscription would exceed the memory limit of the group, the address or the broker.
 
     A heartbeat without a subscription is never refused.
 

@@ -3,9 +3,8 @@
 A group decides on top of its earlier, uncommitted decisions and answers once they are committed, so that simultaneous
 heartbeats see each other's changes. One write is in flight at a time; changes decided meanwhile form the next write.
 
-A failed write may still be committed later. It is therefore repeated until it is committed, and nothing else of the
-group is written before. Meanwhile the group refuses requests; a new leader of the partition reads the result in the
-log.
+A failed write may still be committed later. It is therefore repeated until it is committed, and the group writes
+nothing else and refuses requests until then. A new leader of the partition reads the result from the log.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ class _Write:
 
 
 class GroupWrites:
-    """Writes of one group, which owns it.
+    """Writes of one group; owned by the group.
 
     :param committed: called with each committed state, in order.
-    :param dropped: called with the state to return to if a write cannot be executed at all.
-    :param settled: called with the error code whenever a write has ended; may add more.
+    :param dropped: called with the state before a write that is too large and was discarded.
+    :param settled: called with the error code after each attempt to write; may call ``add``.
     :ivar is_failing: the last write failed and will be repeated.
     """
 
@@ -84,8 +83,9 @@ class GroupWrites:
         return len(self._next.answers) + (len(in_flight.answers) if in_flight is not None else 0)
 
     def add(self, records: Iterable[Pair], state: GroupState, *answers: Answer) -> None:
-        """Add the records that lead to a state; may be empty.
+        """Add the records that lead to a state.
 
+        :param records: may be empty.
         :param answers: called with NONE once the state is committed, otherwise with the error.
         """
         write = self._next

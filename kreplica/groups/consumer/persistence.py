@@ -52,7 +52,7 @@ def records_between(old: GroupState, new: GroupState) -> Iterator[Pair]:
 
 
 def tombstones(state: GroupState) -> list[Pair]:
-    """Return the tombstones of a group, in the order on which Kafka relies; empty if nothing was written."""
+    """Return the tombstones of a group, in the order that Kafka relies on; empty if nothing was written."""
     if not state.epoch:
         return []
     members = [_record(kind, state.group_id, None, each) for each in state.members for kind in MEMBER_KINDS]
@@ -142,7 +142,10 @@ def _progress(fields: dict[str, Any]) -> Progress:
 
 
 def _member_state(number: int) -> MemberState:
-    """Map unknown states of newer versions to the one in which the member has to report its partitions first."""
+    """Return the member state; unknown states of newer versions become UNREVOKED_PARTITIONS.
+
+    In that state, the member has to report its partitions first.
+    """
     return MemberState(number) if number in _MEMBER_STATES else MemberState.UNREVOKED_PARTITIONS
 
 
@@ -166,7 +169,7 @@ class _GroupRecords:
 
 
 class ReplayedGroups:
-    """Groups built from the records of a partition; only valid after the last record.
+    """Builds groups from the records of a partition; ``states`` is only valid after the last record.
 
     In a compacted log, intermediate states may show a partition with two owners, because only the last record of each
     member is left.
@@ -190,7 +193,7 @@ class ReplayedGroups:
         elif kind is RecordKind.TOPICS:
             read.topics = {} if fields is None else _read_topics(fields)
         else:
-            _take(_entries(read, kind), kind, name, fields)
+            _set_entry(_entries(read, kind), kind, name, fields)
 
     def states(self) -> list[GroupState]:
         """Return the existing groups, sorted by id."""
@@ -205,7 +208,7 @@ def _entries(read: _GroupRecords, kind: RecordKind) -> dict[str, Any]:
     return read.target if kind is RecordKind.TARGET else read.resolved
 
 
-def _take(entries: dict[str, Any], kind: RecordKind, name: str, fields: dict[str, Any] | None) -> None:
+def _set_entry(entries: dict[str, Any], kind: RecordKind, name: str, fields: dict[str, Any] | None) -> None:
     if fields is None:
         entries.pop(name, None)
     elif kind is RecordKind.MEMBER:

@@ -9,31 +9,31 @@ from __future__ import annotations
 from uuid import UUID
 
 from kreplica.groups.consumer import fencing
-from kreplica.groups.consumer.assignment import NOTHING, Assignment, count, difference, intersection, union
+from kreplica.groups.consumer.assignment import NO_PARTITIONS, Assignment, count, difference, intersection, union
 from kreplica.groups.consumer.members import Member, MemberState, Progress
 from kreplica.groups.consumer.state import GroupState, is_reconciled
 
 
 def reconcile(state: GroupState, member: Member, owned: Assignment | None) -> Progress:
-    """Return the next progress of a member.
+    """Return the progress of a member after the next step towards its target.
 
     :param owned: owned partitions according to its heartbeat; None if not given.
     :return: the same object if nothing changed.
     """
     if is_reconciled(member, state.target_epoch):
         return member.progress
-    if member.progress.state is MemberState.UNREVOKED_PARTITIONS and not fencing.has_given_up(member, owned):
+    if member.progress.state is MemberState.UNREVOKED_PARTITIONS and not fencing.has_revoked(member, owned):
         return member.progress
     return _next(state, member, owned)
 
 
 def _next(state: GroupState, member: Member, owned: Assignment | None) -> Progress:
     now = member.progress
-    target = state.target.get(member.member_id, NOTHING)
+    target = state.target.get(member.member_id, NO_PARTITIONS)
     kept = intersection(now.assigned, target)
     gone = difference(now.assigned, target)
     waiting = Progress(now.epoch, now.previous_epoch, MemberState.UNREVOKED_PARTITIONS, kept, gone)
-    if gone and not fencing.has_given_up(Member(member.member_id, progress=waiting), owned):
+    if gone and not fencing.has_revoked(Member(member.member_id, progress=waiting), owned):
         return waiting
     wanted = difference(target, kept)
     free = _free(state, wanted, member.member_id)

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat requests and their validation independent of any group."""
+"""ConsumerGroupHeartbeat requests, and the validation that does not depend on the group."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Heartbeat:
 
     :param member_epoch: ``JOINING``, ``LEAVING``, ``LEAVING_TEMPORARILY``, or the epoch of the last response.
     :param rebalance_timeout_ms: timeout of revocations; ``NOT_SET`` for unchanged.
-    :param regular_expression: empty for no pattern subscription.
+    :param regular_expression: subscribed topic pattern; empty for none.
     :param owned: partitions that the member owns.
     """
 
@@ -54,7 +54,7 @@ class Heartbeat:
 
 
 def read_heartbeat(body: Mapping[str, Any], client_id: str | None, client_host: str) -> Heartbeat:
-    """Convert a request body.
+    """Return the heartbeat in a request body.
 
     :param client_id: from the request header.
     :param client_host: client address as shown by tools.
@@ -77,9 +77,9 @@ def read_heartbeat(body: Mapping[str, Any], client_id: str | None, client_host: 
 
 
 def check(heartbeat: Heartbeat, version: int, assignors: tuple[str, ...]) -> None:
-    """Raise if a heartbeat is invalid independent of the group.
+    """Raise if a heartbeat is invalid, whatever the state of the group.
 
-    :param version: of the request.
+    :param version: version of the request.
     :param assignors: names of available assignors.
     :raise KafkaError: INVALID_GROUP_ID, INVALID_REQUEST, UNSUPPORTED_ASSIGNOR.
     """

@@ -8,11 +8,11 @@ from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
-from kreplica.groups.consumer.assignment import NOTHING, Assignment, difference, union
+from kreplica.groups.consumer.assignment import NO_PARTITIONS, Assignment, difference, union
 from kreplica.groups.consumer.members import Member, MemberState
 
 Owners = Mapping[UUID, Mapping[int, str]]
-"""Member id of the owner of each partition, kept until the partition is revoked."""
+"""Member id of the owner by topic id and partition; an owner remains until it has revoked the partition."""
 
 
 class StateName(StrEnum):
@@ -144,4 +144,4 @@ def _transfer(owners: Owners, member_id: str, before: Member | None, after: Memb
 
 
 def _held(member: Member | None) -> Assignment:
-    return union(member.progress.assigned, member.progress.pending_revocation) if member is not None else NOTHING
+    return union(member.progress.assigned, member.progress.pending_revocation) if member is not None else NO_PARTITIONS

@@ -67,7 +67,7 @@ def is_subscribed(state: GroupState, topic: str) -> bool:
 
 
 def _resolved(state: GroupState, fresh: Mapping[str, Resolved]) -> dict[str, Resolved]:
-    """Return the matches of each expression in use; entries without a change keep their record in the log."""
+    """Return the matches of each expression in use; unchanged matches keep the old entry, so nothing is written."""
     result = {}
     for expression in regular_expressions(state):
         old, new = state.resolved.get(expression), fresh.get(expression)

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from uuid import UUID
 
-from kreplica.groups.consumer.assignment import NOTHING
+from kreplica.groups.consumer.assignment import NO_PARTITIONS
 from kreplica.groups.consumer.assignors import Assignor, Group, Subscriber
 from kreplica.groups.consumer.state import GroupState
 from kreplica.groups.consumer.subscriptions import topic_ids_of
@@ -28,7 +28,7 @@ def with_target(state: GroupState, assignors: tuple[Assignor, ...]) -> GroupStat
         key = subscription.topic_names, subscription.regular_expression
         if key not in topic_ids:
             topic_ids[key] = topic_ids_of(state, subscription)
-        previous = state.target.get(member_id, NOTHING)
+        previous = state.target.get(member_id, NO_PARTITIONS)
         members[member_id] = Subscriber(topic_ids[key], subscription.instance_id, previous)
     counts = {topic.topic_id: topic.partition_count for topic in state.topics.values()}
     target = selected_assignor(state, assignors).assign(Group(members, counts))

@@ -12,7 +12,7 @@ from kreplica.runtime import Reactor
 
 
 class MemberTimers:
-    """Timers of one group, which owns them.
+    """Timers of one group; owned by the group.
 
     :param session_ended: called with the id of a member whose session has expired.
     :param revocation_ended: called with the id of a member that did not revoke its partitions in time.
@@ -32,13 +32,13 @@ class MemberTimers:
         self._sessions: dict[str, IDelayedCall] = {}
         self._revocations: dict[str, IDelayedCall] = {}
 
-    def heard(self, member_id: str) -> None:
+    def restart_session(self, member_id: str) -> None:
         """Restart a member's session timeout."""
         call = self._sessions.get(member_id)
         if call is not None:
             call.reset(self._session_s)
 
-    def follow(self, old: GroupState, new: GroupState) -> None:
+    def update(self, old: GroupState, new: GroupState) -> None:
         """Update the timers after a state change."""
         for before, member in changed_members(old, new):
             if member is None:
@@ -51,7 +51,7 @@ class MemberTimers:
             if before is None or before.progress != member.progress:
                 self._update_revocation(member)
 
-    def later(self, member_id: str, seconds: float) -> None:
+    def recheck_later(self, member_id: str, seconds: float) -> None:
         """Check a member again after a delay, because it cannot be removed now."""
         self._start_session(member_id, seconds)
 
@@ -60,7 +60,7 @@ class MemberTimers:
         return self._left_s(self._sessions, member_id)
 
     def revocation_left_s(self, member_id: str) -> float | None:
-        """Return the seconds until a member has to confirm its revocations; None without any."""
+        """Return the seconds until a member must have confirmed its revocations; None if there are none."""
         return self._left_s(self._revocations, member_id)
 
     def _left_s(self, calls: dict[str, IDelayedCall], member_id: str) -> float | None:

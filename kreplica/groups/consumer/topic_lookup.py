@@ -1,4 +1,4 @@
-"""Topics that match the regular expressions of all groups, updated as topics change."""
+"""Finds the topics that match the regular expressions of all groups; updated when topics change."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Entry:
 
 
 class TopicLookup:
-    """Cache of matches; owned by the coordinator and shared by all its groups.
+    """Cache of the topics that match each expression; owned by the coordinator and shared by all its groups.
 
     :ivar version: incremented when names, ids or partition counts of topics may have changed.
     """
@@ -65,7 +65,7 @@ class TopicLookup:
         self._entry(expression)
 
     def can_read(self, expression: str) -> bool:
-        """Return True if this broker accepts the expression; another version may have accepted it before."""
+        """Return True if this broker accepts the expression, which a broker of another version may have accepted."""
         try:
             self.check(expression)
         except KafkaError:

@@ -1,8 +1,8 @@
 """State transitions of a KIP-848 group: heartbeats, leaving and timeouts. Pure.
 
 A heartbeat has three steps: ``enter`` finds the member and applies its metadata, subscription and topics; a new target
-is computed if the group epoch has grown (``target_assignment``); ``advance`` moves the member towards its target. For
-simultaneous heartbeats, all enter before the target is computed once, because that is the most expensive step.
+is computed if the group epoch has grown (``target_assignment``); ``advance`` moves the member towards its target.
+Simultaneous heartbeats all enter before the target is computed once for all, because that is the most expensive step.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.consumer import fencing
-from kreplica.groups.consumer.assignment import NOTHING, Assignment
+from kreplica.groups.consumer.assignment import NO_PARTITIONS, Assignment
 from kreplica.groups.consumer.config import ConsumerConfig
 from kreplica.groups.consumer.members import (
     JOINING,
@@ -55,18 +55,18 @@ class Outcome(NamedTuple):
 def enter(
     state: GroupState, request: Heartbeat, topics: TopicSnapshot, config: ConsumerConfig
 ) -> tuple[GroupState, Progress]:
-    """First step of a heartbeat that does not leave: apply its metadata and subscription.
+    """Apply the metadata and subscription of a heartbeat that does not leave: the first step.
 
-    :return: the new state, and the progress that the member knew before this heartbeat.
+    :return: the new state, and the member's progress before this heartbeat.
     :raise KafkaError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID,
         GROUP_MAX_SIZE_REACHED; nothing has changed.
     """
     if request.member_epoch == JOINING:
-        state, member = _joined(state, request, config)
+        state, member = _joining_member(state, request, config)
     else:
-        member = _found(state, request)
+        member = _sender(state, request)
         fencing.check_epoch(member, request.member_epoch, request.owned)
-    return _subscribed(state, member, request, topics), member.progress
+    return _with_subscription(state, member, request, topics), member.progress
 
 
 def needs_target(state: GroupState) -> bool:
@@ -75,7 +75,7 @@ def needs_target(state: GroupState) -> bool:
 
 
 def advance(state: GroupState, request: Heartbeat, known: Progress) -> Outcome:
-    """Last step of a heartbeat: move the member towards its target.
+    """Move the member of a heartbeat towards its target: the last step.
 
     :param known: progress of the member before ``enter``.
     """
@@ -89,12 +89,13 @@ def advance(state: GroupState, request: Heartbeat, known: Progress) -> Outcome:
 
 
 def leave(state: GroupState, request: Heartbeat, topics: TopicSnapshot) -> Outcome:
-    """Handle the last heartbeat of a member; a static member that leaves temporarily keeps its partitions for a
-    session.
+    """Handle the last heartbeat of a member.
+
+    A static member that leaves temporarily keeps its partitions until its session expires.
 
     :raise KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID; nothing has changed.
     """
-    member = _found(state, request)
+    member = _sender(state, request)
     answer = Answer(member.member_id, request.member_epoch)
     if request.member_epoch != LEAVING_TEMPORARILY:
         return Outcome(remove(state, [member.member_id], topics), answer)
@@ -110,7 +111,7 @@ def remove(state: GroupState, member_ids: Iterable[str], topics: TopicSnapshot) 
     return replace(refresh(state.without_members(member_ids), topics), epoch=epoch)
 
 
-def _found(state: GroupState, request: Heartbeat) -> Member:
+def _sender(state: GroupState, request: Heartbeat) -> Member:
     """Return the member that sends a heartbeat."""
     if request.instance_id is not None:
         member = state.static_member(request.instance_id)
@@ -123,13 +124,13 @@ def _found(state: GroupState, request: Heartbeat) -> Member:
     return member
 
 
-def _joined(state: GroupState, request: Heartbeat, config: ConsumerConfig) -> tuple[GroupState, Member]:
-    """Return the member that joins, with the partitions it keeps if it was a member before."""
+def _joining_member(state: GroupState, request: Heartbeat, config: ConsumerConfig) -> tuple[GroupState, Member]:
+    """Return the group and the member that joins, with the partitions it keeps if it was a member before."""
     if request.instance_id is not None:
         static = state.static_member(request.instance_id)
         if static is not None:
             fencing.check_released(static, request.member_id)
-            return _returned(state, static, request.member_id) if static.is_away else (state, static)
+            return _with_returned_member(state, static, request.member_id) if static.is_away else (state, static)
     member = state.members.get(request.member_id)
     if member is not None:
         return state, member
@@ -141,22 +142,22 @@ def _joined(state: GroupState, request: Heartbeat, config: ConsumerConfig) -> tu
     return state, Member(request.member_id)
 
 
-def _returned(state: GroupState, away: Member, member_id: str) -> tuple[GroupState, Member]:
+def _with_returned_member(state: GroupState, away: Member, member_id: str) -> tuple[GroupState, Member]:
     """Transfer the state of a static member that left temporarily to its new member id."""
     member = Member(member_id, away.subscription, replace(away.progress, epoch=JOINING, previous_epoch=NOT_SET))
-    target = state.target.get(away.member_id, NOTHING)
+    target = state.target.get(away.member_id, NO_PARTITIONS)
     state = state.without_members([away.member_id]).with_member(member)
     return replace(state, target={**state.target, member_id: target}), member
 
 
-def _subscribed(state: GroupState, member: Member, request: Heartbeat, topics: TopicSnapshot) -> GroupState:
+def _with_subscription(state: GroupState, member: Member, request: Heartbeat, topics: TopicSnapshot) -> GroupState:
     """Apply the subscription in a heartbeat; the epoch grows if the target may change."""
     before = state.members.get(member.member_id)
     subscription = _updated_subscription(member.subscription, request)
     member = replace(member, subscription=subscription)
     if before != member:
         state = state.with_member(member)
-    is_new = before is None or _wanted(before.subscription) != _wanted(subscription)
+    is_new = before is None or _topic_selection(before.subscription) != _topic_selection(subscription)
     if not is_new and not topics.is_changed:
         return state
     epoch = state.epoch
@@ -164,7 +165,7 @@ def _subscribed(state: GroupState, member: Member, request: Heartbeat, topics: T
     return replace(state, epoch=epoch + 1) if is_new else state
 
 
-def _wanted(subscription: Subscription) -> tuple[tuple[str, ...], str | None]:
+def _topic_selection(subscription: Subscription) -> tuple[tuple[str, ...], str | None]:
     return subscription.topic_names, subscription.regular_expression
 
 
@@ -172,17 +173,17 @@ def _updated_subscription(old: Subscription, request: Heartbeat) -> Subscription
     """Return the subscription of a member after a heartbeat."""
     timeout_ms = request.rebalance_timeout_ms
     new = Subscription(
-        instance_id=_newer(request.instance_id, old.instance_id),
-        rack_id=_newer(request.rack_id, old.rack_id),
+        instance_id=_or_previous(request.instance_id, old.instance_id),
+        rack_id=_or_previous(request.rack_id, old.rack_id),
         client_id=request.client_id,
         client_host=request.client_host,
         topic_names=old.topic_names if request.topic_names is None else request.topic_names,
-        regular_expression=_newer(request.regular_expression, old.regular_expression) or None,
+        regular_expression=_or_previous(request.regular_expression, old.regular_expression) or None,
         rebalance_timeout_ms=old.rebalance_timeout_ms if timeout_ms == NOT_SET else timeout_ms,
-        server_assignor=_newer(request.server_assignor, old.server_assignor),
+        server_assignor=_or_previous(request.server_assignor, old.server_assignor),
     )
     return old if new == old else new
 
 
-def _newer(new: str | None, before: str | None) -> str | None:
+def _or_previous(new: str | None, before: str | None) -> str | None:
     return before if new is None else new

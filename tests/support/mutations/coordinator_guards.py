@@ -55,7 +55,7 @@ COORDINATOR_GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "revoked before reassigned",
-        (Place("kreplica.groups.consumer.fencing:has_given_up", always),),
+        (Place("kreplica.groups.consumer.fencing:has_revoked", always),),
         consumer_groups.slow_revocation,
         "is owned by two",
     ),

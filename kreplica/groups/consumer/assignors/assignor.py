@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from kreplica.groups.consumer.assignment import NOTHING, Assignment
+from kreplica.groups.consumer.assignment import NO_PARTITIONS, Assignment
 
 
 class Subscriber(NamedTuple):
@@ -19,7 +19,7 @@ class Subscriber(NamedTuple):
 
     topic_ids: frozenset[UUID]
     instance_id: str | None = None
-    target: Assignment = NOTHING
+    target: Assignment = NO_PARTITIONS
 
 
 class TopicClass(NamedTuple):
@@ -46,17 +46,19 @@ class Group:
 
     def classes(self) -> list[TopicClass]:
         """Group the topics that have subscribers by their sets of subscribers."""
-        alike: dict[frozenset[UUID], list[str]] = {}
+        members_by_topics: dict[frozenset[UUID], list[str]] = {}
         for member_id in sorted(self.members):
-            alike.setdefault(self.members[member_id].topic_ids, []).append(member_id)
-        subscriptions = list(alike)
+            members_by_topics.setdefault(self.members[member_id].topic_ids, []).append(member_id)
+        subscriptions = list(members_by_topics)
         topics: dict[tuple[int, ...], list[UUID]] = {}
         for topic_id in sorted(self.partition_counts):
             key = tuple(index for index, topic_ids in enumerate(subscriptions) if topic_id in topic_ids)
             if key:
                 topics.setdefault(key, []).append(topic_id)
         return [
-            TopicClass(sorted(member_id for index in key for member_id in alike[subscriptions[index]]), topic_ids)
+            TopicClass(
+                sorted(member_id for index in key for member_id in members_by_topics[subscriptions[index]]), topic_ids
+            )
             for key, topic_ids in topics.items()
         ]
 

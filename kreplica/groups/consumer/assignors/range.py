@@ -1,4 +1,5 @@
-"""Range assignor: each member gets contiguous partitions of a topic; the first members get one more if needed.
+"""Range assignor: each member gets contiguous partitions of a topic; the first members get one more if the
+partitions do not divide evenly.
 
 Topics with equal partition counts and subscribers are co-partitioned: a member reads the same partition numbers of
 each, as joins by key require.
@@ -14,7 +15,7 @@ from kreplica.groups.consumer.assignors.assignor import Group
 
 
 class RangeAssignor:
-    """Static members are ordered first, by instance id, so that restarts do not move partitions."""
+    """Range assignor. Static members come first, by instance id, so that restarts do not move partitions."""
 
     name = "range"
     class_name = "org.apache.kafka.coordinator.group.assignor.RangeAssignor"

@@ -1,8 +1,8 @@
 """Uniform assignor: partition counts of members differ as little as possible, with few moves.
 
-Three steps: members keep partitions they may still read; free partitions go to the member with the fewest; then
-partitions move from members with most to members with fewest while this evens out the counts. If all members have the
-same subscription, counts differ by at most one and the number of moves is minimal.
+Three steps: members keep partitions of topics that they are still subscribed to; free partitions go to the member with
+the fewest; then partitions move from members with most to members with fewest while this evens out the counts. If all
+members have the same subscription, counts differ by at most one and the number of moves is minimal.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class UniformAssignor:
 
     def assign(self, group: Group) -> Mapping[str, Assignment]:
         shares = _Shares(group)
-        shares.keep()
-        # Topics with few subscribers come first, before members with more choice fill up.
+        shares.keep_previous()
+        # Topics with few subscribers come first, while those subscribers still have few partitions.
         classes = sorted(group.classes(), key=lambda each: len(each.subscribers))
         for each in classes:
-            shares.hand_out(each)
-        # A move may enable another in a different class.  Termination: each move reduces the sum of squared counts.
-        # Classes with many subscribers come first, where partitions can reach the smallest member directly.
+            shares.assign_free(each)
+        # A move may enable another in a different class. The loop ends: each move reduces the sum of squared counts.
+        # Classes with many subscribers come first: their partitions can move to the smallest member directly.
         classes.reverse()
-        while sum(map(shares.level, classes)):
+        while sum(map(shares.balance, classes)):
             pass
         return shares.result()
 
@@ -45,8 +45,8 @@ class _Shares:
         self._counts = dict.fromkeys(self._held, 0)
         self._free = {topic_id: set(range(count)) for topic_id, count in group.partition_counts.items()}
 
-    def keep(self) -> None:
-        """Let members keep previous partitions of topics they are still subscribed to."""
+    def keep_previous(self) -> None:
+        """Let members keep previous partitions of topics that they are still subscribed to."""
         for member_id, held in self._held.items():
             topic_ids, _, target = self._group.members[member_id]
             for topic_id, partitions in target.items():
@@ -57,7 +57,7 @@ class _Shares:
                     held[topic_id] = set(kept)
                     self._counts[member_id] += len(kept)
 
-    def hand_out(self, topics: TopicClass) -> None:
+    def assign_free(self, topics: TopicClass) -> None:
         """Assign free partitions to the subscribers with fewest partitions."""
         subscribers = topics.subscribers
         least = [(self._counts[member_id], index) for index, member_id in enumerate(subscribers)]
@@ -69,7 +69,7 @@ class _Shares:
                 self._counts[subscribers[index]] += 1
                 heapreplace(least, (count + 1, index))
 
-    def level(self, topics: TopicClass) -> int:
+    def balance(self, topics: TopicClass) -> int:
         """Move partitions of these topics from members with most to members with fewest partitions.
 
         :return: number of moved partitions.
@@ -93,10 +93,10 @@ class _Shares:
                 heappop(least)
             if not most or -most[0][0] - least[0][0] < 2:
                 return moved
-            giver, receiver = most[0][1], least[0][1]
-            self._move(subscribers[giver], subscribers[receiver], topic_ids)
+            source, destination = most[0][1], least[0][1]
+            self._move(subscribers[source], subscribers[destination], topic_ids)
             moved += 1
-            for index, change in ((giver, -1), (receiver, 1)):
+            for index, change in ((source, -1), (destination, 1)):
                 here[index] += change
                 heappush(least, (counts[subscribers[index]], index))
                 heappush(most, (-counts[subscribers[index]], index))
@@ -108,16 +108,16 @@ class _Shares:
             for member_id, held in self._held.items()
         }
 
-    def _move(self, giver: str, receiver: str, topic_ids: list[UUID]) -> None:
-        """Move the partition that spreads topics best, preferably one that the giver did not have before."""
-        held, others = self._held[giver], self._held[receiver]
+    def _move(self, source: str, destination: str, topic_ids: list[UUID]) -> None:
+        """Move the partition that spreads topics best, preferably one that the source did not have before."""
+        held, others = self._held[source], self._held[destination]
         topic_id = max(
             (each for each in topic_ids if held.get(each)),
             key=lambda each: len(held[each]) - len(others.get(each, ())),
         )
-        previous = self._group.members[giver].target.get(topic_id, frozenset())
+        previous = self._group.members[source].target.get(topic_id, frozenset())
         partition = max(held[topic_id], key=lambda each: (each not in previous, each))
         held[topic_id].discard(partition)
         others.setdefault(topic_id, set()).add(partition)
-        self._counts[giver] -= 1
-        self._counts[receiver] += 1
+        self._counts[source] -= 1
+        self._counts[destination] += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.groups.consumer.assignment import NOTHING, Assignment, to_rows
+from kreplica.groups.consumer.assignment import NO_PARTITIONS, Assignment, to_rows
 from kreplica.groups.consumer.members import Member
 from kreplica.groups.consumer.state import GroupState, StateName
 from kreplica.groups.consumer_coordinator import ConsumerCoordinator
@@ -76,7 +76,7 @@ class ConsumerGroupDescribe:
             "subscribed_topic_names": subscription.topic_names,
             "subscribed_topic_regex": subscription.regular_expression,
             "assignment": self._named(member.progress.assigned),
-            "target_assignment": self._named(state.target.get(member.member_id, NOTHING)),
+            "target_assignment": self._named(state.target.get(member.member_id, NO_PARTITIONS)),
             "member_type": CONSUMER_MEMBER,
         }
 
