@@ -87,7 +87,8 @@ def transaction_states() -> str:
 def controller_events() -> str:
     classes = (each for _, each in inspect.getmembers(event_types, inspect.isclass))
     kinds = (each for each in classes if issubclass(each, event_types.Event))
-    found = sorted((kind for kind in kinds if kind not in (event_types.Event, event_types.Question)), key=line_of)
+    bases = (event_types.Event, event_types.ControllerRequest)
+    found = sorted((kind for kind in kinds if kind not in bases), key=line_of)
     return table(("event", "cause"), ((f"`{kind.__name__}`", first_sentence(kind)) for kind in found))
 
 

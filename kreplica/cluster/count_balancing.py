@@ -81,12 +81,12 @@ def _direct_step(holdings: Holdings) -> Step | None:
     return None
 
 
-def _cancel_a_cycle(holdings: Holdings, evenness: int) -> bool:
+def _cancel_a_cycle(holdings: Holdings, evenness_weight: int) -> bool:
     """Apply one cycle of negative cost; return False if there is none."""
-    cycle = _negative_cycle(_edges(holdings, evenness))
+    cycle = _negative_cycle(_edges(holdings, evenness_weight))
     if cycle is None:
         return False
-    cycle = _without_repeats(holdings, cycle, evenness)
+    cycle = _without_repeats(holdings, cycle, evenness_weight)
     steps = [(step.item, step.source, step.target) for step in cycle if step.item is not None]
     if not all(holdings.allows(*step) for step in steps):
         return False
@@ -95,18 +95,18 @@ def _cancel_a_cycle(holdings: Holdings, evenness: int) -> bool:
     return True
 
 
-def _outside_cost(holdings: Holdings, step: Step, evenness: int) -> int:
+def _outside_cost(holdings: Holdings, step: Step, evenness_weight: int) -> int:
     """Return the change of the sum of squared counts, which is minimal for even counts."""
     if step.source == OUTSIDE:
-        return -evenness * (2 * holdings.count(step.target) - 1)
-    return evenness * (2 * holdings.count(step.source) + 1)
+        return -evenness_weight * (2 * holdings.count(step.target) - 1)
+    return evenness_weight * (2 * holdings.count(step.source) + 1)
 
 
-def _edges(holdings: Holdings, evenness: int) -> list[tuple[Step, int]]:
+def _edges(holdings: Holdings, evenness_weight: int) -> list[tuple[Step, int]]:
     edges = []
     for source in holdings.brokers:
         for step in (Step(OUTSIDE, source, None), Step(source, OUTSIDE, None)):
-            edges.append((step, _outside_cost(holdings, step, evenness)))
+            edges.append((step, _outside_cost(holdings, step, evenness_weight)))
         for target in holdings.brokers:
             move = holdings.cheapest_move(source, target) if source != target else None
             if move is not None:
@@ -136,14 +136,14 @@ def _negative_cycle(edges: Sequence[tuple[Step, int]]) -> list[Step] | None:
     return cycle[::-1]
 
 
-def _without_repeats(holdings: Holdings, cycle: list[Step], evenness: int) -> list[Step]:
+def _without_repeats(holdings: Holdings, cycle: list[Step], evenness_weight: int) -> list[Step]:
     """Return a negative part of the cycle in which no item moves twice, because one move could forbid the other."""
     while (repeat := _repeat(cycle)) is not None:
         first, second = repeat
         one, other = cycle[first], cycle[second]
         inner = [Step(other.source, one.target, one.item), *cycle[first + 1 : second]]
         outer = [*cycle[:first], Step(one.source, other.target, one.item), *cycle[second + 1 :]]
-        cycle = min(inner, outer, key=lambda part: _cost(holdings, part, evenness))
+        cycle = min(inner, outer, key=lambda part: _cost(holdings, part, evenness_weight))
     return cycle
 
 
@@ -155,9 +155,9 @@ def _repeat(cycle: Sequence[Step]) -> tuple[int, int] | None:
     return None
 
 
-def _cost(holdings: Holdings, cycle: Sequence[Step], evenness: int) -> int:
+def _cost(holdings: Holdings, cycle: Sequence[Step], evenness_weight: int) -> int:
     return sum(
-        _outside_cost(holdings, step, evenness)
+        _outside_cost(holdings, step, evenness_weight)
         if step.item is None
         else holdings.cost(step.item, step.source, step.target)
         for step in cycle

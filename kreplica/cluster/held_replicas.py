@@ -103,7 +103,7 @@ class HeldReplicas:
         free = [broker for broker in self.brokers if broker not in self._replicas[item]]
         if not free:
             return False
-        self._add(item, min(free, key=lambda b: (self._crowd(item, b), self._counts[b])))
+        self._add(item, min(free, key=lambda b: (self._count_in_rack(item, b), self._counts[b])))
         return True
 
     def drop_one(self, item: int, among: Collection[int] | None = None) -> None:
@@ -112,7 +112,7 @@ class HeldReplicas:
         :param among: replicas that may be removed; None for all.
         """
         choice = sorted(self._replicas[item] if among is None else among)
-        self._remove(item, max(choice, key=lambda b: (self._crowd(item, b), self._counts[b])))
+        self._remove(item, max(choice, key=lambda b: (self._count_in_rack(item, b), self._counts[b])))
 
     # --- racks -------------------------------------------------------------------------------------------------------
 
@@ -129,11 +129,11 @@ class HeldReplicas:
         receivers = [broker for broker in self.brokers if broker not in self._replicas[item]]
         if not sources or not receivers:
             return None
-        source = max(sources, key=lambda b: (self._crowd(item, b), self._counts[b]))
-        target = min(receivers, key=lambda b: (self._crowd(item, b), self._counts[b]))
-        return (source, target) if self._crowd(item, source) - self._crowd(item, target) > 1 else None
+        source = max(sources, key=lambda b: (self._count_in_rack(item, b), self._counts[b]))
+        target = min(receivers, key=lambda b: (self._count_in_rack(item, b), self._counts[b]))
+        return (source, target) if self._count_in_rack(item, source) - self._count_in_rack(item, target) > 1 else None
 
-    def _crowd(self, item: int, broker: int) -> int:
+    def _count_in_rack(self, item: int, broker: int) -> int:
         """Return the number of replicas of a partition in a broker's rack."""
         return sum(more_than >> item & 1 for more_than in self._in_rack[self.racks[broker]])
 

@@ -24,6 +24,7 @@ from kreplica.controller.event_types import (
     BrokersChanged,
     CommandRefused,
     ControllerChanged,
+    ControllerRequest,
     DeletionsChanged,
     DirectoriesFailed,
     ElectionAsked,
@@ -34,7 +35,6 @@ from kreplica.controller.event_types import (
     PlansChanged,
     PlansDue,
     PreferredElectionAsked,
-    Question,
     ReassignmentAsked,
     ReassignmentsRequested,
     RemovalDue,
@@ -174,25 +174,25 @@ class Controller:
         with self._observer.called("stand_for_election"):
             self._queue_election_check()
 
-    def ask(self, question: Question) -> Deferred[Any]:
+    def submit(self, request: ControllerRequest) -> Deferred[Any]:
         """Queue a request of a broker or an administrator behind the waiting events.
 
         :return: fires with the result that the request's class describes.
         :raise KafkaError: (from the Deferred) NOT_CONTROLLER, also if the term ends before the response;
             REQUEST_TIMED_OUT if the queue is full.
         """
-        with self._observer.asked(question):
-            self._enqueue(question)
-        return question.answer
+        with self._observer.asked(request):
+            self._enqueue(request)
+        return request.response
 
-    def _enqueue(self, question: Question) -> None:
+    def _enqueue(self, request: ControllerRequest) -> None:
         if self._term is None or self._stopped:
-            question.dropped()
+            request.dropped()
         elif len(self.queue) >= WAITING_EVENTS_MAX:
             text = f"{len(self.queue)} events are already waiting for the controller"
-            question.settle(KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
+            request.settle(KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
         else:
-            self.queue.put(question)
+            self.queue.put(request)
 
     def topic_settings_changed(self) -> None:
         """Re-evaluate offline partitions after a change of topic configurations."""
@@ -227,19 +227,19 @@ class Controller:
             event.dropped()
         else:
             term = self._term
-            if isinstance(event, Question):
+            if isinstance(event, ControllerRequest):
                 await self._handle_request(term, event)
             else:
                 await _HANDLERS[type(event)](term, event)
             execution.schedule_pass(term, event)
 
-    async def _handle_request(self, term: ControllerTerm, question: Question) -> None:
+    async def _handle_request(self, term: ControllerTerm, request: ControllerRequest) -> None:
         try:
-            answer = await _HANDLERS[type(question)](term, question)
+            result = await _HANDLERS[type(request)](term, request)
         except KafkaError as error:
-            answer = error
+            result = error
         # Settle last, because the requester may send its next request immediately.
-        question.settle(answer)
+        request.settle(result)
 
     def _failed(self, event: Event, error: BaseException) -> None:
         """End the term after a handler failed, and schedule another check of ``/controller``."""

@@ -23,24 +23,24 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Question(Event):
+class ControllerRequest(Event):
     """A request with a response: the handler's return value, or the ``KafkaError`` that it raises.
 
     Requests compare by identity, so two of them are never merged.
     """
 
-    answer: Deferred[Any] = field(default_factory=Deferred, kw_only=True)
+    response: Deferred[Any] = field(default_factory=Deferred, kw_only=True)
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
-    def settle(self, answer: object) -> None:
+    def settle(self, result: object) -> None:
         """Send the response or the error, unless the requester has cancelled."""
-        if not self.answer.called:
-            if isinstance(answer, Exception):
-                self.answer.errback(answer)
+        if not self.response.called:
+            if isinstance(result, Exception):
+                self.response.errback(result)
             else:
-                self.answer.callback(answer)
+                self.response.callback(result)
 
     def dropped(self) -> None:
         self.settle(KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is no longer the controller"))
@@ -172,7 +172,7 @@ class BalanceLeaders(Event):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ShutdownAsked(Question):
+class ShutdownAsked(ControllerRequest):
     """A broker requests a controlled shutdown.  Response: the list of partitions that it still leads.
 
     :param broker_epoch: -1 if the request does not contain it.
@@ -190,7 +190,7 @@ class ElectionType(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ElectionAsked(Question):
+class ElectionAsked(ControllerRequest):
     """A client requests leader elections (ElectLeaders).  Response: an ``ErrorCode`` by partition.
 
     :param partitions: None for all.
@@ -201,7 +201,7 @@ class ElectionAsked(Question):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ReassignmentAsked(Question):
+class ReassignmentAsked(ControllerRequest):
     """A client requests reassignments (AlterPartitionReassignments).  Response: a ``KafkaError`` or None by partition.
 
     :param targets: target replicas by partition; None cancels the reassignment.
@@ -211,7 +211,7 @@ class ReassignmentAsked(Question):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MovesAsked(Question):
+class MovesAsked(ControllerRequest):
     """A client lists ongoing reassignments (ListPartitionReassignments).  Response: a placement by partition.
 
     :param partitions: None for all.

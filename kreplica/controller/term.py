@@ -182,10 +182,10 @@ class ControllerTerm:
         self.counters.command_late(broker_id, command)
         self.history.late(broker_id, command)
 
-    def _answered(self, broker_id: int, command: Command, answer: CommandResponse) -> None:
+    def _answered(self, broker_id: int, command: Command, response: CommandResponse) -> None:
         self.counters.timeline.answered(command)
-        names = {t.topic_id: name for name, t in self.context.topics.items()} if answer.refusals else {}
-        errors = answer.errors(command.partitions, names)
+        names = {t.topic_id: name for name, t in self.context.topics.items()} if response.refusals else {}
+        errors = response.errors(command.partitions, names)
         if command.api.name == "StopReplica":
             going = [p for p in command.partitions if self.context.is_leaving(p, broker_id)]
             if going:
@@ -316,13 +316,13 @@ class ControllerTerm:
         if not wanted:
             return written
         paths = [znodes.partition_state_path(*partition) for partition in wanted]
-        answers = await read_all(self.client, paths)
-        for index, (partition, path, answer) in enumerate(zip(wanted, paths, answers, strict=True)):
+        read_results = await read_all(self.client, paths)
+        for index, (partition, path, result) in enumerate(zip(wanted, paths, read_results, strict=True)):
             if index % SLICE == 0:
                 await self.yield_to_reactor()
             self.context.leadership.pop(partition, None)
-            if isinstance(answer, tuple):
-                data, stat = answer
+            if isinstance(result, tuple):
+                data, stat = result
                 try:
                     self.context.leadership[partition] = documents.decode_partition_state(path, data, stat.version)
                     written[partition] = stat.mzxid

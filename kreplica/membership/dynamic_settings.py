@@ -130,9 +130,9 @@ class DynamicSettings:
 
         :raise SettingsError: with the settings, their znodes and the remedy.
         """
-        if self._effective.unkept:
+        if self._effective.unsupported:
             paths = [znodes.config_path("brokers", entity) for entity in (self._broker_id, znodes.DEFAULT_ENTITY)]
-            raise SettingsError(f"{' or '.join(paths)} in ZooKeeper: {'; '.join(self._effective.unkept)}.")
+            raise SettingsError(f"{' or '.join(paths)} in ZooKeeper: {'; '.join(self._effective.unsupported)}.")
 
     def session_renewed(self) -> None:
         """Read everything again, because watches are lost and changes may have been missed."""
@@ -241,7 +241,7 @@ class DynamicSettings:
     ) -> None:
         for _ in range(CONFLICTS_MAX):
             entity_type, entity = await self._entity(resource_type, name)
-            alteration = await self._alteration(entity_type, entity, change, names, takes_custom=True)
+            alteration = await self._alteration(entity_type, entity, change, names, allows_custom=True)
             if validate_only:
                 return
             try:
@@ -273,7 +273,7 @@ class DynamicSettings:
         change: Callable[[Mapping[str, str]], dict[str, str]],
         names: Sequence[str],
         *,
-        takes_custom: bool = False,
+        allows_custom: bool = False,
     ) -> Alteration:
         version, current = await translate_errors(self._read(znodes.config_path(entity_type, entity)))
         new = change(current)
@@ -281,7 +281,7 @@ class DynamicSettings:
             self.check_topic(new)
         else:
             per_broker = entity != znodes.DEFAULT_ENTITY
-            validate_broker_config(new, changed=names, per_broker=per_broker, takes_custom=takes_custom)
+            validate_broker_config(new, changed=names, per_broker=per_broker, allows_custom=allows_custom)
         return Alteration(new, version, _writes(entity_type, entity, new, version))
 
     async def _entity(self, resource_type: int, name: str) -> tuple[str, str]:
@@ -313,8 +313,8 @@ class DynamicSettings:
     async def learn(self, topics: Sequence[str]) -> None:
         """Read or refresh the settings of topics."""
         paths = [znodes.config_path("topics", topic) for topic in topics]
-        for topic, path, answer in zip(topics, paths, await read_all(self._client, paths), strict=True):
-            self._apply("topics", topic, self._decode(path, answer[0]) if isinstance(answer, tuple) else {})
+        for topic, path, result in zip(topics, paths, await read_all(self._client, paths), strict=True):
+            self._apply("topics", topic, self._decode(path, result[0]) if isinstance(result, tuple) else {})
 
     def forget(self, topic: str) -> None:
         """Forget the settings of a deleted topic."""
@@ -340,8 +340,8 @@ class DynamicSettings:
             self._layers[entity] = dict(settings)
             own, shared = self._layers.get(self._broker_id), self._layers.get(znodes.DEFAULT_ENTITY)
             self._effective = EffectiveSettings(self._static, own, shared)
-            for promise in self._effective.unkept:
-                log.critical("{path}: {promise}", path=znodes.config_path(entity_type, entity), promise=promise)
+            for requirement in self._effective.unsupported:
+                log.critical("{path}: {requirement}", path=znodes.config_path(entity_type, entity), requirement=requirement)
             topics = list(self._partition_settings)
             self._partition_settings.clear()
             for topic in topics:
@@ -382,10 +382,10 @@ class DynamicSettings:
         new = sorted(name for name in names if name not in self._changes)
         paths = [f"{znodes.CONFIG_CHANGES}/{name}" for name in new]
         changed: dict[tuple[str, str], None] = {}
-        for name, path, answer in zip(new, paths, await read_all(self._client, paths), strict=True):
-            if not isinstance(answer, tuple):
+        for name, path, result in zip(new, paths, await read_all(self._client, paths), strict=True):
+            if not isinstance(result, tuple):
                 continue  # removed by another broker
-            data, stat = answer
+            data, stat = result
             self._changes[name] = stat.mtime_ms
             try:
                 changed[documents.decode_config_change(path, data)] = None
@@ -409,8 +409,8 @@ class DynamicSettings:
             await self.learn([entity])
         elif entity_type == "brokers":
             path = znodes.config_path(entity_type, entity)
-            (answer,) = await read_all(self._client, [path])
-            self._apply(entity_type, entity, self._decode(path, answer[0]) if isinstance(answer, tuple) else {})
+            (result,) = await read_all(self._client, [path])
+            self._apply(entity_type, entity, self._decode(path, result[0]) if isinstance(result, tuple) else {})
 
     async def _reload_brokers(self) -> None:
         for entity in (znodes.DEFAULT_ENTITY, self._broker_id):

@@ -38,10 +38,10 @@ async def create_persistent_paths(client: ZooKeeperClient) -> None:
         paths.update(dict.fromkeys("/" + "/".join(parts[: i + 1]) for i in range(len(parts))))
     await client.create_chroot()
     # One connection keeps the order of requests, so parents are created before children without waiting.
-    await gather([_make(client, path) for path in paths])
+    await gather([_create(client, path) for path in paths])
 
 
-async def _make(client: ZooKeeperClient, path: str) -> None:
+async def _create(client: ZooKeeperClient, path: str) -> None:
     try:
         # Null data, as in Kafka, which cannot parse empty data.
         await client.create(path, None)
@@ -49,7 +49,7 @@ async def _make(client: ZooKeeperClient, path: str) -> None:
         pass
 
 
-async def read_or_make_cluster_id(client: ZooKeeperClient, rng: random.Random) -> str:
+async def read_or_create_cluster_id(client: ZooKeeperClient, rng: random.Random) -> str:
     """Return the cluster id (22 characters); the first broker of a cluster creates it."""
     while True:
         try:

@@ -39,7 +39,7 @@ TRANSIENT = (ConnectionLoss, OperationTimeout, RequestTimeout, SessionExpired, S
 """Errors of a ZooKeeper that is slow, restarting or unreachable."""
 
 
-class StartSteps:
+class StartupSteps:
     """Runs the startup steps of a broker until it is registered.
 
     Replaces a session that expires; the caller then reads settings and watches again.
@@ -60,7 +60,7 @@ class StartSteps:
         start = self._client.start
         while True:
             try:
-                return await self.reported("a session with ZooKeeper", start())
+                return await self.with_progress_log("a session with ZooKeeper", start())
             except OperationTimeout as error:
                 if not self._client.server_accepted:
                     raise
@@ -78,7 +78,7 @@ class StartSteps:
             try:
                 if self._client.state.ended:
                     await self._renew()
-                return await self.reported(what, step())
+                return await self.with_progress_log(what, step())
             except ClientClosed:
                 raise
             except TRANSIENT as error:
@@ -88,9 +88,9 @@ class StartSteps:
 
     async def _renew(self) -> None:
         log.warn("the session with ZooKeeper has ended during the start: opening another")
-        await self.reported("a session with ZooKeeper", self._client.renew())
+        await self.with_progress_log("a session with ZooKeeper", self._client.renew())
 
-    async def reported(self, what: str, request: Awaitable[T]) -> T:
+    async def with_progress_log(self, what: str, request: Awaitable[T]) -> T:
         """Await a response, with a log line every ``REPORT_SECONDS``."""
         began_s = self._reactor.seconds()
         timer: IDelayedCall

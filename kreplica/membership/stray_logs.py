@@ -117,17 +117,17 @@ async def find_strays(
 async def _read_topics(client: ZooKeeperClient, topics: list[str]) -> dict[str, Topic | None]:
     """Return the topics, None for missing ones; topics that cannot be read are left out."""
     found: dict[str, Topic | None] = {}
-    answers = await read_all(client, [znodes.topic_path(topic) for topic in topics])
-    for topic, answer in zip(topics, answers, strict=True):
-        if isinstance(answer, tuple):
+    read_results = await read_all(client, [znodes.topic_path(topic) for topic in topics])
+    for topic, result in zip(topics, read_results, strict=True):
+        if isinstance(result, tuple):
             try:
-                found[topic] = Topic(documents.decode_topic(topic, answer[0]), answer[1].czxid)
+                found[topic] = Topic(documents.decode_topic(topic, result[0]), result[1].czxid)
             except znodes.ZnodeError as error:
                 log.error("the logs of {topic} are kept: {error}", topic=topic, error=str(error))
-        elif isinstance(answer, NoNode):
+        elif isinstance(result, NoNode):
             found[topic] = None
         else:
-            log.error("the logs of {topic} are kept: {error}", topic=topic, error=str(answer))
+            log.error("the logs of {topic} are kept: {error}", topic=topic, error=str(result))
     return found
 
 

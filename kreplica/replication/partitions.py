@@ -30,7 +30,7 @@ from kreplica.storage.segments.damage import Damage
 
 log = Logger()
 
-DELETE_WHATEVER_EPOCH = -2
+DELETE_ANY_EPOCH = -2
 
 
 class Partitions:
@@ -233,7 +233,7 @@ class Partitions:
         if partition is None:
             is_here = key in self.directories.logs or self.directories.failure(key) is not None
             return await self._delete(key) if delete and is_here else ErrorCode.NONE
-        if leader_epoch != DELETE_WHATEVER_EPOCH and leader_epoch < partition.leadership.leader_epoch:
+        if leader_epoch != DELETE_ANY_EPOCH and leader_epoch < partition.leadership.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if partition.role is Role.OFFLINE and self.directories.failure(key) is None:
             return ErrorCode.KAFKA_STORAGE_ERROR

@@ -78,14 +78,14 @@ def validate_topic_config(
 
 
 def validate_broker_config(
-    configs: Mapping[str, str | None], *, changed: Iterable[str], per_broker: bool, takes_custom: bool = False
+    configs: Mapping[str, str | None], *, changed: Iterable[str], per_broker: bool, allows_custom: bool = False
 ) -> None:
     """Validate dynamic settings of brokers.
 
     :param configs: all new dynamic settings of the broker or of the cluster.
     :param changed: names of the settings in the request, which must be dynamic.
     :param per_broker: True for one broker, False for the whole cluster.
-    :param takes_custom: accept unknown names, as Kafka does; they are stored without effect.
+    :param allows_custom: accept unknown names, as Kafka does; they are stored without effect.
     :raise KafkaError: INVALID_REQUEST for a setting that cannot change so; INVALID_CONFIG for a name or value that is
         not allowed.
     """
@@ -93,7 +93,7 @@ def validate_broker_config(
     for name in sorted(changed):
         setting = broker_setting(name)
         if setting is None:
-            if takes_custom or name not in configs:
+            if allows_custom or name not in configs:
                 continue
             raise _invalid(f"there is no broker setting {name!r}.{hint(name)}")
         if setting.update is Update.READ_ONLY:

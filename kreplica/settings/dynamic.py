@@ -87,7 +87,7 @@ class EffectiveSettings:
     """Immutable effective settings of a broker: its file and the dynamic layers.
 
     :ivar ignored: one sentence for each dynamic value that is ignored because it is malformed or not allowed.
-    :ivar unkept: one clause for each dynamic value that promises a protection which kreplica does not provide.
+    :ivar unsupported: one clause for each dynamic value that requires a protection that kreplica does not provide.
     """
 
     def __init__(
@@ -112,15 +112,15 @@ class EffectiveSettings:
             (_DEFAULT_TEXTS, Source.DEFAULT_CONFIG),
         )
         self._values = {name: static[name] for name in BROKER_SETTINGS}
-        unkept: list[str] = []
+        unsupported: list[str] = []
         for name, text in (self._default | self._broker).items():
             setting = broker_setting(name)
             if setting is not None:
                 self._values[name] = value = setting.parse(text)
                 refused = unsupported_protection(setting, value)
                 if refused is not None:
-                    unkept.append(refused)
-        self.unkept = tuple(unkept)
+                    unsupported.append(refused)
+        self.unsupported = tuple(unsupported)
         self._topic_defaults = {setting.name: self._topic_default(setting) for setting in TOPIC_SETTINGS.values()}
 
     def __getitem__(self, name: str) -> Any:

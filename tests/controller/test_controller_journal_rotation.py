@@ -137,7 +137,7 @@ def test_a_change_during_a_snapshot(scene, snapshots):
     term, finished, disturbed = scene.controllers[CONTROLLER], len(snapshots.finished), len(snapshots.steps)
 
     def ask() -> None:
-        term.controller.ask(ReassignmentAsked({TopicPartition("orders", 0): (2, 3, 4)}))
+        term.controller.submit(ReassignmentAsked({TopicPartition("orders", 0): (2, 3, 4)}))
 
     def after_a_step(number: int) -> None:
         if number == disturbed and snapshots.steps[number] == 5:
@@ -167,7 +167,7 @@ def test_a_stop_during_a_snapshot(monkeypatch, snapshots):
     (rotator,) = made
 
     def disturb(_: int) -> None:
-        reactor.callLater(0, lambda: program.controller.ask(MovesAsked(None)))
+        reactor.callLater(0, lambda: program.controller.submit(MovesAsked(None)))
 
     snapshots.after_a_step = disturb
     cluster.run_until(cluster.client().create_topic("orders", 1, {}, replication_factor=1))

@@ -101,10 +101,10 @@ def test_only_the_controller_answers(scene: ControllerScene) -> None:
     """Waiting requests are rejected when the term ends, so that the broker finds the next controller."""
     controller = scene.controller
     question = ShutdownAsked(1, scene.brokers[1].epoch)
-    answer = controller.ask(question)
+    answer = controller.submit(question)
     scene.run(controller.stop())
     with pytest.raises(KafkaError) as raised:
         scene.run(answer)
     assert raised.value.code is ErrorCode.NOT_CONTROLLER
     with pytest.raises(KafkaError):
-        scene.run(controller.ask(ShutdownAsked(1)))
+        scene.run(controller.submit(ShutdownAsked(1)))

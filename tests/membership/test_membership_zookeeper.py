@@ -10,7 +10,7 @@ from kreplica.membership.producer_ids import ProducerIds
 from kreplica.membership.registration import (
     BrokerIdInUse,
     create_persistent_paths,
-    read_or_make_cluster_id,
+    read_or_create_cluster_id,
     register,
 )
 from kreplica.membership.session import Membership
@@ -73,8 +73,8 @@ def test_cluster_id_is_unique(world):
     runtime, one = world.client("one")
     other_runtime, two = world.client("two")
     world.run(create_persistent_paths(one))
-    first = world.run(read_or_make_cluster_id(one, runtime.random))
-    assert world.run(read_or_make_cluster_id(two, other_runtime.random)) == first
+    first = world.run(read_or_create_cluster_id(one, runtime.random))
+    assert world.run(read_or_create_cluster_id(two, other_runtime.random)) == first
     assert len(first) == 22
 
 

@@ -211,12 +211,12 @@ def test_unsupported_protection_is_reported() -> None:
     """
     shared = {"ssl.client.auth": "required", "ssl.keystore.type": "PEM", "authorizer.class.name": "x"}
     own = {"ssl.keystore.type": "JKS", "ssl.key.password": "hunter2"}
-    unkept = EffectiveSettings(static(), own, shared).unkept
-    assert [sentence.partition(" ")[0] for sentence in unkept] == [
+    unsupported = EffectiveSettings(static(), own, shared).unsupported
+    assert [sentence.partition(" ")[0] for sentence in unsupported] == [
         "ssl.client.auth=required",
         "ssl.key.password=(hidden)",
     ]
-    assert EffectiveSettings(static(), {"message.max.bytes": "5"}).unkept == ()
+    assert EffectiveSettings(static(), {"message.max.bytes": "5"}).unsupported == ()
 
 
 def test_unsupported_settings_are_documented_as_such():

@@ -24,7 +24,7 @@ from kreplica.cluster import documents, znodes
 from kreplica.cluster.uuids import random_uuid
 from kreplica.controller.controller import Controller
 from kreplica.controller.dependencies import ControllerConfig, ControllerDependencies
-from kreplica.controller.event_types import Question
+from kreplica.controller.event_types import ControllerRequest
 from kreplica.controller.journal.files import JournalSettings
 from kreplica.controller.journal.journaled_controller import journaled
 from kreplica.controller.state.context import ControllerContext
@@ -297,9 +297,9 @@ class ControllerScene:
         assert context is not None
         return context
 
-    def ask(self, question: Question) -> Any:
+    def ask(self, question: ControllerRequest) -> Any:
         """Send a request to the active controller, and run until its response."""
-        return self.run(self.controller.ask(question))
+        return self.run(self.controller.submit(question))
 
     # --- the cluster -------------------------------------------------------------------------------------------------
 

@@ -95,13 +95,13 @@ def drained(work: Drain, cluster: ClusterState) -> Assignments:
     """
     held, keys, assignments = _held(cluster, without=work.brokers)
     held.pin()
-    left_by = {key: item for item, key in enumerate(keys) if not set(work.brokers).isdisjoint(assignments[key])}
-    for key, item in left_by.items():
+    affected = {key: item for item, key in enumerate(keys) if not set(work.brokers).isdisjoint(assignments[key])}
+    for key, item in affected.items():
         while len(held.replicas(item)) < len(assignments[key]):
             if not held.place_one(item):
                 raise _no_room(key, len(assignments[key]), work.brokers, cluster)
     _even_out_placed(held, keys)
-    return {key: _in_place(assignments[key], held.replicas(item)) for key, item in left_by.items()}
+    return {key: _in_place(assignments[key], held.replicas(item)) for key, item in affected.items()}
 
 
 def balanced(

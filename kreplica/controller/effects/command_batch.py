@@ -9,13 +9,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from kreplica.controller.effects.command_bodies import DELETE_WHATEVER_EPOCH, Bodies, Form, Piece, Row
+from kreplica.controller.effects.command_bodies import DELETE_ANY_EPOCH, Bodies, Form, Piece, Row
 from kreplica.controller.state.context import ControllerContext
 from kreplica.model import TopicPartition
 from kreplica.runtime import Reactor
 from kreplica.wire.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Api
 
-__all__ = ["COMMAND_BYTES_MAX", "DELETE_WHATEVER_EPOCH", "BrokerRequests", "Command"]
+__all__ = ["COMMAND_BYTES_MAX", "DELETE_ANY_EPOCH", "BrokerRequests", "Command"]
 
 COMMAND_BYTES_MAX = 16 * 1024 * 1024
 """Size limit of a command: far below ``socket.request.max.bytes`` (100 MB), because a parsed command needs more."""

@@ -26,7 +26,7 @@ SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SS
 INCREMENTAL, WHOLE = 0, 2
 """Types of UpdateMetadata: adds to the known metadata, or replaces all of it (KIP-866)."""
 
-DELETE_WHATEVER_EPOCH = -2
+DELETE_ANY_EPOCH = -2
 """Leader epoch in StopReplica that overrides every known epoch, for deleted topics and partitions."""
 
 TURN_SECONDS_MAX = 0.004
@@ -35,7 +35,7 @@ TURN_SECONDS_MAX = 0.004
 ROWS_AT_ONCE = 64
 """Number of partitions that are built between two checks of the clock."""
 
-SAME_MAX = 3
+RECENT_MAX = 3
 """Number of assembled commands that are cached for brokers that receive the same partitions."""
 
 Row = dict[str, Any]
@@ -67,7 +67,7 @@ class Bodies:
         self._stops = _Rows(STOP_REPLICA, lambda partition: self._stop(partition, delete=False))
         self._deletions = _Rows(STOP_REPLICA, lambda partition: self._stop(partition, delete=True))
         self._one_at_a_time = DeferredLock()
-        self._same: list[tuple[_Rows, Partitions, Mapping[TopicPartition, bool], Built]] = []
+        self._recent: list[tuple[_Rows, Partitions, Mapping[TopicPartition, bool], Built]] = []
         """Recently assembled parts; usually the next broker receives the same partitions."""
 
     def leader_and_isr(self, broker: int, partitions: Partitions, is_new: Mapping[TopicPartition, bool]) -> Form:
@@ -120,11 +120,11 @@ class Bodies:
         """Return the ``topic_states`` of a command."""
         await self._one_at_a_time.acquire()  # concurrent callers then find the cached result
         try:
-            for kind, same, as_new, built in self._same:
+            for kind, same, as_new, built in self._recent:
                 if kind is rows and same == partitions and as_new == is_new:
                     return built
             built = await self._assemble(reactor, rows, partitions, is_new)
-            self._same = [*self._same[-SAME_MAX:], (rows, partitions, is_new, built)]
+            self._recent = [*self._recent[-RECENT_MAX:], (rows, partitions, is_new, built)]
             return built
         finally:
             self._one_at_a_time.release()
@@ -195,10 +195,10 @@ class Bodies:
 
     def _stop(self, partition: TopicPartition, *, delete: bool) -> Row:
         state = self._context.leadership.get(partition)
-        whatever = state is None or partition.topic in self._context.deleting
+        ignores_epoch = state is None or partition.topic in self._context.deleting
         return {
             "partition_index": partition.partition,
-            "leader_epoch": DELETE_WHATEVER_EPOCH if state is None or whatever else state.leader_epoch,
+            "leader_epoch": DELETE_ANY_EPOCH if state is None or ignores_epoch else state.leader_epoch,
             "delete_partition": delete,
         }
 

@@ -190,7 +190,7 @@ class StateWrites:
         """Remove a znode and everything below it; ignore missing znodes."""
         await self.remove(await self._tree(path))
 
-    async def ask(self, requests: Mapping[str, bytes]) -> None:
+    async def create_requests(self, requests: Mapping[str, bytes]) -> None:
         """Create request znodes and their parents; existing ones are kept.
 
         :param requests: data by path.
@@ -236,10 +236,10 @@ class StateWrites:
         level = list(paths)
         while level:
             found = level + found
-            answers = await list_all(self._client, level)
+            read_results = await list_all(self._client, level)
             level = [
                 f"{parent}/{child}"
-                for parent, children in zip(level, answers, strict=True)
+                for parent, children in zip(level, read_results, strict=True)
                 if isinstance(children, list)
                 for child in children
             ]

@@ -18,7 +18,7 @@ from kreplica.model import TopicPartition
 log = Logger()
 
 
-async def shutdown_asked(term: ControllerTerm, question: ShutdownAsked) -> list[TopicPartition]:
+async def shutdown_asked(term: ControllerTerm, request: ShutdownAsked) -> list[TopicPartition]:
     """Move the leaders, remove the broker from in-sync sets, and stop its replicas that are not leaders.
 
     A repeated request continues with the rest.  From the first request on, the broker is not elected or made a
@@ -28,8 +28,8 @@ async def shutdown_asked(term: ControllerTerm, question: ShutdownAsked) -> list[
         single replica are not included and do not delay the shutdown.
     :raise KafkaError: BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH.
     """
-    context, broker = term.context, question.broker_id
-    await _check_incarnation(term, question)
+    context, broker = term.context, request.broker_id
+    await _check_incarnation(term, request)
     if broker not in context.shutting_down:
         text = f"broker {broker} requested a controlled shutdown: its leaders move"
         term.history.record("broker_stopping", f"broker {broker}", text)
@@ -59,14 +59,14 @@ async def shutdown_asked(term: ControllerTerm, question: ShutdownAsked) -> list[
     return [partition for partition in led if len(context.replicas(partition)) > 1]
 
 
-async def _check_incarnation(term: ControllerTerm, question: ShutdownAsked) -> None:
+async def _check_incarnation(term: ControllerTerm, request: ShutdownAsked) -> None:
     """:raise KafkaError: if the request comes from a process other than the registered one."""
-    brokers, broker = term.context.brokers, question.broker_id
-    if broker not in brokers or brokers[broker].epoch < question.broker_epoch:
+    brokers, broker = term.context.brokers, request.broker_id
+    if broker not in brokers or brokers[broker].epoch < request.broker_epoch:
         await brokers_changed(term)  # the registration may be newer than the last read
     known = brokers.get(broker)
     if known is None:
         raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not registered")
-    if question.broker_epoch != known.epoch:
-        text = f"broker {broker} is registered with epoch {known.epoch}, not {question.broker_epoch}"
+    if request.broker_epoch != known.epoch:
+        text = f"broker {broker} is registered with epoch {known.epoch}, not {request.broker_epoch}"
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, text)

@@ -63,10 +63,10 @@ async def in_sync_sets_changed(term: ControllerTerm) -> list[TopicPartition]:
 async def _partitions_in(term: ControllerTerm, paths: Sequence[str]) -> Iterable[TopicPartition]:
     """Return the distinct partitions that these notifications name."""
     found: dict[TopicPartition, None] = {}
-    for path, answer in zip(paths, await read_all(term.client, paths), strict=True):
-        if isinstance(answer, tuple):
+    for path, result in zip(paths, await read_all(term.client, paths), strict=True):
+        if isinstance(result, tuple):
             try:
-                found.update(dict.fromkeys(documents.decode_partitions(path, answer[0])))
+                found.update(dict.fromkeys(documents.decode_partitions(path, result[0])))
             except znodes.ZnodeError as error:
                 log.error("controller: an unreadable notification is removed: {error}", error=str(error))
     return found

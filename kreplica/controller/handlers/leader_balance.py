@@ -86,17 +86,17 @@ async def preferred_election_asked(term: ControllerTerm) -> None:
     await term.writes.remove([path])
 
 
-async def election_asked(term: ControllerTerm, question: ElectionAsked) -> dict[TopicPartition, ErrorCode]:
+async def election_asked(term: ControllerTerm, request: ElectionAsked) -> dict[TopicPartition, ErrorCode]:
     """Elect leaders as ElectLeaders requests (KIP-460).
 
     :return: by partition: NONE if the requested leader was elected; ELECTION_NOT_NEEDED if it already led;
         PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, or
         INVALID_TOPIC_EXCEPTION while the topic is being deleted.
     """
-    partitions = question.partitions
+    partitions = request.partitions
     if partitions is None:
         partitions = list(term.context.all_partitions())
-    return await _elect(term, partitions, question.election_type)
+    return await _elect(term, partitions, request.election_type)
 
 
 def refusal(context: ControllerContext, partition: TopicPartition, election_type: ElectionType) -> ErrorCode:

@@ -22,7 +22,7 @@ async def notifications(term: ControllerTerm) -> list[str]:
 
 
 async def directories_failed(term: ControllerTerm) -> None:
-    """Send these brokers their roles again; they answer KAFKA_STORAGE_ERROR for each replica that is offline."""
+    """Send these brokers their roles again; they result KAFKA_STORAGE_ERROR for each replica that is offline."""
     context, requests = term.context, term.requests()
     paths = await notifications(term)
     brokers = await _brokers_in(term, paths)
@@ -39,10 +39,10 @@ async def directories_failed(term: ControllerTerm) -> None:
 
 async def _brokers_in(term: ControllerTerm, paths: Sequence[str]) -> list[int]:
     found: dict[int, None] = {}
-    for path, answer in zip(paths, await read_all(term.client, paths), strict=True):
-        if isinstance(answer, tuple):
+    for path, result in zip(paths, await read_all(term.client, paths), strict=True):
+        if isinstance(result, tuple):
             try:
-                found[documents.decode_log_dir_event(path, answer[0])] = None
+                found[documents.decode_log_dir_event(path, result[0])] = None
             except znodes.ZnodeError as error:
                 log.error("controller: an unreadable notification is removed: {error}", error=str(error))
     return sorted(found)

@@ -25,9 +25,9 @@ async def read_requests(term: ControllerTerm, root: str) -> Requests:
     wrong = [f"{root}/{topic}/{number}" for topic, number in named if not _is_number(number)]
     await refuse(term, dict.fromkeys(wrong, "its name is not a partition number"))
     wanted = [TopicPartition(topic, int(number)) for topic, number in named if _is_number(number)]
-    answers = await read_all(term.client, [path(root, partition) for partition in wanted])
-    found = zip(wanted, answers, strict=True)
-    return {partition: answer[0] for partition, answer in found if isinstance(answer, tuple)}
+    read_results = await read_all(term.client, [path(root, partition) for partition in wanted])
+    found = zip(wanted, read_results, strict=True)
+    return {partition: result[0] for partition, result in found if isinstance(result, tuple)}
 
 
 def path(root: str, partition: TopicPartition) -> str:

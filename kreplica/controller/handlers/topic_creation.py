@@ -27,7 +27,7 @@ async def topics_changed(term: ControllerTerm) -> None:
     """Elect leaders for new topics, and delete the replicas of topics whose znode was removed."""
     names = await list_topics(term)
     known = term.context.topics.keys() | term.context.unreadable
-    abandon(term, sorted(known - set(names)))
+    delete_orphaned_topics(term, sorted(known - set(names)))
     new = await read_assignments(term, sorted(set(names) - known))
     await start_new_partitions(term, new)
 
@@ -37,7 +37,7 @@ async def list_topics(term: ControllerTerm) -> list[str]:
     return sorted(await term.client.get_children(znodes.TOPICS, term.watch(znodes.TOPICS, TopicsChanged())))
 
 
-def abandon(term: ControllerTerm, topics: Sequence[str]) -> None:
+def delete_orphaned_topics(term: ControllerTerm, topics: Sequence[str]) -> None:
     """Delete the replicas of topics whose znodes were removed by hand.
 
     Unlike a requested deletion it is sent only once, because no znode is left to record its progress.
@@ -93,7 +93,7 @@ async def _read_topic(term: ControllerTerm, topic: str) -> bool:
             context.unreadable.add(topic)
         return False
     if topic in context.topics and context.topic_czxids.get(topic) != stat.czxid:
-        abandon(term, [topic])  # it was deleted and created again: another topic with that name
+        delete_orphaned_topics(term, [topic])  # it was deleted and created again: another topic with that name
     topic_id = _id_of(term, assignment)
     if assignment.topic_id != topic_id:
         assignment = replace(assignment, topic_id=topic_id)

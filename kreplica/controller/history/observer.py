@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 
-from kreplica.controller.event_types import Event, Question
+from kreplica.controller.event_types import ControllerRequest, Event
 
 
 class ControllerObserver:
@@ -15,7 +15,7 @@ class ControllerObserver:
         """The owner calls this method of the controller; the context covers its immediate effects."""
         return nullcontext()
 
-    def asked(self, question: Question) -> AbstractContextManager[None]:
+    def asked(self, question: ControllerRequest) -> AbstractContextManager[None]:
         """A request arrives; the context covers its immediate effects."""
         return nullcontext()
 

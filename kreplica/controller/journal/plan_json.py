@@ -17,7 +17,7 @@ def encode_run(run: RunningPlan) -> Json:
         "chunks": [documents.encode_steps(chunk).decode() for chunk in run.chunks],
         "outcomes": [documents.encode_outcomes(run.outcomes_of(n)).decode() for n in range(len(run.chunks))],
         "started_at_ms": run.started_at_ms,
-        "noted": sorted(run.noted),
+        "noted": sorted(run.written_chunks),
         "unwritten": sorted(run.unwritten),
     }
 

@@ -19,7 +19,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.python.failure import Failure
 
-from kreplica.controller.event_types import Event, Question
+from kreplica.controller.event_types import ControllerRequest, Event
 from kreplica.controller.history.observer import ControllerObserver
 from kreplica.controller.journal.value_json import Later, encode_answer, encode_error, encode_event, plain
 from kreplica.zookeeper import WatchEvent
@@ -61,7 +61,7 @@ class Journal(ControllerObserver):
         self.watches: dict[int, Callable[[WatchEvent], None]] = {}
         self.timers: dict[int, IDelayedCall] = {}
         self._sweep_at = TIMERS_SWEPT
-        self._questions: dict[Question, int] = {}
+        self._questions: dict[ControllerRequest, int] = {}
         self._known: dict[object, object] = {}
 
     def next_number(self, kind: str) -> int:
@@ -144,7 +144,7 @@ class Journal(ControllerObserver):
     def called(self, method: str) -> AbstractContextManager[None]:
         return self.received("call", method=method)
 
-    def asked(self, question: Question) -> AbstractContextManager[None]:
+    def asked(self, question: ControllerRequest) -> AbstractContextManager[None]:
         number = self._questions[question] = self.next_number("question")
 
         def settled(answer: T | Failure) -> T | Failure:
@@ -157,7 +157,7 @@ class Journal(ControllerObserver):
                 self.note({"out": "settled", "question": number, "answer": Later(plain, outcome)})
             return answer
 
-        question.answer.addBoth(settled)
+        question.response.addBoth(settled)
         return self.received("asked", question=number, event=Later(encode_event, question))
 
     def queued(self, event: Event) -> None:
@@ -179,6 +179,6 @@ class Journal(ControllerObserver):
         self.note({"out": "resigned"})
 
     def _name(self, event: Event) -> object:
-        if isinstance(event, Question):
+        if isinstance(event, ControllerRequest):
             return [type(event).__name__, {"question": self._questions.get(event)}]
         return Later(encode_event, event)

@@ -201,7 +201,7 @@ def encode_event(event: Event) -> Json:
             return [type(event).__name__, {"broker_id": event.broker_id, **by_name}]
         case ReplicasRecovered():
             return ["ReplicasRecovered", {"broker_id": event.broker_id, "partitions": encode_runs(event.partitions)}]
-    names = [each.name for each in fields(event) if each.name != "answer"]
+    names = [each.name for each in fields(event) if each.name != "response"]
     return [type(event).__name__, {name: plain(getattr(event, name)) for name in names}]
 
 

@@ -38,7 +38,7 @@ async def begin(term: ControllerTerm, begun: Sequence[StartedStep]) -> None:
     await _begin_moves(term, moves)
     requests = dict(_request(each) for each in begun if not each.step.action.is_reassignment)
     if requests:
-        await term.writes.ask(requests)
+        await term.writes.create_requests(requests)
 
 
 async def _begin_moves(term: ControllerTerm, moves: Sequence[StartedStep]) -> None:
@@ -110,8 +110,8 @@ async def withdraw(term: ControllerTerm, run: RunningPlan, asked: Collection[Top
 async def requests_left(term: ControllerTerm, run: RunningPlan) -> set[TopicPartition]:
     """Return the partitions of the plan whose requests to be added or removed are still pending."""
     steps = [run.steps[number] for number in run.moving if not run.steps[number].action.is_reassignment]
-    answers = await read_all(term.client, [request_path(step) for step in steps]) if steps else []
-    return {step.key for step, answer in zip(steps, answers, strict=True) if isinstance(answer, tuple)}
+    read_results = await read_all(term.client, [request_path(step) for step in steps]) if steps else []
+    return {step.key for step, result in zip(steps, read_results, strict=True) if isinstance(result, tuple)}
 
 
 async def elect_preferred_leaders(term: ControllerTerm, run: RunningPlan, numbers: Sequence[int]) -> None:

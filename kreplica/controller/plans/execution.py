@@ -139,11 +139,11 @@ async def _write_outcomes(term: ControllerTerm, run: RunningPlan) -> None:
     chunks: dict[str, tuple[bytes, bool]] = {}
     for chunk in sorted(run.unwritten):
         data = documents.encode_outcomes(run.outcomes_of(chunk))
-        chunks[znodes.plan_progress_path(plan_id, chunk)] = (data, chunk in run.noted)
+        chunks[znodes.plan_progress_path(plan_id, chunk)] = (data, chunk in run.written_chunks)
         await term.yield_to_reactor()
     totals = documents.encode_progress(run.progress)
     if await term.writes.note_progress(znodes.plan_progress_path(plan_id), totals, chunks):
-        run.noted |= run.unwritten
+        run.written_chunks |= run.unwritten
         run.unwritten.clear()
     else:
         del term.context.plans[plan_id]

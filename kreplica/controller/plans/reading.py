@@ -124,8 +124,8 @@ async def _read_run(term: ControllerTerm, plan: Plan, version: int) -> RunningPl
         if plan.state is not PlanState.CANCELLING:
             raise znodes.ZnodeError(f"{parent}: found {count} steps, but the header has {plan.steps_count}")
         chunks = []  # cancelled before it was complete: no step was started
-    started_at_ms, noted, outcomes = await _read_outcomes(term, plan, chunks)
-    run = RunningPlan(plan, version, chunks, outcomes, started_at_ms, noted)
+    started_at_ms, written_chunks, outcomes = await _read_outcomes(term, plan, chunks)
+    run = RunningPlan(plan, version, chunks, outcomes, started_at_ms, written_chunks)
     await _count(term, run)
     return run
 
@@ -145,16 +145,16 @@ async def _read_outcomes(
     (totals,) = await read_all(term.client, [parent])
     if isinstance(totals, tuple):
         started_at_ms = documents.decode_progress(parent, totals[0]).started_at_ms
-    noted: list[int] = []
+    written_chunks: list[int] = []
     outcomes: list[StepOutcome] = []
     for number, (path, data) in enumerate(await _read(term, parent, names)):
         known = documents.decode_outcomes(path, data) if data else (StepOutcome(),) * len(chunks[number])
         if data:
-            noted.append(number)
+            written_chunks.append(number)
         if len(known) != len(chunks[number]):
             raise znodes.ZnodeError(f"{path}: found {len(known)} outcomes for {len(chunks[number])} steps")
         outcomes += known
-    return started_at_ms, noted, outcomes
+    return started_at_ms, written_chunks, outcomes
 
 
 async def _read(term: ControllerTerm, parent: str, names: Sequence[str]) -> list[tuple[str, bytes]]:
@@ -162,8 +162,8 @@ async def _read(term: ControllerTerm, parent: str, names: Sequence[str]) -> list
     found = []
     for start in range(0, len(names), CHUNKS_AT_ONCE):
         paths = [f"{parent}/{name}" for name in names[start : start + CHUNKS_AT_ONCE]]
-        answers = await read_all(term.client, paths)
-        found += [(path, a[0] if isinstance(a, tuple) else b"") for path, a in zip(paths, answers, strict=True)]
+        read_results = await read_all(term.client, paths)
+        found += [(path, a[0] if isinstance(a, tuple) else b"") for path, a in zip(paths, read_results, strict=True)]
         await term.yield_to_reactor()
     return found
 

@@ -23,7 +23,7 @@ class RunningPlan:
     :param plan: the header as last read or written, with the ``version`` of its znode.
     :param chunks: the steps as stored in ZooKeeper; step numbers continue from chunk to chunk.
     :param outcomes: one for each step.
-    :param noted: numbers of the chunks whose outcomes are in ZooKeeper.
+    :param written_chunks: numbers of the chunks whose outcomes are in ZooKeeper.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class RunningPlan:
         chunks: Sequence[tuple[Step, ...]],
         outcomes: Sequence[StepOutcome],
         started_at_ms: int | None = None,
-        noted: Iterable[int] = (),
+        written_chunks: Iterable[int] = (),
     ) -> None:
         self.plan = plan
         self.version = version
@@ -41,7 +41,7 @@ class RunningPlan:
         self.steps: tuple[Step, ...] = tuple(step for chunk in chunks for step in chunk)
         self.outcomes = list(outcomes)
         self.started_at_ms = started_at_ms
-        self.noted = set(noted)
+        self.written_chunks = set(written_chunks)
         self.unwritten: set[int] = set()
         """Numbers of the chunks whose outcomes differ from ZooKeeper."""
         self._ends = list(accumulate(len(chunk) for chunk in chunks))
@@ -83,7 +83,7 @@ class RunningPlan:
         copy = RunningPlan.__new__(RunningPlan)
         vars(copy).update(vars(self))
         copy.outcomes = list(self.outcomes)
-        copy.noted, copy.unwritten = set(self.noted), set(self.unwritten)
+        copy.written_chunks, copy.unwritten = set(self.written_chunks), set(self.unwritten)
         return copy
 
     # --- pending work ------------------------------------------------------------------------------------------------

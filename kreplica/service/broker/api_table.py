@@ -194,16 +194,16 @@ def _controller_handlers(broker: ApiParts) -> list[tuple[Api, Handler]]:
     """Return the handlers of requests to the controller."""
 
     def ask_shutdown(broker_id: int, broker_epoch: int) -> Deferred[Any]:
-        return broker.controller.ask(ShutdownAsked(broker_id, broker_epoch))
+        return broker.controller.submit(ShutdownAsked(broker_id, broker_epoch))
 
     def ask_election(election_type: int, wanted: list[TopicPartition] | None) -> Deferred[Any]:
-        return broker.controller.ask(ElectionAsked(ElectionType(election_type), wanted))
+        return broker.controller.submit(ElectionAsked(ElectionType(election_type), wanted))
 
     def ask_reassignment(targets: Mapping[TopicPartition, tuple[int, ...] | None]) -> Deferred[Any]:
-        return broker.controller.ask(ReassignmentAsked(targets))
+        return broker.controller.submit(ReassignmentAsked(targets))
 
     def ask_moves(wanted: list[TopicPartition] | None) -> Deferred[Any]:
-        return broker.controller.ask(MovesAsked(wanted))
+        return broker.controller.submit(MovesAsked(wanted))
 
     return [
         (messages.CONTROLLED_SHUTDOWN, ControlledShutdown(ask_shutdown)),

@@ -23,14 +23,14 @@ from kreplica.membership.elected_controller import read_elected_controller
 from kreplica.membership.incarnation import Incarnations
 from kreplica.membership.log_dir_events import LogDirEvents
 from kreplica.membership.producer_ids import ProducerIds
-from kreplica.membership.registration import create_persistent_paths, read_or_make_cluster_id
+from kreplica.membership.registration import create_persistent_paths, read_or_create_cluster_id
 from kreplica.membership.session import Membership
 from kreplica.membership.stale_session import end_previous_session, forget_session, remember_session
-from kreplica.membership.startup_retries import StartSteps
+from kreplica.membership.startup_retries import StartupSteps
 from kreplica.membership.stray_logs import remove_strays, remove_strays_after_reregistration
 from kreplica.model import BrokerRegistration, Endpoint
 from kreplica.replication import ControlFence, Purgatory
-from kreplica.replication.partitions import DELETE_WHATEVER_EPOCH
+from kreplica.replication.partitions import DELETE_ANY_EPOCH
 from kreplica.runtime import Runtime
 from kreplica.runtime.stalls import StallWatch
 from kreplica.server.fetch.sessions import FetchSessions
@@ -169,12 +169,12 @@ class Broker:
         # The lock proves that the previous process has ended, so its session may be closed.
         self.directories.lock()
         timings = StartTimings(self.runtime.reactor.seconds)
-        steps = StartSteps(self.runtime, self.client)
+        steps = StartupSteps(self.runtime, self.client)
         await steps.connect(connect)
         timings.done("session")
         timeout_ms = self._connection_timeout_ms()
         ended = end_previous_session(self.runtime, self.settings.log_dirs[0], connect, timeout_ms=timeout_ms)
-        await steps.reported("the end of the previous session with ZooKeeper", ended)
+        await steps.with_progress_log("the end of the previous session with ZooKeeper", ended)
         timings.done("previous session")
         cluster_id = await self._read_cluster(steps)
         timings.done("cluster and settings")
@@ -206,11 +206,11 @@ class Broker:
         log.info("started in {seconds:.2f} s: {parts}", seconds=timings.total_s, parts=str(timings))
         await self._start_plugins()
 
-    async def _read_cluster(self, steps: StartSteps) -> str:
+    async def _read_cluster(self, steps: StartupSteps) -> str:
         """Create the persistent znodes, read the cluster-wide state and return the cluster ID."""
         client, random = self.client, self.runtime.random
         await steps.run("the persistent znodes of the cluster", lambda: create_persistent_paths(client))
-        cluster_id = await steps.run("the cluster's id", lambda: read_or_make_cluster_id(client, random))
+        cluster_id = await steps.run("the cluster's id", lambda: read_or_create_cluster_id(client, random))
         self._reading_session = client.session_id
         await steps.run("the dynamic settings", self.dynamic_settings.start)
         self.dynamic_settings.check_protection()
@@ -314,7 +314,7 @@ class Broker:
                 self.broker_id,
                 last_epoch,
                 self.fence.in_order,
-                lambda key: self.partitions.stop_replica(key, leader_epoch=DELETE_WHATEVER_EPOCH, delete=True),
+                lambda key: self.partitions.stop_replica(key, leader_epoch=DELETE_ANY_EPOCH, delete=True),
             )
         )
         self._removing_strays.addErrback(_log_stray_failure)

@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 from kreplica.controller.controller import Controller
 from kreplica.controller.dependencies import Client, ControllerConfig, ControllerDependencies, Watcher
 from kreplica.controller.effects.command_batch import Command
-from kreplica.controller.event_types import Question
+from kreplica.controller.event_types import ControllerRequest
 from kreplica.controller.journal.lines import Line
 from kreplica.controller.journal.value_json import (
     decode_answer,
@@ -70,7 +70,7 @@ class ReplayEnvironment:
         self.session_listeners: list[Callable[[SessionState], None]] = []
         self.channels: dict[int, ReplayChannel] = {}
         self.commands: dict[int, tuple[ReplayChannel, Command]] = {}
-        self._questions: dict[int, Question] = {}
+        self._questions: dict[int, ControllerRequest] = {}
         self._known: dict[tuple[str, str | None], Any] = {}
         self.dependencies = self._dependencies(config)
 
@@ -154,9 +154,9 @@ class ReplayEnvironment:
 
     def _asked(self, line: Line) -> None:
         question = decode_event(line["event"])
-        assert isinstance(question, Question)
+        assert isinstance(question, ControllerRequest)
         self._questions[line["question"]] = question
-        self.controller.ask(question).addErrback(lambda _: None)
+        self.controller.submit(question).addErrback(lambda _: None)
 
     def _withdrawn(self, line: Line) -> None:
         self._questions[line["question"]].answer.cancel()
