@@ -341,7 +341,8 @@ class DynamicSettings:
             own, shared = self._layers.get(self._broker_id), self._layers.get(znodes.DEFAULT_ENTITY)
             self._effective = EffectiveSettings(self._static, own, shared)
             for requirement in self._effective.unsupported:
-                log.critical("{path}: {requirement}", path=znodes.config_path(entity_type, entity), requirement=requirement)
+                path = znodes.config_path(entity_type, entity)
+                log.critical("{path}: {requirement}", path=path, requirement=requirement)
             topics = list(self._partition_settings)
             self._partition_settings.clear()
             for topic in topics:

@@ -159,7 +159,7 @@ class ReplayEnvironment:
         self.controller.submit(question).addErrback(lambda _: None)
 
     def _withdrawn(self, line: Line) -> None:
-        self._questions[line["question"]].answer.cancel()
+        self._questions[line["question"]].response.cancel()
 
     def _answer(self, line: Line) -> None:
         answer = self.answers.pop(line["op"], None)
