@@ -1,4 +1,4 @@
-"""Data of znodes as in Apache Kafka 3.9. Their paths: ``znodes``.
+"""Data of znodes as in Apache Kafka 3.9. ``znodes`` contains their paths.
 
 Writers use Kafka's newest version of each document; readers accept all older ones. Keys that start with ``kreplica_``
 (and ``eligible_leader_replicas``) are extensions that Kafka ignores.
@@ -100,7 +100,7 @@ def _encode_replicas(partitions: Mapping[int, Iterable[int]]) -> dict[str, list[
 
 
 def decode_topic(topic: str, data: bytes) -> TopicAssignment:
-    """Parse versions 1 to 3; without a topic id in the document it is zero."""
+    """Parse versions 1 to 3; the topic id is zero if the document has none."""
     path = znodes.topic_path(topic)
     document = load(path, data)
     with Reader(path):

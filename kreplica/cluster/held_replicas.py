@@ -13,7 +13,7 @@ from kreplica.cluster.count_balancing import Move
 
 
 class HeldReplicas:
-    """Replicas by broker. A move costs the data to be copied and refunds data that no longer has to be copied.
+    """Replicas of each broker. A move costs the data to be copied and refunds data that no longer has to be copied.
 
     Moves never worsen a partition's spread over racks: they go to a rack with fewer of its replicas.
 

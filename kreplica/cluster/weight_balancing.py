@@ -26,7 +26,7 @@ class Exchange(NamedTuple):
 
 
 class WeighedHoldings(Protocol):
-    """Items held by brokers."""
+    """Items held by brokers, whose weights are balanced."""
 
     @property
     def brokers(self) -> Sequence[int]:

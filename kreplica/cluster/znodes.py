@@ -1,4 +1,4 @@
-"""Paths of all znodes, as in Apache Kafka 3.9. Their data: ``documents``."""
+"""Paths of all znodes, as in Apache Kafka 3.9. ``documents`` encodes their data."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ PERSISTENT_PATHS = (
     PLAN_THROTTLE,
     CORDONED,
 )
-"""Created by every broker at startup if absent, with their parents."""
+"""Znodes that every broker creates at startup if they are absent, with their parents."""
 
 DEFAULT_ENTITY = "<default>"
 

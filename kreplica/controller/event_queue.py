@@ -48,7 +48,7 @@ class EventQueue:
         self._waiting: deque[tuple[float, Event]] = deque()
         self._queued: set[Event] = set()
         self._running: Deferred[None] | None = None
-        self._turn: IDelayedCall | None = None
+        self._next_call: IDelayedCall | None = None
         self._paused = False
         self._stopped = False
         self._cost = cost
@@ -67,9 +67,9 @@ class EventQueue:
         return self._running is None and not self._waiting
 
     @property
-    def at_rest(self) -> bool:
+    def idle_for_an_iteration(self) -> bool:
         """True if the queue is idle and the last event ended in an earlier reactor iteration."""
-        return self.idle and (self._turn is None or not self._turn.active())
+        return self.idle and (self._next_call is None or not self._next_call.active())
 
     def put(self, event: Event) -> None:
         """Queue an event unless an equal one is waiting; drop it after ``stop``."""
@@ -103,8 +103,8 @@ class EventQueue:
         """Stop accepting events; fires when the current one has ended or was cancelled."""
         self._stopped = True
         self.discard()
-        if self._turn is not None and self._turn.active():
-            self._turn.cancel()
+        if self._next_call is not None and self._next_call.active():
+            self._next_call.cancel()
         done: Deferred[None] = Deferred()
         if self._running is None:
             done.callback(None)
@@ -146,4 +146,4 @@ class EventQueue:
         self._running = None
         if not self._stopped:
             # In a new reactor iteration, so that a long queue neither recurses nor starves other requests.
-            self._turn = self._reactor.callLater(0, self._next)
+            self._next_call = self._reactor.callLater(0, self._next)

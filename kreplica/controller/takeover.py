@@ -56,10 +56,10 @@ async def take_over(term: ControllerTerm) -> None:
     await _elect(term, bounced, unclean)
     requests = term.requests()
     async for partition in term.in_slices(context.not_deleting(context.leadership)):
-        requests.lead_or_follow(partition, context.listeners(partition))
+        requests.lead_or_follow(partition, context.state_receivers(partition))
     requests.publish_all()
     requests.send()
-    await term.note_epochs()
+    await term.store_epochs()
     if notifications:
         await term.writes.remove(notifications)
 
@@ -106,7 +106,7 @@ async def _resume(term: ControllerTerm) -> None:
     for topic in sorted(term.context.topics):
         begin_deletion(term, term.context.leaving_of(topic), requests)
     requests.send()
-    await reassignment.proceed(term)
+    await reassignment.finish_ready_moves(term)
     await remove_deleted_replicas(term)
     await reassignments_requested(term)
     await partition_counts.resume(term)
@@ -127,7 +127,7 @@ async def _enter_states(term: ControllerTerm, bounced: Collection[int]) -> None:
             led = state.leader in alive and state.leader not in bounced
             entered = PartitionState.ONLINE if led else PartitionState.OFFLINE
         replicas = context.replicas(partition)
-        context.begin(
+        context.set_initial_states(
             partition, entered, {r: ReplicaState.ONLINE if r in alive else ReplicaState.OFFLINE for r in replicas}
         )
 
@@ -141,12 +141,12 @@ async def _known_epochs(term: ControllerTerm, written: Mapping[TopicPartition, i
     """
     try:
         data, _ = await term.client.get_data(znodes.BROKER_EPOCHS)
-        term.noted_epochs = documents.decode_broker_epochs(data)
+        term.stored_epochs = documents.decode_broker_epochs(data)
     except NoNode:
         pass
     except znodes.ZnodeError as error:
         log.error("controller: unreadable broker epochs are ignored: {error}", error=str(error))
-    return epochs_by_states(term.context, written) | term.noted_epochs
+    return epochs_by_states(term.context, written) | term.stored_epochs
 
 
 def epochs_by_states(context: ControllerContext, written: Mapping[TopicPartition, int]) -> dict[int, int]:

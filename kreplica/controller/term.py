@@ -88,7 +88,7 @@ class ControllerTerm:
         self.writes = StateWrites(self.client, context.epoch_znode_version, self.yield_to_reactor)
         self.outdated_brokers: set[int] = set()
         """Live brokers that missed commands and need the full state again."""
-        self.noted_epochs: dict[int, int] = {}
+        self.stored_epochs: dict[int, int] = {}
         """Contents of ``/kreplica/broker_epochs``."""
         self._channels: dict[int, Channel] = {}
         self._closing: list[Deferred[None]] = []
@@ -187,9 +187,9 @@ class ControllerTerm:
         names = {t.topic_id: name for name, t in self.context.topics.items()} if response.refusals else {}
         errors = response.errors(command.partitions, names)
         if command.api.name == "StopReplica":
-            going = [p for p in command.partitions if self.context.is_leaving(p, broker_id)]
-            if going:
-                results = tuple((p, errors.get(p, ErrorCode.NONE)) for p in going)
+            leaving = [p for p in command.partitions if self.context.is_leaving(p, broker_id)]
+            if leaving:
+                results = tuple((p, errors.get(p, ErrorCode.NONE)) for p in leaving)
                 self.put(ReplicasStopped(broker_id, command.broker_epoch, command.delete, results))
             return
         failed = self.context.failed.get(broker_id)
@@ -218,12 +218,12 @@ class ControllerTerm:
         """Forget a watch whose read failed."""
         self._watched.discard(path)
 
-    async def note_epochs(self) -> None:
+    async def store_epochs(self) -> None:
         """Write the epochs of the handled broker processes to ZooKeeper for the next controller."""
         known = self.context.known_epochs
-        if known != self.noted_epochs:
+        if known != self.stored_epochs:
             await self.writes.write_broker_epochs(known)
-            self.noted_epochs = dict(known)
+            self.stored_epochs = dict(known)
 
     # --- states ------------------------------------------------------------------------------------------------------
 
@@ -281,7 +281,7 @@ class ControllerTerm:
         for number, change in enumerate(outcome.written, 1):
             self.adopt(change)
             if not change.only_fences:
-                listeners = self.context.listeners(change.partition)
+                listeners = self.context.state_receivers(change.partition)
                 requests.lead_or_follow(change.partition, listeners, is_new=change.is_new)
             if number % SLICE == 0:
                 await self.yield_to_reactor()
@@ -303,7 +303,7 @@ class ControllerTerm:
         if change.is_new:
             self.context.initial_replicas[change.partition] = frozenset(self.context.replicas(change.partition))
         online = change.state.leader != NO_LEADER
-        self.context.move_partition(change.partition, PartitionState.ONLINE if online else PartitionState.OFFLINE)
+        self.context.set_partition_state(change.partition, PartitionState.ONLINE if online else PartitionState.OFFLINE)
 
     async def read_states(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Read the state znodes of these partitions into the context; remove partitions without one.

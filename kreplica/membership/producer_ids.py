@@ -21,7 +21,7 @@ class ProducerIds:
         self._next = 0
         self._last = -1
         self._taking: list[Deferred[None]] | None = None
-        self._claiming = DeferredLock()
+        self._allocation_lock = DeferredLock()
 
     async def next(self) -> int:
         """Return the next producer id; allocates a new block for every thousandth id.
@@ -57,11 +57,11 @@ class ProducerIds:
 
         :raise ZooKeeperError: no block can be allocated now.
         """
-        await self._claiming.acquire()
+        await self._allocation_lock.acquire()
         try:
             return await self._claim(broker_id)
         finally:
-            self._claiming.release()
+            self._allocation_lock.release()
 
     async def _claim(self, broker_id: int) -> ProducerIdBlock:
         while True:

@@ -41,9 +41,9 @@ class Deletion:
         self.context.topics["t"] = TopicAssignment("t", UUID(int=5), {0: (1,)})
         self.context.leadership[KEY] = LeaderAndIsr(1, 0, (1,), 3)
         self.context.deleting.add("t")
-        self.context.move_partition(KEY, PartitionState.NEW)
+        self.context.set_partition_state(KEY, PartitionState.NEW)
         for state in (ReplicaState.NEW, ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED):
-            self.context.move_replica(KEY, 1, state)
+            self.context.set_replica_state(KEY, 1, state)
             if state is self.state:
                 break
         runtime = Runtime(self.clock, None, None, random.Random(1), lambda: 0)

@@ -96,7 +96,7 @@ def large_context(partitions: int) -> ControllerContext:
         partition = TopicPartition("orders", number)
         context.leadership[partition] = LeaderAndIsr(1, 0, (1, 2, 3), 1, 0)
         context.initial_replicas[partition] = frozenset((1, 2, 3))
-        context.begin(partition, PartitionState.ONLINE, dict.fromkeys((1, 2, 3), ReplicaState.ONLINE))
+        context.set_initial_states(partition, PartitionState.ONLINE, dict.fromkeys((1, 2, 3), ReplicaState.ONLINE))
     context.failed[1] = set(context.leadership)
     return context
 

@@ -198,7 +198,7 @@ def filled_context() -> ControllerContext:
     context.read_only = {P: ReadOnly(1.25, 60.0)}
     context.reassignments_requested, context.reassignments_version = {P: (1, 2)}, 8
     context.unreadable.add("u")
-    context.begin(P, PartitionState.ONLINE, {1: ReplicaState.ONLINE, 2: ReplicaState.OFFLINE})
+    context.set_initial_states(P, PartitionState.ONLINE, {1: ReplicaState.ONLINE, 2: ReplicaState.OFFLINE})
     context.plans["plan-0000000002"] = filled_run()
     context.ended_plans.add("plan-0000000001")
     context.plan_throttle = 1000
@@ -238,7 +238,7 @@ def test_a_copy_does_not_change():
     context.failed[1].clear()
     context.deleting.clear()
     context.plans["plan-0000000002"].mark(0, StepOutcome(StepState.CANCELLED))
-    context.move_partition(P, PartitionState.OFFLINE)
+    context.set_partition_state(P, PartitionState.OFFLINE)
     assert through_json(encode_context(copy)) == before
 
 

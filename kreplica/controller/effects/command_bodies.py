@@ -71,7 +71,10 @@ class Bodies:
         """Recently assembled parts; usually the next broker receives the same partitions."""
 
     def leader_and_isr(self, broker: int, partitions: Partitions, is_new: Mapping[TopicPartition, bool]) -> Form:
-        """:param is_new: for each partition, True if it is new to the brokers."""
+        """Return a builder of the body of LeaderAndIsr.
+
+        :param is_new: for each partition, True if it is new to the brokers.
+        """
 
         async def form(reactor: Reactor) -> Row:
             leaders = {self._context.leadership[partition].leader for partition in partitions}
@@ -84,7 +87,9 @@ class Bodies:
         return form
 
     def update_metadata(self, broker: int, partitions: Partitions, piece: Piece | None = None) -> Form:
-        """:param partitions: empty to send only the live brokers.
+        """Return a builder of the body of UpdateMetadata.
+
+        :param partitions: empty to send only the live brokers.
         :param piece: position within all metadata; None to add these partitions to the known ones.
         """
         kind = {"type": INCREMENTAL}
@@ -100,7 +105,10 @@ class Bodies:
         return form
 
     def stop_replica(self, broker: int, partitions: Partitions, *, delete: bool) -> Form:
-        """:param delete: True to delete the files too."""
+        """Return a builder of the body of StopReplica.
+
+        :param delete: True to delete the files too.
+        """
         stops = self._deletions if delete else self._stops
 
         async def form(reactor: Reactor) -> Row:

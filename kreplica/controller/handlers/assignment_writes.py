@@ -75,12 +75,12 @@ def _adopt(term: ControllerTerm, change: TopicChange, requests: BrokerRequests) 
     for partition, broker in sorted(added):
         # A replica that returns while it is being deleted is new as well.
         context.forget_replica(partition, broker)
-        context.move_replica(partition, broker, ReplicaState.NEW)
+        context.set_replica_state(partition, broker, ReplicaState.NEW)
         online = context.is_online(partition, broker)
-        context.move_replica(partition, broker, ReplicaState.ONLINE if online else ReplicaState.OFFLINE)
+        context.set_replica_state(partition, broker, ReplicaState.ONLINE if online else ReplicaState.OFFLINE)
     for state in change.states:
         term.adopt(state)
-        for broker in context.listeners(state.partition):
+        for broker in context.state_receivers(state.partition):
             requests.lead_or_follow(state.partition, [broker], is_new=(state.partition, broker) in added)
     leaving = context.leaving_of(topic)
     for partition, broker in left_before.difference(leaving, added):
@@ -119,5 +119,5 @@ def _changed(old: TopicAssignment, change: TopicChange) -> list[TopicPartition]:
 def _end(term: ControllerTerm, partition: TopicPartition) -> None:
     context = term.context
     if context.partition_state(partition) is not PartitionState.NON_EXISTENT:
-        context.move_partition(partition, PartitionState.OFFLINE)
-        context.move_partition(partition, PartitionState.NON_EXISTENT)
+        context.set_partition_state(partition, PartitionState.OFFLINE)
+        context.set_partition_state(partition, PartitionState.NON_EXISTENT)

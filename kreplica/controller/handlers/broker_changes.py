@@ -87,14 +87,14 @@ async def brokers_changed(term: ControllerTerm) -> None:
     await _send_roles(term, full_state, requests)
     requests.publish(())
     requests.send()
-    await term.note_epochs()
+    await term.store_epochs()
     if changes.joined:
         new = context.not_deleting(context.partitions_in(PartitionState.NEW))
         if new:
             await elect_new_partitions(term, new)
     if full_state:
         replica_deletion.resume_deletions(term, full_state)
-    await reassignment.proceed(term)
+    await reassignment.finish_ready_moves(term)
     if changes.gone:
         await finish_deletions(term, sorted(context.deleting))
 
@@ -176,10 +176,10 @@ async def _enter_states(term: ControllerTerm, changes: BrokerChanges) -> None:
     async for partition, replica in term.in_slices(context.replicas_on(gone)):
         state = context.replica_state(partition, replica)
         if state in (ReplicaState.NEW, ReplicaState.ONLINE):
-            context.move_replica(partition, replica, ReplicaState.OFFLINE)
+            context.set_replica_state(partition, replica, ReplicaState.OFFLINE)
     async for partition, leadership in term.in_slices(context.leadership.items()):
         if leadership.leader in gone and partition.topic not in context.deleting:
-            context.move_partition(partition, PartitionState.OFFLINE)
+            context.set_partition_state(partition, PartitionState.OFFLINE)
 
 
 async def _repair(
@@ -201,7 +201,7 @@ async def _send_roles(term: ControllerTerm, brokers: Sequence[int], requests: Br
     async for partition, replica in term.in_slices(context.replicas_on(brokers)):
         has_role = partition.topic not in context.deleting and partition in context.leadership
         if has_role and context.is_online(partition, replica):
-            context.move_replica(partition, replica, ReplicaState.ONLINE)
+            context.set_replica_state(partition, replica, ReplicaState.ONLINE)
             requests.lead_or_follow(partition, [replica])
 
 

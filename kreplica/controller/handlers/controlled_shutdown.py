@@ -46,7 +46,7 @@ async def shutdown_asked(term: ControllerTerm, request: ShutdownAsked) -> list[T
         state = context.leadership.get(partition)
         is_following = context.replica_state(partition, broker) is ReplicaState.ONLINE
         if state is not None and state.leader != broker and is_following:
-            context.move_replica(partition, broker, ReplicaState.OFFLINE)
+            context.set_replica_state(partition, broker, ReplicaState.OFFLINE)
             requests.stop(partition, broker, delete=False)
     requests.send()
     led = [partition for partition in partitions if context.leads(broker, partition)]

@@ -33,9 +33,9 @@ async def replicas_failed(term: ControllerTerm, broker: int, partitions: Sequenc
     term.history.record_many("replicas_failed", "replica", new, text, broker=broker)
     for partition in new:
         if context.replica_state(partition, broker) in (ReplicaState.NEW, ReplicaState.ONLINE):
-            context.move_replica(partition, broker, ReplicaState.OFFLINE)
+            context.set_replica_state(partition, broker, ReplicaState.OFFLINE)
         if context.leads(broker, partition):
-            context.move_partition(partition, PartitionState.OFFLINE)
+            context.set_partition_state(partition, PartitionState.OFFLINE)
     # The contents of a failed device are unknown: its replicas lose eligibility, and a new leader epoch prevents the
     # leader from adding them to the in-sync set because of earlier fetches.
     await _repair(term, new, failed=[broker])
@@ -51,7 +51,7 @@ async def replicas_recovered(term: ControllerTerm, event: ReplicasRecovered) -> 
     term.history.record_many("replicas_recovered", "replica", back, text, broker=event.broker_id)
     for partition in back:
         if context.replica_state(partition, event.broker_id) is ReplicaState.OFFLINE:
-            context.move_replica(partition, event.broker_id, ReplicaState.ONLINE)
+            context.set_replica_state(partition, event.broker_id, ReplicaState.ONLINE)
     await _repair(term, context.not_deleting(back))
     # The broker opened them in an old epoch if leaders were elected while they counted as failed.
     requests = term.requests()

@@ -54,7 +54,7 @@ async def in_sync_sets_changed(term: ControllerTerm) -> list[TopicPartition]:
 
         await term.decide(read, decide, requests)
         requests.send()
-        await reassignment.proceed(term, read)
+        await reassignment.finish_ready_moves(term, read)
     if paths:
         await term.writes.remove(paths)
     return read

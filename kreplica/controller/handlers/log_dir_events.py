@@ -30,7 +30,7 @@ async def directories_failed(term: ControllerTerm) -> None:
         term.history.record("log_dir_failed", f"broker {broker}", f"a log directory of broker {broker} failed")
     for partition, broker in context.replicas_on(brokers):
         is_led = partition in context.leadership and partition.topic not in context.deleting
-        if is_led and broker in context.listeners(partition):
+        if is_led and broker in context.state_receivers(partition):
             requests.lead_or_follow(partition, [broker])
     requests.send()
     if paths:

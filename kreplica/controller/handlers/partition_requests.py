@@ -22,8 +22,8 @@ async def read_requests(term: ControllerTerm, root: str) -> Requests:
     topics = await _children(term, root)
     numbers = await gather([_children(term, f"{root}/{topic}") for topic in topics])
     named = [(topic, number) for topic, children in zip(topics, numbers, strict=True) for number in children]
-    wrong = [f"{root}/{topic}/{number}" for topic, number in named if not _is_number(number)]
-    await refuse(term, dict.fromkeys(wrong, "its name is not a partition number"))
+    invalid = [f"{root}/{topic}/{number}" for topic, number in named if not _is_number(number)]
+    await refuse(term, dict.fromkeys(invalid, "its name is not a partition number"))
     wanted = [TopicPartition(topic, int(number)) for topic, number in named if _is_number(number)]
     read_results = await read_all(term.client, [path(root, partition) for partition in wanted])
     found = zip(wanted, read_results, strict=True)
@@ -48,9 +48,9 @@ async def refuse(term: ControllerTerm, reasons: Mapping[str, str]) -> None:
         await term.writes.remove([*reasons, *_parents(reasons)])
 
 
-async def remove_parents(term: ControllerTerm, root: str, met: Iterable[TopicPartition]) -> None:
+async def remove_parents(term: ControllerTerm, root: str, fulfilled: Iterable[TopicPartition]) -> None:
     """Remove the parents of fulfilled requests, unless they have other requests."""
-    parents = _parents(path(root, partition) for partition in met)
+    parents = _parents(path(root, partition) for partition in fulfilled)
     if parents:
         await term.writes.remove(parents)
 

@@ -1,7 +1,7 @@
 """Reassignments (KIP-455): takes the steps that ``reassignment_plan`` decides for each partition.
 
 The complete state of a reassignment is in the topic's znode and changes in one multi with the partition states, so a
-new controller only needs to call ``proceed``.
+new controller only needs to call ``finish_ready_moves``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def reassign(term: ControllerTerm, targets: Targets) -> Results:
     requests.send()
     begun = [partition for partition, error in requested_moves.results.items() if error is None]
     _record_reassignments(term, begun, requested_moves.results)
-    await proceed(term, begun)
+    await finish_ready_moves(term, begun)
     return requested_moves.results
 
 
@@ -71,7 +71,7 @@ async def moves_asked(term: ControllerTerm, event: MovesAsked) -> dict[TopicPart
     return {partition: placement(term.context, partition) for partition in moving(term.context, event.partitions)}
 
 
-async def proceed(term: ControllerTerm, partitions: Iterable[TopicPartition] | None = None) -> None:
+async def finish_ready_moves(term: ControllerTerm, partitions: Iterable[TopicPartition] | None = None) -> None:
     """Finish each reassignment (of all partitions if None) whose target is in sync.
 
     Called when in-sync sets grew, leaders were elected, or brokers joined.

@@ -34,8 +34,8 @@ def begin_deletion(term: ControllerTerm, replicas: Iterable[Replica], requests: 
         if state in (ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL):
             continue  # its deletion has already started
         if state is ReplicaState.NON_EXISTENT:
-            context.move_replica(partition, broker, ReplicaState.NEW)
-        context.move_replica(partition, broker, ReplicaState.OFFLINE)
+            context.set_replica_state(partition, broker, ReplicaState.NEW)
+        context.set_replica_state(partition, broker, ReplicaState.OFFLINE)
         requests.stop(partition, broker, delete=False)
 
 
@@ -65,11 +65,11 @@ def replicas_stopped(term: ControllerTerm, event: ReplicasStopped) -> None:
         if failed:
             _failed(term, partition, event.broker_id, error)
         if not event.delete and state is ReplicaState.OFFLINE and not failed:
-            context.move_replica(partition, event.broker_id, ReplicaState.DELETION_STARTED)
+            context.set_replica_state(partition, event.broker_id, ReplicaState.DELETION_STARTED)
             requests.stop(partition, event.broker_id, delete=True)
         elif event.delete and state is ReplicaState.DELETION_STARTED:
             done = ReplicaState.DELETION_INELIGIBLE if failed else ReplicaState.DELETION_SUCCESSFUL
-            context.move_replica(partition, event.broker_id, done)
+            context.set_replica_state(partition, event.broker_id, done)
     requests.send()
 
 
@@ -88,7 +88,7 @@ def brokers_gone(term: ControllerTerm, brokers: Collection[int]) -> None:
     for partition, broker in replicas_to_delete(term.context):
         started = term.context.replica_state(partition, broker) is ReplicaState.DELETION_STARTED
         if broker in brokers and started:
-            term.context.move_replica(partition, broker, ReplicaState.DELETION_INELIGIBLE)
+            term.context.set_replica_state(partition, broker, ReplicaState.DELETION_INELIGIBLE)
 
 
 def resume_deletions(term: ControllerTerm, brokers: Collection[int]) -> None:
@@ -98,12 +98,12 @@ def resume_deletions(term: ControllerTerm, brokers: Collection[int]) -> None:
         if broker not in brokers:
             continue
         if context.replica_state(partition, broker) is ReplicaState.DELETION_INELIGIBLE:
-            context.move_replica(partition, broker, ReplicaState.OFFLINE)
+            context.set_replica_state(partition, broker, ReplicaState.OFFLINE)
         if context.replica_state(partition, broker) is ReplicaState.OFFLINE:
             requests.stop(partition, broker, delete=False)
     requests.send()
 
 
-def is_gone(context: ControllerContext, partition: TopicPartition, broker: int) -> bool:
+def is_deleted(context: ControllerContext, partition: TopicPartition, broker: int) -> bool:
     """Return True if that broker has confirmed that it has no files of the partition."""
     return context.replica_state(partition, broker) is ReplicaState.DELETION_SUCCESSFUL

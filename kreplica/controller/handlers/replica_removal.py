@@ -10,7 +10,7 @@ from kreplica.controller.effects.state_writes import TopicChange
 from kreplica.controller.event_types import ReplicasStopped
 from kreplica.controller.handlers import replica_deletion
 from kreplica.controller.handlers.assignment_writes import change_topics
-from kreplica.controller.handlers.replica_deletion import is_gone
+from kreplica.controller.handlers.replica_deletion import is_deleted
 from kreplica.controller.handlers.topic_deletion import finish_deletions
 from kreplica.controller.state.context import ControllerContext
 from kreplica.controller.term import ControllerTerm
@@ -50,7 +50,7 @@ def without_deleted_replicas(context: ControllerContext, topic: str) -> TopicCha
     removed = dict(assignment.removed)
     for number, gone in assignment.removed.items():
         partition = TopicPartition(topic, number)
-        if gone.replicas and all(is_gone(context, partition, broker) for broker in gone.replicas):
+        if gone.replicas and all(is_deleted(context, partition, broker) for broker in gone.replicas):
             removed[number] = RemovedPartition(gone.leader_epoch)
     if not placements and removed == assignment.removed:
         return None
@@ -63,7 +63,7 @@ def _placements_without_deleted(context: ControllerContext, topic: str) -> dict[
     placements = {}
     for number in sorted(assignment.removing.keys() & assignment.partitions.keys()):
         partition, now = TopicPartition(topic, number), placement_of(assignment, number)
-        gone = [broker for broker in now.dropped if is_gone(context, partition, broker)]
+        gone = [broker for broker in now.dropped if is_deleted(context, partition, broker)]
         if gone:
             placements[number] = without_deleted(now, gone)
     return placements

@@ -126,10 +126,10 @@ async def start_new_partitions(term: ControllerTerm, topics: Iterable[str]) -> N
         if context.partition_state(partition) is PartitionState.NON_EXISTENT
     ]
     for partition in partitions:
-        context.move_partition(partition, PartitionState.NEW)
+        context.set_partition_state(partition, PartitionState.NEW)
         for replica in context.replicas(partition):
             context.forget_replica(partition, replica)
-            context.move_replica(partition, replica, ReplicaState.NEW)
+            context.set_replica_state(partition, replica, ReplicaState.NEW)
     if partitions:
         _record_topics(term, partitions)
         await elect_new_partitions(term, partitions)
@@ -157,12 +157,12 @@ async def elect_new_partitions(term: ControllerTerm, partitions: Iterable[TopicP
     for partition in await term.apply(changes, requests):
         if partition in term.context.leadership:
             # Keep the existing state, which an earlier controller wrote before it failed.
-            term.context.move_partition(partition, PartitionState.ONLINE)
+            term.context.set_partition_state(partition, PartitionState.ONLINE)
             requests.lead_or_follow(partition, term.context.replicas(partition))
     for partition in wanted:
         if partition in term.context.leadership:
             for replica in term.context.replicas(partition):
-                alive = replica in term.context.brokers
-                term.context.move_replica(partition, replica, ReplicaState.ONLINE if alive else ReplicaState.OFFLINE)
+                state = ReplicaState.ONLINE if replica in term.context.brokers else ReplicaState.OFFLINE
+                term.context.set_replica_state(partition, replica, state)
     requests.publish(wanted)
     requests.send()

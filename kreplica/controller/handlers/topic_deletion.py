@@ -8,7 +8,7 @@ from twisted.logger import Logger
 
 from kreplica.cluster import znodes
 from kreplica.controller.event_types import DeletionsChanged
-from kreplica.controller.handlers.replica_deletion import begin_deletion, is_gone
+from kreplica.controller.handlers.replica_deletion import begin_deletion, is_deleted
 from kreplica.controller.handlers.topic_creation import topics_changed
 from kreplica.controller.state.context import ControllerContext
 from kreplica.controller.state.states import PartitionState
@@ -34,7 +34,7 @@ async def deletions_changed(term: ControllerTerm) -> None:
     for topic in new:
         for partition in context.partitions_of(topic):
             if context.partition_state(partition) is not PartitionState.NON_EXISTENT:
-                context.move_partition(partition, PartitionState.OFFLINE)
+                context.set_partition_state(partition, PartitionState.OFFLINE)
         requests.publish(context.partitions_of(topic))
         begin_deletion(term, context.replicas_of_topic(topic), requests)
         await term.yield_to_reactor()
@@ -71,4 +71,4 @@ def is_done(context: ControllerContext, partition: TopicPartition, broker: int) 
     that do not exist.
     """
     moved_away = broker not in context.replicas(partition)
-    return is_gone(context, partition, broker) or (moved_away and broker not in context.brokers)
+    return is_deleted(context, partition, broker) or (moved_away and broker not in context.brokers)

@@ -181,7 +181,7 @@ class ControllerHistory:
         subject = f"partition {some.examples[0].partition}" if some.count == 1 else ""
         what = subject or f"{some.count} partitions"
         text = f"{self._cause.text}: {_SENTENCES[some.kind].format(what=what, have='has' if subject else 'have')}"
-        self.record(some.kind, subject, text, count=some.count, examples=examples, **some.figures())
+        self.record(some.kind, subject, text, count=some.count, examples=examples, **some.counts_by_broker())
 
 
 _SENTENCES = {
@@ -214,8 +214,8 @@ class _Changes:
         self.kind = kind
         self.count = 0
         self.examples: list[StateChange] = []
-        self._gave: Counter[int] = Counter()
-        self._got: Counter[int] = Counter()
+        self._lost: Counter[int] = Counter()
+        self._gained: Counter[int] = Counter()
 
     def add(self, change: StateChange, old: LeaderAndIsr) -> None:
         self.count += 1
@@ -225,17 +225,17 @@ class _Changes:
         if self.kind.startswith("isr"):
             for broker in old.isr:
                 if broker not in new.isr:
-                    self._gave[broker] += 1
+                    self._lost[broker] += 1
             for broker in new.isr:
                 if broker not in old.isr:
-                    self._got[broker] += 1
+                    self._gained[broker] += 1
         else:
-            self._gave[old.leader] += 1
-            self._got[new.leader] += 1
+            self._lost[old.leader] += 1
+            self._gained[new.leader] += 1
 
-    def figures(self) -> Mapping[str, Any]:
+    def counts_by_broker(self) -> Mapping[str, Any]:
         """Return counts by broker: partitions that it stopped and started to lead, or whose ISR it left and joined."""
-        return {"from_brokers": _by_broker(self._gave), "to_brokers": _by_broker(self._got)}
+        return {"from_brokers": _by_broker(self._lost), "to_brokers": _by_broker(self._gained)}
 
 
 def _by_broker(counts: Counter[int]) -> dict[str, int]:

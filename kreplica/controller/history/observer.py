@@ -12,11 +12,11 @@ class ControllerObserver:
     """Notified of calls to the controller and of its handling of events."""
 
     def called(self, method: str) -> AbstractContextManager[None]:
-        """The owner calls this method of the controller; the context covers its immediate effects."""
+        """A method of the controller was called; the returned context manager encloses its immediate effects."""
         return nullcontext()
 
     def asked(self, question: ControllerRequest) -> AbstractContextManager[None]:
-        """A request arrives; the context covers its immediate effects."""
+        """A request arrived; the returned context manager encloses its immediate effects."""
         return nullcontext()
 
     def queued(self, event: Event) -> None:

@@ -96,18 +96,18 @@ class Counters:
         self.bytes = 0
         self._round_trips = 0
         self._requests = 0
-        self._under_way = 0
+        self._in_flight = 0
 
     def request(self, answer: Deferred[T]) -> Deferred[T]:
         """Count a request to ZooKeeper until its response arrives."""
         self._requests += 1
-        if not self._under_way:
+        if not self._in_flight:
             self._round_trips += 1
-        self._under_way += 1
+        self._in_flight += 1
         return answer.addBoth(self._answered)
 
     def _answered(self, result: T) -> T:
-        self._under_way -= 1
+        self._in_flight -= 1
         return result
 
     @property

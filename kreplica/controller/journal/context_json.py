@@ -104,7 +104,7 @@ def decode_context(value: Mapping[str, Any]) -> ControllerContext:
     context.ended_plans = set(value.get("ended_plans", ()))
     context.plan_throttle = value.get("plan_throttle")
     for partition, state in value["partition_states"]:
-        context.begin(decode_partition(partition), PartitionState[state], {})
+        context.set_initial_states(decode_partition(partition), PartitionState[state], {})
     for partition, broker, state in value["replica_states"]:
         context._replica_states[decode_partition(partition), broker] = ReplicaState[state]
     return context

@@ -48,7 +48,7 @@ def file_header(dependencies: ControllerDependencies, state: Json = None) -> Ent
 
 def is_idle(controller: Controller, journal: Journal) -> bool:
     """Return True if a new file may start now."""
-    return controller.queue.at_rest and not journal.outstanding and not controller._stopped
+    return controller.queue.idle_for_an_iteration and not journal.outstanding and not controller._stopped
 
 
 def at_once(steps: Steps[T]) -> T:
@@ -111,7 +111,7 @@ def _term_json(term: ControllerTerm, timers: dict[int, int]) -> Steps[Json]:
     return {
         "context": Later(encode_context, context),
         "untold": sorted(term.outdated_brokers),
-        "noted_epochs": list(term.noted_epochs.items()),
+        "noted_epochs": list(term.stored_epochs.items()),
         "watched": sorted(term._watched),
         "timers": [[timers[id(timer)], encode_event(event)] for event, timer in term._timers.items()],
         "channels": channels,

@@ -51,7 +51,7 @@ class JournalTooSmall(Exception):
     """A single file exceeds the size limit of the whole journal."""
 
 
-class _Begin(NamedTuple):
+class _NewFile(NamedTuple):
     """Marks the start of a new file among the waiting entries."""
 
     head: Entry
@@ -78,14 +78,14 @@ class JournalFiles:
     def __init__(self, runtime: Runtime, settings: JournalSettings, first_head: Callable[[], Entry]) -> None:
         self._runtime = runtime
         self._first_head: Callable[[], Entry] | None = first_head
-        self._files = _Files(runtime, settings)
-        self._waiting: list[Entry | _Begin] = []
+        self._files = _FileWriter(runtime, settings)
+        self._waiting: list[Entry | _NewFile] = []
         self._weight = 0
         self._timer: IDelayedCall | None = None
         self._writing: Deferred[None] | None = None
-        self._over = False
+        self._ended = False
         self._is_full = False
-        self._try_at_s: float | None = None
+        self._retry_at_s: float | None = None
         """Time of the next attempt after a failed write; entries are dropped until then."""
         self._gap_logged = False
         self.became_due: Callable[[], None] = lambda: None
@@ -93,27 +93,27 @@ class JournalFiles:
 
     @property
     def is_due(self) -> bool:
-        try_at_s = self._try_at_s
-        return self._is_full if try_at_s is None else self._runtime.reactor.seconds() >= try_at_s
+        retry_at_s = self._retry_at_s
+        return self._is_full if retry_at_s is None else self._runtime.reactor.seconds() >= retry_at_s
 
     def begin(self, head: Entry) -> None:
         """Start a new file for the following entries."""
         self._is_full = False
-        self._try_at_s = None
-        if not self._over:
-            self._add(_Begin(head), 1)
+        self._retry_at_s = None
+        if not self._ended:
+            self._add(_NewFile(head), 1)
 
     def note(self, entry: Entry, weight: int = 1) -> None:
-        if self._over:
+        if self._ended:
             return
         self.noted += 1
         if self._first_head is not None:
             make, self._first_head = self._first_head, None
             self.begin(make())
-        if self._try_at_s is None:
+        if self._retry_at_s is None:
             self._add(entry, weight)
 
-    def _add(self, entry: Entry | _Begin, weight: int) -> None:
+    def _add(self, entry: Entry | _NewFile, weight: int) -> None:
         self._waiting.append(entry)
         self._weight += weight
         if self._weight > WEIGHT_MAX:
@@ -134,22 +134,22 @@ class JournalFiles:
         if self._gap_logged:
             self._gap_logged = False
             log.info("the controller's journal continues")
-        self._is_full = is_full and not self._over and not any(isinstance(each, _Begin) for each in self._waiting)
-        if self._waiting and not self._over:
+        self._is_full = is_full and not self._ended and not any(isinstance(each, _NewFile) for each in self._waiting)
+        if self._waiting and not self._ended:
             self._timer = self._runtime.reactor.callLater(GATHER_SECONDS, self._write)
         if self.is_due:
             self.became_due()
 
     def _failed(self, failure: Failure) -> None:
         self._writing = None
-        if isinstance(failure.value, OSError) and not self._over:
+        if isinstance(failure.value, OSError) and not self._ended:
             self._leave_gap(failure.getErrorMessage())
         else:
             self.end(failure.getErrorMessage())
 
     def _leave_gap(self, reason: str) -> None:
         self._waiting, self._weight, self._is_full = [], 0, False
-        self._try_at_s = self._runtime.reactor.seconds() + RETRY_SECONDS
+        self._retry_at_s = self._runtime.reactor.seconds() + RETRY_SECONDS
         if not self._gap_logged:
             self._gap_logged = True
             log.error(
@@ -160,10 +160,10 @@ class JournalFiles:
 
     def end(self, reason: str) -> None:
         """Stop recording permanently; the written files stay."""
-        if not self._over:
-            self._over = True
+        if not self._ended:
+            self._ended = True
             log.error("the controller's journal ends here: {reason}", reason=reason)
-        self._waiting, self._weight, self._is_full, self._try_at_s = [], 0, False, None
+        self._waiting, self._weight, self._is_full, self._retry_at_s = [], 0, False, None
 
     async def close(self) -> None:
         """Write the waiting entries and stop recording."""
@@ -174,11 +174,11 @@ class JournalFiles:
                 self._write()
             assert self._writing is not None
             await self._writing
-        self._over = True
+        self._ended = True
         await self._runtime.offload.run(self._files.close)
 
 
-class _Files:
+class _FileWriter:
     """Writes the files; its methods run on another thread, one call at a time."""
 
     def __init__(self, runtime: Runtime, settings: JournalSettings) -> None:
@@ -193,7 +193,7 @@ class _Files:
         self._full_at = 0
         self._entries_count = 0
 
-    def write(self, entries: list[Entry | _Begin]) -> bool:
+    def write(self, entries: list[Entry | _NewFile]) -> bool:
         """Append entries; return True if the file is full.
 
         :raise OSError: the disk failed or is full.
@@ -206,10 +206,10 @@ class _Files:
             raise
         return self._size >= self._full_at
 
-    def _write(self, entries: list[Entry | _Begin]) -> None:
+    def _write(self, entries: list[Entry | _NewFile]) -> None:
         lines: list[bytes] = []
         for entry in entries:
-            if isinstance(entry, _Begin):
+            if isinstance(entry, _NewFile):
                 self._append(lines)
                 self._open(entry.head)
                 lines = []

@@ -3,8 +3,8 @@
 A controller is a deterministic function of its inputs.  Entries with ``in`` are inputs: calls, responses, timers and
 watch events.  Entries with ``read`` are values that the controller requested and got at once (time, random numbers,
 configurations).  Entries with ``out`` follow from those: ZooKeeper operations, commands to brokers, timers and the
-handling of events.  Another controller of the same program with the same inputs and values in the same order produces
-the same outputs; a difference means that the program has changed (``kreplica.testing.replay.replay``).
+handling of events.  A controller of the same program version that gets the same inputs and values in the same order
+produces the same outputs; a difference means that the program has changed (``kreplica.testing.replay.replay``).
 
 The recording is transparent to the controller: its dependencies are wrapped (``recording_proxies``).
 """
@@ -72,7 +72,7 @@ class Journal(ControllerObserver):
 
     @contextmanager
     def received(self, kind: str, weight: int = 1, **what: object) -> Iterator[None]:
-        """Record an input; the context covers its immediate effects."""
+        """Record an input; the ``with`` block contains its immediate effects."""
         entry: Entry = {"in": kind, "s": round(self._now_s(), 6)}
         if self._depth:
             entry["nested"] = True  # an immediate effect of an output
@@ -116,12 +116,12 @@ class Journal(ControllerObserver):
         return outer
 
     def read(self, what: str, value: T, of: str | None = None) -> T:
-        """Record a value that the controller requested and that may differ each time."""
+        """Record a value that the controller read, which may differ in each run, and return it."""
         self.note({"read": what, "value": value} if of is None else {"read": what, "of": of, "value": value})
         return value
 
     def read_known(self, what: str, value: T, of: str | None = None) -> T:
-        """Record a value that rarely changes, if it differs from the last recorded one."""
+        """Return a value that rarely changes; record it only if it differs from the last recorded one."""
         if self._known.get((what, of), self) != value:
             self._known[what, of] = value
             self.read(what, value, of)

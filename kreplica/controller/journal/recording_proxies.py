@@ -70,8 +70,7 @@ def recorded(dependencies: ControllerDependencies, journal: Journal) -> Controll
 
 
 class RecordedReactor:
-    """Records timers.  Its time is not recorded, because no decision depends on it; the controller uses nothing else.
-    """
+    """Records timers but not the clock, because no decision depends on it; only these methods are needed."""
 
     def __init__(self, reactor: Reactor, journal: Journal) -> None:
         self._journal = journal
@@ -95,7 +94,7 @@ class RecordedReactor:
 
 
 class RecordedRandom(Random):
-    """Records the drawn bits, from which all other methods of ``Random`` derive their results."""
+    """Records the random bits, from which all other methods of ``Random`` derive their results."""
 
     def __init__(self, random: Random, journal: Journal) -> None:
         super().__init__(0)

@@ -19,7 +19,7 @@ RETRY_SECONDS = 1.0
 
 
 class JournalRotator:
-    """Rotates the journal of one controller; the journal calls ``rotate_if_due`` when the controller becomes idle.
+    """Rotates the journal of one controller; ``rotate_if_due`` is called after each input and when a file is full.
 
     A snapshot of 100,000 partitions takes many reactor iterations.  If an entry is recorded in between, the snapshot is
     outdated and is repeated later.

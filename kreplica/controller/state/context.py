@@ -190,7 +190,7 @@ class ControllerContext:
             return online
         return tuple(replica for replica in online if replica not in self.shutting_down)
 
-    def listeners(self, partition: TopicPartition) -> tuple[int, ...]:
+    def state_receivers(self, partition: TopicPartition) -> tuple[int, ...]:
         """Return the brokers that receive the partition's state: online replicas except followers in shutdown."""
         leader = self.leadership[partition].leader
         return tuple(r for r in self.online(partition) if r == leader or r not in self.shutting_down)
@@ -215,7 +215,7 @@ class ControllerContext:
     def partition_state(self, partition: TopicPartition) -> PartitionState:
         return self._partition_states.get(partition, PartitionState.NON_EXISTENT)
 
-    def move_partition(self, partition: TopicPartition, state: PartitionState) -> None:
+    def set_partition_state(self, partition: TopicPartition, state: PartitionState) -> None:
         """:raise InvalidTransition: if the transition is not in the table."""
         check_transition(PARTITION_PREVIOUS, self.partition_state(partition), state, partition)
         if state is PartitionState.NON_EXISTENT:
@@ -229,7 +229,7 @@ class ControllerContext:
     def replica_state(self, partition: TopicPartition, broker_id: int) -> ReplicaState:
         return self._replica_states.get((partition, broker_id), ReplicaState.NON_EXISTENT)
 
-    def move_replica(self, partition: TopicPartition, broker_id: int, state: ReplicaState) -> None:
+    def set_replica_state(self, partition: TopicPartition, broker_id: int, state: ReplicaState) -> None:
         """:raise InvalidTransition: if the transition is not in the table."""
         replica = (partition, broker_id)
         old = self._replica_states.get(replica, ReplicaState.NON_EXISTENT)
@@ -239,7 +239,9 @@ class ControllerContext:
         else:
             self._replica_states[replica] = state
 
-    def begin(self, partition: TopicPartition, state: PartitionState, replicas: Mapping[int, ReplicaState]) -> None:
+    def set_initial_states(
+        self, partition: TopicPartition, state: PartitionState, replicas: Mapping[int, ReplicaState]
+    ) -> None:
         """Set initial states at the start of a term, without checking transitions."""
         self._partition_states[partition] = state
         for broker_id, replica_state in replicas.items():

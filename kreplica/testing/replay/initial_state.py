@@ -60,7 +60,7 @@ class InitialState:
             controller._dependencies, context, controller.queue.put, controller.counters, controller.history
         )
         term.outdated_brokers.update(known["untold"])
-        term.noted_epochs = dict(known["noted_epochs"])
+        term.stored_epochs = dict(known["noted_epochs"])
         term._watched.update(known["watched"])
         for number, event in known["timers"]:
             self._numbered("timer", number)
