@@ -176,7 +176,7 @@ class Sender:
             for queue, batch in fitting:
                 if queue.needs_producer_id():
                     self._rules.renew_producer_id()
-                queue.number(batch, self._rules.identity())
+                queue.assign_sequence(batch, self._rules.identity())
         return fitting
 
     def _send(self, connection: Connection, version: int, batches: list[QueuedBatch[OutgoingBatch]]) -> None:
@@ -184,7 +184,7 @@ class Sender:
         timeout_s = self._cluster.options.request_timeout_s
         body = produce_body(batches, self._rules.transactional_id, self._rules.acks, int(timeout_s * 1000))
         for queue, batch in batches:
-            queue.sent(batch)
+            queue.mark_sent(batch)
         try:
             # The broker has its own timeout, so the client waits longer.
             sent = connection.send(PRODUCE, body, version=version, timeout_s=2 * timeout_s, answered=answered)
@@ -251,9 +251,9 @@ class Sender:
 
     def _answered(self, request: _Request) -> None:
         assert request.sent.answer is not None
-        if not self._outcomes.answered(request.sent.answer, request.batches, self._runtime.clock()):
+        if not self._outcomes.process_response(request.sent.answer, request.batches, self._runtime.clock()):
             self._cluster.doubt()
 
     def _failed(self, batches: list[QueuedBatch[OutgoingBatch]], error: ClientError) -> None:
-        self._outcomes.lost(batches, error, self._runtime.clock())
+        self._outcomes.process_lost(batches, error, self._runtime.clock())
         self._cluster.doubt()

@@ -93,24 +93,24 @@ async def _connect(connection: Connection, endpoint: IStreamClientEndpoint, rece
 
 
 class _Outstanding:
-    """A request in flight; ``answered`` is None after its caller cancelled it."""
+    """A request in flight; ``deferred`` is None after its caller cancelled it."""
 
-    __slots__ = ("answered", "api", "correlation_id", "timeout_s", "timer", "version")
+    __slots__ = ("api", "correlation_id", "deferred", "timeout_s", "timer", "version")
 
     def __init__(self, api: Api, version: int, correlation_id: int, timeout_s: float) -> None:
         self.api = api
         self.version = version
         self.correlation_id = correlation_id
         self.timeout_s = timeout_s
-        self.answered: Deferred[dict[str, Any]] | None = Deferred(self._cancelled)
+        self.deferred: Deferred[dict[str, Any]] | None = Deferred(self._cancelled)
         self.timer: IDelayedCall | None = None
 
     def detach(self) -> Deferred[dict[str, Any]] | None:
         """Stop the timer, and return the Deferred to fire."""
-        answered, self.answered = self.answered, None
+        deferred, self.deferred = self.deferred, None
         if self.timer is not None and self.timer.active():
             self.timer.cancel()
-        return answered
+        return deferred
 
     def _cancelled(self, _: Deferred[dict[str, Any]]) -> None:
         self.detach()
@@ -182,8 +182,8 @@ class Connection(Protocol):
             self._delayed.append((data, request))
         if request is None:
             return self._writable()
-        assert request.answered is not None
-        return request.answered
+        assert request.deferred is not None
+        return request.deferred
 
     def negotiate(self, timeout_s: float = 30.0) -> Deferred[dict[int, VersionRange]]:
         """Request the broker's API versions (KIP-35), from which ``version`` chooses.
@@ -305,7 +305,7 @@ class Connection(Protocol):
         self._throttled = None
         delayed, self._delayed = self._delayed, []
         for data, request in delayed:
-            if request is not None and request.answered is None:
+            if request is not None and request.deferred is None:
                 self._outstanding.remove(request)
             else:
                 self._send(data, request)
@@ -336,15 +336,15 @@ class Connection(Protocol):
         if correlation_id != request.correlation_id:
             raise ProtocolError("ResponseHeader.correlation_id", f"{correlation_id}, not {request.correlation_id}")
         body = None
-        if request.answered is not None:
+        if request.deferred is not None:
             body = parse_answer(self._parsers, request.api, request.version, frame, position)
             throttle_ms = body.get("throttle_time_ms", 0)
             if throttle_ms > 0:
                 self._throttle(throttle_ms / 1000)
         self._outstanding.popleft()
-        answered = request.detach()
-        if answered is not None and body is not None:
-            answered.callback(body)
+        deferred = request.detach()
+        if deferred is not None and body is not None:
+            deferred.callback(body)
 
     def _timed_out(self, request: _Outstanding) -> None:
         text = f"{self.peer}: no response to {request.api.name} within {request.timeout_s:g} s"

@@ -241,8 +241,8 @@ class ClusterCore(ABC, Generic[ConnectionT]):
     async def _request_metadata(self, names: frozenset[str] | None) -> ClusterView:
         wanted = None if names is None else [{"name": name} for name in sorted(names)]
         invalidations = self._invalidations
-        answer = await self.ask(METADATA, {"topics": wanted, "allow_auto_topic_creation": False})
-        self.view = parse_view(answer, self.view, whole=names is None)
+        response = await self.ask(METADATA, {"topics": wanted, "allow_auto_topic_creation": False})
+        self.view = parse_view(response, self.view, whole=names is None)
         self._invalidations_handled, self._refreshed_s = invalidations, self.now_s()
         return self.view
 
@@ -382,12 +382,13 @@ class ClusterCore(ABC, Generic[ConnectionT]):
         self, connection: ConnectionT, kind: CoordinatorKind, keys: list[str]
     ) -> dict[str, Address | ClientError]:
         if connection.version(FIND_COORDINATOR) >= SEVERAL_KEYS_FROM:
-            answer = await self.request(connection, FIND_COORDINATOR, {"key_type": int(kind), "coordinator_keys": keys})
-            rows = answer["coordinators"]
+            body: dict[str, Any] = {"key_type": int(kind), "coordinator_keys": keys}
+            response = await self.request(connection, FIND_COORDINATOR, body)
+            rows = response["coordinators"]
         else:
             bodies = [{"key_type": int(kind), "key": key} for key in keys]
-            answers = await self.gather([self.request(connection, FIND_COORDINATOR, body) for body in bodies])
-            rows = [answer | {"key": key} for key, answer in zip(keys, answers, strict=True)]
+            responses = await self.gather([self.request(connection, FIND_COORDINATOR, body) for body in bodies])
+            rows = [response | {"key": key} for key, response in zip(keys, responses, strict=True)]
         return {row["key"]: _coordinator(kind, row) for row in rows}
 
 

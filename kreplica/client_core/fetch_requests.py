@@ -90,22 +90,22 @@ def fetch_body(
 
 
 def parse_fetched(
-    answer: dict[str, Any], positions: Mapping[TopicPartition, int]
+    response: dict[str, Any], positions: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, FetchedRecords | ClientError]:
     """Parse a Fetch response: records (possibly none) or an error per requested partition."""
-    return dict(iter_fetched(answer, positions))
+    return dict(iter_fetched(response, positions))
 
 
 def iter_fetched(
-    answer: dict[str, Any], positions: Mapping[TopicPartition, int]
+    response: dict[str, Any], positions: Mapping[TopicPartition, int]
 ) -> Iterator[tuple[TopicPartition, FetchedRecords | ClientError]]:
     """Yield the results of ``parse_fetched`` one by one, because a response may contain many batch headers."""
-    code = ErrorCode.of(answer.get("error_code", 0))
+    code = ErrorCode.of(response.get("error_code", 0))
     if code is not ErrorCode.NONE:
         error = BrokerRefused(code, "fetch")
         yield from dict.fromkeys(positions, error).items()
         return
-    for topic in answer["responses"]:
+    for topic in response["responses"]:
         for row in topic["partitions"]:
             partition = TopicPartition(topic["topic"], row["partition_index"])
             if partition in positions:

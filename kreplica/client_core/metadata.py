@@ -78,7 +78,7 @@ class ClusterView:
     problems: Mapping[str, ErrorCode] = field(default_factory=dict)
 
 
-def parse_view(answer: dict[str, Any], before: ClusterView, *, whole: bool = False) -> ClusterView:
+def parse_view(response: dict[str, Any], before: ClusterView, *, whole: bool = False) -> ClusterView:
     """Parse a Metadata response.
 
     An outdated broker may report an earlier leader: a known partition with a later leader epoch is kept.
@@ -88,18 +88,18 @@ def parse_view(answer: dict[str, Any], before: ClusterView, *, whole: bool = Fal
     """
     brokers = {
         row["node_id"]: BrokerView(row["node_id"], Address(row["host"], row["port"]), row.get("rack"))
-        for row in answer["brokers"]
+        for row in response["brokers"]
     }
     topics = {} if whole else dict(before.topics)
     problems: dict[str, ErrorCode] = {}
-    for row in answer["topics"]:
+    for row in response["topics"]:
         code = ErrorCode.of(row["error_code"])
         if code is ErrorCode.NONE or row["partitions"]:
             topics[row["name"]] = _topic(row, before.topics.get(row["name"]))
         else:
             problems[row["name"]] = code
             topics.pop(row["name"], None)
-    return ClusterView(answer.get("cluster_id"), answer.get("controller_id", -1), brokers, topics, problems)
+    return ClusterView(response.get("cluster_id"), response.get("controller_id", -1), brokers, topics, problems)
 
 
 def _topic(row: dict[str, Any], before: TopicView | None) -> TopicView:

@@ -28,13 +28,13 @@ async def negotiate_versions(request: Request) -> dict[int, VersionRange]:
     :return: API key -> version range.
     :raise KafkaError: the broker refused.
     """
-    answer = await request(API_VERSIONS, API_VERSIONS.versions[1], CLIENT_SOFTWARE)
-    if answer["error_code"] == ErrorCode.UNSUPPORTED_VERSION:
-        highest = _ranges(answer).get(API_VERSIONS.key, (0, 0))[1]
-        answer = await request(API_VERSIONS, max(0, min(highest, API_VERSIONS.versions[1])), CLIENT_SOFTWARE)
-    if answer["error_code"] != ErrorCode.NONE:
-        raise KafkaError(ErrorCode.of(answer["error_code"]), "the broker refused to report its API versions")
-    return _ranges(answer)
+    response = await request(API_VERSIONS, API_VERSIONS.versions[1], CLIENT_SOFTWARE)
+    if response["error_code"] == ErrorCode.UNSUPPORTED_VERSION:
+        highest = _ranges(response).get(API_VERSIONS.key, (0, 0))[1]
+        response = await request(API_VERSIONS, max(0, min(highest, API_VERSIONS.versions[1])), CLIENT_SOFTWARE)
+    if response["error_code"] != ErrorCode.NONE:
+        raise KafkaError(ErrorCode.of(response["error_code"]), "the broker refused to report its API versions")
+    return _ranges(response)
 
 
 def common_version(api: Api, broker: VersionRange | None, at_most: int | None, peer: str) -> int:
@@ -66,5 +66,5 @@ def parse_answer(parsers: MessageParsers, api: Api, version: int, frame: memoryv
     return parsers.parse(api.response, version, frame, position)
 
 
-def _ranges(answer: dict[str, Any]) -> dict[int, VersionRange]:
-    return {row["api_key"]: (row["min_version"], row["max_version"]) for row in answer["api_keys"]}
+def _ranges(response: dict[str, Any]) -> dict[int, VersionRange]:
+    return {row["api_key"]: (row["min_version"], row["max_version"]) for row in response["api_keys"]}

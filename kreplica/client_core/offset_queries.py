@@ -94,14 +94,14 @@ async def request_epoch_ends(
 
         rows = [{"topic": each["name"], "partitions": each["rows"]} for each in topic_rows(keys, row, "rows")]
         body = {"replica_id": CONSUMER, "topics": rows}
-        answer = await cluster.request(connection, OFFSET_FOR_LEADER_EPOCH, body)
-        return dict(_parse_epoch_ends(answer))
+        response = await cluster.request(connection, OFFSET_FOR_LEADER_EPOCH, body)
+        return dict(_parse_epoch_ends(response))
 
     return await _at_leaders(cluster, epochs, ask)
 
 
-def _parse_epoch_ends(answer: dict[str, Any]) -> Iterable[tuple[TopicPartition, Any]]:
-    for topic in answer["topics"]:
+def _parse_epoch_ends(response: dict[str, Any]) -> Iterable[tuple[TopicPartition, Any]]:
+    for topic in response["topics"]:
         for row in topic["partitions"]:
             key = TopicPartition(topic["topic"], row["partition"])
             try:
@@ -166,8 +166,8 @@ async def committed_offsets(
     }
 
     async def attempt(connection: BrokerConnection) -> dict[TopicPartition, CommittedOffset]:
-        answer = await cluster.request(connection, OFFSET_FETCH, body)
-        row = answer["groups"][0] if "groups" in answer else answer
+        response = await cluster.request(connection, OFFSET_FETCH, body)
+        row = response["groups"][0] if "groups" in response else response
         if "error_code" in row:
             check(row, f"offsets of group {group_id}")
         return dict(parse_committed(row["topics"], group_id))

@@ -81,10 +81,10 @@ def list_offsets_body(times: Mapping[TopicPartition, int], isolation: Isolation)
     return {"replica_id": CONSUMER, "isolation_level": int(isolation), "topics": rows}
 
 
-def parse_list_offsets(answer: dict[str, Any]) -> dict[TopicPartition, TimedOffset | ClientError]:
+def parse_list_offsets(response: dict[str, Any]) -> dict[TopicPartition, TimedOffset | ClientError]:
     """Parse a ListOffsets response: an offset or an error per partition."""
     found: dict[TopicPartition, TimedOffset | ClientError] = {}
-    for topic in answer["topics"]:
+    for topic in response["topics"]:
         for row in topic["partitions"]:
             partition = TopicPartition(topic["name"], row["partition_index"])
             try:
@@ -112,13 +112,13 @@ def parse_committed(topics: list[dict[str, Any]], group: str) -> Iterator[tuple[
                 yield TopicPartition(topic["name"], row["partition_index"]), committed
 
 
-def check_committed(answer: Mapping[str, Any], what: str) -> None:
+def check_committed(response: Mapping[str, Any], what: str) -> None:
     """Raise the first error in the response to a commit of offsets.
 
     :param what: names the committing group or transaction in the error.
     :raise BrokerRefused: a partition has an error; the first one is raised.
     """
-    for topic in answer["topics"]:
+    for topic in response["topics"]:
         for row in topic["partitions"]:
             check(row, f"commit of {topic['name']}-{row['partition_index']} by {what}")
 

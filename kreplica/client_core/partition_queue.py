@@ -135,7 +135,7 @@ class PartitionQueue(Generic[BatchT]):
             return None
         return first
 
-    def number(self, batch: BatchT, identity: ProducerIdentity) -> None:
+    def assign_sequence(self, batch: BatchT, identity: ProducerIdentity) -> None:
         """Assign sequence numbers to the batch that is sent next, unless it already has some.
 
         :param identity: the producer's identity; the partition may already use a higher epoch.
@@ -172,7 +172,7 @@ class PartitionQueue(Generic[BatchT]):
         for batch in self.waiting:
             batch.identity, batch.sequence = None, NO_SEQUENCE
 
-    def sent(self, batch: BatchT) -> None:
+    def mark_sent(self, batch: BatchT) -> None:
         """Move the first waiting batch to the batches in flight."""
         self.waiting.popleft()
         self.in_flight.append(batch)
@@ -182,7 +182,7 @@ class PartitionQueue(Generic[BatchT]):
         """Return True if all earlier batches have outcomes."""
         return all(each.order >= batch.order for each in (*self.in_flight, *self.waiting))
 
-    def answered(self, batch: BatchT) -> None:
+    def remove_in_flight(self, batch: BatchT) -> None:
         """Remove a batch from the batches in flight."""
         self.in_flight.remove(batch)
 

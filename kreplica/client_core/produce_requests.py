@@ -93,13 +93,15 @@ class BatchOutcomes(Generic[BatchT]):
 
     # --- responses ---
 
-    def answered(self, answer: dict[str, Any], batches: Sequence[QueuedBatch[BatchT]], now_s: float) -> bool:
+    def process_response(self, response: dict[str, Any], batches: Sequence[QueuedBatch[BatchT]], now_s: float) -> bool:
         """Process the response to a request.
 
         :return: True if every batch was accepted; otherwise the metadata may be outdated.
         """
         rows = {
-            (topic["name"], row["index"]): row for topic in answer["responses"] for row in topic["partition_responses"]
+            (topic["name"], row["index"]): row
+            for topic in response["responses"]
+            for row in topic["partition_responses"]
         }
         accepted = True
         for queue, batch in batches:
@@ -119,16 +121,16 @@ class BatchOutcomes(Generic[BatchT]):
     def complete_without_response(self, batches: Iterable[QueuedBatch[BatchT]]) -> None:
         """Complete the batches of a request without a response (acks=0)."""
         for queue, batch in batches:
-            queue.answered(batch)
+            queue.remove_in_flight(batch)
             self._settle(batch, None)
 
-    def lost(self, batches: Iterable[QueuedBatch[BatchT]], error: ClientError, now_s: float) -> None:
+    def process_lost(self, batches: Iterable[QueuedBatch[BatchT]], error: ClientError, now_s: float) -> None:
         """Process the loss of a request: its response will not arrive."""
         for queue, batch in batches:
             self._failed(queue, batch, error, now_s)
 
     def _written(self, queue: PartitionQueue[BatchT], batch: BatchT, row: dict[str, Any]) -> None:
-        queue.answered(batch)
+        queue.remove_in_flight(batch)
         queue.failures, queue.last_error = 0, None
         batch.outcome.base_offset = row["base_offset"] if row["error_code"] == ErrorCode.NONE else UNKNOWN_OFFSET
         batch.outcome.log_append_time_ms = row.get("log_append_time_ms", -1)
@@ -139,7 +141,7 @@ class BatchOutcomes(Generic[BatchT]):
     def _failed(self, queue: PartitionQueue[BatchT], batch: BatchT, error: ClientError, now_s: float) -> None:
         """Decide what happens after a failed attempt, or one with an unknown outcome."""
         first = queue.is_first(batch)
-        queue.answered(batch)
+        queue.remove_in_flight(batch)
         code = error.code if isinstance(error, BrokerRefused) else None
         if code in _SEQUENCE_ERRORS and self._is_resolvable(code, first=first):
             self._wrong_sequence(queue, batch, error, now_s, first=first)
@@ -225,7 +227,7 @@ class BatchOutcomes(Generic[BatchT]):
     def fail_all(self, queue: PartitionQueue[BatchT], error: ClientError) -> None:
         """Fail all batches, because the producer closes."""
         for batch in list(queue.in_flight):
-            queue.answered(batch)
+            queue.remove_in_flight(batch)
             batch.maybe_written = True
             self._fail_batch(queue, batch, error)
         while queue.waiting:
@@ -238,7 +240,7 @@ class BatchOutcomes(Generic[BatchT]):
         """
         in_flight = list(queue.in_flight)
         for batch in in_flight:
-            queue.answered(batch)
+            queue.remove_in_flight(batch)
             queue.must_restart = True
             self._settle(batch, error)
         return bool(in_flight)

@@ -62,8 +62,8 @@ async def end_transaction(
     body = producer_body(transactional_id, identity, committed=commit)
 
     async def attempt(connection: BrokerConnection) -> None:
-        answer = await cluster.request(connection, END_TXN, body, at_most=END_MAX)
-        check(answer, f"end of transaction {transactional_id!r}")
+        response = await cluster.request(connection, END_TXN, body, at_most=END_MAX)
+        check(response, f"end of transaction {transactional_id!r}")
 
     await cluster.at_coordinator(CoordinatorKind.TRANSACTION, transactional_id, attempt, timeout_s)
 
@@ -74,7 +74,7 @@ class TransactionCoordinatorClient:
     :param timeout_s: the coordinator aborts a transaction that is open for longer.
     :param two_phase: transactions have no timeout (KIP-939); a prepared one stays open until it is ended explicitly.
     :ivar identity: None until ``initialize``.
-    :ivar is_doubtful: the outcome of a request to add partitions or offsets is unknown.
+    :ivar is_outcome_unknown: the outcome of a request to add partitions or offsets is unknown.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class TransactionCoordinatorClient:
         self._has_offsets = False
         self.transactional_id = transactional_id
         self.identity: ProducerIdentity | None = None
-        self.is_doubtful = False
+        self.is_outcome_unknown = False
 
     async def initialize(self) -> ProducerIdentity:
         """Request the producer id and epoch: fences earlier producers of the id and aborts their open transaction.
@@ -107,8 +107,8 @@ class TransactionCoordinatorClient:
             # Before version NEXT_EPOCH_FROM, a request without the current identity returns the next epoch as well.
             identity = current if version >= NEXT_EPOCH_FROM else NO_PRODUCER
             body = init_body(self.transactional_id, self._timeout_ms, identity, two_phase=self._two_phase)
-            answer = await self._cluster.request(connection, INIT_PRODUCER_ID, body, at_most=version)
-            return parse_identity(answer, what)
+            response = await self._cluster.request(connection, INIT_PRODUCER_ID, body, at_most=version)
+            return parse_identity(response, what)
 
         identity = self.identity = await self._at_coordinator(attempt)
         self.forget()
@@ -123,12 +123,12 @@ class TransactionCoordinatorClient:
         body = add_partitions_body(self.transactional_id, self.identity, new)
 
         async def attempt(connection: BrokerConnection) -> None:
-            answer = await self._cluster.request(connection, ADD_PARTITIONS_TO_TXN, body, at_most=ADD_PARTITIONS_MAX)
-            check_added_partitions(answer, self.transactional_id)
+            response = await self._cluster.request(connection, ADD_PARTITIONS_TO_TXN, body, at_most=ADD_PARTITIONS_MAX)
+            check_added_partitions(response, self.transactional_id)
 
-        self.is_doubtful = True
+        self.is_outcome_unknown = True
         await self._at_coordinator(attempt)
-        self.is_doubtful = False
+        self.is_outcome_unknown = False
         self._partitions.update(new)
 
     async def add_offsets(self, offsets: GroupOffsets, group: GroupIdentity, metadata: str = "") -> None:
@@ -151,18 +151,18 @@ class TransactionCoordinatorClient:
         )
 
         async def add(connection: BrokerConnection) -> None:
-            answer = await self._cluster.request(connection, ADD_OFFSETS_TO_TXN, body, at_most=ADD_OFFSETS_MAX)
-            check(answer, f"offsets of {name} in transaction {self.transactional_id!r}")
+            response = await self._cluster.request(connection, ADD_OFFSETS_TO_TXN, body, at_most=ADD_OFFSETS_MAX)
+            check(response, f"offsets of {name} in transaction {self.transactional_id!r}")
 
         async def commit(connection: BrokerConnection) -> None:
             api, at_most = TXN_OFFSET_COMMIT, COMMIT_OFFSETS_MAX
             check_committed(await self._cluster.request(connection, api, commit_body, at_most=at_most), f"group {name}")
 
-        self.is_doubtful = True
+        self.is_outcome_unknown = True
         await self._at_coordinator(add)
         self._has_offsets = True
         await self._cluster.at_coordinator(CoordinatorKind.GROUP, name, commit)
-        self.is_doubtful = False
+        self.is_outcome_unknown = False
 
     async def end(self, *, commit: bool, doubtful: bool = False) -> None:
         """Send EndTxn if the transaction has partitions or offsets, or may have some (``doubtful``)."""
@@ -173,7 +173,7 @@ class TransactionCoordinatorClient:
     def forget(self) -> None:
         """Reset the state of the current transaction."""
         self._partitions.clear()
-        self._has_offsets = self.is_doubtful = False
+        self._has_offsets = self.is_outcome_unknown = False
 
     async def _at_coordinator(self, attempt: Callable[[BrokerConnection], Awaitable[T]]) -> T:
         return await self._cluster.at_coordinator(CoordinatorKind.TRANSACTION, self.transactional_id, attempt)

@@ -64,13 +64,13 @@ def init_body(
     }
 
 
-def parse_identity(answer: dict[str, Any], what: str) -> ProducerIdentity:
+def parse_identity(response: dict[str, Any], what: str) -> ProducerIdentity:
     """Parse an InitProducerId response.
 
     :raise BrokerRefused: the response is an error.
     """
-    check(answer, what)
-    return ProducerIdentity(answer["producer_id"], answer["producer_epoch"])
+    check(response, what)
+    return ProducerIdentity(response["producer_id"], response["producer_epoch"])
 
 
 def add_partitions_body(
@@ -90,13 +90,13 @@ def add_partitions_body(
     }
 
 
-def check_added_partitions(answer: dict[str, Any], transactional_id: str) -> None:
+def check_added_partitions(response: dict[str, Any], transactional_id: str) -> None:
     """Raise the most significant error of an AddPartitionsToTxn response.
 
     :raise BrokerRefused: the response contains an error; a final error takes precedence over a retriable one.
     """
     problems: list[ClientError] = []
-    for topic in answer["results_by_topic_v3_and_below"]:
+    for topic in response["results_by_topic_v3_and_below"]:
         for row in topic["results_by_partition"]:
             what = f"{topic['name']}-{row['partition_index']} in transaction {transactional_id!r}"
             try:

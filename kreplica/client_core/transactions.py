@@ -141,7 +141,7 @@ class TransactionCore(TransactionCoordinatorClient):
         :param doubtful: the outcome of a produce request is unknown.
         :return: the identity if all partitions must restart their sequences; otherwise None.
         """
-        doubtful = doubtful or self.is_doubtful
+        doubtful = doubtful or self.is_outcome_unknown
         try:
             # A request for the next epoch during an open transaction would fence this producer.
             await self._guarded(self.end(commit=False, doubtful=doubtful))

@@ -270,8 +270,8 @@ class ZooKeeperClient:
         absolute = self._absolute(path)
         body = Exists(absolute, watch is not None).encode()
         answered = watch and self._session.watches.prepare_exists(absolute, self._chroot.listener(watch))
-        answer: Deferred[Stat | None] = self._session.submit(Opcode.EXISTS, body, decode_stat, path, answered)
-        return answer.addErrback(_none_without_node)
+        result: Deferred[Stat | None] = self._session.submit(Opcode.EXISTS, body, decode_stat, path, answered)
+        return result.addErrback(_none_without_node)
 
     def get_data(self, path: str, watch: WatchListener | None = None) -> Deferred[tuple[bytes, Stat]]:
         """Read a znode's data and stat.

@@ -45,9 +45,9 @@ async def authenticate(connection: Connection, credentials: SaslCredentials, ran
 
 
 async def _step(connection: Connection, token: bytes) -> bytes:
-    answer: Deferred[Any] = Deferred()
-    connection.send(Opcode.SASL, Sasl(token).encode(), answer, decode_token, None, None)
-    token = await answer
+    result: Deferred[Any] = Deferred()
+    connection.send(Opcode.SASL, Sasl(token).encode(), result, decode_token, None, None)
+    token = await result
     return token
 
 

@@ -216,19 +216,19 @@ def test_heartbeats_contain_only_changes() -> None:
         "rebalance_timeout_ms": 300_000, "subscribed_topic_names": ["t"], "server_assignor": None,
         "topic_partitions": [],
     }  # fmt: skip
-    assert state.answered(request_body, answer(1, (T, 0)))
+    assert state.process_response(request_body, answer(1, (T, 0)))
     assert (state.epoch, state.interval_s) == (1, 2.0)
     quiet = state.request_body()
     assert quiet == {"group_id": "g", "member_id": "m", "member_epoch": 1, "instance_id": None}
-    assert not state.answered(quiet, answer(1, calls=False))
-    assert not state.answered(quiet, answer(1, (T, 0)))
+    assert not state.process_response(quiet, answer(1, calls=False))
+    assert not state.process_response(quiet, answer(1, (T, 0)))
     state.acquired({TopicPartition("t", 0): T})
     state.topics = ["t", "u"]
     news = state.request_body()
     assert news["topic_partitions"] == [{"topic_id": T, "partitions": [0]}]
     assert news["subscribed_topic_names"] == ["t", "u"]
     assert "rack_id" not in news
-    state.answered(news, answer(2, calls=False))
+    state.process_response(news, answer(2, calls=False))
     state.reset_acknowledged()
     assert state.request_body().keys() == request_body.keys()
     state.lost()
@@ -239,12 +239,12 @@ def test_recreated_topic() -> None:
     """A partition of the recreated topic replaces the old one; unknown topic ids are skipped."""
     state = MemberState(OPTIONS, "m", ["t"])
     zero = TopicPartition("t", 0)
-    state.answered(state.request_body(), answer(1, (T, 0)))
+    state.process_response(state.request_body(), answer(1, (T, 0)))
     assert state.wanted({}) == ({}, False)
     views = {"t": TopicView("t", (), T)}
     assert state.wanted(views) == ({zero: T}, True)
     state.acquired({zero: T})
-    state.answered(state.request_body(), answer(2, (U, 0)))
+    state.process_response(state.request_body(), answer(2, (U, 0)))
     wanted, is_complete = state.wanted({"t": TopicView("t", (), U)})
     assert (wanted, is_complete) == ({zero: U}, True)
     assert state.to_release(wanted) == {zero}

@@ -212,8 +212,8 @@ class Fetcher:
         epochs = {key: each.validated_epoch for key, each in requested.items()}
         timeout_s = limits.wait_ms / 1000 + self._cluster.options.request_timeout_s
         body = fetch_body(positions, limits, epochs)
-        answer = await connection.request(FETCH, version, body, timeout_s=timeout_s)
-        await self._process_response(answer, positions, requested, broker)
+        response = await connection.request(FETCH, version, body, timeout_s=timeout_s)
+        await self._process_response(response, positions, requested, broker)
 
     def _ended(self, result: Any, broker_fetch: _BrokerFetch, states: list[PartitionState]) -> None:
         broker_fetch.in_flight, broker_fetch.size, broker_fetch.last_s = None, 0, self._reactor.seconds()
@@ -234,13 +234,13 @@ class Fetcher:
 
     async def _process_response(
         self,
-        answer: dict[str, Any],
+        response: dict[str, Any],
         positions: dict[TopicPartition, int],
         requested: dict[TopicPartition, PartitionState],
         broker: int,
     ) -> None:
         turns = Turns(self._reactor)
-        for key, result in iter_fetched(answer, positions):
+        for key, result in iter_fetched(response, positions):
             state = requested[key]
             if state.is_over or state.fetch_offset != positions[key]:
                 continue  # reset or revoked meanwhile

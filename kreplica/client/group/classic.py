@@ -176,11 +176,11 @@ class ClassicMember(GroupMember):
             "assignments": rows,
         }
         sent_s = self._reactor.seconds()
-        answer = await self._coordinator.request_long(SYNC_GROUP, body, timeout_s=self._long_s)
-        check(answer, f"assignment in group {self._group}")
+        response = await self._coordinator.request_long(SYNC_GROUP, body, timeout_s=self._long_s)
+        check(response, f"assignment in group {self._group}")
         if self._session.is_stale(sent_s):
             raise RequestTimedOut(f"group {self._group}: an assignment arrived after the session's end")
-        assigned = parse_assignment(bytes(answer["assignment"]))
+        assigned = parse_assignment(bytes(response["assignment"]))
         self._last_assignment = assigned, identity.generation
         self._record_stable(sent_s)
         return assigned

@@ -160,7 +160,7 @@ class ConsumerMember(GroupMember):
         state, identity, sent_s = self._state, self._identity, self._reactor.seconds()
         request_body = state.request_body()
         try:
-            answer = await self._coordinator.ask(
+            response = await self._coordinator.ask(
                 CONSUMER_GROUP_HEARTBEAT, request_body, timeout_s=self._options.session_timeout_s / 2
             )
         except ClientError as error:
@@ -175,7 +175,7 @@ class ConsumerMember(GroupMember):
             raise RequestTimedOut(f"group {self._group}: a response arrived after the session's end")
         self._responses_count += 1
         self._session.record_contact(sent_s)
-        has_target = state.answered(request_body, answer)
+        has_target = state.process_response(request_body, response)
         now = (state.member_id, state.epoch)
         if now != (identity.member_id, identity.generation):
             self._identity = identity._replace(member_id=state.member_id, generation=state.epoch)

@@ -42,13 +42,13 @@ class CoordinatorConnection:
         """
         connection = await self.connection()
         try:
-            answer = await self._cluster.request(connection, api, body, at_most=at_most, timeout_s=timeout_s)
-            if "error_code" in answer:
-                check(answer, f"{api.name} in group {self._group_id}")
+            response = await self._cluster.request(connection, api, body, at_most=at_most, timeout_s=timeout_s)
+            if "error_code" in response:
+                check(response, f"{api.name} in group {self._group_id}")
         except ClientError as error:
             self.failed(error)
             raise
-        return answer
+        return response
 
     async def request_long(self, api: Api, body: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
         """Send a request to which the coordinator responds when the rebalance makes progress.

@@ -66,16 +66,16 @@ class MemberState:
         }
         return {**self._member(self.epoch), **new}
 
-    def answered(self, request_body: dict[str, Any], answer: dict[str, Any]) -> bool:
+    def process_response(self, request_body: dict[str, Any], response: dict[str, Any]) -> bool:
         """Process a heartbeat's response.
 
         :return: True if the target assignment changed.
         """
         self._acknowledged.update({name: value for name, value in request_body.items() if name in _CHANGING})
-        self.member_id = answer["member_id"] or self.member_id
-        self.epoch = answer["member_epoch"]
-        self.interval_s = answer["heartbeat_interval_ms"] / 1000 or self.interval_s
-        assignment = answer["assignment"]
+        self.member_id = response["member_id"] or self.member_id
+        self.epoch = response["member_epoch"]
+        self.interval_s = response["heartbeat_interval_ms"] / 1000 or self.interval_s
+        assignment = response["assignment"]
         if assignment is None:
             return False
         rows = assignment["topic_partitions"]

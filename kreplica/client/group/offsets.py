@@ -107,8 +107,8 @@ class MemberOffsets:
             "topics": offset_rows(offsets),
         }
         try:
-            answer = await self._coordinator.ask(OFFSET_COMMIT, body, at_most=TOPIC_NAMES_VERSION_MAX)
-            check_committed(answer, f"group {identity.group_id}")
+            response = await self._coordinator.ask(OFFSET_COMMIT, body, at_most=TOPIC_NAMES_VERSION_MAX)
+            check_committed(response, f"group {identity.group_id}")
         except BrokerRefused as error:
             self._coordinator.failed(error)
             raise await member.refused(error, identity) from error
@@ -125,8 +125,8 @@ class MemberOffsets:
             "require_stable": True,
         }
         try:
-            answer = await self._coordinator.ask(OFFSET_FETCH, body, at_most=TOPIC_NAMES_VERSION_MAX)
-            row = answer["groups"][0] if "groups" in answer else answer
+            response = await self._coordinator.ask(OFFSET_FETCH, body, at_most=TOPIC_NAMES_VERSION_MAX)
+            row = response["groups"][0] if "groups" in response else response
             if "error_code" in row:
                 check(row, f"offsets of group {identity.group_id}")
             return dict(parse_committed(row["topics"], identity.group_id))

@@ -292,20 +292,20 @@ class Sender:
         identity = None if self._identity_source is None else self._identity_source.producer_id()
         for queue, batch in fitting:
             if identity is not None:
-                queue.number(batch, identity)
-            queue.sent(batch)
+                queue.assign_sequence(batch, identity)
+            queue.mark_sent(batch)
         timeout_s = self._cluster.options.request_timeout_s
         options = self._options
         body = produce_body(fitting, options.transactional_id, options.acks, int(timeout_s * 1000))
         request = _Request(route, fitting)
         route.in_flight += 1
-        answer = connection.request(
+        response = connection.request(
             PRODUCE, version, body, timeout_s=timeout_s + RESPONSE_MARGIN_S, answered=options.acks != 0
         )
-        answer.addCallbacks(self._answered, self._lost, callbackArgs=(request,), errbackArgs=(request,))
-        answer.addErrback(self._log_failure)
+        response.addCallbacks(self._answered, self._lost, callbackArgs=(request,), errbackArgs=(request,))
+        response.addErrback(self._log_failure)
 
-    def _answered(self, answer: dict[str, Any], request: _Request) -> None:
+    def _answered(self, response: dict[str, Any], request: _Request) -> None:
         request.route.in_flight -= 1
         if self._is_closed:
             return
@@ -313,8 +313,8 @@ class Sender:
         if self._options.acks == 0:
             self._outcomes.complete_without_response(request.batches)
         else:
-            request.route.throttle(answer.get("throttle_time_ms", 0) / 1000)
-            if not self._outcomes.answered(answer, request.batches, now_s):
+            request.route.throttle(response.get("throttle_time_ms", 0) / 1000)
+            if not self._outcomes.process_response(response, request.batches, now_s):
                 self._cluster.doubt()
         self._completed(request)
 
@@ -326,7 +326,7 @@ class Sender:
         if not isinstance(error, ClientError):
             log.failure("a Produce request failed", failure)
             error = ConnectionLost(str(error))
-        self._outcomes.lost(request.batches, error, self._reactor.seconds())
+        self._outcomes.process_lost(request.batches, error, self._reactor.seconds())
         self._cluster.doubt()
         self._completed(request)
 

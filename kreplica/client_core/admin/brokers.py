@@ -78,18 +78,18 @@ class Brokers(RequestRouter):
         async def ask(connection: BrokerConnection) -> ClusterDescription:
             if has(connection, DESCRIBE_CLUSTER):
                 body: dict[str, Any] = {"include_cluster_authorized_operations": operations}
-                answer = await self._cluster.request(connection, DESCRIBE_CLUSTER, body)
-                check(answer, "the cluster")
-                brokers = {row["broker_id"]: _broker(row["broker_id"], row) for row in answer["brokers"]}
+                response = await self._cluster.request(connection, DESCRIBE_CLUSTER, body)
+                check(response, "the cluster")
+                brokers = {row["broker_id"]: _broker(row["broker_id"], row) for row in response["brokers"]}
             else:
                 body = {"topics": [], "include_cluster_authorized_operations": operations}
-                answer = await self._cluster.request(connection, METADATA, body)
-                brokers = {row["node_id"]: _broker(row["node_id"], row) for row in answer["brokers"]}
+                response = await self._cluster.request(connection, METADATA, body)
+                brokers = {row["node_id"]: _broker(row["node_id"], row) for row in response["brokers"]}
             return ClusterDescription(
-                answer.get("cluster_id"),
-                answer["controller_id"],
+                response.get("cluster_id"),
+                response["controller_id"],
                 dict(sorted(brokers.items())),
-                parse_operations(answer.get("cluster_authorized_operations", NO_OPERATIONS)),
+                parse_operations(response.get("cluster_authorized_operations", NO_OPERATIONS)),
             )
 
         return await self._cluster.retrying(lambda: self._cluster.at_any(ask), timeout_s)
@@ -101,15 +101,15 @@ class Brokers(RequestRouter):
         """
 
         async def ask() -> Features:
-            answer = await self._cluster.ask(API_VERSIONS, CLIENT_SOFTWARE)
-            check(answer, "versions")
+            response = await self._cluster.ask(API_VERSIONS, CLIENT_SOFTWARE)
+            check(response, "versions")
             return Features(
-                {row["name"]: Levels(row["min_version"], row["max_version"]) for row in _rows(answer, "supported")},
+                {row["name"]: Levels(row["min_version"], row["max_version"]) for row in _rows(response, "supported")},
                 {
                     row["name"]: Levels(row["min_version_level"], row["max_version_level"])
-                    for row in _rows(answer, "finalized")
+                    for row in _rows(response, "finalized")
                 },
-                answer.get("finalized_features_epoch", -1),
+                response.get("finalized_features_epoch", -1),
             )
 
         return await self._cluster.retrying(ask, timeout_s)
@@ -136,6 +136,6 @@ def _broker(broker_id: int, row: dict[str, Any]) -> BrokerView:
     return BrokerView(broker_id, Address(row["host"], row["port"]), row.get("rack"))
 
 
-def _rows(answer: dict[str, Any], which: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = answer.get(f"{which}_features") or []
+def _rows(response: dict[str, Any], which: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = response.get(f"{which}_features") or []
     return rows

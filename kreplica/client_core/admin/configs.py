@@ -46,8 +46,8 @@ class Configs(RequestRouter):
         ) -> Results[ConfigResource, Mapping[str, ConfigEntry]]:
             rows = [resource_row(each, configuration_keys=keys) for each in share]
             body = {"resources": rows, "include_synonyms": synonyms, "include_documentation": documentation}
-            answer = await self._cluster.request(connection, DESCRIBE_CONFIGS, body)
-            return {each: _entries(each, row) for each, row in _by_resource(answer["results"], share)}
+            response = await self._cluster.request(connection, DESCRIBE_CONFIGS, body)
+            return {each: _entries(each, row) for each, row in _by_resource(response["results"], share)}
 
         return await self._at_owners(resources, ask, timeout_s)
 
@@ -116,8 +116,8 @@ class Configs(RequestRouter):
     ) -> Outcomes[ConfigResource, None]:
         async def ask(connection: BrokerConnection, share: list[ConfigResource]) -> Results[ConfigResource, None]:
             rows = [resource_row(each, configs=changes[each]) for each in share]
-            answer = await self._cluster.request(connection, api, {"resources": rows, "validate_only": validate_only})
-            found = _by_resource(answer["responses"], share)
+            response = await self._cluster.request(connection, api, {"resources": rows, "validate_only": validate_only})
+            found = _by_resource(response["responses"], share)
             return {each: outcome(row, f"settings of {each}") for each, row in found}
 
         return await self._at_owners(changes, ask, timeout_s)

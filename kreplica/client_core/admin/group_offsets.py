@@ -63,8 +63,8 @@ class GroupOffsets(Partitions):
                     "groups": [{"group_id": each, "topics": rows[each]} for each in share],
                     "require_stable": require_stable,
                 }
-                answer = await self._cluster.request(connection, OFFSET_FETCH, body)
-                return {row["group_id"]: _committed(row, row["group_id"]) for row in answer["groups"]}
+                response = await self._cluster.request(connection, OFFSET_FETCH, body)
+                return {row["group_id"]: _committed(row, row["group_id"]) for row in response["groups"]}
 
             async def fetch(group_id: str) -> Offsets | ClientError:
                 body = {"group_id": group_id, "topics": rows[group_id], "require_stable": require_stable}
@@ -103,8 +103,8 @@ class GroupOffsets(Partitions):
 
         async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Results[TopicPartition, None]:
             body = {"group_id": group_id, "topics": topic_rows(share, row, "partitions")}
-            answer = await self._cluster.request(connection, OFFSET_COMMIT, body)
-            return _parse_results(answer, f"commit by group {group_id}")
+            response = await self._cluster.request(connection, OFFSET_COMMIT, body)
+            return _parse_results(response, f"commit by group {group_id}")
 
         return await self.at_coordinator(CoordinatorKind.GROUP, group_id, wanted, ask, timeout_s)
 
@@ -118,9 +118,9 @@ class GroupOffsets(Partitions):
 
         async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Results[TopicPartition, None]:
             body = {"group_id": group_id, "topics": topic_rows(share, row, "partitions")}
-            answer = await self._cluster.request(connection, OFFSET_DELETE, body)
-            check(answer, f"offsets of group {group_id}")
-            return _parse_results(answer, f"offsets of group {group_id}")
+            response = await self._cluster.request(connection, OFFSET_DELETE, body)
+            check(response, f"offsets of group {group_id}")
+            return _parse_results(response, f"offsets of group {group_id}")
 
         return await self.at_coordinator(CoordinatorKind.GROUP, group_id, partitions, ask, timeout_s)
 
@@ -159,9 +159,9 @@ def _committed(row: dict[str, Any], group_id: str) -> Offsets | ClientError:
         return error
 
 
-def _parse_results(answer: dict[str, Any], what: str) -> Results[TopicPartition, None]:
+def _parse_results(response: dict[str, Any], what: str) -> Results[TopicPartition, None]:
     results: dict[TopicPartition, ClientError | None] = {}
-    for topic in answer["topics"]:
+    for topic in response["topics"]:
         for row in topic["partitions"]:
             partition = TopicPartition(topic["name"], row["partition_index"])
             results[partition] = outcome(row, f"{what} for {partition}")

@@ -145,9 +145,9 @@ class Groups(RequestRouter):
                 need(connection, LIST_GROUPS, STATES_FROM, "states")
             if body["types_filter"]:
                 need(connection, LIST_GROUPS, TYPES_FROM, "types")
-            answer = await self._cluster.request(connection, LIST_GROUPS, body)
-            check(answer, f"groups of {connection.peer}")
-            return list(answer["groups"])
+            response = await self._cluster.request(connection, LIST_GROUPS, body)
+            check(response, f"groups of {connection.peer}")
+            return list(response["groups"])
 
         results = await self.everywhere(ask, timeout_s)
         found = {row["group_id"]: _listing(row) for rows in results.values() for row in rows}
@@ -165,13 +165,13 @@ class Groups(RequestRouter):
             results: dict[str, GroupDescription | ClientError] = {}
             if has(connection, CONSUMER_GROUP_DESCRIBE):
                 body = {"group_ids": share, "include_authorized_operations": operations}
-                answer = await self._cluster.request(connection, CONSUMER_GROUP_DESCRIBE, body)
-                results |= {row["group_id"]: _consumer_group(row) for row in answer["groups"]}
+                response = await self._cluster.request(connection, CONSUMER_GROUP_DESCRIBE, body)
+                results |= {row["group_id"]: _consumer_group(row) for row in response["groups"]}
             classic = [each for each in share if each not in results or _may_be_classic(results[each])]
             if classic:
                 body = {"groups": classic, "include_authorized_operations": operations}
-                answer = await self._cluster.request(connection, DESCRIBE_GROUPS, body)
-                results |= {row["group_id"]: _classic_group(row) for row in answer["groups"]}
+                response = await self._cluster.request(connection, DESCRIBE_GROUPS, body)
+                results |= {row["group_id"]: _classic_group(row) for row in response["groups"]}
             return results
 
         return await self.at_coordinators(CoordinatorKind.GROUP, group_ids, ask, timeout_s)
@@ -187,8 +187,8 @@ class Groups(RequestRouter):
         """Delete groups without members, with their committed offsets."""
 
         async def ask(connection: BrokerConnection, share: list[str]) -> Results[str, None]:
-            answer = await self._cluster.request(connection, DELETE_GROUPS, {"groups_names": share})
-            return {row["group_id"]: outcome(row, f"group {row['group_id']}") for row in answer["results"]}
+            response = await self._cluster.request(connection, DELETE_GROUPS, {"groups_names": share})
+            return {row["group_id"]: outcome(row, f"group {row['group_id']}") for row in response["results"]}
 
         return await self.at_coordinators(CoordinatorKind.GROUP, group_ids, ask, timeout_s)
 
@@ -225,9 +225,9 @@ class Groups(RequestRouter):
             rows = [
                 {"member_id": each.member_id, "group_instance_id": each.instance_id, "reason": reason} for each in share
             ]
-            answer = await self._cluster.request(connection, LEAVE_GROUP, {"group_id": group_id, "members": rows})
-            check(answer, f"group {group_id}")
-            return _removed_members(answer["members"], share, is_first=is_first)
+            response = await self._cluster.request(connection, LEAVE_GROUP, {"group_id": group_id, "members": rows})
+            check(response, f"group {group_id}")
+            return _removed_members(response["members"], share, is_first=is_first)
 
         return await self.at_coordinator(CoordinatorKind.GROUP, group_id, members, ask, timeout_s)
 

@@ -77,10 +77,10 @@ class LogDirs(RequestRouter):
             topics = [{"topic": row["name"], "partitions": row["partitions"]} for row in rows]
 
         async def ask(connection: BrokerConnection) -> tuple[LogDir, ...]:
-            answer = await self._cluster.request(connection, DESCRIBE_LOG_DIRS, {"topics": topics})
-            if answer.get("error_code"):
-                check(answer, f"log directories of {connection.peer}")
-            return tuple(_log_dir(row) for row in answer["results"])
+            response = await self._cluster.request(connection, DESCRIBE_LOG_DIRS, {"topics": topics})
+            if response.get("error_code"):
+                check(response, f"log directories of {connection.peer}")
+            return tuple(_log_dir(row) for row in response["results"])
 
         return await self.at_brokers(brokers, ask, timeout_s)
 
@@ -99,9 +99,9 @@ class LogDirs(RequestRouter):
             for path in sorted({paths[each] for each in share}):
                 moved = [each.partition for each in share if paths[each] == path]
                 dirs.append({"path": path, "topics": topic_rows(moved, lambda each: each.partition, "partitions")})
-            answer = await self._cluster.request(connection, ALTER_REPLICA_LOG_DIRS, {"dirs": dirs})
+            response = await self._cluster.request(connection, ALTER_REPLICA_LOG_DIRS, {"dirs": dirs})
             results: dict[Replica, ClientError | None] = {}
-            for topic in answer["results"]:
+            for topic in response["results"]:
                 for row in topic["partitions"]:
                     partition = TopicPartition(topic["topic_name"], row["partition_index"])
                     results[Replica(partition, broker_id)] = outcome(row, f"log directory of {partition}")

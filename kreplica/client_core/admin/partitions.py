@@ -76,9 +76,9 @@ class Partitions(RequestRouter):
 
         async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Results[TopicPartition, int]:
             body = {"topics": topic_rows(share, row, "partitions"), "timeout_ms": SERVER_TIMEOUT_MS}
-            answer = await self._cluster.request(connection, DELETE_RECORDS, body)
+            response = await self._cluster.request(connection, DELETE_RECORDS, body)
             results: dict[TopicPartition, int | ClientError] = {}
-            for topic in answer["topics"]:
+            for topic in response["topics"]:
                 for each in topic["partitions"]:
                     partition = TopicPartition(topic["name"], each["partition_index"])
                     results[partition] = outcome(each, f"records of {partition}") or each["low_watermark"]

@@ -92,11 +92,11 @@ class Reassignments(RequestRouter):
                 for row in topic_rows(partitions, lambda each: each.partition, "partitions")
             ]
         body = {"election_type": int(type), "topic_partitions": rows, "timeout_ms": SERVER_TIMEOUT_MS}
-        answer = await self._cluster.request(connection, ELECT_LEADERS, body)
-        if answer.get("error_code"):
-            check(answer, "an election")
+        response = await self._cluster.request(connection, ELECT_LEADERS, body)
+        if response.get("error_code"):
+            check(response, "an election")
         results: dict[TopicPartition, bool | ClientError] = {}
-        for topic in answer["replica_election_results"]:
+        for topic in response["replica_election_results"]:
             for row in topic["partition_result"]:
                 partition = TopicPartition(topic["topic"], row["partition_id"])
                 results[partition] = _elected(outcome(row, f"election for {partition}"))
@@ -119,10 +119,10 @@ class Reassignments(RequestRouter):
 
         async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Results[TopicPartition, None]:
             body = {"timeout_ms": SERVER_TIMEOUT_MS, "topics": topic_rows(share, row, "partitions")}
-            answer = await self._cluster.request(connection, ALTER_PARTITION_REASSIGNMENTS, body)
-            check(answer, "a reassignment")
+            response = await self._cluster.request(connection, ALTER_PARTITION_REASSIGNMENTS, body)
+            check(response, "a reassignment")
             results: dict[TopicPartition, ClientError | None] = {}
-            for topic in answer["responses"]:
+            for topic in response["responses"]:
                 for each in topic["partitions"]:
                     partition = TopicPartition(topic["name"], each["partition_index"])
                     results[partition] = outcome(each, f"reassignment of {partition}")
@@ -147,13 +147,13 @@ class Reassignments(RequestRouter):
 
         async def ask(connection: BrokerConnection) -> Mapping[TopicPartition, Reassignment]:
             body = {"timeout_ms": SERVER_TIMEOUT_MS, "topics": topics}
-            answer = await self._cluster.request(connection, LIST_PARTITION_REASSIGNMENTS, body)
-            check(answer, "reassignments")
+            response = await self._cluster.request(connection, LIST_PARTITION_REASSIGNMENTS, body)
+            check(response, "reassignments")
             return {
                 TopicPartition(topic["name"], row["partition_index"]): Reassignment(
                     tuple(row["replicas"]), tuple(row["adding_replicas"]), tuple(row["removing_replicas"])
                 )
-                for topic in answer["topics"]
+                for topic in response["topics"]
                 for row in topic["partitions"]
             }
 

@@ -116,8 +116,8 @@ class Topics(RequestRouter):
         async def ask(connection: BrokerConnection, names: list[str]) -> Results[str, CreatedTopic]:
             rows = [new_topic_row(wanted[name]) for name in names]
             body = {"topics": rows, "timeout_ms": SERVER_TIMEOUT_MS, "validate_only": validate_only}
-            answer = await self._cluster.request(connection, CREATE_TOPICS, body)
-            return {row["name"]: _created(row) for row in answer["topics"]}
+            response = await self._cluster.request(connection, CREATE_TOPICS, body)
+            return {row["name"]: _created(row) for row in response["topics"]}
 
         async def reconcile(name: str, error: BrokerRefused) -> CreatedTopic | ClientError:
             return CreatedTopic(name) if error.code is ErrorCode.TOPIC_ALREADY_EXISTS else error
@@ -176,8 +176,8 @@ class Topics(RequestRouter):
             names = [item for item in items if item not in ids]
             rows = [_topic_reference(item) for item in items]
             body = {"topics": rows, "topic_names": names, "timeout_ms": SERVER_TIMEOUT_MS}
-            answer = await self._cluster.request(connection, DELETE_TOPICS, body)
-            return _by_name_and_id(answer["responses"], lambda row: outcome(row, f"topic {_name_or_id(row)}"))
+            response = await self._cluster.request(connection, DELETE_TOPICS, body)
+            return _by_name_and_id(response["responses"], lambda row: outcome(row, f"topic {_name_or_id(row)}"))
 
         async def reconcile(_: str | UUID, error: BrokerRefused) -> ClientError | None:
             return None if error.code in UNKNOWN else error
@@ -216,8 +216,8 @@ class Topics(RequestRouter):
         async def ask(connection: BrokerConnection, names: list[str]) -> Results[str, None]:
             rows = [row(name) for name in names]
             body = {"topics": rows, "timeout_ms": SERVER_TIMEOUT_MS, "validate_only": validate_only}
-            answer = await self._cluster.request(connection, CREATE_PARTITIONS, body)
-            return {row["name"]: outcome(row, f"partitions of topic {row['name']}") for row in answer["results"]}
+            response = await self._cluster.request(connection, CREATE_PARTITIONS, body)
+            return {row["name"]: outcome(row, f"partitions of topic {row['name']}") for row in response["results"]}
 
         async def reconcile(name: str, error: BrokerRefused) -> ClientError | None:
             topic = (await self._cluster.refresh((name,))).topics.get(name)
@@ -277,8 +277,8 @@ class Topics(RequestRouter):
             "allow_auto_topic_creation": False,
             "include_topic_authorized_operations": operations,
         }
-        answer = await self._cluster.request(connection, METADATA, body)
-        return _by_name_and_id(answer["topics"], _described)
+        response = await self._cluster.request(connection, METADATA, body)
+        return _by_name_and_id(response["topics"], _described)
 
     async def _pages(self, connection: BrokerConnection, names: Sequence[str]) -> list[dict[str, Any]]:
         """Request all pages of DescribeTopicPartitions; return one row per topic."""
@@ -291,12 +291,12 @@ class Topics(RequestRouter):
                 "response_partition_limit": PAGE_PARTITIONS,
                 "cursor": cursor,
             }
-            answer = await self._cluster.request(connection, DESCRIBE_TOPIC_PARTITIONS, body)
-            for row in answer["topics"]:
+            response = await self._cluster.request(connection, DESCRIBE_TOPIC_PARTITIONS, body)
+            for row in response["topics"]:
                 known = rows.setdefault(row["name"], row)
                 if known is not row:
                     known["partitions"].extend(row["partitions"])
-            cursor = answer["next_cursor"]
+            cursor = response["next_cursor"]
             if cursor is None:
                 return list(rows.values())
 

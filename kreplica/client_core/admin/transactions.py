@@ -134,9 +134,9 @@ class Transactions(RequestRouter):
                 need(connection, LIST_TRANSACTIONS, DURATIONS_FROM, "durations")
             if pattern is not None:
                 need(connection, LIST_TRANSACTIONS, PATTERNS_FROM, "patterns")
-            answer = await self._cluster.request(connection, LIST_TRANSACTIONS, body)
-            check(answer, f"transactions of {connection.peer}")
-            return list(answer["transaction_states"])
+            response = await self._cluster.request(connection, LIST_TRANSACTIONS, body)
+            check(response, f"transactions of {connection.peer}")
+            return list(response["transaction_states"])
 
         results = await self.everywhere(ask, timeout_s)
         found = {
@@ -154,8 +154,8 @@ class Transactions(RequestRouter):
         """Describe transactional ids."""
 
         async def ask(connection: BrokerConnection, share: list[str]) -> Results[str, TransactionDescription]:
-            answer = await self._cluster.request(connection, DESCRIBE_TRANSACTIONS, {"transactional_ids": share})
-            return {row["transactional_id"]: _transaction(row) for row in answer["transaction_states"]}
+            response = await self._cluster.request(connection, DESCRIBE_TRANSACTIONS, {"transactional_ids": share})
+            return {row["transactional_id"]: _transaction(row) for row in response["transaction_states"]}
 
         return await self.at_coordinators(CoordinatorKind.TRANSACTION, transactional_ids, ask, timeout_s)
 
@@ -167,9 +167,9 @@ class Transactions(RequestRouter):
         async def ask(connection: BrokerConnection, share: list[str]) -> Results[str, ProducerIdentity]:
             async def fence(each: str) -> ProducerIdentity:
                 body = {"transactional_id": each, "transaction_timeout_ms": FENCING_TRANSACTION_TIMEOUT_MS}
-                answer = await self._cluster.request(connection, INIT_PRODUCER_ID, body)
-                check(answer, f"transactional id {each}")
-                return ProducerIdentity(answer["producer_id"], answer["producer_epoch"])
+                response = await self._cluster.request(connection, INIT_PRODUCER_ID, body)
+                check(response, f"transactional id {each}")
+                return ProducerIdentity(response["producer_id"], response["producer_epoch"])
 
             return await self.one_by_one(share, fence)
 
@@ -187,9 +187,9 @@ class Transactions(RequestRouter):
             connection: BrokerConnection, share: list[TopicPartition]
         ) -> Results[TopicPartition, tuple[ProducerState, ...]]:
             body = {"topics": topic_rows(share, lambda each: each.partition, "partition_indexes")}
-            answer = await self._cluster.request(connection, DESCRIBE_PRODUCERS, body)
+            response = await self._cluster.request(connection, DESCRIBE_PRODUCERS, body)
             results: dict[TopicPartition, tuple[ProducerState, ...] | ClientError] = {}
-            for topic in answer["topics"]:
+            for topic in response["topics"]:
                 for row in topic["partitions"]:
                     partition = TopicPartition(topic["name"], row["partition_index"])
                     results[partition] = outcome(row, f"producers of {partition}") or _producers(row)
@@ -222,8 +222,8 @@ class Transactions(RequestRouter):
         }
 
         async def ask(connection: BrokerConnection, _: list[TopicPartition]) -> Results[TopicPartition, None]:
-            answer = await self._cluster.request(connection, WRITE_TXN_MARKERS, {"markers": [marker]})
-            row = answer["markers"][0]["topics"][0]["partitions"][0]
+            response = await self._cluster.request(connection, WRITE_TXN_MARKERS, {"markers": [marker]})
+            row = response["markers"][0]["topics"][0]["partitions"][0]
             return {partition: outcome(row, f"transaction of producer {producer.producer_id} in {partition}")}
 
         (await self.at_leaders([partition], ask, timeout_s)).raise_first()

@@ -32,19 +32,19 @@ class Group:
     :ivar zxid: ID of the last transaction.
     :ivar paths: paths of the changed znodes.
     :ivar session_ids: IDs of the changed sessions.
-    :ivar answers: responses by connection, in the order of sending.
+    :ivar responses: responses by connection, in the order of sending.
     """
 
-    __slots__ = ("answers", "paths", "session_ids", "zxid")
+    __slots__ = ("responses", "paths", "session_ids", "zxid")
 
     def __init__(self, zxid: int) -> None:
         self.zxid = zxid
         self.paths: set[str] = set()
         self.session_ids: set[int] = set()
-        self.answers: dict[AnswerQueue, list[bytes]] = {}
+        self.responses: dict[ResponseQueue, list[bytes]] = {}
 
 
-class AnswerQueue(Protocol):
+class ResponseQueue(Protocol):
     """The sending side of a connection.
 
     :ivar sink: list for the next response: either sent immediately or held for a group.
@@ -54,7 +54,7 @@ class AnswerQueue(Protocol):
     sink: list[bytes]
     barrier: Group
 
-    def release(self, answers: list[bytes], durable: Group | None) -> None:
+    def release(self, responses: list[bytes], durable: Group | None) -> None:
         """Send responses whose group has become durable.
 
         :param durable: the new barrier if no response waits for a later group; otherwise None.
@@ -99,7 +99,7 @@ class GroupCommit:
 
     # --- sinks of responses ---
 
-    def sink_of_change(self, connection: AnswerQueue) -> list[bytes]:
+    def sink_of_change(self, connection: ResponseQueue) -> list[bytes]:
         """Return the sink of a response that depends on all transactions applied so far."""
         gathering = self.gathering
         gathering.zxid = self.zxid
@@ -109,7 +109,7 @@ class GroupCommit:
             _wait(connection, gathering)
         return connection.sink
 
-    def sink_of_read(self, connection: AnswerQueue, path: str) -> list[bytes]:
+    def sink_of_read(self, connection: ResponseQueue, path: str) -> list[bytes]:
         """Return the sink of a response that depends on one znode, which may be absent."""
         if path in self.gathering.paths:
             return self.sink_of_change(connection)
@@ -118,7 +118,7 @@ class GroupCommit:
             _wait(connection, in_flight)
         return connection.sink
 
-    def sink_of_everything(self, connection: AnswerQueue) -> list[bytes]:
+    def sink_of_everything(self, connection: ResponseQueue) -> list[bytes]:
         """Return the sink of a response that depends on the whole tree."""
         if self.zxid > (self.in_flight or self.durable).zxid:
             return self.sink_of_change(connection)
@@ -176,8 +176,8 @@ class GroupCommit:
         durable.zxid = group.zxid
         if self._scheduled:
             self._start()
-        for connection, answers in group.answers.items():
-            connection.release(answers, durable if connection.barrier is group else None)
+        for connection, responses in group.responses.items():
+            connection.release(responses, durable if connection.barrier is group else None)
         if self.in_flight is None:
             self._notify_idle()
 
@@ -193,6 +193,6 @@ class GroupCommit:
             self._notify_idle()
 
 
-def _wait(connection: AnswerQueue, group: Group) -> None:
+def _wait(connection: ResponseQueue, group: Group) -> None:
     connection.barrier = group
-    connection.sink = group.answers[connection] = []
+    connection.sink = group.responses[connection] = []

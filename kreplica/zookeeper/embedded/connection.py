@@ -26,7 +26,7 @@ from kreplica.zookeeper.embedded.sessions import Session
 from kreplica.zookeeper.jute import unpack_int32
 
 # Maximum number of responses that wait for one group's commit; beyond it, reading pauses.
-WAITING_ANSWERS_MAX = 10_000
+WAITING_RESPONSES_MAX = 10_000
 # Maximum size of unsent responses and watch events: beyond the first limit reading pauses, beyond the second the
 # connection is closed (watch events are sent without requests).
 UNSENT_BYTES_PAUSE = 4 << 20
@@ -69,7 +69,7 @@ class RequestDispatch(TypingProtocol):
     def durable(self) -> Group:
         """Group of all durable transactions; responses that depend on it are sent immediately."""
 
-    def answer_word(self, connection: Connection, letters: bytes) -> bool:
+    def respond_to_word(self, connection: Connection, letters: bytes) -> bool:
         """Respond to a four-letter word; return False if the word is unknown."""
 
     def serve(self, connection: Connection, data: bytes, start: int, end: int) -> None:
@@ -171,7 +171,7 @@ class Connection(Protocol):
         while size - position >= FOUR_LETTERS_SIZE and not self._ending:
             length: int = unpack_int32(data, position)[0]
             if not 0 <= length <= size_max:
-                if self.received or position or not self._dispatch.answer_word(self, data[:FOUR_LETTERS_SIZE]):
+                if self.received or position or not self._dispatch.respond_to_word(self, data[:FOUR_LETTERS_SIZE]):
                     raise ProtocolError("frame", f"length {length} is not between 0 and {size_max}")
                 self.end()
                 return
@@ -192,7 +192,7 @@ class Connection(Protocol):
         self._unparsed = data[position:] if position else data
 
     def _overloaded(self) -> bool:
-        return len(self.sink) > WAITING_ANSWERS_MAX or self._unsent_size > UNSENT_BYTES_PAUSE
+        return len(self.sink) > WAITING_RESPONSES_MAX or self._unsent_size > UNSENT_BYTES_PAUSE
 
     def _pause(self) -> None:
         if not self._paused:
@@ -225,14 +225,14 @@ class Connection(Protocol):
             self._log.warn("closing {name}: the client does not read its responses", name=self.name)
             self.abort()
 
-    def release(self, answers: list[bytes], durable: Group | None) -> None:
-        """Send responses whose group is durable (``AnswerQueue``)."""
+    def release(self, responses: list[bytes], durable: Group | None) -> None:
+        """Send responses whose group is durable (``ResponseQueue``)."""
         if durable is not None:
             self.barrier = durable
             self.sink = self._ready
         if self.closed:
             return
-        self._ready += answers
+        self._ready += responses
         self._flush()
         self._continue()
 

@@ -49,7 +49,7 @@ class Dispatch:
         """Group of all durable transactions; responses that depend on it are sent immediately."""
         return self._commits.durable
 
-    def answer_word(self, connection: Connection, letters: bytes) -> bool:
+    def respond_to_word(self, connection: Connection, letters: bytes) -> bool:
         """Respond to a four-letter word; return False if the word is unknown."""
         text = self.server.word(letters)
         if text is None:
@@ -78,7 +78,7 @@ class Dispatch:
             else:
                 self._serve_value(connection, xid, opcode, Reader(data, start + 8, end, "request"))
         except ZooKeeperError as error:
-            self._answer_error(connection, xid, error)
+            self._send_error(connection, xid, error)
 
     def _serve_value(self, connection: Connection, xid: int, opcode: int, reader: Reader) -> None:
         handler = self._of_value.get(opcode)
@@ -86,7 +86,7 @@ class Dispatch:
             raise Unimplemented(None, f"operation {opcode}")
         handler(connection, xid, None if opcode == Opcode.WHO_AM_I else decode_request(opcode, reader))
 
-    def _answer_error(self, connection: Connection, xid: int, error: ZooKeeperError) -> None:
+    def _send_error(self, connection: Connection, xid: int, error: ZooKeeperError) -> None:
         # The error may reveal a change (the existence of a znode) that is not durable yet.
         sink = self._commits.sink_of_everything(connection)
         sink.append(reply_frame(xid, connection.barrier.zxid, error.code))

@@ -58,7 +58,7 @@ class FourLetterWords:
             b"wchs": self._wchs,
         }
 
-    def answer(self, word: bytes) -> bytes | None:
+    def respond(self, word: bytes) -> bytes | None:
         """Return the response, or None if the word is unknown."""
         command = self._words.get(word)
         return None if command is None else command().encode()
@@ -128,7 +128,7 @@ class FourLetterWords:
 
     def _waiting(self) -> int:
         groups = [group for group in (self._commits.gathering, self._commits.in_flight) if group is not None]
-        return sum(len(answers) for group in groups for answers in group.answers.values())
+        return sum(len(responses) for group in groups for responses in group.responses.values())
 
     def _srvr(self) -> str:
         return _lines([f"Zookeeper version: {_version()}", *self._state_lines()])

@@ -114,6 +114,6 @@ def decode_changes(data: bytes, position: int, end: int) -> list[PlainChange]:
                 raise ProtocolError("multi", f"{end - position} bytes too many")
             return changes
         if opcode not in _DECODERS:
-            raise ProtocolError("multi", f"operation {opcode} is not allowed in it")
+            raise ProtocolError("multi", f"operation {opcode} is not allowed in a multi")
         change, position = decode_change(opcode, data, position, end)
         changes.append(change)

@@ -13,23 +13,25 @@ from kreplica.zookeeper.errors import QuotaExceeded
 from kreplica.zookeeper.records import OPEN_ACL, Acl
 
 ZNODE_OVERHEAD_BYTES = 500
-"""Counted for each znode beside its path, data and ACL."""
+"""Bytes counted for each znode in addition to its path, data and ACL."""
 
 ACL_OVERHEAD_BYTES = 200
-"""Counted for each entry of an ACL that is not the open one."""
+"""Bytes counted for each entry of an ACL other than ``OPEN_ACL``, in addition to its texts."""
 
 REGISTRATIONS = "/brokers/ids/"
-"""A session that has an ephemeral znode below this, under any chroot, is a broker's."""
+"""Parent of the brokers' ephemeral znodes, under any chroot: a session with a znode below it is a broker's."""
 
 REGISTRATION_BYTES_MAX = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaBounds:
-    """:param bytes_max: of all znodes.
-    :param count_max: of znodes.
-    :param session_ephemerals_max: ephemeral znodes of one session.
-    :param reserve: the part of both bounds that only brokers may use, for example 0.2.
+    """Limits of one tree.
+
+    :param bytes_max: maximum size of all znodes.
+    :param count_max: maximum number of znodes.
+    :param session_ephemerals_max: maximum number of ephemeral znodes of one session.
+    :param reserve: fraction of both limits that only brokers may use, for example 0.2.
     """
 
     bytes_max: int = 384 * 2**20
@@ -41,9 +43,9 @@ class QuotaBounds:
 class Quota:
     """Totals of one tree.
 
-    :ivar held_bytes: of all znodes.
-    :ivar count: of znodes.
-    :ivar refused: writes that were refused since the start.
+    :ivar held_bytes: size of all znodes.
+    :ivar count: number of znodes.
+    :ivar refused: number of writes refused since the start.
     """
 
     def __init__(self, bounds: QuotaBounds) -> None:
@@ -65,16 +67,16 @@ class Quota:
         self.held_bytes -= size_of(node)
 
     def needs_reserve(self, growth: int, nodes: int) -> bool:
-        """Return whether a write may only be made by a broker."""
+        """Return True if only a broker may make a write, because it needs the reserve."""
         return self.held_bytes + growth > self._bytes_open or self.count + nodes > self._count_open
 
     def check(self, path: str, growth: int, nodes: int, *, is_broker: bool) -> None:
-        """Raise if a write does not fit.
+        """Raise an error if a write would exceed the quota.
 
-        :param growth: bytes that it adds; a write that adds none fits.
-        :param nodes: znodes that it adds.
-        :param is_broker: may use the reserve.
-        :raise QuotaExceeded: it does not fit.
+        :param growth: number of bytes that the write adds; without growth it is always allowed.
+        :param nodes: number of znodes that the write adds.
+        :param is_broker: the writer is a broker, which may use the reserve.
+        :raise QuotaExceeded: the write would exceed the quota.
         """
         if growth <= 0 and not nodes:
             return
@@ -88,9 +90,9 @@ class Quota:
             raise QuotaExceeded(path, f"{self.count} znodes hold {self.held_bytes} bytes")
 
     def check_ephemerals(self, path: str, count: int) -> None:
-        """Raise if a session with that many ephemeral znodes must not create another.
+        """Raise an error if a session with ``count`` ephemeral znodes must not create another one.
 
-        :raise QuotaExceeded: it may not.
+        :raise QuotaExceeded: the session has the maximum number.
         """
         if count >= self.bounds.session_ephemerals_max:
             self.refused += 1
@@ -98,15 +100,15 @@ class Quota:
 
 
 def size_of(node: Znode) -> int:
-    """Return the bytes that a znode is counted with."""
+    """Return the number of bytes that are counted for a znode."""
     return ZNODE_OVERHEAD_BYTES + 2 * len(node.path) + data_size(node.data) + acl_size(node.acl)
 
 
 def data_size(data: bytes | None) -> int:
-    """Return the bytes of a znode's data."""
+    """Return the number of bytes of a znode's data."""
     return len(data) if data else 0
 
 
 def acl_size(acl: tuple[Acl, ...]) -> int:
-    """Return the bytes that an ACL is counted with."""
+    """Return the number of bytes that are counted for an ACL."""
     return 0 if acl is OPEN_ACL else sum(ACL_OVERHEAD_BYTES + len(each.scheme) + len(each.id) for each in acl)

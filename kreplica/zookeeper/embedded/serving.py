@@ -87,7 +87,7 @@ class Serving(Factory):
             ServerInterface(
                 self.admit,
                 self.forget,
-                self._words.answer,
+                self._words.respond,
                 settings.frame_size_max,
                 reactor.seconds,
                 lambda function: reactor.callLater(0, function),

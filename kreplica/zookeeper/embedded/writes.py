@@ -105,7 +105,7 @@ class Writes:
                 body, node = self._appliers[change[0]](connection, change, zxid, time_ms)
             except ZooKeeperError as error:
                 self._tree.roll_back()
-                self._answer_failed_multi(connection, xid, len(changes), len(pieces), error)
+                self._send_failed_multi(connection, xid, len(changes), len(pieces), error)
                 return
             pieces.append(self._result_headers[change[0]] + body)
             if node is not None:
@@ -116,11 +116,11 @@ class Writes:
             for changed_by, node in changed:
                 self._send_events(self._notices(changed_by, node), zxid, node)
         pieces.append(_MULTI_END)
-        answer = reply_frame(xid, zxid, 0, b"".join(pieces))
-        connection.count_unsent(len(answer))
-        commits.sink_of_change(connection).append(answer)
+        response = reply_frame(xid, zxid, 0, b"".join(pieces))
+        connection.count_unsent(len(response))
+        commits.sink_of_change(connection).append(response)
 
-    def _answer_failed_multi(
+    def _send_failed_multi(
         self, connection: Connection, xid: int, count: int, failed: int, error: ZooKeeperError
     ) -> None:
         codes = [0] * failed + [error.code] + [RuntimeInconsistency.code] * (count - failed - 1)

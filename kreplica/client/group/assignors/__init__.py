@@ -25,7 +25,7 @@ ASSIGNORS: dict[str, Assignor] = {
 def by_names(names: Iterable[str]) -> tuple[Assignor, ...]:
     """Return assignors by name, in order.
 
-    :raise ValueError: a name is unknown, or there is none.
+    :raise ValueError: a name is unknown, or ``names`` is empty.
     """
     found = tuple(names)
     unknown = [name for name in found if name not in ASSIGNORS]

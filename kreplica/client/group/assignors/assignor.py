@@ -18,12 +18,12 @@ Shares: TypeAlias = dict[str, list[TopicPartition]]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a group, as its subscription describes it.
+    """A member of a group with the content of its subscription.
 
     :param topics: subscribed topics.
     :param owned: partitions that it owns now; empty for eager members.
-    :param generation: generation in which it received them.
-    :param user_data: data of its assignor from the previous generation.
+    :param generation: generation in which it received these partitions.
+    :param user_data: data that its assignor stored in the previous generation.
     """
 
     member_id: str
@@ -40,16 +40,16 @@ class Assignor(Protocol):
 
     @property
     def name(self) -> str:
-        """The name by which members agree on it."""
+        """The assignor's name in JoinGroup, by which the members agree on one."""
 
     @property
     def is_cooperative(self) -> bool:
         """True if it assigns no partition that another member still owns (KIP-429)."""
 
     def user_data(self, assigned: frozenset[TopicPartition], generation: int) -> bytes | None:
-        """Return the data that a member carries into the next rebalance.
+        """Return the data that a member sends with its subscription in the next rebalance.
 
-        :param assigned: its assignment in the last generation.
+        :param assigned: the member's assignment in the last generation.
         """
 
     def assign(self, topics: Topics, members: Sequence[Member]) -> Shares:
@@ -59,7 +59,7 @@ class Assignor(Protocol):
 def in_order(members: Sequence[Member]) -> list[Member]:
     """Sort static members by instance id, then the others by member id.
 
-    A restarted static member thus keeps its place and its share.
+    A restarted static member has the same position, so that it gets the same partitions.
     """
     return sorted(members, key=lambda each: (each.instance_id is None, each.instance_id or each.member_id))
 
@@ -68,4 +68,4 @@ def subscribers(topics: Topics, members: Sequence[Member]) -> dict[str, list[Mem
     """Return the sorted topics with their sorted subscribers; topics without subscribers are skipped."""
     ordered = in_order(members)
     found = {topic: [each for each in ordered if topic in each.topics] for topic in sorted(topics)}
-    return {topic: takers for topic, takers in found.items() if takers}
+    return {topic: subscribed for topic, subscribed in found.items() if subscribed}

@@ -24,21 +24,21 @@ class Balance:
             TopicPartition(topic, number): None for topic in sorted(topics) for number in sorted(topics[topic])
         }
         self._rank = {member_id: rank for rank, (member_id, _) in enumerate(members)}
-        self._takers = {topic: [member_id for member_id, wanted in members if topic in wanted] for topic in topics}
+        self._subscribed = {topic: [member_id for member_id, wanted in members if topic in wanted] for topic in topics}
         self._held: dict[str, dict[str, dict[TopicPartition, None]]] = {member_id: {} for member_id, _ in members}
         self._kept: set[tuple[str, TopicPartition]] = set()
         self._counts = dict.fromkeys(self._held, 0)
 
     def keep(self, member_id: str, partition: TopicPartition) -> None:
         """Let a member keep a partition, if it is still subscribed."""
-        if partition in self._free and member_id in self._takers[partition.topic]:
+        if partition in self._free and member_id in self._subscribed[partition.topic]:
             self._kept.add((member_id, partition))
             self._give(member_id, partition)
 
-    def hand_out(self) -> None:
-        """Give free partitions to the members with the fewest; topics with few subscribers come first."""
-        for topic in sorted(self._takers, key=lambda each: (len(self._takers[each]), each)):
-            least = [(*self._load(member_id), member_id) for member_id in self._takers[topic]]
+    def assign_free(self) -> None:
+        """Assign free partitions to the members with the fewest; topics with few subscribers come first."""
+        for topic in sorted(self._subscribed, key=lambda each: (len(self._subscribed[each]), each)):
+            least = [(*self._load(member_id), member_id) for member_id in self._subscribed[topic]]
             heapify(least)
             for partition in [each for each in self._free if each.topic == topic] if least else ():
                 count, rank, member_id = least[0]
@@ -48,9 +48,9 @@ class Balance:
     def level(self) -> None:
         """Move partitions until no two subscribers of a topic differ by more than one.
 
-        It terminates, because each move reduces the sum of the squared counts.
+        The loop terminates, because each move reduces the sum of the squared counts.
         """
-        while any(self._level_topic(topic) for topic in sorted(self._takers) if len(self._takers[topic]) > 1):
+        while any(self._level_topic(topic) for topic in sorted(self._subscribed) if len(self._subscribed[topic]) > 1):
             pass
 
     def shares(self) -> Shares:
@@ -65,12 +65,12 @@ class Balance:
 
         :return: True if a partition moved.
         """
-        takers, has_moved = self._takers[topic], False
+        subscribed, has_moved = self._subscribed[topic], False
         while True:
-            givers = [each for each in takers if self._held[each].get(topic)]
+            givers = [each for each in subscribed if self._held[each].get(topic)]
             if not givers:
                 return has_moved
-            giver, taker = max(givers, key=self._load), min(takers, key=self._load)
+            giver, taker = max(givers, key=self._load), min(subscribed, key=self._load)
             if self._counts[giver] - self._counts[taker] < 2:
                 return has_moved
             # Prefers a partition that the giver did not own before.

@@ -1,7 +1,7 @@
 """Assigns each member a range of consecutive partitions of each topic.
 
-Members of topics with equal numbers of partitions get the same numbers of each, so that they can join them.  With known
-racks, members first get partitions with a replica in their rack, within their count (KIP-881).
+In topics with the same number of partitions, a member gets the same partition numbers, so that it can join the topics.
+If racks are known, a member first gets partitions with a replica in its rack, up to its count (KIP-881).
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ class RangeAssignor:
     def assign(self, topics: Topics, members: Sequence[Member]) -> Shares:
         """See ``Assignor``."""
         shares: Shares = {each.member_id: [] for each in members}
-        for topic, takers in subscribers(topics, members).items():
+        for topic, subscribed in subscribers(topics, members).items():
             partitions = topics[topic]
-            ranges = _by_racks(partitions, takers) if _racks_matter(partitions, takers) else _ranges(partitions, takers)
-            for taker, numbers in zip(takers, ranges, strict=True):
+            divide = _by_racks if _racks_differ(partitions, subscribed) else _ranges
+            ranges = divide(partitions, subscribed)
+            for taker, numbers in zip(subscribed, ranges, strict=True):
                 shares[taker.member_id] += [TopicPartition(topic, number) for number in numbers]
         return shares
 
@@ -39,22 +40,22 @@ def _counts(partitions_count: int, takers_count: int) -> list[int]:
     return [each + (index < more) for index in range(takers_count)]
 
 
-def _ranges(partitions: Mapping[int, frozenset[str]], takers: Sequence[Member]) -> list[list[int]]:
-    coming = iter(sorted(partitions))
-    return [[next(coming) for _ in range(count)] for count in _counts(len(partitions), len(takers))]
+def _ranges(partitions: Mapping[int, frozenset[str]], subscribed: Sequence[Member]) -> list[list[int]]:
+    remaining = iter(sorted(partitions))
+    return [[next(remaining) for _ in range(count)] for count in _counts(len(partitions), len(subscribed))]
 
 
-def _racks_matter(partitions: Mapping[int, frozenset[str]], takers: Sequence[Member]) -> bool:
+def _racks_differ(partitions: Mapping[int, frozenset[str]], subscribed: Sequence[Member]) -> bool:
     """Return False if every partition has a replica in every member's rack, or none has."""
-    wanted = {taker.rack for taker in takers if taker.rack is not None}
+    wanted = {taker.rack for taker in subscribed if taker.rack is not None}
     return any(wanted & racks for racks in partitions.values()) and any(wanted - racks for racks in partitions.values())
 
 
-def _by_racks(partitions: Mapping[int, frozenset[str]], takers: Sequence[Member]) -> list[list[int]]:
-    counts = _counts(len(partitions), len(takers))
+def _by_racks(partitions: Mapping[int, frozenset[str]], subscribed: Sequence[Member]) -> list[list[int]]:
+    counts = _counts(len(partitions), len(subscribed))
     left = dict.fromkeys(sorted(partitions))
     found: list[list[int]] = []
-    for taker, count in zip(takers, counts, strict=True):
+    for taker, count in zip(subscribed, counts, strict=True):
         near = [number for number in left if taker.rack is not None and taker.rack in partitions[number]][:count]
         for number in near:
             del left[number]

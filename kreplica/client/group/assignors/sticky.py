@@ -1,4 +1,4 @@
-"""Equal shares with few moves (KIP-54), also in two steps so that members keep the partitions that stay (KIP-429)."""
+"""Equal shares with few moves: eager (KIP-54), or cooperative, so that only moving partitions are revoked (KIP-429)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kreplica.model import TopicPartition
 
 
 class StickyAssignor:
-    """Eager: members release all partitions before they join, and report their last assignment."""
+    """Eager sticky assignor: members release all partitions before they join, and report their last assignment."""
 
     name = "sticky"
     is_cooperative = False
@@ -32,7 +32,7 @@ class StickyAssignor:
 
 
 class CooperativeStickyAssignor:
-    """Partitions that move are first assigned to no member; the next rebalance follows their release."""
+    """Cooperative sticky assignor: a partition that moves is first revoked, and assigned in the next rebalance."""
 
     name = "cooperative-sticky"
     is_cooperative = True
@@ -60,7 +60,7 @@ def _balanced(topics: Topics, members: Sequence[Member], claims: Mapping[str, Cl
     balance = Balance(topics, [(each.member_id, each.topics) for each in ordered])
     for member_id, partition in _kept(ordered, claims):
         balance.keep(member_id, partition)
-    balance.hand_out()
+    balance.assign_free()
     balance.level()
     return balance.shares()
 
