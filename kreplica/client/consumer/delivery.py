@@ -32,11 +32,11 @@ class DeliveryQueue:
 
     def mark_processed(self) -> None:
         """Mark all delivered records as processed."""
-        lent = self._delivered
-        for state in lent:
+        delivered = self._delivered
+        for state in delivered:
             if not state.is_over:
                 state.mark_processed()
-        self._delivered = [state for state in lent if state.cursor is not None]
+        self._delivered = [state for state in delivered if state.cursor is not None]
 
     def cursor(self) -> RecordCursor | None:
         """Return the next batch for a consumer that takes records one by one.

@@ -41,7 +41,7 @@ class _BrokerFetch:
 
     :ivar in_flight: the request in flight.
     :ivar size: maximum size of its response.
-    :ivar last_s: time of the last response.
+    :ivar last_s: time at which the last request ended.
     """
 
     __slots__ = ("in_flight", "last_s", "size")

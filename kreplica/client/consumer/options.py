@@ -31,7 +31,7 @@ class Concurrency(Enum):
 class ConsumerOptions:
     """Options of a consumer; times in seconds, sizes in bytes.
 
-    :param group_id: group that assigns partitions and stores offsets.
+    :param group_id: group that stores the offsets and, after ``subscribe``, assigns the partitions.
     :param group: more options of the group membership.
     :param rack_id: rack of the consumer, to fetch from a near replica if the leader names one (KIP-392).
     :param offset_reset: start position without a committed offset, or after an offset out of range or a log truncation.

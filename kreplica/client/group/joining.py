@@ -45,7 +45,7 @@ def new_membership(
 
 
 class AutoProtocolMember:
-    """A ``Membership`` that uses the group's protocol, or KIP-848 if the group is new or empty.
+    """A ``Membership`` that uses KIP-848 if the broker and the group support it, otherwise the classic protocol.
 
     If an empty group changes its protocol, the member changes too.
     """

@@ -19,7 +19,7 @@ from kreplica.wire.producer_batches import build_producer_batch
 from kreplica.wire.records import Headers, Record, iter_records
 
 RECORD_OVERHEAD = 14
-"""Maximum bytes of a small record of the batch's first hours without headers, in addition to key and value."""
+"""Maximum bytes of a small record in addition to key, value and headers, if its timestamp is near the first one's."""
 
 LARGE = 8192
 LARGE_OVERHEAD = 16

@@ -41,7 +41,7 @@ create table if not exists progress (only integer primary key check (only = 0), 
 
 
 class SqliteStore:
-    """A ``Store`` in an existing directory, which no other process may use."""
+    """A ``Store`` in an existing directory that belongs to it alone."""
 
     def __init__(self, directory: str, offload: Offload) -> None:
         self.path = os.path.join(directory, FILE_NAME)
