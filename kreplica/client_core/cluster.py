@@ -267,7 +267,7 @@ class ClusterCore(ABC, Generic[ConnectionT]):
         return self.view.topics.get(name)
 
     async def find_topic(self, name: str, timeout_s: float = 5.0) -> TopicView:
-        """Return a topic's metadata; wait a moment for a topic that was created just now.
+        """Return a topic's metadata; wait for a topic that was created a moment ago.
 
         :param timeout_s: time to wait for the topic.
         :raise ClientError: the topic does not exist, or no broker responded.

@@ -165,7 +165,7 @@ class Connection(TwistedProtocol):
         out.append(_pack_header(size, xid, opcode))
         out.append(body)
 
-    def send_apart(self, xid: int, opcode: Opcode, body: bytes) -> None:
+    def send_reserved(self, xid: int, opcode: Opcode, body: bytes) -> None:
         """Send a message with a reserved transaction ID (ping, auth, setWatches)."""
         if not self._out and not self._reading:
             self._flushing = self._reactor.callLater(0, self._flush)
@@ -275,5 +275,5 @@ class Connection(TwistedProtocol):
             else:
                 self._ping_at = now + self._timeout_s / 3
                 self._pings_sent_at.append(now)
-                self.send_apart(XID_PING, Opcode.PING, b"")
+                self.send_reserved(XID_PING, Opcode.PING, b"")
         self._schedule_check()

@@ -236,7 +236,7 @@ class Session:
         auth, sasl = self._options.auth, self._options.sasl
         self._identities_pending = len(auth) + (sasl is not None)
         for scheme, credentials in auth:
-            connection.send_apart(XID_AUTH, Opcode.AUTH, Auth(scheme, credentials).encode())
+            connection.send_reserved(XID_AUTH, Opcode.AUTH, Auth(scheme, credentials).encode())
         if sasl is not None:
             steps = Deferred.fromCoroutine(authenticate(connection, sasl, self._random))
             steps.addCallbacks(lambda _: self.authenticated(connection, None), self._sasl_failed)
@@ -317,7 +317,7 @@ class Session:
         self._cancel_timer()
         self._usable_since = self._reactor.seconds()
         for request in self.watches.requests(self._last_zxid):
-            connection.send_apart(XID_SET_WATCHES, opcode_of(request), request.encode())
+            connection.send_reserved(XID_SET_WATCHES, opcode_of(request), request.encode())
         self._usable = connection
         self.problem = ""
         for waiting in self._waiting.take_all():

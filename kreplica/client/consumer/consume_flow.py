@@ -46,7 +46,7 @@ class ConsumeFlow:
         self.progressed = Waiters(self.reactor)
         self.error: Exception | None = None
         self.closing = self.closed = self.is_processing_revoked = False
-        self._unblocked_later: list[PartitionState] = []
+        self._blocked: list[PartitionState] = []
         self.delivery = DeliveryQueue(self.pump, self._failed)
         self._validator = PositionValidator(
             cluster, options, committed=committed, on_failed=self._failed, on_validated=self._validated
@@ -84,7 +84,7 @@ class ConsumeFlow:
             if self.is_processing_revoked:
                 # A transaction with records delivered before may still commit the start offset.
                 state.is_validating = True
-                self._unblocked_later.append(state)
+                self._blocked.append(state)
         self.pump()
 
     def drop(self, keys: Iterable[TopicPartition]) -> None:
@@ -92,7 +92,7 @@ class ConsumeFlow:
         for key in keys:
             state = self.states.pop(key, None)
             if state is not None:
-                self.is_processing_revoked = self.is_processing_revoked or state.is_outstanding
+                self.is_processing_revoked = self.is_processing_revoked or state.has_unprocessed
                 state.put_back()
                 state.buffer.clear()
                 state.is_over = True
@@ -119,10 +119,10 @@ class ConsumeFlow:
             state.put_back()
             state.is_revoking = True
 
-    def is_outstanding(self, key: TopicPartition) -> bool:
+    def has_unprocessed(self, key: TopicPartition) -> bool:
         """Return True if delivered records of a partition are not processed yet."""
         state = self.states.get(key)
-        return state is not None and state.is_outstanding
+        return state is not None and state.has_unprocessed
 
     def begin_at(self, key: TopicPartition, offset: int) -> None:
         """Reset a partition to an offset."""
@@ -184,7 +184,7 @@ class ConsumeFlow:
         """Record that all delivered records of revoked partitions are processed."""
         if self.is_processing_revoked:
             self.is_processing_revoked = False
-            later, self._unblocked_later = self._unblocked_later, []
+            later, self._blocked = self._blocked, []
             for state in later:
                 state.is_validating = False
             self.pump()

@@ -137,7 +137,7 @@ class PartitionState:
         return None if self.processed < 0 else CommittedOffset(self.processed, self.processed_epoch)
 
     @property
-    def is_outstanding(self) -> bool:
+    def has_unprocessed(self) -> bool:
         """True if delivered records are not processed yet."""
         position = self.position
         return position is not None and self.processed < position
@@ -148,7 +148,7 @@ class PartitionState:
 
     def skip(self, position: int) -> None:
         """Advance over a range without records."""
-        if not self.is_outstanding:
+        if not self.has_unprocessed:
             self._processed = position
         self._position = position
 

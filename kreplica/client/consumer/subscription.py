@@ -110,7 +110,7 @@ class Subscription:
         keys = sorted(partitions)
         revoked = [key for key in keys if key in self._flow.states]
         self._flow.stop_for_revocation(revoked)
-        while not self._flow.closing and any(self._flow.is_outstanding(key) for key in revoked):
+        while not self._flow.closing and any(self._flow.has_unprocessed(key) for key in revoked):
             await self._flow.progressed.wait()
         await self._commits.commit_processed(revoked)
         if self._listener is not None:

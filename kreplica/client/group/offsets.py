@@ -59,17 +59,17 @@ class MemberOffsets:
         self._cluster = cluster
         self._coordinator = coordinator
         self._member = member
-        self._turn = DeferredLock()
+        self._commit_lock = DeferredLock()
 
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """See ``Membership``; commits run one at a time, so that a retry does not overwrite a later commit."""
         if not offsets:
             return
-        await self._turn.acquire()
+        await self._commit_lock.acquire()
         try:
             await self._commit_with_retries(offsets)
         finally:
-            self._turn.release()
+            self._commit_lock.release()
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         """See ``Membership``."""

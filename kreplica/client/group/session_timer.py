@@ -24,7 +24,7 @@ class SessionTimer:
         self._contact_s = float("-inf")
 
     @property
-    def is_on(self) -> bool:
+    def is_running(self) -> bool:
         """True if the timer is running."""
         return self._timer is not None
 

@@ -179,7 +179,7 @@ class RequestRouter:
     async def everywhere(
         self, ask: Callable[[BrokerConnection], Awaitable[V]], timeout_s: float | None = None
     ) -> Mapping[int, V]:
-        """Send a request to all live brokers; if one fails, repeat it at all, because others take over its groups.
+        """Send a request to all live brokers; if one fails, repeat all, because others may have taken over its work.
 
         :raise ClientError: a live broker does not respond.
         """

@@ -35,7 +35,7 @@ class Group:
     :ivar responses: responses by connection, in the order of sending.
     """
 
-    __slots__ = ("responses", "paths", "session_ids", "zxid")
+    __slots__ = ("paths", "responses", "session_ids", "zxid")
 
     def __init__(self, zxid: int) -> None:
         self.zxid = zxid
