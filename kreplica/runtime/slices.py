@@ -162,9 +162,9 @@ class Slices:
 
     def _schedule(self) -> None:
         if self._call is None and self._active:
-            self._call = self._reactor.callLater(0, self._slice)
+            self._call = self._reactor.callLater(0, self._run_slice)
 
-    def _slice(self) -> None:
+    def _run_slice(self) -> None:
         self._call = None
         seconds = self._reactor.seconds
         until_s = seconds() + SLICE_S
@@ -199,9 +199,9 @@ class Slices:
                 if left <= 0 or seconds() >= until_s:
                     break
         except StopIteration as done:
-            self._end(backlog, task, done.value)
+            self._finish(backlog, task, done.value)
         except BaseException:
-            self._end(backlog, task, Failure())
+            self._finish(backlog, task, Failure())
         task.is_running = False
         if task.is_cancelled and backlog.tasks and backlog.tasks[0] is task:
             task.steps.close()
@@ -209,7 +209,7 @@ class Slices:
         return left
 
     @staticmethod
-    def _end(backlog: _Backlog, task: _Task[Any], result: object) -> None:
+    def _finish(backlog: _Backlog, task: _Task[Any], result: object) -> None:
         # Remove the task only after the callback, which may queue the owner's next task.
         task.is_running = False
         if not task.is_cancelled:

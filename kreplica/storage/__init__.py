@@ -1,6 +1,6 @@
 """Storage of partition logs in Kafka's on-disk format. No network access.
 
-Sub-packages, each importing only those after it: ``directories`` log directories of a broker, their checkpoints, and
+Sub-packages; each imports only those after it: ``directories`` log directories of a broker, their checkpoints, and
 periodic work; ``compaction`` of logs; ``log`` one partition's log; ``inspection`` of files offline; ``recovery`` of a
 log after a restart; ``durability`` group commit and syncs; ``segments`` files and indexes; ``producers`` idempotence
 and transactions; ``formats`` of small files.

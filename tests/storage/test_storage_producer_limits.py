@@ -15,7 +15,7 @@ from kreplica.storage.producers.producer_limits import ProducerLimits
 
 def limited_log(path: Path, limits: ProducerLimits) -> Log:
     log = open_log(path, producer_expiration_ms=1000)
-    log.producers.share(limits)
+    log.producers.set_limits(limits)
     return log
 
 

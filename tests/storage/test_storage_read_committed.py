@@ -150,7 +150,7 @@ def fetches(log: Log, offset: int, size_max: int) -> Iterator[tuple[bytes, list[
         part = log.read(offset, size_max=size_max, offset_max=stable_offset)
         if not part.size:
             return
-        aborted = log.aborted_transactions(offset, log.end_bound_of(part))
+        aborted = log.aborted_transactions(offset, log.end_offset_bound(part))
         data = b"".join(each.read() for each in part.ranges)
         yield data, sorted((each.first_offset, each.producer_id) for each in aborted)
         for _, header in iter_headers(data, incomplete_last=True):
@@ -213,6 +213,6 @@ def test_response_lists_only_overlapping_aborted_transactions(tmp_path: Path) ->
         log.append_as_leader(marker(7, committed=False), 0, now_ms=1, origin=Origin.COORDINATOR)
     for offset in (0, 250, 598):
         part = log.read(offset, size_max=200, offset_max=log.log_end_offset)
-        aborted = log.aborted_transactions(offset, log.end_bound_of(part))
+        aborted = log.aborted_transactions(offset, log.end_offset_bound(part))
         assert 1 <= len(aborted) < 10
         assert aborted[0].first_offset == offset

@@ -151,13 +151,13 @@ def test_only_batches_behind_the_snapshot_are_read(monkeypatch):
         log.append_as_leader(idempotent(number, timestamp_ms=1000 + number), number // 500, now_ms=1)
     before = state(log)
     disk.kill()
-    noted = []
-    original = Segment.note
-    monkeypatch.setattr(Segment, "note", lambda *args: noted.append(args) or original(*args))
+    added = []
+    original = Segment.add_batch
+    monkeypatch.setattr(Segment, "add_batch", lambda *args: added.append(args) or original(*args))
     monkeypatch.setattr(Segment, "reset", lambda self: pytest.fail("the whole segment was read"))
     log = open_log(PATH, config, disk, is_intact=True)
     assert state(log) == before
-    assert 0 < len(noted) < 20
+    assert 0 < len(added) < 20
     assert len([name for name in disk.list_directory(PATH) if name.endswith(".snapshot")]) == 1
 
 

@@ -112,7 +112,7 @@ class Machine(Generic[ProgramT]):
         assert self._program is None, f"{self.name} is running already"
         assert self._starting is None, f"{self.name} is starting already"
         starting = self._starting = Deferred(lambda _: started.cancel())
-        started = Deferred.fromCoroutine(self._begin())
+        started = Deferred.fromCoroutine(self._start_program())
         # A killed program may never finish its start, and the result is ignored if it does.
         started.addBoth(lambda outcome: None if starting.called else starting.callback(outcome))
         try:
@@ -121,7 +121,7 @@ class Machine(Generic[ProgramT]):
             if self._starting is starting:
                 self._starting = None
 
-    async def _begin(self) -> None:
+    async def _start_program(self) -> None:
         await self.when_released()
         reactor = self._reactor = HostReactor(self._real_reactor, self.name, self._loopback)
         resources = self._resources = self._create_resources(reactor)

@@ -290,7 +290,7 @@ def _aborted(partition: Partition, first_offset: int, slice_: LogSlice) -> list[
     log = partition.log
     return [
         {"producer_id": aborted.producer_id, "first_offset": aborted.first_offset}
-        for aborted in log.aborted_transactions(first_offset, log.end_bound_of(slice_))
+        for aborted in log.aborted_transactions(first_offset, log.end_offset_bound(slice_))
     ]
 
 

@@ -19,7 +19,7 @@ from kreplica.storage.log.log import Log
 from kreplica.storage.log_config import NO_LIMIT, LogConfig
 from kreplica.storage.producers.aborted_transactions import AbortedTransaction, AbortedTransactions
 from kreplica.storage.recovery.leftovers import CLEANED_SUFFIX, SWAP_SUFFIX
-from kreplica.storage.segments.damage import Damage, matches_crc, reading
+from kreplica.storage.segments.damage import Damage, damage_if_unreadable, matches_crc
 from kreplica.storage.segments.open_segments import OpenSegments
 from kreplica.storage.segments.segment import (
     LOG_SUFFIX,
@@ -207,7 +207,7 @@ class Compaction:
         except BaseException:
             self._remove_parts(base_offset)
             raise
-        target.rename_end(self._disk, SWAP_SUFFIX)
+        target.change_name_end(self._disk, SWAP_SUFFIX)
         self._disk.sync_directory(self._plan.directory)
         return target
 
@@ -277,7 +277,7 @@ def _batches(file: File, source: Source) -> Iterator[tuple[BatchHeader, memoryvi
     """
     end = 0
     try:
-        with reading(source.path, source.segment.base_offset):
+        with damage_if_unreadable(source.path, source.segment.base_offset):
             for position, header, data in scan_batches(file, 0, source.size):
                 if not matches_crc(data, header):
                     break

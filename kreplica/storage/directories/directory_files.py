@@ -105,13 +105,13 @@ class OffsetCheckpoints:
 
 def recovery_points(logs: Logs, failed: Failed) -> dict[TopicPartition, int]:
     """Return each log's recovery point; for a failed log the previous value."""
-    points = {key: one.to_open.recovery_point for key, one in failed.items()}
+    points = {key: failed_log.to_open.recovery_point for key, failed_log in failed.items()}
     return points | {key: log.recovery_point for key, log in logs.items()}
 
 
 def start_offsets(logs: Logs, failed: Failed) -> dict[TopicPartition, int]:
     """Return the log start offsets that differ from the base offset of the first segment, as in Kafka."""
-    offsets = {key: one.to_open.log_start_offset for key, one in failed.items()}
+    offsets = {key: failed_log.to_open.log_start_offset for key, failed_log in failed.items()}
     return {key: offset for key, offset in offsets.items() if offset} | {
         key: log.log_start_offset
         for key, log in logs.items()

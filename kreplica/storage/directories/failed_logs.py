@@ -62,7 +62,7 @@ def set_aside(disk: Disk, directory: str, base_offset: int, now_ms: int) -> None
 
     :raise OSError: the device failed.
     """
-    for name, offset in reversed(list(_numbered(disk.list_directory(directory)))):
+    for name, offset in reversed(list(_segment_files(disk.list_directory(directory)))):
         path = f"{directory}/{name}"
         if name.endswith(LOG_SUFFIX) and offset >= base_offset:
             disk.rename(path, f"{path}.{now_ms}{DAMAGED_SUFFIX}")
@@ -77,7 +77,7 @@ def set_aside(disk: Disk, directory: str, base_offset: int, now_ms: int) -> None
     disk.sync_directory(directory)
 
 
-def _numbered(names: list[str]) -> Iterator[tuple[str, int]]:
+def _segment_files(names: list[str]) -> Iterator[tuple[str, int]]:
     """Yield the names of segment files, each with its offset."""
     for name in names:
         stem, dot, suffix = name.partition(".")

@@ -167,7 +167,7 @@ class LogDirectories:
             if key in directory.logs:
                 state = "exists already" if directory.offline is None else "is offline with its directory"
                 raise StorageError(f"the log of {key} in {directory.path} {state}")
-        chosen = self._chosen_directories.pop(key, None) or self._emptiest()
+        chosen = self._chosen_directories.pop(key, None) or self._smallest_directory()
         if chosen is None:
             raise StorageError("all log directories are offline")
         log = self._logs[key] = chosen.create(key, topic_id, config)
@@ -177,14 +177,16 @@ class LogDirectories:
         """Create the directories of many logs in other threads; the following ``create`` reports errors."""
         chosen: dict[LogDirectory, list[tuple[TopicPartition, UUID]]] = {}
         for key, topic_id in wanted:
-            directory = self._emptiest(chosen)
+            directory = self._smallest_directory(chosen)
             if directory is not None and key not in self._logs and self.failure(key) is None:
                 chosen.setdefault(directory, []).append((key, topic_id))
                 self._chosen_directories[key] = directory
         for directory, some in chosen.items():
             await directory.create_directories(some)
 
-    def _emptiest(self, chosen: Mapping[LogDirectory, Sequence[object]] = MappingProxyType({})) -> LogDirectory | None:
+    def _smallest_directory(
+        self, chosen: Mapping[LogDirectory, Sequence[object]] = MappingProxyType({})
+    ) -> LogDirectory | None:
         """Return the directory with the fewest logs, including those about to be created."""
         online = [directory for directory in self.directories if directory.offline is None]
         return min(online, key=lambda each: len(each.logs) + len(chosen.get(each, ())), default=None)
@@ -194,7 +196,7 @@ class LogDirectories:
 
         :raise OSError: the device failed.
         """
-        directory = self._directory_of(key) or self._failed_in(key)
+        directory = self._directory_of(key) or self._directory_of_failed(key)
         if directory is not None:
             self._logs.pop(key, None)
             self._last_flush_ms.pop(key, None)
@@ -224,14 +226,14 @@ class LogDirectories:
 
     def failure(self, key: TopicPartition) -> StorageError | None:
         """Return why a log on disk cannot be used, or None."""
-        directory = self._failed_in(key)
+        directory = self._directory_of_failed(key)
         return directory.failed_logs[key].error if directory is not None else None
 
     def failed_logs(self) -> list[TopicPartition]:
         """Return the partitions whose logs are on disk but cannot be used."""
         return [key for directory in self.directories for key in directory.failed_logs]
 
-    def _failed_in(self, key: TopicPartition) -> LogDirectory | None:
+    def _directory_of_failed(self, key: TopicPartition) -> LogDirectory | None:
         for directory in self.directories:
             if key in directory.failed_logs:
                 return directory
@@ -249,7 +251,7 @@ class LogDirectories:
 
         :return: True if it can be used.
         """
-        directory = self._failed_in(key)
+        directory = self._directory_of_failed(key)
         log = await directory.bring_online(key) if directory is not None else None
         if log is not None:
             self._logs[key] = log
@@ -260,7 +262,7 @@ class LogDirectories:
 
         :return: True if it can be used.
         """
-        directory = self._failed_in(key)
+        directory = self._directory_of_failed(key)
         log = await directory.set_damage_aside(key) if directory is not None else None
         if log is not None:
             self._logs[key] = log

@@ -84,7 +84,7 @@ class LogDirectory(CheckpointedDirectory):
         self.clean_broker_epoch: int | None = None
         """Broker epoch of the last clean shutdown, or None."""
         self._recovery_points_found: dict[TopicPartition, int] = {}
-        self._new = NewDirectories(runtime)
+        self._new_directories = NewDirectories(runtime)
         self._disk = runtime.disk
         self._config = config
         self._open_segments = open_segments
@@ -144,14 +144,14 @@ class LogDirectory(CheckpointedDirectory):
             lock.release()
 
     async def _load(self, config_of: Callable[[str], LogConfig], is_intact: Callable[[str], bool]) -> None:
-        self.clean_broker_epoch = read_clean_shutdown(self._disk, self._at(CLEAN_SHUTDOWN))
+        self.clean_broker_epoch = read_clean_shutdown(self._disk, self._path_of(CLEAN_SHUTDOWN))
         clean = self.clean_broker_epoch is not None
         sync_failed = has_marker(self._disk, self.path)
         if sync_failed:
             _log.warn("{path}: a sync failed before this start; unsynced records are rewritten", path=self.path)
         if clean:
             # Remove the clean-shutdown marker durably before the directory is used.
-            self._disk.remove(self._at(CLEAN_SHUTDOWN))
+            self._disk.remove(self._path_of(CLEAN_SHUTDOWN))
             self._disk.sync_directory(self.path)
         recovery_points = self._recovery_points_found = self._offsets.read(RECOVERY_POINTS)
         start_offsets = self._offsets.read(LOG_START_OFFSETS)
@@ -188,7 +188,7 @@ class LogDirectory(CheckpointedDirectory):
     def _find_logs(self) -> list[TopicPartition]:
         found = []
         for name in self._disk.list_directory(self.path):
-            path = self._at(name)
+            path = self._path_of(name)
             if not self._disk.is_directory(path):
                 continue
             key = parse_directory_name(name)
@@ -202,10 +202,10 @@ class LogDirectory(CheckpointedDirectory):
             _log.warn("{path} contains directories that are not logs: {names}", path=self.path, names=self.strays)
         return found
 
-    def _adopt(self, one: LogToOpen, opened: tuple[Log, UUID] | StorageError) -> None:
-        key = one.key
+    def _adopt(self, to_open: LogToOpen, opened: tuple[Log, UUID] | StorageError) -> None:
+        key = to_open.key
         if isinstance(opened, StorageError):
-            self.failed_logs[key] = FailedLog(opened, replace(one, is_intact=False))
+            self.failed_logs[key] = FailedLog(opened, replace(to_open, is_intact=False))
             _log.error("{log} is offline: {error}", log=str(key), error=str(opened))
             return
         log, self.topic_ids[key] = opened
@@ -234,7 +234,7 @@ class LogDirectory(CheckpointedDirectory):
         if key in self.failed_logs:
             raise self.failed_logs[key].error
         to_open = self._to_open(key, config)
-        made = self._new.get_or_create(to_open.path, topic_id)
+        made = self._new_directories.get_or_create(to_open.path, topic_id)
         log = to_open.create() if made is PreviousContent.EMPTY else to_open.open()[0]
         self._adopt(to_open, (log, topic_id))
         if log in self._overstated:  # an older log of the same name was just deleted
@@ -243,11 +243,12 @@ class LogDirectory(CheckpointedDirectory):
 
     async def create_directories(self, wanted: Iterable[tuple[TopicPartition, UUID]]) -> None:
         """Create directories for many logs in other threads; ``create`` reports errors."""
-        await self._new.create_many([(self._at(directory_name(key)), topic_id) for key, topic_id in wanted])
+        paths = [(self._path_of(directory_name(key)), topic_id) for key, topic_id in wanted]
+        await self._new_directories.create_many(paths)
 
     def _to_open(self, key: TopicPartition, config: LogConfig) -> LogToOpen:
         return LogToOpen(
-            self._at(directory_name(key)),
+            self._path_of(directory_name(key)),
             key,
             config,
             self._disk,
@@ -263,7 +264,7 @@ class LogDirectory(CheckpointedDirectory):
         self.topic_ids.pop(key, None)
         self.high_watermarks.pop(key, None)
         self.cleaner_offsets.pop(key, None)
-        path = self._at(deleted_name(key, f"{self._runtime.random.getrandbits(128):032x}"))
+        path = self._path_of(deleted_name(key, f"{self._runtime.random.getrandbits(128):032x}"))
         log = self.logs.pop(key, None)
         if log is not None:
             self._flusher.forget(log)
@@ -443,11 +444,11 @@ class LogDirectory(CheckpointedDirectory):
         await self._write_checkpoints()
         await self._write(HIGH_WATERMARKS, dict(self.high_watermarks))
         await self._write(CLEANER_OFFSETS, dict(self.cleaner_offsets))
-        marker = self._at(CLEAN_SHUTDOWN)
+        marker = self._path_of(CLEAN_SHUTDOWN)
         if self.offline is None and not self.failed_logs:
             await self._runtime.offload.run(write_clean_shutdown, self._disk, marker, broker_epoch)
 
-    def _at(self, name: str) -> str:
+    def _path_of(self, name: str) -> str:
         return f"{self.path}/{name}"
 
 

@@ -98,15 +98,15 @@ def open_all(work: list[LogToOpen]) -> list[Opening]:
     :raise OSError: the device failed.
     """
     opened: list[Opening] = []
-    for one in work:
+    for to_open in work:
         try:
-            opened.append(one.open())
+            opened.append(to_open.open())
         except StorageError as error:
             opened.append(error)
         except OSError as error:
             if not is_unreadable(error):
                 raise
-            opened.append(StorageError(f"{one.path}: {error}"))
+            opened.append(StorageError(f"{to_open.path}: {error}"))
     return opened
 
 
@@ -123,8 +123,8 @@ async def open_on_threads(
     first_failure = None
     for batch, (is_opened, result) in zip(batches, await DeferredList(openings, consumeErrors=True), strict=True):
         if is_opened:
-            for one, opened in zip(batch, result, strict=True):
-                adopt(one, opened)
+            for to_open, opened in zip(batch, result, strict=True):
+                adopt(to_open, opened)
         else:
             first_failure = first_failure or result
     return first_failure

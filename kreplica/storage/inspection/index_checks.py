@@ -40,7 +40,7 @@ class OffsetIndexCheck:
     def check_batch(self, position: int, header: BatchHeader) -> Iterator[Mismatch]:
         """Check the entries up to a batch."""
         while (entry := self._next) is not None and entry.position <= position:
-            yield from self._order(entry)
+            yield from self._check_order(entry)
             if entry.position < position:
                 yield entry.at, f"offset {entry.offset} at position {entry.position}, where no batch starts"
             elif entry.offset < header.base_offset:
@@ -61,7 +61,7 @@ class OffsetIndexCheck:
             yield last.at, f"offset {last.offset}, but the segment ends before offset {next_offset}"
         yield from _incomplete_entry(self._file)
 
-    def _order(self, entry: OffsetEntry) -> Iterator[Mismatch]:
+    def _check_order(self, entry: OffsetEntry) -> Iterator[Mismatch]:
         before = self._previous
         if before is not None and (entry.offset <= before.offset or entry.position <= before.position):
             yield (
@@ -89,7 +89,7 @@ class TimeIndexCheck:
         before_ms = self._largest_ms
         self._largest_ms = max(before_ms, header.max_timestamp)
         while (entry := self._next) is not None and entry.offset <= header.last_offset:
-            yield from self._order(entry)
+            yield from self._check_order(entry)
             if before_ms > entry.timestamp_ms:
                 yield entry.at, f"time {entry.timestamp_ms} at offset {entry.offset}, after a record of {before_ms}"
             elif self._largest_ms < entry.timestamp_ms:
@@ -107,7 +107,7 @@ class TimeIndexCheck:
             self._advance(entry)
         yield from _incomplete_entry(self._file)
 
-    def _order(self, entry: TimeEntry) -> Iterator[Mismatch]:
+    def _check_order(self, entry: TimeEntry) -> Iterator[Mismatch]:
         before = self._previous
         if before is not None and (entry.timestamp_ms <= before.timestamp_ms or entry.offset < before.offset):
             yield (
@@ -135,7 +135,7 @@ class TransactionIndexCheck:
     def check_batch(self, position: int, header: BatchHeader) -> Iterator[Mismatch]:
         """Check the entries up to a batch."""
         while (entry := self._next) is not None and entry.aborted.last_offset <= header.last_offset:
-            yield from self._shape(entry)
+            yield from self._check_fields(entry)
             aborted = entry.aborted
             if aborted.last_offset >= header.base_offset:  # else compaction has removed the marker
                 if header.is_control and header.producer_id == aborted.producer_id:
@@ -155,7 +155,7 @@ class TransactionIndexCheck:
             self._advance(entry)
         yield from _incomplete_entry(self._file)
 
-    def _shape(self, entry: AbortedEntry) -> Iterator[Mismatch]:
+    def _check_fields(self, entry: AbortedEntry) -> Iterator[Mismatch]:
         aborted, before = entry.aborted, self._previous
         if entry.version != 0:
             yield entry.at, f"version {entry.version}, only 0 is known"

@@ -15,7 +15,7 @@ from kreplica.storage.inspection import files
 from kreplica.storage.inspection.index_checks import Mismatch, OffsetIndexCheck, TimeIndexCheck
 from kreplica.storage.producers.aborted_transactions import AbortedTransaction, AbortedTransactions
 from kreplica.storage.recovery.aborted_recovery import SegmentFile, recompute
-from kreplica.storage.segments.damage import reading
+from kreplica.storage.segments.damage import damage_if_unreadable
 from kreplica.storage.segments.open_segments import OpenSegments
 from kreplica.storage.segments.segment import (
     INDEX_SUFFIX,
@@ -68,7 +68,7 @@ class IndexesToCheck:
         rebuilt, reasons = self._check_positions()
         recomputed = recompute(self.disk, self.segments, compacted=self.compacted)
         path = self._path(TRANSACTION_INDEX_SUFFIX)
-        is_correct = recomputed.allows(list(AbortedTransactions(path, self.disk)))
+        is_correct = recomputed.accepts(list(AbortedTransactions(path, self.disk)))
         if not is_correct:
             reasons = [*reasons, f"{path}: the aborted transactions differ from the markers in the segment"]
         return WrongIndexes(reasons, rebuilt, None if is_correct else recomputed.aborted)
@@ -107,13 +107,13 @@ class IndexesToCheck:
                 wrong.setdefault(number, f"{('.index', '.timeindex')[number]}, position {at}: {why}")
 
         next_offset = target.base_offset
-        with reading(target.path, target.base_offset):
+        with damage_if_unreadable(target.path, target.base_offset):
             file = self.disk.open(target.path)
             try:
                 for position, header in scan_headers(file, 0, target.size):
                     for number, check in enumerate(checks):
                         note(number, check.check_batch(position, header))
-                    rebuilt.note(header, position, self.index_interval_bytes)
+                    rebuilt.add_batch(header, position, self.index_interval_bytes)
                     next_offset = header.next_offset
             finally:
                 file.close()

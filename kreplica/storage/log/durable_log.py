@@ -85,7 +85,7 @@ class DurableLog(ReadableLog):
 
         :raise OSError: the write failed.
         """
-        self._aborted_checkpoint.note(segment)
+        self._aborted_checkpoint.update(segment)
         self._aborted_checkpoint.write(self._segments)
 
     def release(self) -> None:

@@ -112,11 +112,11 @@ class Log(TruncatableLog):
 
     def set_owner(self, owner: LogOwner[Any], open_segments: OpenSegments, producer_limits: ProducerLimits) -> None:
         """Set the owner, and count open files and producers towards its limits."""
-        self.producers.share(producer_limits)
+        self.producers.set_limits(producer_limits)
         self.owner = owner
         self._open_segments = open_segments
         for segment in self._segments:
-            segment.share(open_segments)
+            segment.count_in(open_segments)
 
     # --- appending ---
 

@@ -230,7 +230,7 @@ class ReadableLog:
             found = find_by_timestamp(self._segments, timestamp_ms, self.log_start_offset)
         return found if found is not None and found.offset < offset_max else None
 
-    def end_bound_of(self, log_slice: LogSlice) -> int:
+    def end_offset_bound(self, log_slice: LogSlice) -> int:
         """Return an upper bound for the offsets of the records in a slice just returned by ``read``."""
         segment = self._segments[self._segments.index_of(log_slice.first_offset)]
         last = log_slice.ranges[-1]

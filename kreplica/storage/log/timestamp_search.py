@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kreplica.storage.segments.damage import reading
+from kreplica.storage.segments.damage import damage_if_unreadable
 from kreplica.storage.segments.segment import Segment
 from kreplica.storage.segments.segment_list import Segments
 from kreplica.wire.records import iter_records, max_timestamp_record
@@ -31,7 +31,7 @@ def find_by_timestamp(segments: Segments, timestamp_ms: int, start_offset: int) 
     for segment in segments.starting_from(start_offset):
         if segment.largest[0] < timestamp_ms:
             continue
-        with reading(segment.path(), segment.base_offset):
+        with damage_if_unreadable(segment.path(), segment.base_offset):
             found = _find_in(segment, timestamp_ms, start_offset)
         if found is not None:
             return found
@@ -58,7 +58,7 @@ def find_max_timestamp(segments: Segments, start_offset: int) -> FoundOffset | N
     timestamp_ms, last_offset = best.largest
     if timestamp_ms < 0 or last_offset < start_offset:
         return None
-    with reading(best.path(), best.base_offset):
+    with damage_if_unreadable(best.path(), best.base_offset):
         found = best.find(last_offset)
         if found is None:
             return None

@@ -105,7 +105,7 @@ class TruncatableLog(DurableLog):
                 self.producers, self._snapshots, self._segments, self.log_start_offset, self.log_end_offset, rebuilt=()
             )
             self.leader_epochs.write()
-            self._aborted_checkpoint.forget_from(self._segments.active.base_offset)
+            self._aborted_checkpoint.remove_from(self._segments.active.base_offset)
             self._aborted_checkpoint.write(self._segments)
             self._is_truncation_unfinished = False
 

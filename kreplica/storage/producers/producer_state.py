@@ -31,7 +31,7 @@ _SEQUENCE_MASK = 0x7FFFFFFF
 
 
 class Origin(Enum):
-    """Source of an append. INTERCEPTED: a client whose batch was changed by a plugin."""
+    """Source of an appended batch. INTERCEPTED: a client's batch that a plugin has changed."""
 
     CLIENT = "client"
     INTERCEPTED = "intercepted"
@@ -108,7 +108,7 @@ class ProducerStates:
         self.refusals = Refusals()
         self._limits = ProducerLimits()
 
-    def share(self, limits: ProducerLimits) -> None:
+    def set_limits(self, limits: ProducerLimits) -> None:
         """Apply the limits of a broker from now on."""
         if limits is not self._limits:
             self._limits = limits

@@ -101,7 +101,7 @@ class Refusals:
         else:
             self.by_producer[header.producer_id] = refusal._replace(first=next_sequence)
 
-    def take_over(self, others: Refusals) -> None:
+    def add_missing(self, others: Refusals) -> None:
         """Add another object's entries for producers that are unknown here."""
         self.by_producer = {**others.by_producer, **self.by_producer}
 
@@ -117,21 +117,21 @@ class RefusalsWithoutLog:
     """Rejected batches of partitions without a log: new topics, or no disk space for the log."""
 
     def __init__(self) -> None:
-        self._of_partition: dict[TopicPartition, Refusals] = {}
+        self._by_partition: dict[TopicPartition, Refusals] = {}
 
     def note(self, key: TopicPartition, header: BatchHeader, code: ErrorCode, now_ms: int) -> None:
         """Record a rejected batch for a partition."""
-        refusals = self._of_partition.pop(key, None) or Refusals(PRODUCERS_WITHOUT_LOG_MAX)
-        self._of_partition[key] = refusals
+        refusals = self._by_partition.pop(key, None) or Refusals(PRODUCERS_WITHOUT_LOG_MAX)
+        self._by_partition[key] = refusals
         refusals.note(header, code, now_ms)
-        if len(self._of_partition) > LOGS_MISSING_MAX:
-            del self._of_partition[next(iter(self._of_partition))]
+        if len(self._by_partition) > LOGS_MISSING_MAX:
+            del self._by_partition[next(iter(self._by_partition))]
 
     def move_to(self, log_refusals: Refusals, key: TopicPartition) -> None:
         """Move the entries to the partition's new log."""
-        refusals = self._of_partition.pop(key, None)
+        refusals = self._by_partition.pop(key, None)
         if refusals is not None:
-            log_refusals.take_over(refusals)
+            log_refusals.add_missing(refusals)
 
 
 def is_gap(expected: int, refusal: Refusal) -> bool:

@@ -48,15 +48,15 @@ class AbortedCheckpoint:
             return iter(())
         return parse_checkpoint(self.path, data, fields=3)
 
-    def knows(self, segment: Segment) -> bool:
+    def has_row(self, segment: Segment) -> bool:
         """True if the file has a row for the segment."""
         return segment.base_offset in self._rows
 
-    def agrees(self, segment: Segment) -> bool:
+    def matches(self, segment: Segment) -> bool:
         """True if the segment's file matches its row."""
         return segment.aborted.digest() == self._rows.get(segment.base_offset, (0, 0))
 
-    def note(self, segment: Segment) -> None:
+    def update(self, segment: Segment) -> None:
         """Update the row from the segment's file."""
         digest = segment.aborted.digest()
         if digest[0]:
@@ -64,7 +64,7 @@ class AbortedCheckpoint:
         else:
             self._rows.pop(segment.base_offset, None)
 
-    def forget_from(self, base_offset: int) -> None:
+    def remove_from(self, base_offset: int) -> None:
         """Remove the rows of a segment that is active again, and of all later ones."""
         self._rows = {base: digest for base, digest in self._rows.items() if base < base_offset}
 

@@ -14,7 +14,7 @@ from kreplica.storage.producers.aborted_transactions import AbortedTransaction
 from kreplica.storage.producers.producer_state import ProducerStates
 from kreplica.storage.producers.snapshots import SnapshotFiles
 from kreplica.storage.segments.append_validation import read_marker
-from kreplica.storage.segments.damage import Damage, reading
+from kreplica.storage.segments.damage import Damage, damage_if_unreadable
 from kreplica.storage.segments.segment import Segment
 
 
@@ -42,7 +42,7 @@ class Recomputed:
     aborted: Sequence[AbortedTransaction]
     is_exact: bool
 
-    def allows(self, found: Sequence[AbortedTransaction]) -> bool:
+    def accepts(self, found: Sequence[AbortedTransaction]) -> bool:
         """True if an index with these entries hides all aborted records and, if exact, no others."""
         if self.is_exact:
             return list(found) == list(self.aborted)
@@ -77,7 +77,7 @@ def _apply_segment(
 ) -> list[AbortedTransaction]:
     """Process a segment's batches from an offset on, and return the transactions aborted in it."""
     aborted: list[AbortedTransaction] = []
-    with reading(each.path, each.base_offset):
+    with damage_if_unreadable(each.path, each.base_offset):
         file = disk.open(each.path)
         try:
             for position, header in scan_headers(file, 0, each.size):

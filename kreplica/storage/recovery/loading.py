@@ -27,7 +27,7 @@ from kreplica.storage.recovery.aborted_recovery import SegmentFile, recompute
 from kreplica.storage.recovery.leftovers import clear_leftovers
 from kreplica.storage.recovery.resume_points import find_resume_point, write_resume_point
 from kreplica.storage.segments.append_validation import read_marker
-from kreplica.storage.segments.damage import Damage, reading
+from kreplica.storage.segments.damage import Damage, damage_if_unreadable
 from kreplica.storage.segments.open_segments import OpenSegments
 from kreplica.storage.segments.segment import INDEX_SUFFIX, LOG_SUFFIX, RELATIVE_OFFSET_MAX, TIME_INDEX_SUFFIX, Segment
 from kreplica.storage.segments.segment_list import Segments, remove_files
@@ -217,7 +217,7 @@ class Loading:
 
     def _is_sealed(self, segment: Segment) -> bool:
         """True if a closed segment ends with a whole batch directly before the next segment."""
-        with reading(segment.path(), segment.base_offset):
+        with damage_if_unreadable(segment.path(), segment.base_offset):
             end, next_offset = 0, segment.base_offset
             for position, header in segment.headers(segment.offset_index.last[1]):
                 end, next_offset = position + header.size, header.next_offset
@@ -229,7 +229,7 @@ class Loading:
         :return: True if nothing had to be removed.
         :raise Damage: durable data is damaged or unreadable.
         """
-        with reading(segment.path(), segment.base_offset):
+        with damage_if_unreadable(segment.path(), segment.base_offset):
             return self._recover_readable(segment, recovery_point)
 
     def _recover_readable(self, segment: Segment, recovery_point: int) -> bool:
@@ -250,7 +250,7 @@ class Loading:
                 break  # a power loss partly undid a truncation; later records belong to another history
             if self._must_rewrite and header.next_offset > recovery_point:
                 segment.file.write_at(position, (data,))
-            segment.note(header, position, self._config.index_interval_bytes)
+            segment.add_batch(header, position, self._config.index_interval_bytes)
             if header.partition_leader_epoch > latest_epoch:
                 latest_epoch = header.partition_leader_epoch
                 self._epochs.append((latest_epoch, header.base_offset))
@@ -322,7 +322,7 @@ class Loading:
         """
         if self._config.compacted or segment is self._segments.active:
             return False
-        next_offset, next_base = segment.last_end(), self._segments.end_of(segment)
+        next_offset, next_base = segment.find_end_offset(), self._segments.end_of(segment)
         if next_offset >= next_base:
             return False
         _log.warn(
@@ -344,7 +344,7 @@ class Loading:
         active = self._segments.active
         if not active.size:
             return active.base_offset
-        with reading(active.path(), active.base_offset):
+        with damage_if_unreadable(active.path(), active.base_offset):
             if active not in self._rebuilt:
                 end, last = 0, None
                 for position, last in active.headers(active.offset_index.last[1]):
@@ -352,7 +352,7 @@ class Loading:
                 if end < active.size and not self._recover(active, recovery_point):
                     self._was_truncated = True
                 active.find_largest()
-            return active.last_end()
+            return active.find_end_offset()
 
     def _restart_empty(self, start_offset: int) -> int:
         self._rebuilt.clear()
@@ -407,10 +407,10 @@ class Loading:
         for index, segment in enumerate(self._segments):
             files.append(SegmentFile.of(segment))
             if segment in self._rebuilt:
-                checkpoint.note(segment)
+                checkpoint.update(segment)
             elif clean_shutdown or segment is not self._segments.active:
-                if checkpoint.knows(segment):
-                    is_correct = checkpoint.agrees(segment)
+                if checkpoint.has_row(segment):
+                    is_correct = checkpoint.matches(segment)
                 else:
                     end = self._segments.end_offset(index, end_offset)
                     is_correct = segment.aborted.is_plausible(segment.base_offset, end)
@@ -421,7 +421,7 @@ class Loading:
                         base=segment.base_offset,
                     )
                     segment.aborted.replace(recompute(self._disk, files, compacted=self._config.compacted).aborted)
-                    checkpoint.note(segment)
+                    checkpoint.update(segment)
         checkpoint.write(self._segments)
 
 
@@ -443,7 +443,7 @@ def restore_producers(
     for segment in segments.starting_from(from_offset):
         if not segment.size:
             continue
-        with reading(segment.path(), segment.base_offset):
+        with damage_if_unreadable(segment.path(), segment.base_offset):
             for position, header in segment.headers(segment.offset_index.lookup(from_offset)):
                 if header.last_offset < from_offset or header.producer_id < 0:
                     continue

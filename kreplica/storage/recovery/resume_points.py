@@ -41,7 +41,7 @@ def find_resume_point(
     segment.offset_index.truncate_to(offset)
     segment.time_index.truncate_to(offset)
     segment.aborted.truncate_to(offset)
-    if not aborted_checkpoint.agrees(segment):
+    if not aborted_checkpoint.matches(segment):
         return None
     try:
         position = _end_before(segment, offset)

@@ -44,7 +44,7 @@ def is_unreadable(error: Exception) -> bool:
 
 
 @contextmanager
-def reading(path: str, base_offset: int) -> Iterator[None]:
+def damage_if_unreadable(path: str, base_offset: int) -> Iterator[None]:
     """Convert read errors of the device inside this context to ``Damage``."""
     try:
         yield
@@ -88,7 +88,7 @@ class BatchesToCheck:
         :raise Damage: a batch is damaged; names the first one.
         :raise FileNotFoundError: the segment was removed or compacted.
         """
-        with reading(self.path, self.base_offset):
+        with damage_if_unreadable(self.path, self.base_offset):
             file = self.disk.open(self.path)
             try:
                 return self._check(file, size_max)

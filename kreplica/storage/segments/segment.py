@@ -117,7 +117,7 @@ class Segment:
                 continue
         return final
 
-    def rename_end(self, disk: Disk, name_end: str) -> None:
+    def change_name_end(self, disk: Disk, name_end: str) -> None:
         """Change the suffix appended to the file names, the file of batches last."""
         before = [(self.path(suffix), suffix) for suffix in reversed(SUFFIXES)]
         self._name_end = name_end
@@ -138,7 +138,7 @@ class Segment:
         self._file = None
         self._open_segments.forget(self)
 
-    def share(self, open_segments: OpenSegments) -> None:
+    def count_in(self, open_segments: OpenSegments) -> None:
         """Count the open file in another ``OpenSegments``."""
         self._open_segments.forget(self)
         self._open_segments = open_segments
@@ -158,11 +158,11 @@ class Segment:
         position = at = self.size
         self.file.write_at(position, pieces)
         for header in headers:
-            self.note(header, at, index_interval_bytes)
+            self.add_batch(header, at, index_interval_bytes)
             at = self.size
         return position
 
-    def note(self, header: BatchHeader, position: int, index_interval_bytes: int) -> None:
+    def add_batch(self, header: BatchHeader, position: int, index_interval_bytes: int) -> None:
         """Update size and indexes for a batch in the file at ``position``.
 
         :raise OSError: a released index cannot be read; nothing has changed.
@@ -194,7 +194,7 @@ class Segment:
         self.reset()
         try:
             for position, header in self.headers(0, size):
-                self.note(header, position, index_interval_bytes)
+                self.add_batch(header, position, index_interval_bytes)
             self.time_index.append(*self.largest)
         finally:
             self.size = size
@@ -209,7 +209,7 @@ class Segment:
         self.write_indexes()
 
     def reset(self) -> None:
-        """Clear indexes and size before they are rebuilt with ``note``."""
+        """Clear indexes and size before they are rebuilt with ``add_batch``."""
         self.size = 0
         self._bytes_since_index = 0
         self._largest = (NO_TIMESTAMP, self.base_offset)
@@ -217,7 +217,7 @@ class Segment:
         self.time_index.truncate_to(self.base_offset)
 
     def resume(self, size: int, largest: tuple[int, int]) -> None:
-        """Keep the indexes of the batches before a position; later batches are added with ``note``.
+        """Keep the indexes of the batches before a position; later batches are added with ``add_batch``.
 
         :param largest: value of ``largest`` at that position.
         """
@@ -345,7 +345,7 @@ class Segment:
             raise Damage(self.path(), self.base_offset, position, "no valid batch at this position")
         return header
 
-    def last_end(self) -> int:
+    def find_end_offset(self) -> int:
         """Return the offset after the last batch; the base offset if the segment is empty."""
         end = self.base_offset
         for _, header in self.headers(self.offset_index.last[1]):
