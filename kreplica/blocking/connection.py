@@ -20,7 +20,7 @@ from kreplica.client_core.errors import (
     MalformedAnswer,
     RequestTimedOut,
 )
-from kreplica.client_core.negotiation import VersionRange, common_version, negotiate_versions, parse_answer
+from kreplica.client_core.negotiation import VersionRange, common_version, negotiate_versions, parse_response
 from kreplica.client_core.options import ClientOptions
 from kreplica.errors import KafkaError, ProtocolError
 from kreplica.wire.framing import FrameReader
@@ -243,7 +243,7 @@ class Connection:
         if correlation_id != first.correlation_id:
             raise ProtocolError("frame", f"response {correlation_id} instead of {first.correlation_id}")
         if api is API_VERSIONS:
-            first.answer = parse_answer(self._parsers, api, version, frame, position)
+            first.answer = parse_response(self._parsers, api, version, frame, position)
         else:  # saves a call per response
             first.answer = self._parsers.parse(api.response, version, frame, position)
         throttle_s = first.answer.get("throttle_time_ms", 0) / 1000

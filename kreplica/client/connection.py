@@ -28,7 +28,7 @@ from kreplica.client_core.errors import (
     RequestTimedOut,
     TooManyRequests,
 )
-from kreplica.client_core.negotiation import VersionRange, common_version, negotiate_versions, parse_answer
+from kreplica.client_core.negotiation import VersionRange, common_version, negotiate_versions, parse_response
 from kreplica.errors import ProtocolError
 from kreplica.runtime import Reactor
 from kreplica.runtime.pacing import disable_pacing
@@ -337,7 +337,7 @@ class Connection(Protocol):
             raise ProtocolError("ResponseHeader.correlation_id", f"{correlation_id}, not {request.correlation_id}")
         body = None
         if request.deferred is not None:
-            body = parse_answer(self._parsers, request.api, request.version, frame, position)
+            body = parse_response(self._parsers, request.api, request.version, frame, position)
             throttle_ms = body.get("throttle_time_ms", 0)
             if throttle_ms > 0:
                 self._throttle(throttle_ms / 1000)

@@ -54,7 +54,7 @@ def common_version(api: Api, broker: VersionRange | None, at_most: int | None, p
     return highest
 
 
-def parse_answer(parsers: MessageParsers, api: Api, version: int, frame: memoryview, position: int) -> dict[str, Any]:
+def parse_response(parsers: MessageParsers, api: Api, version: int, frame: memoryview, position: int) -> dict[str, Any]:
     """Parse the body of a response in the version of its request.
 
     A broker that does not support the requested version of ApiVersions responds in version 0.

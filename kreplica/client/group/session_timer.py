@@ -23,11 +23,6 @@ class SessionTimer:
         self._timer: IDelayedCall | None = None
         self._contact_s = float("-inf")
 
-    @property
-    def is_running(self) -> bool:
-        """True if the timer is running."""
-        return self._timer is not None
-
     def is_stale(self, sent_s: float) -> bool:
         """Return True if the session expired before the response to a request sent at ``sent_s``.
 
