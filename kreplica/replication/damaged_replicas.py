@@ -1,7 +1,7 @@
 """Rules for a replica whose stored bytes are damaged. Pure functions.
 
 A damaged replica goes offline only if another replica holds its records. Its files are discarded only when no broker
-counts them any longer. The last copy stays in use.
+relies on them. The last copy stays in use.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from kreplica.replication import fencing
 from kreplica.replication.leadership import Leadership
 
 
-def others_have_it(leadership: Leadership, broker_id: int) -> bool:
+def has_other_copy(leadership: Leadership, broker_id: int) -> bool:
     """True if another replica has every committed record, as far as this broker knows."""
     if leadership.leader == broker_id:
         return any(replica != broker_id for replica in leadership.isr)

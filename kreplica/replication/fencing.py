@@ -84,10 +84,10 @@ class ControlFence:
         return ErrorCode.NONE
 
     def _is_future(self, broker_epoch: int) -> bool:
-        """True if the epoch belongs to no registration: this broker is registered, with a lower one."""
+        """True if this broker is registered with a lower epoch, so no registration has the given one."""
         return self._ended_epoch < self.broker_epoch < broker_epoch
 
-    def starts_after(self, zxid: int) -> None:
+    def reject_registrations_up_to(self, zxid: int) -> None:
         """Reject commands for registrations created up to this transaction id.
 
         Called before this process accepts commands. A controller that has not yet noticed the end of the previous

@@ -9,7 +9,7 @@ from kreplica.model import NO_EPOCH, NO_LEADER, ZERO_UUID
 
 
 class Leadership(NamedTuple):
-    """State of one partition from LeaderAndIsr, or as written by its leader since.
+    """State of one partition, as received in LeaderAndIsr or as written by its leader afterwards.
 
     :param isr: the committed ISR, as stored in the partition's state znode.
     :param partition_epoch: version of that znode.

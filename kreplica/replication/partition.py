@@ -128,18 +128,18 @@ class Partition(WritableReplica):
 
         The ISR in the request counts only if it is newer than the leader's own last write.
         """
-        known, led = self.leadership, self.leader_state
+        known, state = self.leadership, self.leader_state
         if leadership.partition_epoch <= known.partition_epoch:
             leadership = leadership._replace(
                 isr=known.isr, eligible=known.eligible, partition_epoch=known.partition_epoch
             )
-        elif led is not None:
+        elif state is not None:
             # The state znode has a newer version: a pending write is included in it or will never take effect.
-            led.proposed = None
+            state.proposed = None
         if leadership != known:
             self.leadership = leadership
-            if led is not None:
-                led.state_changed()
+            if state is not None:
+                state.state_changed()
 
     @property
     def is_leader(self) -> bool:
@@ -152,7 +152,7 @@ class Partition(WritableReplica):
         :raise KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
         """
         if self.role is not Role.LEADER:
-            raise self._not_here()
+            raise self._unavailable()
         if current_leader_epoch != NO_EPOCH:
             self._check_epoch(current_leader_epoch)
 
@@ -162,7 +162,7 @@ class Partition(WritableReplica):
         :raise KafkaError: as ``check_leader``.
         """
         if self.role is not Role.LEADER and self.role is not Role.FOLLOWER:
-            raise self._not_here()
+            raise self._unavailable()
         if current_leader_epoch != NO_EPOCH:
             self._check_epoch(current_leader_epoch)
 
@@ -185,11 +185,11 @@ class Partition(WritableReplica):
             or NOT_LEADER_OR_FOLLOWER; the log is unchanged.
         """
         if self.role is not Role.FOLLOWER:
-            raise self._not_here()
+            raise self._unavailable()
         log = self.log
         if len(records):
-            taken = log.append_as_follower(records, now_ms=now_ms, leader_epoch=self.leadership.leader_epoch)
-            if not taken.size:
+            appended = log.append_as_follower(records, now_ms=now_ms, leader_epoch=self.leadership.leader_epoch)
+            if not appended.size:
                 # An error causes a backoff; an immediate fetch would return the same bytes.
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no whole batch at offset {log.log_end_offset}")
         end_offset = log.log_end_offset
@@ -239,7 +239,7 @@ class Partition(WritableReplica):
             NOT_LEADER_OR_FOLLOWER if a later registration of that broker has fetched already (KIP-903).
         """
         if self.leader_state is None:
-            raise self._not_here()
+            raise self._unavailable()
         self.leader_state.record_fetch(replica_id, broker_epoch, fetch_offset, log_start_offset, now_s)
 
     def mark_sent(self, replica_id: int, offset: int) -> bool:
@@ -277,7 +277,7 @@ class Partition(WritableReplica):
         self._context.purgatory.mark(self)
 
     def settings_changed(self, min_insync_replicas: int) -> None:
-        """Apply changed topic settings; the log has them already."""
+        """Apply changed topic settings; the log already uses them."""
         self.min_insync_replicas = min_insync_replicas
         if self.leader_state is not None:
             self.leader_state.state_changed()

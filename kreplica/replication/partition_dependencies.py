@@ -25,11 +25,11 @@ class Fetching(Protocol):
         """Fetch a partition from the leader in its ``leadership``; -1 means that there is no leader."""
 
     def stop(self, partition: Partition) -> None:
-        """Stop changing a partition; does nothing if it is not fetched."""
+        """Stop fetching a partition; does nothing if it is not fetched."""
 
 
 class _NotFetching:
-    """Fetching for a broker without peers."""
+    """Null implementation of ``Fetching``, for a broker without peers."""
 
     def start(self, partition: Partition) -> None:
         pass

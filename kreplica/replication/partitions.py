@@ -68,19 +68,19 @@ class Partitions:
         self._settings_of = settings_of
         self._is_known = is_known
         self._partitions: dict[TopicPartition, Partition] = {}
-        # The method of the dictionary itself: requests look up each of their partitions with one call less.
+        # The dictionary's own method saves one call for each partition of a request.
         self.get: Callable[[TopicPartition], Partition | None] = self._partitions.get
         self._of_topic: dict[str, dict[int, Partition]] = defaultdict(dict)
         self._names: dict[UUID, str] = {}
-        self._without_room: dict[TopicPartition, Leadership] = {}
-        """Roles not taken for lack of disk space or descriptors; retried when a client requests the partition."""
+        self._without_resources: dict[TopicPartition, Leadership] = {}
+        """Roles that failed for lack of disk space or descriptors; retried when a client requests the partition."""
         self._refused_without_log = RefusalsWithoutLog()
         self._damaged_since: dict[TopicPartition, int] = {}
         """By partition whose log cannot be opened: the first leader epoch received by this process."""
         self._sessions_lost = 0
         self._observers: dict[str, Callable[[Partition], None]] = {}
         self._topics_changed: dict[str, None] = {}
-        self._taking_over = False
+        self._applying_settings = False
         self.directories = directories
         self.purgatory = purgatory
         directories.on_offline(self._directory_failed)
@@ -113,8 +113,8 @@ class Partitions:
         """Return the error for a request for a partition that this broker does not have."""
         if self.directories.failure(key) is not None:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {key} is damaged")
-        if key in self._without_room:
-            self._try_again(key)
+        if key in self._without_resources:
+            self._retry_role(key)
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"no disk space or file descriptor for {key}")
         if self._is_known(key):
             return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -162,8 +162,8 @@ class Partitions:
                 if turns.is_over:
                     await turns.next()
         finally:
-            # Also if the command is cancelled because its connection was lost: a repeated command changes nothing for
-            # these.
+            # Runs also if the command is cancelled because its connection was lost: a repeated command would not
+            # start these fetchers.
             fetching = Deferred.fromCoroutine(self._fetch(following))
             fetching.addErrback(lambda failure: log.failure("starting the fetchers failed", failure))
         return errors
@@ -191,22 +191,22 @@ class Partitions:
                 self._forget(key)
 
     def _known_epoch(self, key: TopicPartition, leadership: Leadership) -> int:
-        """Return the last leader epoch of a replica that cannot be used, or the first one received."""
+        """Return the partition's leader epoch, or the first one received if its log cannot be opened."""
         partition = self._partitions.get(key)
         if partition is not None:
             return partition.leadership.leader_epoch
         return self._damaged_since.setdefault(key, leadership.leader_epoch)
 
     def _try_role(self, key: TopicPartition, leadership: Leadership, following: list[Partition]) -> ErrorCode:
-        self._without_room.pop(key, None)
+        self._without_resources.pop(key, None)
         try:
-            self._take_role(key, leadership, following)
+            self._apply_role(key, leadership, following)
         except KafkaError as error:
             return error.code
         except (OSError, StorageError) as error:
             log.error("{partition} cannot be opened: {error}", partition=str(key), error=str(error))
             if is_temporary(error):
-                self._without_room[key] = leadership
+                self._without_resources[key] = leadership
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
 
@@ -227,7 +227,7 @@ class Partitions:
 
     async def stop_replica(self, key: TopicPartition, *, leader_epoch: int, delete: bool) -> ErrorCode:
         """Stop a partition and optionally delete its files; an absent partition counts as deleted."""
-        self._without_room.pop(key, None)
+        self._without_resources.pop(key, None)
         self._damaged_since.pop(key, None)
         partition = self._partitions.get(key)
         if partition is None:
@@ -251,20 +251,20 @@ class Partitions:
             self._forget(key)
         return ErrorCode.NONE
 
-    def _try_again(self, key: TopicPartition) -> None:
-        leadership = self._without_room.pop(key)
+    def _retry_role(self, key: TopicPartition) -> None:
+        leadership = self._without_resources.pop(key)
         following: list[Partition] = []
         try:
-            self._take_role(key, leadership, following)
+            self._apply_role(key, leadership, following)
             for partition in following:
                 self._fetching.start(partition)
         except (KafkaError, StorageError, OSError) as error:
             if is_temporary(error):
-                self._without_room[key] = leadership
+                self._without_resources[key] = leadership
             else:
                 log.error("{partition} cannot be opened: {error}", partition=str(key), error=str(error))
 
-    def _take_role(self, key: TopicPartition, leadership: Leadership, following: list[Partition]) -> None:
+    def _apply_role(self, key: TopicPartition, leadership: Leadership, following: list[Partition]) -> None:
         """Apply one partition's role.
 
         :param following: receives the partition if it must be fetched.
@@ -333,12 +333,12 @@ class Partitions:
     def settings_changed(self, topic: str) -> None:
         """Apply changed topic settings to its partitions, in several reactor iterations."""
         self._topics_changed[topic] = None
-        if not self._taking_over:
-            self._taking_over = True
-            taken_over = Deferred.fromCoroutine(self._take_over_settings())
-            taken_over.addErrback(lambda failure: log.failure("applying changed topic settings failed", failure))
+        if not self._applying_settings:
+            self._applying_settings = True
+            applied = Deferred.fromCoroutine(self._apply_settings())
+            applied.addErrback(lambda failure: log.failure("applying changed topic settings failed", failure))
 
-    async def _take_over_settings(self) -> None:
+    async def _apply_settings(self) -> None:
         # Changing a broker default changes all topics.
         turns = Turns(self._reactor)
         await turns.next()
@@ -354,19 +354,19 @@ class Partitions:
                     if turns.is_over:
                         await turns.next()
         finally:
-            self._taking_over = False
+            self._applying_settings = False
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """Return the high watermarks to checkpoint."""
         return {key: partition.high_watermark for key, partition in self._partitions.items()}
 
     def session_lost(self) -> None:
-        """Stop leading partitions that have other replicas after the ZooKeeper session ended.
+        """After the ZooKeeper session ended, stop leading partitions that have other replicas.
 
         Another broker may lead them by now. The controller restores leaderships in the next session.
         """
         self._sessions_lost += 1
-        self._without_room.clear()
+        self._without_resources.clear()
         for partition in self._partitions.values():
             if partition.is_leader and len(partition.leadership.replicas) > 1:
                 partition.stop()
@@ -379,7 +379,7 @@ class Partitions:
             partition.stop()
 
     def _sync_if_required(self, partition: Partition) -> None:
-        """Request a sync if records count only after it, such as those left by a killed process."""
+        """Request a sync if some records may be acknowledged only after it, such as those of a killed process."""
         if not partition.is_durable(partition.log.log_end_offset):
             self.directories.flush(partition.topic_partition)
 
@@ -391,7 +391,7 @@ class Partitions:
 
     def _damaged(self, log_: Log, found: Damage) -> None:
         partition = self._partitions.get(log_.topic_partition)
-        if partition is not None and damaged_replicas.others_have_it(partition.leadership, self._broker_id):
+        if partition is not None and damaged_replicas.has_other_copy(partition.leadership, self._broker_id):
             self.directories.take_offline(log_.topic_partition, found)
         else:
             log_.exclude_damage(found)

@@ -18,7 +18,7 @@ from kreplica.runtime import Reactor
 
 log = Logger()
 
-_in_order = attrgetter("topic_partition")
+_by_partition = attrgetter("topic_partition")
 
 
 class Watched(Protocol):
@@ -41,29 +41,30 @@ class Watcher(Protocol):
 class DelayedOperation:
     """A request that waits for partitions until it is complete, times out or is abandoned.
 
-    :param look: called with the changed partitions; returns True if the operation is complete and was answered.
+    :param try_complete: called with the changed partitions; returns True if the operation is complete and its
+        response was sent.
     :param expire: called after the timeout.
     """
 
-    __slots__ = ("_expire", "_look", "_partitions", "_timer")
+    __slots__ = ("_expire", "_partitions", "_timer", "_try_complete")
 
     def __init__(
         self,
         reactor: Reactor,
         partitions: Iterable[Watched],
         timeout_s: float,
-        look: Callable[[set[Any]], bool],
+        try_complete: Callable[[set[Any]], bool],
         expire: Callable[[], None],
     ) -> None:
         self._partitions = tuple(partitions)
-        self._look = look
+        self._try_complete = try_complete
         self._expire = expire
         self._timer: IDelayedCall | None = reactor.callLater(max(timeout_s, 0), self._expired)
         for partition in self._partitions:
             partition.watchers[self] = None
 
     def changed(self, partitions: set[Any]) -> None:
-        if self._timer is not None and self._look(partitions):
+        if self._timer is not None and self._try_complete(partitions):
             self.abandon()
 
     def abandon(self) -> None:
@@ -106,7 +107,7 @@ class Purgatory:
         marked, self._marked = self._marked, set()
         # Ordered by partition, because iteration over sets of objects differs between runs.
         waiting: dict[Watcher, None] = {}
-        for partition in sorted(marked, key=_in_order):
+        for partition in sorted(marked, key=_by_partition):
             waiting.update(partition.watchers)
         for request in waiting:
             try:

@@ -45,7 +45,7 @@ class Replica:
             offset, size_max=size_max, offset_max=self.visible_end(isolation), at_least_one=at_least_one
         )
 
-    def cannot_be_read(self, offset: int, error: OSError | StorageError) -> KafkaError:
+    def read_failed(self, offset: int, error: OSError | StorageError) -> KafkaError:
         """Handle a failed read and return the error for the response."""
         if isinstance(error, OSError):
             error = self.log.unreadable(offset, error)

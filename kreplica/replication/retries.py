@@ -26,11 +26,11 @@ class Retries(Generic[T]):
         self._count = 0
         self._call: IDelayedCall | None = None
 
-    def add(self, what: T, delay_s: float) -> None:
+    def add(self, item: T, delay_s: float) -> None:
         """Schedule an item after a delay in seconds; an item may be scheduled several times."""
-        self._count += 1  # things of the same time keep their order, and need none of their own
+        self._count += 1  # keeps items of equal time in order, and items are never compared
         due_s = self._reactor.seconds() + delay_s
-        heappush(self._heap, (due_s, self._count, what))
+        heappush(self._heap, (due_s, self._count, item))
         if self._call is None:
             self._call = self._reactor.callLater(delay_s, self._run)
         elif due_s < self._call.getTime():

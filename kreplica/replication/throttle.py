@@ -47,7 +47,7 @@ class TokenBucket:
         return self._rate() < UNLIMITED
 
     @property
-    def used_up(self) -> bool:
+    def is_exhausted(self) -> bool:
         """True if no bytes may be sent now.
 
         A response may exceed the available tokens, because its size is not known in advance; the balance is then
@@ -61,7 +61,7 @@ class TokenBucket:
     @property
     def seconds_until_free(self) -> float:
         """Seconds until bytes may be sent; 0 if they may be sent now."""
-        if not self.used_up:
+        if not self.is_exhausted:
             return 0.0
         rate = self._rate()
         return (1 - self._tokens) / rate if rate > 0 else BURST_SECONDS
@@ -123,13 +123,13 @@ class ReplicationThrottle:
 
     def leads_throttled(self, key: TopicPartition) -> bool:
         """True if this leader throttles the followers of the partition."""
-        return self.leader.limited and _names(
+        return self.leader.limited and _is_listed(
             self._topic(key.topic).leader_throttled_replicas, key.partition, self._broker_id
         )
 
     def follows_throttled(self, key: TopicPartition) -> bool:
         """True if this follower throttles its fetches of the partition."""
-        return self.follower.limited and _names(
+        return self.follower.limited and _is_listed(
             self._topic(key.topic).follower_throttled_replicas, key.partition, self._broker_id
         )
 
@@ -139,5 +139,5 @@ def may_throttle_for_plans(replica: int, adding: Collection[int]) -> bool:
     return replica in adding
 
 
-def _names(replicas: frozenset[str], partition: int, broker_id: int) -> bool:
+def _is_listed(replicas: frozenset[str], partition: int, broker_id: int) -> bool:
     return bool(replicas) and (EVERY_REPLICA in replicas or f"{partition}:{broker_id}" in replicas)

@@ -109,10 +109,13 @@ class WritableReplica(Replica):
         raise outcome
 
     def _check_appendable(self, *, all_in_sync: bool) -> LeaderState:
-        """:raise KafkaError: nothing may be appended here now."""
+        """Return the leader state.
+
+        :raise KafkaError: this broker may not append now.
+        """
         led = self.leader_state
         if led is None:
-            raise self._not_here()
+            raise self._unavailable()
         leadership = self.leadership
         if leadership.read_only:
             # All known clients (librdkafka, Java, kafka-python, aiokafka) retry this error after a delay without a
@@ -132,7 +135,7 @@ class WritableReplica(Replica):
             )
         return led
 
-    def _not_here(self) -> KafkaError:
+    def _unavailable(self) -> KafkaError:
         if self.role is Role.OFFLINE:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the directory of {self.topic_partition} is offline")
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)

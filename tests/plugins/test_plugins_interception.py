@@ -152,7 +152,7 @@ def test_interceptor_that_raises(intercepted):
     cluster, _, failures = intercepted(fails)
     row = produced(cluster, "t", batch_of(b"boom"))
     assert (row["error_code"], row["error_message"]) == (-1, "the interceptor by-0 failed")
-    assert failures == ["looking at a batch for t-0"]
+    assert failures == ["intercepting a batch for t-0"]
     assert produced(cluster, "t", batch_of(b"fine"))["error_code"] == 0
 
 

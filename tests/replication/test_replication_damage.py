@@ -36,7 +36,7 @@ def test_only_an_unneeded_replica_is_discarded(
 ) -> None:
     """The replica leaves the ISR if others have the records, restarts its log if it cannot be elected, and stays if it
     is alone."""
-    assert damaged_replicas.others_have_it(leadership, SELF) is leave
+    assert damaged_replicas.has_other_copy(leadership, SELF) is leave
     assert damaged_replicas.may_set_damage_aside(leadership, SELF, EPOCH - 1) is set_damage_aside
     assert damaged_replicas.is_last_copy(leadership, SELF) is last
 

@@ -53,7 +53,7 @@ def test_command_to_another_incarnation_is_refused() -> None:
 def test_command_before_the_registration() -> None:
     """A process rejects commands for its predecessors before it knows its own epoch."""
     fence = elected(broker_epoch=UNKNOWN_BROKER_EPOCH)
-    fence.starts_after(10)
+    fence.reject_registrations_up_to(10)
     assert fence.check(1, 5, 10) is ErrorCode.STALE_BROKER_EPOCH
     assert fence.check(1, 5, UNKNOWN_BROKER_EPOCH) is ErrorCode.STALE_BROKER_EPOCH
     assert fence.check(1, 5, 12) is ErrorCode.NONE

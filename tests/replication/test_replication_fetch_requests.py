@@ -45,7 +45,7 @@ def expected(version: int, broker_epoch: int, request: NextRequest[FollowerState
         version,
         {
             "replica_id": 2, "replica_state": {"replica_id": 2, "replica_epoch": broker_epoch},
-            "max_wait_ms": CONFIG.wait_ms_max, "min_bytes": CONFIG.bytes_min, "max_bytes": CONFIG.answer_bytes_max,
+            "max_wait_ms": CONFIG.wait_ms_max, "min_bytes": CONFIG.bytes_min, "max_bytes": CONFIG.response_bytes_max,
             "isolation_level": 0, "rack_id": "", **request.fields(by_id=version >= BY_ID_FROM),
         },
     )  # fmt: skip

@@ -58,9 +58,9 @@ def test_later_requests_contain_changes_only() -> None:
     session.leave_out(b.key)
     c = Asked("u", 3, UUID(int=8))
     session.ask(c)
-    assert session.has_news
+    assert session.has_unsent_changes
     third = session.next_request(17).fields(by_id=True)
-    assert not session.has_news
+    assert not session.has_unsent_changes
     assert named(third) == ([("t", 0, 5), ("u", 3, 0)], [("t", [1])])
     assert (a.asked_in, b.asked_in, c.asked_in) == (3, 1, 3)
 

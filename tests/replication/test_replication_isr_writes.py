@@ -194,7 +194,7 @@ def test_lagging_follower_leaves(world: World) -> None:
     world.leading.clock.advance(LAG_S + 1)
     world.fetch(partition, SECOND, 1)
     assert partition.leader_state is not None
-    partition.leader_state.look_for_lag()
+    partition.leader_state.check_lag()
     world.simulation.run(1)
     assert world.state().isr == (LEADER, SECOND)
     assert partition.high_watermark == 1

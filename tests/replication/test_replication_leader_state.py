@@ -21,7 +21,7 @@ def begin(partition: Partition) -> Proposal:
     """Start a write of the proposed ISR."""
     proposal = led(partition).proposal()
     assert proposal is not None
-    led(partition).write_begins(proposal)
+    led(partition).write_started(proposal)
     return proposal
 
 
@@ -264,7 +264,7 @@ class TestLeaving:
         """The periodic check proposes to remove a lagging follower without any fetch."""
         leading = Leading()
         partition = self.lagging(leading)
-        led(partition).look_for_lag()
+        led(partition).check_lag()
         assert leading.proposed == [led(partition)]
 
 

@@ -95,7 +95,7 @@ class Run:
         led = self.partition.leader_state
         proposal = led.proposal() if led is not None and self.under_way is None else None
         if led is not None and proposal is not None:
-            led.write_begins(proposal)
+            led.write_started(proposal)
             self.under_way = proposal
 
     def reach_zookeeper(self) -> None:

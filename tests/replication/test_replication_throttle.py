@@ -27,7 +27,7 @@ def test_average_rate() -> None:
     bucket = TokenBucket(clock, lambda: rate)
     passed = 0
     for _ in range(2000):
-        if not bucket.used_up:
+        if not bucket.is_exhausted:
             bucket.use(700)
             passed += 700
         clock.now_s += 0.01
@@ -38,13 +38,13 @@ def test_unused_tokens_are_kept_for_a_second() -> None:
     clock = Clock()
     bucket = TokenBucket(clock, lambda: 1000)
     clock.now_s += 3600
-    assert not bucket.used_up
+    assert not bucket.is_exhausted
     bucket.use(1000)
-    assert bucket.used_up
+    assert bucket.is_exhausted
     assert 0 < bucket.seconds_until_free < 0.01
     bucket.use(500)
     clock.now_s += bucket.seconds_until_free
-    assert not bucket.used_up
+    assert not bucket.is_exhausted
 
 
 def test_changed_rate_takes_effect_at_once() -> None:
@@ -53,13 +53,13 @@ def test_changed_rate_takes_effect_at_once() -> None:
     bucket = TokenBucket(clock, lambda: rate[0])
     bucket.use(10**12)
     assert not bucket.limited
-    assert not bucket.used_up
+    assert not bucket.is_exhausted
     rate[0] = 0
-    assert bucket.used_up
+    assert bucket.is_exhausted
     assert bucket.seconds_until_free == 1.0
     rate[0] = 10
     clock.now_s += 1
-    assert not bucket.used_up
+    assert not bucket.is_exhausted
 
 
 def test_only_configured_replicas_are_throttled() -> None:

@@ -66,7 +66,7 @@ class Handlers:
         request.on_abandoned(lambda: self.abandoned.append(request.correlation_id))
         acks = request.body["acks"]
         if acks == 0:
-            request.answer_nothing()
+            request.complete_without_response()
         elif acks == 1:
             request.answer(produced(len(records)))
         else:

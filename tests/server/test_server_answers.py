@@ -5,7 +5,7 @@ from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 
 from kreplica.server.metadata.metadata_cache import MetadataCache
-from kreplica.server.protocol.responses import HELD_SECONDS_MAX, answer_from, once_known
+from kreplica.server.protocol.responses import HELD_SECONDS_MAX, answer_from, wait_for_brokers
 from kreplica.wire.messages import LEADER_AND_ISR
 from kreplica.zookeeper import ConnectionLoss, SessionExpired
 
@@ -38,7 +38,7 @@ def make():
     clock = Clock()
     metadata = MetadataCache(clock)
     handled = []
-    return clock, metadata, handled, once_known(metadata, handled.append)
+    return clock, metadata, handled, wait_for_brokers(metadata, handled.append)
 
 
 def test_requests_wait_for_the_first_metadata():

@@ -198,7 +198,7 @@ def test_next_fetch_of_a_session_supersedes_one_that_is_still_reading(
 ) -> None:
     """The earlier fetch is answered at once with the data read so far, then the later one is answered."""
     monkeypatch.setattr("kreplica.server.fetch.handler.INLINE_SECONDS_MAX", -1.0)
-    monkeypatch.setattr("kreplica.server.fetch.handler.READS_PER_LOOK", 1)
+    monkeypatch.setattr("kreplica.server.fetch.handler.READS_PER_CLOCK_CHECK", 1)
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", PARTITIONS)

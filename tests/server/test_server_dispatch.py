@@ -206,7 +206,7 @@ def test_second_response_to_a_request_is_an_error() -> None:
     bench.receive(produce_frame(1, b"x", acks=-1))
     request = bench.handlers.parked[0]
     request.answer(produced(1))
-    for again in (lambda: request.answer(produced(1)), request.answer_nothing):
+    for again in (lambda: request.answer(produced(1)), request.complete_without_response):
         with pytest.raises(RuntimeError, match="Produce 7 #1, answered>: it was already answered"):
             again()
     assert bench.ids() == [1]

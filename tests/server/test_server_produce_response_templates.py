@@ -6,7 +6,7 @@ import pytest
 
 from kreplica.model import TopicPartition
 from kreplica.server.produce.response_templates import ResponseTemplate
-from kreplica.server.produce.results import answer_body, appended_row
+from kreplica.server.produce.results import appended_row, response_body
 from kreplica.server.transport.outgoing_buffers import framed
 from kreplica.storage.log.results import AppendResult
 from kreplica.wire.headers import build_response_header
@@ -26,7 +26,7 @@ def test_filled_template_equals_a_built_response(version, topic):
             result = AppendResult(base_offset, base_offset, chance.choice([-1, chance.getrandbits(41)]), False, 99)
             correlation_id = chance.randint(-(2**31), 2**31 - 1)
             header = build_response_header(PRODUCE.response_header_version(version), correlation_id)
-            body = answer_body([{"name": topic, "partition_responses": [appended_row(7, start, result)]}])
+            body = response_body([{"name": topic, "partition_responses": [appended_row(7, start, result)]}])
             pieces, _ = framed(PRODUCE.response.build_pieces(version, body, header))
             results.append(result)
             correlation_ids.append(correlation_id)

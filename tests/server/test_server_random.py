@@ -47,7 +47,7 @@ class Traffic:
         acks, size = request.body["acks"], len(records)
         assert bytes(records) == self.content[:size]
         if acks == 0:
-            request.answer_nothing()
+            request.complete_without_response()
         elif acks == 1:
             request.answer(produced(size))
         else:

@@ -47,8 +47,8 @@ class FetchRequests:
             fields = request.fields(by_id=version >= BY_ID_FROM)
             return FETCH.request.build(version, {**self._fields, **fields})
         (followed,) = request.named
-        owner, made_for, template = self._templates.get(followed.key) or self._make_template(version, followed)
-        if owner is not followed or made_for != version:
+        owner, template_version, template = self._templates.get(followed.key) or self._make_template(version, followed)
+        if owner is not followed or template_version != version:
             _, _, template = self._make_template(version, followed)
         return template.fill(request.session_id, request.session_epoch, *followed.position())
 
@@ -59,7 +59,7 @@ class FetchRequests:
             "replica_state": {"replica_id": self._broker_id, "replica_epoch": self._broker_epoch},
             "max_wait_ms": config.wait_ms_max,
             "min_bytes": config.bytes_min,
-            "max_bytes": config.answer_bytes_max,
+            "max_bytes": config.response_bytes_max,
             "isolation_level": 0,
             "rack_id": "",
         }

@@ -86,7 +86,7 @@ class FetchSession(Generic[AskedT]):
         return len(self._wanted)
 
     @property
-    def has_news(self) -> bool:
+    def has_unsent_changes(self) -> bool:
         """True if some positions have not been sent to the leader yet."""
         return bool(self._changed)
 
@@ -126,7 +126,7 @@ class FetchSession(Generic[AskedT]):
         """
         by_id = version >= BY_ID_FROM
         if by_id != self._by_id:
-            self.reset()  # a session uses either names or ids
+            self.reset()  # a session uses either topic names or topic ids
             self._by_id = by_id
         self.number += 1
         session_id, epoch = self._session_id, self._epoch
@@ -162,9 +162,9 @@ class FetchSession(Generic[AskedT]):
             self._epoch = 1
 
     def reset(self, *, gone: bool = False) -> None:
-        """Send all partitions in the next request and end the leader's session.
+        """Start a new session: the next request names all partitions and ends the leader's session.
 
-        :param gone: the leader does not know the session any longer.
+        :param gone: the leader no longer knows the session.
         """
         self.generation += 1
         self._epoch = INITIAL_EPOCH

@@ -1,7 +1,7 @@
 """Replicates partitions from one leader over one connection.
 
-Partitions do not delay each other: a failed partition is left out of the fetches during its backoff, and one that may
-not be acknowledged yet is left out until it may be.
+Partitions do not delay each other: a failed partition is left out of the fetches during its backoff, and one whose
+records may not be acknowledged yet is left out until they may.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ log = Logger()
 DIVERGENCE_FROM = 12
 """First version of Fetch whose response contains the diverging epoch (KIP-595)."""
 
-UNDER_WAY_MAX = 2
+PENDING_MAX = 2
 """Maximum number of pending fetches: the long-polling one, and one with changed positions."""
 
 REFUSED_SESSIONS_MAX = 3
@@ -72,12 +72,12 @@ class Follower:
 class _Sent(NamedTuple):
     """A pending fetch."""
 
-    answer: Deferred[Row]
+    response: Deferred[Row]
     number: int
     generation: int
 
 
-THROTTLE_LOOK_SECONDS = 1.0
+THROTTLE_CHECK_SECONDS = 1.0
 """Maximum delay before a throttled partition is checked against the rate again."""
 
 
@@ -97,8 +97,8 @@ class Fetcher:
         self._requests = FetchRequests(follower.broker_id, follower.config)
         self._followed: dict[TopicPartition, FollowerState] = {}
         self._by_id: dict[tuple[UUID, int], FollowerState] = {}
-        self._later = Retries(self._reactor, self._ask_those_due)
-        self._news_call: IDelayedCall | None = None
+        self._later = Retries(self._reactor, self._ask_due)
+        self._changes_call: IDelayedCall | None = None
         self._connection: Connection | None = None
         self._version = DIVERGENCE_FROM
         self._sent: deque[_Sent] = deque()
@@ -152,9 +152,9 @@ class Fetcher:
         for key in list(self._followed):
             self.remove(key)
         self._later.clear()
-        if self._news_call is not None:
-            self._news_call.cancel()
-            self._news_call = None
+        if self._changes_call is not None:
+            self._changes_call.cancel()
+            self._changes_call = None
         if self._awaited is not None:
             self._awaited.cancel()
         connection, self._connection = self._connection, None
@@ -162,34 +162,34 @@ class Fetcher:
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    def _proceed(self, followed: FollowerState, what: Next) -> None:
+    def _proceed(self, followed: FollowerState, step: Next) -> None:
         """Carry out the next step of a partition."""
-        if what is Next.ASK:
+        if step is Next.ASK:
             if followed.may_acknowledge:
                 self._ask(followed)
             else:
                 # The next fetch acknowledges all records before its offset.
                 self._session.leave_out(followed.key)
                 followed.partition.watchers[self] = None
-        elif what is Next.LATER:
+        elif step is Next.LATER:
             self._ask_later(followed, self._config.backoff_s(followed.failures))
 
     def _ask(self, followed: FollowerState) -> None:
         throttles = self._throttles_of(followed)
         if throttles and (wait_s := max(bucket.seconds_until_free for bucket in throttles)) > 0:
             # The rate may be raised meanwhile, or the plan with this throttle may end.
-            self._ask_later(followed, min(wait_s, THROTTLE_LOOK_SECONDS))
+            self._ask_later(followed, min(wait_s, THROTTLE_CHECK_SECONDS))
             return
         self._session.ask(followed)
         # If no fetch is pending and the loop is not idle, the next fetch is about to be sent.
-        if self._news_call is None and (self._sent or self._idle is not None):
-            self._news_call = self._reactor.callLater(0, self._send_changes)
+        if self._changes_call is None and (self._sent or self._idle is not None):
+            self._changes_call = self._reactor.callLater(0, self._send_changes)
 
     def _ask_later(self, followed: FollowerState, delay_s: float) -> None:
         self._session.leave_out(followed.key)
         self._later.add(followed, delay_s)
 
-    def _ask_those_due(self, due: list[FollowerState]) -> None:
+    def _ask_due(self, due: list[FollowerState]) -> None:
         for followed in due:
             if self._followed.get(followed.key) is followed:
                 self._proceed(followed, Next.ASK)
@@ -197,13 +197,13 @@ class Fetcher:
     def _send_changes(self) -> None:
         """Send a fetch with changed positions without waiting for the pending one.
 
-        The leader answers the fetch that it holds when the next one of the session arrives.
+        The leader completes the pending fetch when the next one of the session arrives.
         """
-        self._news_call = None
+        self._changes_call = None
         if self._idle is not None:
             idle, self._idle = self._idle, None
             idle.callback(None)
-        elif self._session.has_news and self._session.established and 0 < len(self._sent) < UNDER_WAY_MAX:
+        elif self._session.has_unsent_changes and self._session.established and 0 < len(self._sent) < PENDING_MAX:
             self._send()
 
     # --- connection --------------------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ class Fetcher:
                 try:
                     connection = self._connection = await self._wait(self._connect())
                     self._version = connection.version(FETCH)
-                    await self._converse(connection)
+                    await self._exchange(connection)
                 except CancelledError:
                     raise
                 except Exception as error:
@@ -226,7 +226,7 @@ class Fetcher:
             if not self._closed:
                 raise
         finally:
-            self._forget_sent()
+            self._discard_sent()
             self._running = None
 
     async def _wait(self, deferred: Deferred[Any]) -> Any:
@@ -244,7 +244,7 @@ class Fetcher:
     def _connect(self) -> Deferred[Connection]:
         endpoint = self._follower.endpoint_of(self.leader_id)
         if endpoint is None:
-            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "where it listens is not known yet")
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "its address is not known yet")
         return Deferred.fromCoroutine(self._open(endpoint))
 
     async def _open(self, endpoint: Endpoint) -> Connection:
@@ -266,7 +266,7 @@ class Fetcher:
             raise
         return connection
 
-    async def _converse(self, connection: Connection) -> None:
+    async def _exchange(self, connection: Connection) -> None:
         """Send fetches and process responses until the connection ends."""
         while not self._closed:
             if not self._sent:
@@ -276,9 +276,9 @@ class Fetcher:
                     continue
                 self._send()
             sent = self._sent[0]
-            answer = await self._wait(sent.answer)
+            response = await self._wait(sent.response)
             self._sent.popleft()
-            await self._take_in(connection, sent, answer)
+            await self._process_response(connection, sent, response)
 
     def _send(self) -> None:
         connection = self._connection
@@ -290,18 +290,18 @@ class Fetcher:
             self._session.reset()  # the leader identifies the follower by its broker epoch
         version = self._session.version(self._version)
         body = self._requests.build(version, broker_epoch, self._session.next_request(version))
-        answer = connection.request(FETCH, version, body, timeout_s=self._timeout_s)
-        self._sent.append(_Sent(answer, self._session.number, self._session.generation))
+        response = connection.request(FETCH, version, body, timeout_s=self._timeout_s)
+        self._sent.append(_Sent(response, self._session.number, self._session.generation))
 
     async def _back_off(self, error: Exception) -> None:
         """Disconnect, reset the session and wait before the next attempt."""
         self._failures += 1
         if not self._closed:
-            tell = log.warn if self._failures == 1 else log.debug
-            tell(
+            write_log = log.warn if self._failures == 1 else log.debug
+            write_log(
                 "fetching from broker {leader} failed, trying again: {error}", leader=self.leader_id, error=str(error)
             )
-        self._forget_sent()
+        self._discard_sent()
         self._session.reset()
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -309,43 +309,43 @@ class Fetcher:
         delay_s = self._config.backoff_s(self._failures) * self._follower.runtime.random.uniform(0.5, 1.0)
         await self._wait(pause(self._reactor, delay_s))
 
-    def _forget_sent(self) -> None:
+    def _discard_sent(self) -> None:
         for sent in self._sent:
-            sent.answer.addErrback(lambda _: None)
+            sent.response.addErrback(lambda _: None)
         self._sent.clear()
 
-    # --- answers -----------------------------------------------------------------------------------------------------
+    # --- responses ---------------------------------------------------------------------------------------------------
 
-    async def _take_in(self, connection: Connection, sent: _Sent, answer: Row) -> None:
+    async def _process_response(self, connection: Connection, sent: _Sent, response: Row) -> None:
         if sent.generation != self._session.generation:
             return  # the session was reset meanwhile
-        if answer["error_code"]:
-            self._refused(ErrorCode.of(answer["error_code"]))
+        if response["error_code"]:
+            self._refused(ErrorCode.of(response["error_code"]))
             return
         if self._failures:
             log.info("fetching from broker {leader} works again", leader=self.leader_id)
         self._failures = self._refused_sessions = 0
-        self._session.answered(answer["session_id"])
+        self._session.answered(response["session_id"])
         out_of_range: list[FollowerState] = []
-        rows = self._rows(answer)
+        rows = self._rows(response)
         turns = Turns(self._reactor) if len(rows) > 1 else None
         for followed, row in rows:
-            if self._followed.get(followed.key) is not followed or not followed.is_answered_by(sent.number):
+            if self._followed.get(followed.key) is not followed or not followed.accepts_response_to(sent.number):
                 continue
-            what = self._take_in_row(followed, row)
-            if what is Next.FIND_RANGE:
+            step = self._process_row(followed, row)
+            if step is Next.FIND_RANGE:
                 out_of_range.append(followed)
             elif self._followed.get(followed.key) is followed:
-                self._proceed(followed, what)
+                self._proceed(followed, step)
             if turns is not None and turns.is_over:
                 await self._wait(turns.next())
         if out_of_range:
             await self._find_ranges(connection, out_of_range)
 
-    def _rows(self, answer: Row) -> list[tuple[FollowerState, Row]]:
+    def _rows(self, response: Row) -> list[tuple[FollowerState, Row]]:
         """Return the rows of followed partitions with their states."""
         found = []
-        for topic in answer["responses"]:
+        for topic in response["responses"]:
             name = topic.get("topic")
             for row in topic["partitions"]:
                 if name is None:
@@ -362,11 +362,11 @@ class Fetcher:
             return ()
         return throttle.following(followed.key, followed.partition.leadership.adding)
 
-    def _take_in_row(self, followed: FollowerState, row: Row) -> Next:
+    def _process_row(self, followed: FollowerState, row: Row) -> Next:
         if row["records"]:
             for bucket in self._throttles_of(followed):
                 bucket.use(len(row["records"]))
-        return followed.take_in(row, self._follower.runtime.wall_clock_ms())
+        return followed.process_row(row, self._follower.runtime.wall_clock_ms())
 
     def _refused(self, code: ErrorCode) -> None:
         if code not in _SESSION_ERRORS or self._refused_sessions >= REFUSED_SESSIONS_MAX:

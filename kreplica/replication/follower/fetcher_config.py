@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kreplica.wire.framing import REQUEST_SIZE_MAX
 
-LEFT_TO_THE_SYSTEM = -1
+SYSTEM_DEFAULT = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class FetcherConfig:
     :param wait_ms_max: ``replica.fetch.wait.max.ms``.
     :param bytes_min: ``replica.fetch.min.bytes``.
     :param partition_bytes_max: ``replica.fetch.max.bytes``.
-    :param answer_bytes_max: ``replica.fetch.response.max.bytes``.
+    :param response_bytes_max: ``replica.fetch.response.max.bytes``.
     :param frame_bytes_max: maximum size of a response; a single batch may exceed the requested size.
     :param backoff_s_max: ``replica.fetch.backoff.ms`` in seconds: upper limit of the exponential backoff.
     :param timeout_s: ``replica.socket.timeout.ms`` in seconds: timeout of a response and of connecting.
@@ -26,11 +26,11 @@ class FetcherConfig:
     wait_ms_max: int = 500
     bytes_min: int = 1
     partition_bytes_max: int = 1 << 20
-    answer_bytes_max: int = 10 << 20
+    response_bytes_max: int = 10 << 20
     frame_bytes_max: int = REQUEST_SIZE_MAX
     backoff_s_max: float = 1.0
     timeout_s: float = 30.0
-    receive_buffer_bytes: int = LEFT_TO_THE_SYSTEM
+    receive_buffer_bytes: int = SYSTEM_DEFAULT
 
     def backoff_s(self, failures: int) -> float:
         """Return the delay after a number of consecutive failures.

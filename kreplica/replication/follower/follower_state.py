@@ -17,12 +17,12 @@ from kreplica.replication.writable_replica import Role
 
 log = Logger()
 
-NOT_ASKED = -1
+NOT_REQUESTED = -1
 
 WARNED_FAILURES = 6
 """Consecutive transient failures after which a warning is logged."""
 
-_PASSING = frozenset(
+_TRANSIENT = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.FENCED_LEADER_EPOCH,
@@ -75,10 +75,10 @@ class FollowerState:
         self.key = partition.topic_partition
         self.topic_id = partition.topic_id
         self.leader_epoch = partition.leadership.leader_epoch
-        self.asked_in = NOT_ASKED
+        self.asked_in = NOT_REQUESTED
         self.failures = 0
         self.in_sync = False
-        self._asked_offset = NOT_ASKED
+        self._asked_offset = NOT_REQUESTED
         self._bytes_max = bytes_max
 
     # --- requests ----------------------------------------------------------------------------------------------------
@@ -97,11 +97,11 @@ class FollowerState:
         )
         if possible < end_offset:
             why = f"epoch {epochs[-1].epoch} is later than the leader's, so the log is damaged"
-            return self._attempt(lambda: self._cut(possible, why))
+            return self._attempt(lambda: self._truncate(possible, why))
         cut = truncation.cut_of_unknown_history(
             epochs, log_end_offset=end_offset, high_watermark=self.partition.high_watermark
         )
-        return cut == end_offset or self._attempt(lambda: self._cut(cut, "its leader epochs are unknown"))
+        return cut == end_offset or self._attempt(lambda: self._truncate(cut, "its leader epochs are unknown"))
 
     @property
     def may_acknowledge(self) -> bool:
@@ -128,7 +128,7 @@ class FollowerState:
         self._asked_offset = end_offset
         return end_offset, last_epoch, partition.log.log_start_offset
 
-    def is_answered_by(self, number: int) -> bool:
+    def accepts_response_to(self, number: int) -> bool:
         """True if the response to this request still matches the partition's state.
 
         :param number: number of the request.
@@ -136,17 +136,17 @@ class FollowerState:
         partition = self.partition
         return (
             partition.role is Role.FOLLOWER
-            and NOT_ASKED < self.asked_in <= number
+            and NOT_REQUESTED < self.asked_in <= number
             and matches_epoch(self.leader_epoch, partition.leadership.leader_epoch)
             and matches_offset(self._asked_offset, partition.log.log_end_offset)
         )
 
     # --- responses ---------------------------------------------------------------------------------------------------
 
-    def take_in(self, row: Row, now_ms: int) -> Next:
+    def process_row(self, row: Row, now_ms: int) -> Next:
         """Process a response row: records, a diverging epoch or an error. Does not raise."""
         try:
-            return self._take_in(row, now_ms)
+            return self._process_row(row, now_ms)
         except KafkaError as error:
             return self._failed(error)
         except (OSError, StorageError) as error:
@@ -156,7 +156,7 @@ class FollowerState:
             self.failures += 1
             return Next.LATER
 
-    def _take_in(self, row: Row, now_ms: int) -> Next:
+    def _process_row(self, row: Row, now_ms: int) -> Next:
         if row["error_code"]:
             code = ErrorCode.of(row["error_code"])
             if code is ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -190,7 +190,7 @@ class FollowerState:
             log_end_offset=partition.log.log_end_offset,
             high_watermark=partition.high_watermark,
         )
-        self._cut(cut, f"the leader's epoch {epoch} ended at {end_offset}")
+        self._truncate(cut, f"the leader's epoch {epoch} ended at {end_offset}")
 
     def restart(self, leader_start_offset: int | None, leader_end_offset: int | None) -> Next:
         """Handle a fetch offset outside the leader's log.
@@ -210,13 +210,13 @@ class FollowerState:
             # loop.
             return self._failed(KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "the offset is within the leader's range"))
         why = f"the leader has {leader_start_offset} to {leader_end_offset}"
-        restart = self._start_at if found.emptied else self._cut
+        restart = self._start_at if found.emptied else self._truncate
         done = self._attempt(lambda: restart(found.offset, why))
         return Next.ASK if done else Next.LATER
 
     # --- truncation --------------------------------------------------------------------------------------------------
 
-    def _cut(self, offset: int, why: str) -> None:
+    def _truncate(self, offset: int, why: str) -> None:
         partition = self.partition
         end_offset, high_watermark = partition.log.log_end_offset, partition.high_watermark
         if truncation.loses_committed_records(offset, high_watermark):
@@ -262,7 +262,7 @@ class FollowerState:
 
     def _failed(self, error: KafkaError) -> Next:
         self.failures += 1
-        if self.failures == (WARNED_FAILURES if error.code in _PASSING else 1):
+        if self.failures == (WARNED_FAILURES if error.code in _TRANSIENT else 1):
             log.warn(
                 "{partition} cannot follow broker {leader} in epoch {epoch}, will retry: {error}",
                 partition=str(self.key),

@@ -27,20 +27,20 @@ async def find_ranges(
     :param broker_id: id of the follower; the leader then returns the log end instead of the high watermark.
     :raise ClientError: the connection was lost.
     """
-    ends = _ask(connection, followed, LATEST, broker_id, timeout_s)
-    starts = _ask(connection, followed, EARLIEST, broker_id, timeout_s)
+    ends = _request_offsets(connection, followed, LATEST, broker_id, timeout_s)
+    starts = _request_offsets(connection, followed, EARLIEST, broker_id, timeout_s)
     starts.addErrback(lambda _: {})  # on the same connection, so the first request reports any error
     found_ends = _offsets(await ends)
     found_starts = _offsets(await starts)
     return {key: (found_starts[key], end) for key, end in found_ends.items() if key in found_starts}
 
 
-def _ask(
-    connection: Connection, followed: Sequence[FollowerState], place: int, broker_id: int, timeout_s: float
+def _request_offsets(
+    connection: Connection, followed: Sequence[FollowerState], timestamp: int, broker_id: int, timeout_s: float
 ) -> Deferred[Row]:
     topics: dict[str, list[Row]] = {}
     for one in followed:
-        row = {"partition_index": one.key.partition, "current_leader_epoch": one.leader_epoch, "timestamp": place}
+        row = {"partition_index": one.key.partition, "current_leader_epoch": one.leader_epoch, "timestamp": timestamp}
         topics.setdefault(one.key.topic, []).append(row)
     body = {
         "replica_id": broker_id,
@@ -50,10 +50,10 @@ def _ask(
     return connection.request(LIST_OFFSETS, connection.version(LIST_OFFSETS), body, timeout_s=timeout_s)
 
 
-def _offsets(answer: Row) -> dict[TopicPartition, int]:
+def _offsets(response: Row) -> dict[TopicPartition, int]:
     return {
         TopicPartition(topic["name"], row["partition_index"]): row["offset"]
-        for topic in answer.get("topics", ())
+        for topic in response.get("topics", ())
         for row in topic["partitions"]
         if not row["error_code"]
     }

@@ -58,7 +58,7 @@ class Progress:
         self._leader_end_offset = leader_end_offset
         self._seen_s = now_s
 
-    def looked_at(self, leader_end_offset: int, now_s: float) -> None:
+    def mark_if_caught_up(self, leader_end_offset: int, now_s: float) -> None:
         """Treat a follower that has all records as caught up even if it sends no fetch."""
         if self.log_end_offset >= leader_end_offset:
             self.caught_up_s = now_s

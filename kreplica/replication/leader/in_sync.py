@@ -60,7 +60,7 @@ def is_of_earlier_incarnation(broker_epoch: int, known_epoch: int) -> bool:
 def is_lagging(progress: Progress, now_s: float, lag_s_max: float) -> bool:
     """True if the follower has been behind the leader's log end for too long.
 
-    Call ``Progress.looked_at`` first, because a follower that has all records is never lagging.
+    Call ``Progress.mark_if_caught_up`` first, because a follower that has all records is never lagging.
     """
     return now_s - progress.caught_up_s > lag_s_max
 
@@ -81,7 +81,7 @@ def lagging(
     for replica in replicas:
         progress = followers.get(replica)
         if progress is not None:
-            progress.looked_at(leader_end_offset, now_s)
+            progress.mark_if_caught_up(leader_end_offset, now_s)
             if is_lagging(progress, now_s, lag_s_max):
                 late.append(replica)
     return tuple(late)

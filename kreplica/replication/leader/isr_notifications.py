@@ -25,7 +25,7 @@ PARTITIONS_MAX = 2000
 PATH = f"{znodes.ISR_CHANGE_NOTIFICATION}/{znodes.ISR_CHANGE_PREFIX}"
 
 
-class Notices(Protocol):
+class NotificationClient(Protocol):
     """The operations of the ZooKeeper client used here."""
 
     def create(self, path: str, data: bytes = b"", *, sequence: bool = False) -> Deferred[Created]: ...
@@ -34,7 +34,7 @@ class Notices(Protocol):
 class IsrNotifications:
     """Queue of changed partitions; each change is sent at least once."""
 
-    def __init__(self, reactor: Reactor, client: Notices) -> None:
+    def __init__(self, reactor: Reactor, client: NotificationClient) -> None:
         self._reactor = reactor
         self._client = client
         self._changed: dict[TopicPartition, None] = {}

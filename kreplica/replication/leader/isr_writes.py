@@ -2,8 +2,8 @@
 
 A write depends on the znode's version and on the broker epochs of joining followers; both are checked with the write or
 directly before it. While the outcome of a write is unknown, both the old and the new ISR count, and the partition is
-not written again until its znode was read. A partition whose write ZooKeeper rejects for a reason other than a conflict
-is retried later without delaying the others.
+not written again until its znode has been read. A partition whose write ZooKeeper rejects for a reason other than a
+conflict is retried later without delaying the others.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class IsrWrites:
     :ivar shrinks: number of writes that removed a replica.
     :ivar conflicts: number of writes that failed with a version conflict; the znode's state was adopted (KAFKA-2729).
     :ivar unknown_outcomes: number of writes whose outcome was unknown at first.
-    :ivar refused_writes: number of writes that failed for another reason, such as missing rights on the znode.
+    :ivar refused_writes: number of writes that failed for another reason, such as missing permissions on the znode.
     :ivar refused_joins: number of followers rejected because their broker epoch is not registered (KIP-903).
     """
 
@@ -69,9 +69,9 @@ class IsrWrites:
         self._wanted: dict[LeaderState, None] = {}
         self._unknown: Batch = {}
         """Writes whose outcome is unknown: both ISRs count, and the znode must be read."""
-        self._put_off: Batch = {}
+        self._postponed: Batch = {}
         """Writes whose outcome is unknown and whose znode is read after ``RETRY_SECONDS``."""
-        self._retries = Retries(reactor, self._put_off_is_due)
+        self._retries = Retries(reactor, self._retry_postponed)
         self._gone: dict[int, int] = {}
         """By broker: the last broker epoch found to be no longer registered. Epochs are never reused."""
         self._working: Deferred[None] | None = None
@@ -80,7 +80,7 @@ class IsrWrites:
     def propose(self, leader: LeaderState) -> None:
         """Queue a partition whose ISR may have to change; the change is computed when the batch starts."""
         self._wanted[leader] = None
-        self._go_on()
+        self._start_working()
 
     def stop(self) -> None:
         """Stop writing; a pending write may still take effect."""
@@ -89,7 +89,7 @@ class IsrWrites:
         if self._working is not None:
             self._working.cancel()
 
-    def _go_on(self) -> None:
+    def _start_working(self) -> None:
         if self._working is None and not self._stopped:
             self._working = Deferred.fromCoroutine(self._work())
             self._working.addErrback(lambda failure: log.failure("ISR writes stopped", failure))
@@ -131,14 +131,14 @@ class IsrWrites:
     def _begin(self, batch: Batch) -> None:
         for leader in list(islice(self._wanted, BATCH_MAX)):
             del self._wanted[leader]
-            if leader in self._put_off:
+            if leader in self._postponed:
                 continue  # proposed again after its znode was read
             if leader.proposed is not None and not leader.is_over:
                 self._unknown[leader] = leader.proposed  # pending since an earlier term as leader, or not read yet
             proposal = leader.proposal(self._gone)
             if proposal is not None:
                 batch[leader] = proposal
-                leader.write_begins(proposal)
+                leader.write_started(proposal)
 
     # --- retries ------------------------------------------------------------------------------------------------------
 
@@ -154,13 +154,13 @@ class IsrWrites:
             error=str(error),
         )
         for leader, proposal, _ in refused:
-            self._put_off[leader] = proposal
+            self._postponed[leader] = proposal
             self._retries.add(leader, RETRY_SECONDS)
 
-    def _put_off_is_due(self, due: list[LeaderState]) -> None:
+    def _retry_postponed(self, due: list[LeaderState]) -> None:
         for leader in due:
-            self._unknown[leader] = self._put_off.pop(leader)
-        self._go_on()
+            self._unknown[leader] = self._postponed.pop(leader)
+        self._start_working()
 
     # --- joining replicas ---------------------------------------------------------------------------------------------
 
@@ -175,7 +175,7 @@ class IsrWrites:
         try:
             registered = await self._registered_epochs(joining)
         except (ZooKeeperError, CancelledError):
-            self._take_back(batch)
+            self._requeue(batch)
             raise
         refused: Batch = {}
         for leader, proposal in batch.items():
@@ -184,10 +184,10 @@ class IsrWrites:
                     self.refused_joins += 1
                     self._gone[replica] = max(broker_epoch, self._gone.get(replica, NO_BROKER_EPOCH))
                     refused[leader] = proposal
-        self._take_back(refused)
+        self._requeue(refused)
         return {leader: proposal for leader, proposal in batch.items() if leader not in refused}
 
-    def _take_back(self, batch: Batch) -> None:
+    def _requeue(self, batch: Batch) -> None:
         for leader, proposal in batch.items():
             leader.not_written(proposal)
             self._wanted[leader] = None
@@ -195,8 +195,8 @@ class IsrWrites:
     async def _registered_epochs(self, brokers: list[int]) -> dict[int, int | None]:
         found = await self._read(map(znodes.broker_path, brokers))
         return {
-            broker: None if isinstance(answer, ZooKeeperError) else answer[1].czxid
-            for broker, answer in zip(brokers, found, strict=True)
+            broker: None if isinstance(result, ZooKeeperError) else result[1].czxid
+            for broker, result in zip(brokers, found, strict=True)
         }
 
     async def _read(self, paths: Iterable[str]) -> list[tuple[bytes, Stat] | ZooKeeperError]:
@@ -265,23 +265,23 @@ class IsrWrites:
         batch = dict(islice(self._unknown.items(), BATCH_MAX))
         found = await self._read(map(_path, batch))
         refused: Refused = []
-        for (leader, proposal), answer in zip(batch.items(), found, strict=True):
+        for (leader, proposal), result in zip(batch.items(), found, strict=True):
             del self._unknown[leader]
-            if isinstance(answer, ZooKeeperError) and not isinstance(answer, NoNode):
-                refused.append((leader, proposal, answer))
+            if isinstance(result, ZooKeeperError) and not isinstance(result, NoNode):
+                refused.append((leader, proposal, result))
                 continue
             try:
-                self._resolve(leader, proposal, answer)
+                self._resolve(leader, proposal, result)
             except Exception as error:
                 log.failure("the outcome of an ISR write cannot be determined")
                 refused.append((leader, proposal, error))
         self._retry_later(refused)
 
-    def _resolve(self, leader: LeaderState, proposal: Proposal, answer: tuple[bytes, Stat] | ZooKeeperError) -> None:
-        if isinstance(answer, ZooKeeperError):
+    def _resolve(self, leader: LeaderState, proposal: Proposal, result: tuple[bytes, Stat] | ZooKeeperError) -> None:
+        if isinstance(result, ZooKeeperError):
             leader.not_written(proposal)  # the topic is deleted
             return
-        data, stat = answer
+        data, stat = result
         try:
             state = documents.decode_partition_state(_path(leader), data, stat.version)
         except znodes.ZnodeError as error:

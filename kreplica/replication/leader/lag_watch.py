@@ -42,14 +42,14 @@ class LagWatch:
         try:
             while True:
                 await pause(self._reactor, self._interval_s)
-                await self._look()
+                await self._check()
         except CancelledError:
             pass
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         turns = Turns(self._reactor)
         for partition in list(self._partitions):
             if partition.leader_state is not None:
-                partition.leader_state.look_for_lag()
+                partition.leader_state.check_lag()
             if turns.is_over:
                 await turns.next()

@@ -142,14 +142,14 @@ class LeaderState:
         if not high_watermark.may_advance(len(leadership.isr), partition.in_sync_required, len(leadership.eligible)):
             return
         if not self.has_lease:
-            self._context.lease.when_back(self)
+            self._context.lease.notify_when_restored(self)
             return
         partition.high_watermark = end_offset
         if partition.watchers:
             self._context.purgatory.mark(partition)
 
-    def lease_is_back(self) -> None:
-        """Advance the high watermark after the lease was lost for a time."""
+    def lease_restored(self) -> None:
+        """Advance the high watermark after the lease was regained."""
         if not self.is_over:
             self.advance()
 
@@ -197,12 +197,12 @@ class LeaderState:
 
     # --- ISR ---------------------------------------------------------------------------------------------------------
 
-    def look_for_lag(self) -> None:
+    def check_lag(self) -> None:
         """Propose removal of lagging followers, and retry followers that could have joined earlier."""
-        if self.followers and not self._is_at_rest() and self.proposal() is not None:
+        if self.followers and not self._is_fully_in_sync() and self.proposal() is not None:
             self._context.propose(self)
 
-    def _is_at_rest(self) -> bool:
+    def _is_fully_in_sync(self) -> bool:
         """True if every replica is in sync and has all records, which is the common case and needs no further check."""
         leadership = self.partition.leadership
         if len(leadership.isr) != len(leadership.replicas) or leadership.eligible:
@@ -211,7 +211,7 @@ class LeaderState:
         for progress in self.followers.values():
             if progress.log_end_offset < end_offset:
                 return False
-            progress.looked_at(end_offset, now_s)
+            progress.mark_if_caught_up(end_offset, now_s)
         return True
 
     def proposal(self, gone: Mapping[int, int] = NO_REPLICAS) -> Proposal | None:
@@ -238,7 +238,7 @@ class LeaderState:
             gone=gone,
         )
 
-    def write_begins(self, proposal: Proposal) -> None:
+    def write_started(self, proposal: Proposal) -> None:
         """Mark a write as pending; both ISRs count until its outcome is known."""
         self.proposed = proposal
         self._count()
@@ -251,7 +251,7 @@ class LeaderState:
         """
         if not self._awaits(proposal):
             return False
-        self._take_over(proposal.state, partition_epoch)
+        self._apply_state(proposal.state, partition_epoch)
         return True
 
     def not_written(self, proposal: Proposal) -> None:
@@ -268,12 +268,12 @@ class LeaderState:
             # Another broker leads, or this one in a later epoch; the controller will send the new state.
             self.partition.step_down(state)
         else:
-            self._take_over(state, state.partition_epoch)
+            self._apply_state(state, state.partition_epoch)
 
     def _awaits(self, proposal: Proposal) -> bool:
         return self.proposed is proposal and not self.is_over
 
-    def _take_over(self, state: LeaderAndIsr, partition_epoch: int) -> None:
+    def _apply_state(self, state: LeaderAndIsr, partition_epoch: int) -> None:
         self.proposed = None
         known = self.partition.leadership
         self.partition.leadership = known._replace(

@@ -12,13 +12,13 @@ from twisted.internet.interfaces import IDelayedCall
 
 from kreplica.runtime import Reactor
 
-LOOK_AGAIN_SECONDS = 0.1
+CHECK_SECONDS = 0.1
 
 
-class HeldBack(Protocol):
+class LeaseWaiter(Protocol):
     """An object that is notified when the lease holds again."""
 
-    def lease_is_back(self) -> None: ...
+    def lease_restored(self) -> None: ...
 
 
 class Lease:
@@ -30,26 +30,26 @@ class Lease:
     def __init__(self, reactor: Reactor, may_acknowledge: Callable[[], bool]) -> None:
         self.holds = may_acknowledge
         self._reactor = reactor
-        self._held_back: dict[HeldBack, None] = {}
+        self._waiters: dict[LeaseWaiter, None] = {}
         self._call: IDelayedCall | None = None
 
-    def when_back(self, held_back: HeldBack) -> None:
+    def notify_when_restored(self, waiter: LeaseWaiter) -> None:
         """Notify this object once when the lease holds again."""
-        self._held_back[held_back] = None
+        self._waiters[waiter] = None
         if self._call is None:
-            self._call = self._reactor.callLater(LOOK_AGAIN_SECONDS, self._look)
+            self._call = self._reactor.callLater(CHECK_SECONDS, self._check)
 
     def stop(self) -> None:
         """Cancel all notifications."""
-        self._held_back.clear()
+        self._waiters.clear()
         if self._call is not None and self._call.active():
             self._call.cancel()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._call = None
         if not self.holds():
-            self._call = self._reactor.callLater(LOOK_AGAIN_SECONDS, self._look)
+            self._call = self._reactor.callLater(CHECK_SECONDS, self._check)
             return
-        held_back, self._held_back = self._held_back, {}
-        for one in held_back:
-            one.lease_is_back()
+        waiters, self._waiters = self._waiters, {}
+        for waiter in waiters:
+            waiter.lease_restored()

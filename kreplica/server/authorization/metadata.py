@@ -26,16 +26,16 @@ def guard_metadata(permissions: Permissions, handle: Handler, metadata: Metadata
         if asked is None or (request.version == 0 and not asked):
             visible = [n for n in sorted(metadata.topics) if permissions.allows(request, Operation.DESCRIBE, topic(n))]
             if not visible and request.version == 0:
-                request.amend_answer(_without_topics)  # an empty list would ask for all topics
+                request.amend_response(_without_topics)  # an empty list would ask for all topics
             else:
                 body["topics"] = [{"name": name, "topic_id": ZERO_UUID} for name in visible]
                 body["allow_auto_topic_creation"] = False
         else:
             body["topics"] = [row for row in asked if _is_allowed(permissions, request, row, metadata, refusals)]
         if refusals and not body["topics"] and request.version == 0:
-            request.amend_answer(_without_topics)
+            request.amend_response(_without_topics)
         if refusals:
-            request.amend_answer(lambda answer: _with_rows(request.version, answer, refusals))
+            request.amend_response(lambda answer: _with_rows(request.version, answer, refusals))
         handle(request)
 
     return guarded
@@ -44,7 +44,7 @@ def guard_metadata(permissions: Permissions, handle: Handler, metadata: Metadata
 def _is_allowed(
     permissions: Permissions, request: Request, row: Row, metadata: MetadataCache, refusals: list[Row]
 ) -> bool:
-    name, topic_id = metadata.asked_topic(row, request.version)
+    name, topic_id = metadata.requested_topic(row, request.version)
     if name is None:
         return True
     by_id = topic_id != ZERO_UUID

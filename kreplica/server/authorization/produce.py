@@ -7,7 +7,7 @@ from typing import Any
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.interfaces import Operation
 from kreplica.server.authorization.permissions import Permissions, topic, transactional_id
-from kreplica.server.produce.delayed_produce import NO_ANSWER
+from kreplica.server.produce.delayed_produce import NO_RESPONSE
 from kreplica.server.produce.results import error_row
 from kreplica.server.protocol.request import Handler, Request
 
@@ -34,12 +34,12 @@ def guard_produce(permissions: Permissions, handle: Handler) -> Handler:
             return
         rows = _rows(refused, code)
         body["topic_data"] = [row for row in body["topic_data"] if row not in refused]
-        if body["acks"] == NO_ANSWER:
+        if body["acks"] == NO_RESPONSE:
             # With acks=0 there is no response, so the connection is closed, as for any error of such a request.
             handle(request)
             request.abort(f"produce with acks=0 failed: {code.name}")
             return
-        request.amend_answer(lambda answer: {**answer, "responses": [*answer["responses"], *rows]})
+        request.amend_response(lambda answer: {**answer, "responses": [*answer["responses"], *rows]})
         handle(request)
 
     return guarded

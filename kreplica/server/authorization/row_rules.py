@@ -34,7 +34,7 @@ class RowRule(NamedTuple):
         def guarded(request: Request) -> None:
             refusals = self.remove_refused(permissions, request)
             if refusals:
-                request.amend_answer(lambda body: {**body, self.answered: [*body.get(self.answered, ()), *refusals]})
+                request.amend_response(lambda body: {**body, self.answered: [*body.get(self.answered, ()), *refusals]})
             handle(request)
 
         return guarded

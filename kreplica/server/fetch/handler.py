@@ -15,11 +15,11 @@ from kreplica.replication import READ_UNCOMMITTED, Partitions
 from kreplica.runtime import Reactor
 from kreplica.runtime.slices import Steps
 from kreplica.server.fetch.partition import FetchPartition, Watch
-from kreplica.server.fetch.partition_reads import CONSUMER, PartitionReads, Read, Reader, row_of_figures
+from kreplica.server.fetch.partition_reads import CONSUMER, PartitionReads, Read, Reader, row_without_records
 from kreplica.server.fetch.sessions import NO_SESSION, FetchContext, FetchSessions
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.request import LARGE_BYTES, Request
-from kreplica.server.protocol.responses import LeaderHints, answer_in_slices, answered_by, in_slices
+from kreplica.server.protocol.responses import LeaderHints, answered_by, in_slices, respond_in_slices
 
 TOPIC_IDS_FROM = 13
 """First version that identifies topics by ID."""
@@ -33,10 +33,10 @@ ANY_REPLICA_FROM = 11
 INLINE_SECONDS_MAX = 0.002
 """Duration after which the other partitions of a fetch are read in slices."""
 
-READS_PER_LOOK = 64
-"""Partitions that are read between two checks of the clock."""
+READS_PER_CLOCK_CHECK = 64
+"""Number of partitions that are read between two checks of the clock."""
 
-STEP_READS, STEP_FIGURES = 16, 64
+STEP_READS, STEP_BUILT_ROWS = 16, 64
 """Maximum partitions read, and maximum response rows built, in one step of a large fetch."""
 
 Row = dict[str, Any]
@@ -167,7 +167,7 @@ def _reader(request: Request) -> Reader:
 
 
 class _PendingFetch:
-    """Fetch that is being answered; partitions that change while it waits are read again.
+    """Fetch in progress; partitions that change while it waits are read again.
 
     :ivar is_large: the response is built in slices.
     """
@@ -200,13 +200,13 @@ class _PendingFetch:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Read all partitions, in slices if they are many, then answer or wait."""
+        """Read all partitions, in slices if they are many, then respond or wait."""
         seconds = self._fetch.reactor.seconds
         until_s = seconds() + INLINE_SECONDS_MAX
         for count, wanted in enumerate(self._to_read, 1):
             if wanted.named or self._context.full or self._size < self._bytes_max or self._size == 0:
                 self._read(wanted)
-            if count % READS_PER_LOOK == 0 and (self.is_large or seconds() > until_s):
+            if count % READS_PER_CLOCK_CHECK == 0 and (self.is_large or seconds() > until_s):
                 self.is_large = True
                 answered_by(self._request, self._read_rest())
                 return
@@ -280,7 +280,7 @@ class _PendingFetch:
             watch = session.watch
             session.on_change = self._changed
         self._watch = watch
-        watch.is_awaited = partial(self._fetch.reads.is_worth_another, self._reader, self._reads)
+        watch.is_awaited = partial(self._fetch.reads.needs_read, self._reader, self._reads)
         for wanted, read in self._reads.items():
             if read.partition is not None:
                 watch.add(wanted, read.partition)
@@ -328,8 +328,8 @@ class _PendingFetch:
     def _answer(self) -> None:
         self._end()
         if self.is_large:
-            self._request.slice_answer()
-            answer_in_slices(self._request, self._answer_steps())
+            self._request.build_in_slices()
+            respond_in_slices(self._request, self._answer_steps())
             return
         rows: dict[FetchPartition, Row] = {}
         for wanted, read in self._reads.items():
@@ -338,7 +338,7 @@ class _PendingFetch:
             row = read.row
             if row is None:
                 assert read.partition is not None
-                row = row_of_figures(self._reader, wanted, read.partition)
+                row = row_without_records(self._reader, wanted, read.partition)
             rows[wanted] = row
         session_id, kept = self._context.finish(rows)
         responses: list[Row] = []
@@ -364,13 +364,13 @@ class _PendingFetch:
             row = read.row
             if row is None:
                 assert read.partition is not None
-                row = row_of_figures(self._reader, wanted, read.partition)
+                row = row_without_records(self._reader, wanted, read.partition)
             if context.names(wanted, row):
                 if last is None or wanted.topic != last.topic or wanted.topic_id != last.topic_id:
                     responses.append({"topic": wanted.topic, "topic_id": wanted.topic_id, "partitions": []})
                     last = wanted
                 responses[-1]["partitions"].append(row)
-            if count % STEP_FIGURES == 0:
+            if count % STEP_BUILT_ROWS == 0:
                 yield
         session_id = NO_SESSION if context.session is None else context.session.session_id
         answer = _answer(0, session_id, responses)

@@ -13,7 +13,7 @@ from kreplica.replication import Partition
 NO_DIVERGENCE = {"epoch": -1, "end_offset": -1}
 """Value of ``diverging_epoch`` if the logs of client and leader agree (KIP-595)."""
 
-_in_order = attrgetter("topic_partition")
+_by_partition = attrgetter("topic_partition")
 
 Key = tuple[str | None, UUID, int]
 Row = dict[str, Any]
@@ -65,13 +65,13 @@ class FetchPartition:
     def key(self) -> Key:
         return (self.topic, self.topic_id, self.partition)
 
-    def is_news(self, row: Row) -> bool:
-        """Return whether a response of a session must include this partition."""
+    def must_send(self, row: Row) -> bool:
+        """Return whether a session's response must include this partition, and record the values sent."""
         values = (row["high_watermark"], row["log_start_offset"])
         diverges = row.get("diverging_epoch", NO_DIVERGENCE) is not NO_DIVERGENCE
         news = bool(row["error_code"] or row["records"] or values != self.sent or diverges or self.may_have_missed)
         self.may_have_missed = False
-        # An error is sent in each response; the values are sent when it has gone.
+        # An error is sent in each response; the values are sent once there is no error.
         self.sent = None if row["error_code"] else values
         return news or row["preferred_read_replica"] >= 0
 
@@ -122,7 +122,7 @@ class Watch:
         """Report changed partitions; called by ``Purgatory``."""
         changed: list[FetchPartition] = []
         is_awaited = self.is_awaited
-        for partition in sorted(partitions & self._wanted.keys(), key=_in_order):
+        for partition in sorted(partitions & self._wanted.keys(), key=_by_partition):
             if is_awaited is None or any(map(is_awaited, self._wanted[partition])):
                 partition.watchers.pop(self, None)
                 changed += self._wanted.pop(partition)

@@ -52,7 +52,7 @@ class Read(NamedTuple):
     :param row: response row; None without records or error, in which case the row is built with the response.
     :param size: bytes of records in the row.
     :param partition: None if this broker has no replica.
-    :param settled: True if further data requires that the partition or the client's offset changes.
+    :param settled: True if no more data is available until the partition or the client's offset changes.
     :param urgent: the response must be sent at once.
     :param throttles: token buckets that the bytes are charged to.
     """
@@ -71,7 +71,7 @@ class PartitionReads:
     :param seconds: monotonic clock.
     :param rack_of: returns the rack of a live broker; used by the selector.
     :param selector: selects the preferred read replica (KIP-392), or None.
-    :param throttle: replication throttle of reassignments, or None.
+    :param throttle: replication throttles, or None.
     """
 
     def __init__(
@@ -110,8 +110,8 @@ class PartitionReads:
             try:
                 return self._read(reader, wanted, partition, space, at_least_one)
             except (OSError, StorageError) as error:
-                # Other partitions of the fetch, and other fetches that wait for this turn, are not affected.
-                raise partition.cannot_be_read(wanted.fetch_offset, error) from error
+                # Other partitions of the fetch, and other fetches in this reactor iteration, are not affected.
+                raise partition.read_failed(wanted.fetch_offset, error) from error
         except KafkaError as error:
             code = error.code
         row = _row(wanted.partition, error_code=int(code))
@@ -120,8 +120,8 @@ class PartitionReads:
             row["current_leader"] = hints().leader_of(TopicPartition(topic, wanted.partition), code)
         return Read(row, urgent=True)
 
-    def is_worth_another(self, reader: Reader, reads: Mapping[FetchPartition, Read], wanted: FetchPartition) -> bool:
-        """Return whether another read of a changed partition would give the client anything.
+    def needs_read(self, reader: Reader, reads: Mapping[FetchPartition, Read], wanted: FetchPartition) -> bool:
+        """Return whether another read of a changed partition would give the client new data or values.
 
         Each append changes a partition twice: when it is written, which concerns followers, and when it is committed,
         which concerns consumers.
@@ -171,7 +171,7 @@ class PartitionReads:
         if wanted.last_fetched_epoch != NO_EPOCH:
             diverging = _diverging(partition, wanted)
             if diverging is not None:
-                row = _figures(partition, wanted.partition)
+                row = _row_of_offsets(partition, wanted.partition)
                 row["diverging_epoch"] = diverging
                 return Read(row, 0, partition, urgent=True)
         log = partition.log
@@ -187,13 +187,13 @@ class PartitionReads:
                 throttles = self.throttle.leading(
                     partition.topic_partition, reader.replica_id, partition.leadership.adding
                 )
-                if any(bucket.used_up for bucket in throttles):
+                if any(bucket.is_exhausted for bucket in throttles):
                     return Read(None, 0, partition)
         elif reader.replica_id == CONSUMER:
             if self._selector is not None and reader.rack and partition.is_leader:
                 preferred = self._preferred(self._selector, reader.rack, wanted, partition)
                 if preferred is not None:
-                    row = _figures(partition, wanted.partition)
+                    row = _row_of_offsets(partition, wanted.partition)
                     row["preferred_read_replica"] = preferred
                     return Read(row, 0, partition, urgent=True)
             end_offset = partition.visible_end(reader.isolation)
@@ -208,7 +208,7 @@ class PartitionReads:
             return _new_tuple(Read, (None, 0, partition, offset >= end_offset, has_urgent_values, throttles))
         if reader.is_follower:
             _check_resent(reader.replica_id, offset, partition, slice_)
-        row = _figures(partition, wanted.partition)
+        row = _row_of_offsets(partition, wanted.partition)
         row["records"] = slice_
         if reader.isolation == READ_COMMITTED:
             row["aborted_transactions"] = _aborted(partition, offset, slice_)
@@ -294,15 +294,15 @@ def _aborted(partition: Partition, first_offset: int, slice_: LogSlice) -> list[
     ]
 
 
-def row_of_figures(reader: Reader, wanted: FetchPartition, partition: Partition) -> Row:
+def row_without_records(reader: Reader, wanted: FetchPartition, partition: Partition) -> Row:
     """Return the row of a partition without records."""
-    row = _figures(partition, wanted.partition)
+    row = _row_of_offsets(partition, wanted.partition)
     if reader.isolation == READ_COMMITTED:
         row["aborted_transactions"] = []
     return row
 
 
-def _figures(partition: Partition, index: int) -> Row:
+def _row_of_offsets(partition: Partition, index: int) -> Row:
     high_watermark = partition.high_watermark
     log = partition.log
     return _row(index, 0, high_watermark, log.last_stable_offset(high_watermark), log.log_start_offset)

@@ -55,7 +55,7 @@ class FetchContext:
         pairs = list(rows.items())
         if self.session is None:
             return NO_SESSION, pairs
-        news = [pair for pair in pairs if pair[0].is_news(pair[1])]
+        news = [pair for pair in pairs if pair[0].must_send(pair[1])]
         for wanted, row in news:
             if row["records"]:
                 self.session.served(wanted)
@@ -66,10 +66,10 @@ class FetchContext:
         session = self.session
         if session is None:
             return True
-        is_news = wanted.is_news(row)
-        if is_news and row["records"]:
+        must_send = wanted.must_send(row)
+        if must_send and row["records"]:
             session.served(wanted)
-        return is_news or self.full
+        return must_send or self.full
 
 
 class FetchSession:
@@ -78,9 +78,9 @@ class FetchSession:
     :ivar pending: partitions that the next fetch reads, in order: new fetch offsets, changes, and partitions for which
         the last response had no room.
     :ivar on_change: called with changed partitions while a fetch waits.
-    :ivar supersede: answers the waiting fetch when the client has sent the next one.
+    :ivar supersede: completes the waiting fetch when the client has sent the next one.
     :ivar follower: the client is a broker.
-    :ivar counted: number of partitions that ``FetchSessions`` has counted.
+    :ivar counted: number of its partitions that ``FetchSessions.partition_count`` includes.
     """
 
     __slots__ = (
@@ -123,7 +123,7 @@ class FetchSession:
             self.pending[wanted] = None
 
     def change(self, topics: Iterable[Row], forgotten: Iterable[Row]) -> None:
-        """Add, update and remove partitions as a request says."""
+        """Add, update and remove partitions as requested."""
         for topic in topics:
             name, topic_id = topic.get("topic"), topic.get("topic_id", ZERO_UUID)
             for row in topic["partitions"]:
@@ -169,7 +169,7 @@ class FetchSessions:
     :param slots_max: ``max.incremental.fetch.session.cache.slots``; if all slots are in use, clients get no session.
     :param partitions_max: limit for all sessions together; a quarter is reserved for followers.
     :ivar partition_count: partitions of all sessions; each takes about ``SESSION_PARTITION_BYTES``.
-    :ivar refused: sessions that were refused or ended because there were too many partitions.
+    :ivar refused: sessions that were refused or ended because all sessions together had too many partitions.
     """
 
     def __init__(self, rng: random.Random, slots_max: int, partitions_max: int = 1_000_000) -> None:
@@ -297,7 +297,7 @@ class FetchSessions:
     def _has_memory(self, follower: bool, more: int, now_s: float) -> bool:
         """Return whether sessions may hold ``more`` partitions.
 
-        Idle sessions are evicted first; for a follower, sessions of clients are evicted too.
+        Evicts idle sessions and, for a follower, sessions of clients, in order of last use.
         """
         partitions_max = self._partitions_max if follower else self._client_partitions_max
         if self.partition_count + more <= partitions_max:

@@ -23,7 +23,7 @@ from kreplica.server.metadata.metadata_cache import (
     TopicMetadata,
 )
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_from, answer_in_slices
+from kreplica.server.protocol.responses import answer_from, respond_in_slices
 from kreplica.wire.messages import METADATA
 from kreplica.wire.primitives import Built
 from kreplica.wire.schema import MessageBuilder
@@ -31,7 +31,7 @@ from kreplica.wire.schema import MessageBuilder
 Row = dict[str, Any]
 
 BUILT_TOPICS_MAX = 20_000
-"""Maximum number of cached topic rows; more clear the cache."""
+"""Maximum number of cached topic rows; a full cache is cleared."""
 
 
 class _BuiltTopic(NamedTuple):
@@ -67,10 +67,10 @@ class Metadata:
         """Encoded rows by version, listener, topic and authorized operations, since many clients ask for all topics."""
 
     def __call__(self, request: Request) -> None:
-        answer_in_slices(request, self._serve(request))
+        respond_in_slices(request, self._serve(request))
 
     def _serve(self, request: Request) -> Steps[Row | None]:
-        names, rows = yield from self._asked(request)
+        names, rows = yield from self._requested(request)
         if self._auto_create and request.body.get("allow_auto_topic_creation", True):
             # Internal topics need their own configuration instead of the defaults.
             missing = []
@@ -84,7 +84,7 @@ class Metadata:
                 return None
         return (yield from self._answer(request, [*rows, *names]))
 
-    def _asked(self, request: Request) -> Steps[tuple[list[str], list[Row]]]:
+    def _requested(self, request: Request) -> Steps[tuple[list[str], list[Row]]]:
         """Return the requested names, and the error rows of unknown IDs."""
         asked = request.body["topics"]
         if asked is None or (request.version == 0 and not asked):
@@ -92,7 +92,7 @@ class Metadata:
         names: dict[str, None] = {}
         rows = []
         for number, topic in enumerate(asked, 1):
-            name, topic_id = self._metadata.asked_topic(topic, request.version)
+            name, topic_id = self._metadata.requested_topic(topic, request.version)
             if name is not None:
                 names[name] = None
             elif request.version < IDS_FROM:
@@ -159,8 +159,8 @@ class Metadata:
         for number, topic in enumerate(topics, 1):
             if isinstance(topic, str):
                 operations = self._topic_operations(request, topic)
-                kept = self._kept(request, topic, operations)
-                chunk.append(kept or (yield from self._build_topic(request, topic, operations, build)))
+                cached = self._cached(request, topic, operations)
+                chunk.append(cached or (yield from self._build_topic(request, topic, operations, build)))
             else:
                 chunk.append(build(topic))
             if number % STEP_ROWS == 0:
@@ -188,12 +188,12 @@ class Metadata:
             return self._operations.on_topic(request, name)
         return NOT_ASKED
 
-    def _kept(self, request: Request, name: str, operations: int) -> bytes | None:
+    def _cached(self, request: Request, name: str, operations: int) -> bytes | None:
         """Return a cached topic row if nothing in it has changed."""
-        kept = self._built.get((request.version, request.connection.listener, name, operations))
-        if kept is None or kept.topic is not self._metadata.topics.get(name):
+        cached = self._built.get((request.version, request.connection.listener, name, operations))
+        if cached is None or cached.topic is not self._metadata.topics.get(name):
             return None
-        return kept.data if kept.brokers is self._metadata.brokers else None
+        return cached.data if cached.brokers is self._metadata.brokers else None
 
     def _build_topic(self, request: Request, name: str, operations: int, build: MessageBuilder) -> Steps[bytes]:
         listener, brokers = request.connection.listener, self._metadata.brokers

@@ -35,43 +35,43 @@ class InternalTopics:
         self._topics = topics
         self._metadata = metadata
         self._shapes = shapes
-        self._making: dict[str, Deferred[None]] = {}
+        self._creating: dict[str, Deferred[None]] = {}
         self._logged: dict[str, str] = {}
 
     def ensure(self, name: str) -> None:
         """Start to create an internal topic unless it exists; callers retry later."""
-        if name in self._metadata.topics or name in self._making:
+        if name in self._metadata.topics or name in self._creating:
             return
-        making = self._making[name] = Deferred.fromCoroutine(self._make(self._shapes[name]))
-        making.addErrback(lambda failure: self._failed(name, failure))
-        if making.called:
-            self._making.pop(name, None)
+        creating = self._creating[name] = Deferred.fromCoroutine(self._create(self._shapes[name]))
+        creating.addErrback(lambda failure: self._failed(name, failure))
+        if creating.called:
+            self._creating.pop(name, None)
 
-    async def _make(self, shape: InternalTopic) -> None:
+    async def _create(self, shape: InternalTopic) -> None:
         try:
             await self._topics.create(
                 NewTopic(shape.name, shape.partitions, shape.replication_factor, configs=shape.configs)
             )
-            log.info("made the topic {name} with {count} partitions", name=shape.name, count=shape.partitions)
+            log.info("created the topic {name} with {count} partitions", name=shape.name, count=shape.partitions)
         except KafkaError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
         finally:
-            self._making.pop(shape.name, None)
+            self._creating.pop(shape.name, None)
 
     def _failed(self, name: str, failure: Failure) -> None:
         """Log the failure, once for each reason, because clients only see a wait."""
         if failure.check(CancelledError) is not None:
             return
         if failure.check(KafkaError, ZooKeeperError) is None:
-            log.failure("{name} cannot be made", failure, name=name)
+            log.failure("creating the topic {name} failed", failure, name=name)
             return
         reason = failure.getErrorMessage()
         if self._logged.get(name) != reason:
             self._logged[name] = reason
-            log.warn("{name} cannot be made, and clients wait for it: {reason}", name=name, reason=reason)
+            log.warn("cannot create the topic {name}, for which clients wait: {reason}", name=name, reason=reason)
 
     def stop(self) -> None:
         """Cancel all creations."""
-        for making in list(self._making.values()):
-            making.cancel()
+        for creating in list(self._creating.values()):
+            creating.cancel()

@@ -33,7 +33,7 @@ class LiveBroker:
 
 
 class PartitionMetadata(NamedTuple):
-    """A partition as the controller last published it (a tuple: an update may bring 10,000 of them)."""
+    """A partition as last published by the controller; a tuple, because an update may contain 10,000."""
 
     partition: int
     leader: int
@@ -68,7 +68,7 @@ class MetadataCache:
         self.brokers: dict[int, LiveBroker] = {}
         self.topics: dict[str, TopicMetadata] = {}
         self._names: dict[UUID, str] = {}
-        self._named_in: dict[int, frozenset[str]] = {}
+        self._names_by_part: dict[int, frozenset[str]] = {}
         """Topics in the received parts of full metadata."""
         self._waiting: dict[Deferred[bool], Callable[[], bool]] = {}
         self._observers: list[Callable[[], None]] = []
@@ -87,7 +87,7 @@ class MetadataCache:
         """Return the topic name of an ID; None if unknown."""
         return self._names.get(topic_id)
 
-    def asked_topic(self, row: Mapping[str, Any], version: int) -> tuple[str | None, UUID]:
+    def requested_topic(self, row: Mapping[str, Any], version: int) -> tuple[str | None, UUID]:
         """Return name and ID of a topic row in a Metadata request.
 
         Java clients send an empty name with an ID, so an ID takes precedence over a name (KIP-516).
@@ -112,7 +112,7 @@ class MetadataCache:
         ]
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Call back after every update, from now on."""
+        """Register a callback for every future update."""
         self._observers.append(callback)
 
     def on_topics_removed(self, callback: Callable[[Sequence[str]], None]) -> None:
@@ -210,12 +210,12 @@ class MetadataCache:
         :param part: the number of the part, from 0; a repeated part changes nothing.
         """
         if part == 0:
-            self._named_in.clear()
-        self._named_in[part] = frozenset(names)
-        if len(self._named_in) < parts:
+            self._names_by_part.clear()
+        self._names_by_part[part] = frozenset(names)
+        if len(self._names_by_part) < parts:
             return []
-        named = frozenset[str]().union(*self._named_in.values())
-        self._named_in.clear()
+        named = frozenset[str]().union(*self._names_by_part.values())
+        self._names_by_part.clear()
         self.is_complete = True
         gone = [name for name in self.topics if name not in named]
         for name in gone:

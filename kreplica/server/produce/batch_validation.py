@@ -2,7 +2,7 @@
 
 A compressed batch is decompressed and its records are walked, as Kafka's brokers do (LogValidator); so are all batches
 of topics that are compacted, have a ``compression.type`` or limit timestamps.  Work of more than about a millisecond
-runs in the offload; meanwhile the connection is held, so that no later request overtakes.
+runs in the offload; meanwhile the connection is held, so that no later request overtakes this one.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from kreplica.wire.records import DECOMPRESSED_SIZE_MAX
 log = Logger()
 
 PACKED_SIZE_MAX = 32 * 1024
-"""Bytes of batches, as they were sent, that one request may have validated on the reactor."""
+"""Maximum bytes of batches, as sent, that are validated on the reactor for one request."""
 
 DECOMPRESSED_ON_REACTOR_MAX = 64 * 1024
-"""Bytes of records, decompressed, that one request may have validated on the reactor."""
+"""Maximum bytes of decompressed records that are validated on the reactor for one request."""
 
 RECORDS_MAX = 1000
-"""Records that one request may have validated on the reactor."""
+"""Maximum number of records that are validated on the reactor for one request."""
 
 RUNNING_MAX = 2
 """Maximum number of concurrent validations in the thread pool, which leaves threads for disks and bounds memory."""
 
 PORTION_SIZE = 256 * 1024
-"""Bytes of batches, as they were sent, that are validated before another request's are."""
+"""Maximum bytes of batches, as sent, of one request that are validated before those of another request."""
 
 WAITING_BYTES_MAX = 256 * 1024 * 1024
-"""Bytes of batches, as they were sent, that may wait; beyond it requests are refused with a retriable error."""
+"""Maximum bytes of batches, as sent, that may wait; beyond it requests are refused with a retriable error."""
 
 _RECORD_COUNT = Struct(">i")
 _RECORD_COUNT_POSITION = HEADER_SIZE - _RECORD_COUNT.size
@@ -73,12 +73,12 @@ class Unvalidated(NamedTuple):
 
 def must_be_read(partition: Partition, records: Bytes) -> bool:
     """Return whether the records of the batch must be read before it can be appended."""
-    if not is_written_here(partition, records) or len(records) < HEADER_SIZE or records[MAGIC_POSITION] != MAGIC:
+    if not can_append_here(partition, records) or len(records) < HEADER_SIZE or records[MAGIC_POSITION] != MAGIC:
         return False
     return bool(records[ATTRIBUTES_POSITION] & CODEC_MASK or partition.log.config.reads_all_records)
 
 
-def is_written_here(partition: Partition, records: Bytes) -> bool:
+def can_append_here(partition: Partition, records: Bytes) -> bool:
     """Return whether this broker can append the batch, judged by its role, the topic and the size."""
     if partition.leader_state is None or partition.topic_partition.topic in INTERNAL_TOPICS:
         return False
@@ -101,7 +101,7 @@ def to_validate(
                 continue
             if is_message_set(records):
                 partition = partitions.get(TopicPartition(topic["name"], data["index"]))
-                if formats_before_2 and partition is not None and is_written_here(partition, records):
+                if formats_before_2 and partition is not None and can_append_here(partition, records):
                     batches.append(Unvalidated(partition.log.config, data, "records"))
             elif len(records) < HEADER_SIZE:
                 continue
@@ -157,8 +157,8 @@ class BatchValidation:
         """Validate the batches of one request off the reactor; its connection is held meanwhile.
 
         :param batches: the caller has copied their records.
-        :param done: called when all are validated; if the connection closes before that only for those not ``needed``.
-        :param needed: the request is of no use once its connection has closed.
+        :param done: called when all are validated; if the connection closes first, called only if not ``needed``.
+        :param needed: True if the client needs the response, so the request ends when its connection closes.
         """
         size = sum(len(batch.records) for batch in batches)
         if self.waiting_bytes and self.waiting_bytes + size > WAITING_BYTES_MAX:
@@ -184,13 +184,13 @@ class BatchValidation:
 
     def _run(self, job: _Job) -> None:
         portion = job.next_portion()
-        # The batches are read in another thread while this one holds no other reference that could change them.
+        # Another thread reads the batches; no other reference in this thread can change them meanwhile.
         work = [(batch.records, batch.config) for batch in portion]
         deferred: Deferred[list[ValidatedBatch]] = self._offload.run(
             _validate_all, work, self._wall_clock_ms(), self._size_max
         )
         deferred.addCallbacks(self._validated, self._failed, callbackArgs=(job, portion), errbackArgs=(job, portion))
-        deferred.addErrback(lambda failure: log.failure("after the validation of a batch", failure))
+        deferred.addErrback(lambda failure: log.failure("handling validated batches failed", failure))
 
     def _validated(self, validated: list[ValidatedBatch], job: _Job, portion: list[Unvalidated]) -> None:
         for (_, container, key), batch in zip(portion, validated, strict=True):
@@ -198,7 +198,7 @@ class BatchValidation:
         self._next(job)
 
     def _failed(self, failure: Failure, job: _Job, portion: list[Unvalidated]) -> None:
-        log.failure("validating a batch", failure)
+        log.failure("validating batches failed", failure)
         refusal = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the batch could not be validated")
         for config, container, key in portion:
             container[key] = ValidatedBatch.refused(container[key], config, refusal)
@@ -238,7 +238,7 @@ class _Job:
 
     @property
     def is_needed(self) -> bool:
-        """False if the connection has closed and the client needs the response."""
+        """False if the request must end because its connection has closed; see ``validate_later``."""
         return not (self.connection.closed and self._needed)
 
     def finish(self) -> None:
@@ -246,7 +246,7 @@ class _Job:
         try:
             self.done()
         except Exception:
-            log.failure("a request whose batches were validated failed")
+            log.failure("a request failed after its batches were validated")
             self.connection.abort("its Produce failed")
 
     def next_portion(self) -> list[Unvalidated]:

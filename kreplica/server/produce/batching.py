@@ -1,4 +1,4 @@
-"""Batches Produce requests of one read that match the same template.
+"""Groups Produce requests of one read that match the same template.
 
 A producer with many small batches sends them back to back.  A run of such requests is appended with one system call
 and answered with one buffer.
@@ -60,7 +60,7 @@ class ProduceRun:
         metrics = self.metrics
         metrics.bytes_out += len(frames)
         metrics.answered(connection.seconds() - self._received_s, len(self.records))
-        connection.answered_at_once(frames)
+        connection.send_at_once(frames)
 
     def requests(self) -> list[Request]:
         """Return one request per batch; each takes its place in the response order of the connection."""

@@ -11,7 +11,7 @@ from kreplica.runtime import Reactor
 from kreplica.server.protocol.request import Request
 
 ALL_IN_SYNC = -1
-NO_ANSWER = 0
+NO_RESPONSE = 0
 LEADER_ONLY = 1
 
 Row = dict[str, Any]
@@ -25,7 +25,7 @@ def is_reached(partition: Partition, offset: int, acks: int) -> bool:
     """
     if acks == ALL_IN_SYNC:
         return partition.is_committed(offset)
-    return acks == NO_ANSWER or partition.is_durable(offset)
+    return acks == NO_RESPONSE or partition.is_durable(offset)
 
 
 class Pending:
@@ -47,7 +47,7 @@ class Pending:
         self.row = row
 
     def is_over(self) -> bool:
-        """Return whether the batch may be acknowledged, or has failed, in which case the row has the error."""
+        """Return whether the batch may be acknowledged or has failed; writes the error into the row."""
         partition = self.partition
         if partition.leadership_generation != self._leadership_generation:
             offline = partition.role is Role.OFFLINE
@@ -60,7 +60,7 @@ class Pending:
         return True
 
     def expire(self) -> None:
-        """Write the timeout error into the row, unless the batch has just been decided."""
+        """Write the timeout error into the row, unless the batch is complete by now."""
         if not self.is_over():
             lacks = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
             self._fail(lacks if self._lacks_replicas else ErrorCode.REQUEST_TIMED_OUT)
@@ -76,10 +76,10 @@ class Pending:
             self.row["base_offset"] = -1
 
 
-class WaitingForReplicas:
+class DelayedProduce:
     """Request with at least one batch that may not be acknowledged yet.
 
-    :param answer: called once, when all batches are decided; never if the connection closes first.
+    :param answer: called once, when no batch is pending; never if the connection closes first.
     """
 
     def __init__(
@@ -92,10 +92,10 @@ class WaitingForReplicas:
     ) -> None:
         self._pending = pending
         self._answer = answer
-        waiting = DelayedOperation(reactor, [p.partition for p in pending], timeout_s, self._look, self._expire)
+        waiting = DelayedOperation(reactor, [p.partition for p in pending], timeout_s, self._try_complete, self._expire)
         request.on_abandoned(waiting.abandon)
 
-    def _look(self, changed: set[Partition]) -> bool:
+    def _try_complete(self, changed: set[Partition]) -> bool:
         self._pending = [p for p in self._pending if p.partition not in changed or not p.is_over()]
         if not self._pending:
             self._answer()

@@ -1,4 +1,4 @@
-"""Produce (key 0): append batches, and answer at once or when the requested replicas have them.
+"""Produce (key 0): append batches, and respond at once or when the requested replicas have them.
 
 ``Produce`` handles one request, or a run of similar requests of one connection.  Both ways validate the batches whose
 records have to be read, append, record the outcomes in ``Produced``, and end in ``finish``.  Two kinds of requests are
@@ -28,19 +28,19 @@ from kreplica.server.produce.batching import ProduceRun
 from kreplica.server.produce.delayed_produce import (
     ALL_IN_SYNC,
     LEADER_ONLY,
-    NO_ANSWER,
-    WaitingForReplicas,
+    NO_RESPONSE,
+    DelayedProduce,
     is_reached,
 )
 from kreplica.server.produce.interception import Interception
 from kreplica.server.produce.request_templates import ProduceTemplate
-from kreplica.server.produce.results import Produced, answer_body, find_partition
+from kreplica.server.produce.results import Produced, find_partition, response_body
 from kreplica.server.produce.sliced_produce import PARTITIONS_AT_ONCE, LargeProduce
 from kreplica.server.produce.transactional_produce import TransactionalProduces
 from kreplica.server.protocol.connection import Connection
 from kreplica.server.protocol.principals import principal_of
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import LeaderHints, answer_in_slices
+from kreplica.server.protocol.responses import LeaderHints, respond_in_slices
 from kreplica.storage.log.results import AppendResult, Outcome
 from kreplica.transactions.admission import Admission
 from kreplica.wire.batches import ATTRIBUTES_POSITION, CODEC_MASK
@@ -48,13 +48,13 @@ from kreplica.wire.batches import ATTRIBUTES_POSITION, CODEC_MASK
 FORMAT_2_FROM = 3
 """From this version on Produce carries batches of format 2 only."""
 
-ACKS = (ALL_IN_SYNC, NO_ANSWER, LEADER_ONLY)
+ACKS = (ALL_IN_SYNC, NO_RESPONSE, LEADER_ONLY)
 
 Row = dict[str, Any]
 
 
 class Produce:
-    """Handler of Produce; an error of one partition does not keep the other batches from being appended.
+    """Handler of Produce; batches are appended even if those of other partitions fail.
 
     :param metadata: source of the current leader in error responses (KIP-951).
     :param validation: validates batches whose records have to be read.
@@ -131,7 +131,7 @@ class Produce:
                 if type(data["records"]) is memoryview:
                     data["records"] = bytearray(data["records"])
         self._validation.validate_later(
-            request.connection, batches, lambda: self(request, validated=True), needed=body["acks"] != NO_ANSWER
+            request.connection, batches, lambda: self(request, validated=True), needed=body["acks"] != NO_RESPONSE
         )
         return True
 
@@ -142,8 +142,8 @@ class Produce:
         return [] if self._validation.validate_now(batches) else batches
 
     def validate_later(self, request: Request, batches: list[Unvalidated], done: Callable[[], None]) -> None:
-        """Validate batches, which are copies, away from the reactor."""
-        needed = request.body["acks"] != NO_ANSWER
+        """Validate batches off the reactor; the caller has copied them."""
+        needed = request.body["acks"] != NO_RESPONSE
         self._validation.validate_later(request.connection, batches, done, needed=needed)
 
     def append_topics(
@@ -238,7 +238,7 @@ class Produce:
         partition: Partition | None,
         outcomes: Sequence[Outcome],
     ) -> None:
-        """Answer each request of a run, now or when its batch may be acknowledged."""
+        """Respond to each request of a run, now or when its batch may be acknowledged."""
         topic, index = template.topic_partition
         for request, outcome in zip(requests, outcomes, strict=True):
             produced = Produced(template.acks)
@@ -249,36 +249,36 @@ class Produce:
     # --- responses ---------------------------------------------------------------------------------------------------
 
     def finish(self, request: Request, produced: Produced, timeout_s: float) -> None:
-        """Answer as soon as all appended batches may be acknowledged."""
+        """Send the response as soon as all appended batches may be acknowledged."""
         failed = produced.failed
-        if produced.acks == NO_ANSWER:
+        if produced.acks == NO_RESPONSE:
             # With acks=0 there is no response: closing the connection is how Kafka's clients notice an error.
             if failed is not None:
                 request.abort(f"produce with acks=0 failed: {failed}")
             else:
-                request.answer_nothing()
+                request.complete_without_response()
         elif produced.pending:
             request.body = {}  # releases the request's buffer
             responses = produced.responses
-            WaitingForReplicas(
+            DelayedProduce(
                 self._reactor, request, produced.pending, timeout_s, lambda: self._answer(request, responses)
             )
         elif failed is not None:
             self._answer(request, produced.responses)
         else:
-            request.answer(answer_body(produced.responses))
+            request.answer(response_body(produced.responses))
 
     def _answer(self, request: Request, responses: list[Row]) -> None:
-        """Answer, with the current leader of partitions that failed."""
+        """Send the response, with the current leader of each partition that failed."""
         if request.is_sliced:
-            answer_in_slices(request, self._answer_steps(request, responses))
+            respond_in_slices(request, self._answer_steps(request, responses))
             return
         hints = LeaderHints(self._partitions, self._metadata, request.connection.listener)
         for topic in responses:
             for row in topic["partition_responses"]:
                 if row["error_code"]:
                     _add_hint(hints, topic["name"], row)
-        request.answer(answer_body(responses, hints.endpoints()))
+        request.answer(response_body(responses, hints.endpoints()))
 
     def _answer_steps(self, request: Request, responses: list[Row]) -> Steps[Row]:
         hints = LeaderHints(self._partitions, self._metadata, request.connection.listener)
@@ -288,7 +288,7 @@ class Produce:
                     _add_hint(hints, topic["name"], row)
                 if number % STEP_ROWS == 0:
                     yield
-        return answer_body(responses, hints.endpoints())
+        return response_body(responses, hints.endpoints())
 
 
 def _all_reached(

@@ -135,13 +135,13 @@ class Interception:
         except KafkaError:
             raise
         except Exception:
-            interceptor.failed(f"looking at a batch for {batch.topic_partition}")
+            interceptor.failed(f"intercepting a batch for {batch.topic_partition}")
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the interceptor {interceptor.name} failed") from None
 
     def append(
         self, partition: Partition, batches: Sequence[Buffer], principal: Principal, now_ms: int, *, all_in_sync: bool
     ) -> list[Outcome]:
-        """Append batches one by one as ``Partition.append``, with the changes of the interceptors."""
+        """Append batches one by one like ``Partition.append``, with the changes of the interceptors."""
         outcomes: list[Outcome] = []
         for records in batches:
             try:

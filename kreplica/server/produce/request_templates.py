@@ -88,7 +88,7 @@ def _uvarint_size(value: int) -> int:
 
 
 def _found(template: ProduceTemplate, values: tuple[Any, ...], records: memoryview | None) -> Found | None:
-    """Check the length and the attributes of a batch, and nothing else of it; None if the parser has to decide."""
+    """Return the match if the batch's length and attributes are acceptable; None if the request must be parsed."""
     if records is None or len(records) < HEADER_SIZE:
         return None
     attributes = records[ATTRIBUTES_POSITION]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kreplica.model import TopicPartition
-from kreplica.server.produce.results import answer_body, appended_row
+from kreplica.server.produce.results import appended_row, response_body
 from kreplica.server.transport.outgoing_buffers import framed
 from kreplica.storage.log.results import AppendResult
 from kreplica.wire.headers import build_response_header
@@ -28,7 +28,7 @@ class ResponseTemplate:
         self._count = 4 if version >= 5 else 3 if version >= 2 else 2
         header = build_response_header(PRODUCE.response_header_version(version), MARK)
         row = appended_row(key.partition, MARK + 3, AppendResult(MARK + 1, MARK + 1, MARK + 2, False, 0))
-        body = answer_body([{"name": key.topic, "partition_responses": [row]}])
+        body = response_body([{"name": key.topic, "partition_responses": [row]}])
         (data,), _ = framed(PRODUCE.response.build_pieces(version, body, header))
         assert isinstance(data, bytes)
         self._template = Template(data, _CODES[: self._count])

@@ -73,7 +73,7 @@ def find_partition(
     if partition is None:
         raise partitions.refuse(key, records, now_ms)
     if key.topic in INTERNAL_TOPICS:
-        # A record that coordinators cannot parse would keep the partition from being loaded.
+        # A record that coordinators cannot parse would prevent the partition from being loaded.
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only coordinators write to {key.topic}")
     if not records:
         raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
@@ -81,7 +81,7 @@ def find_partition(
         return partition  # the log refuses it; older formats have other fields at these positions
     attributes = records[ATTRIBUTES_POSITION]
     if attributes & TRANSACTIONAL_BIT != transactional:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "the request and its batch disagree on being transactional")
+        raise KafkaError(ErrorCode.INVALID_RECORD, "only one of the request and its batch is transactional")
     if version < ZSTD_FROM and attributes & CODEC_MASK == Codec.ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce {ZSTD_FROM} or later")
     return partition
@@ -95,7 +95,7 @@ def appended_row(index: int, log_start_offset: int, result: AppendResult) -> Row
         "base_offset": result.base_offset,
         "log_append_time_ms": result.log_append_time_ms,
         "log_start_offset": log_start_offset,
-        # Complete rows take the strict builder, which is twice as fast.
+        # Rows with all fields are built by the strict builder, which is twice as fast.
         "record_errors": (),
         "error_message": None,
         "current_leader": NO_LEADER_HINT,
@@ -116,7 +116,7 @@ def error_row(index: int, error: KafkaError) -> Row:
     }
 
 
-def answer_body(responses: list[Row], endpoints: Sequence[Row] = ()) -> Row:
+def response_body(responses: list[Row], endpoints: Sequence[Row] = ()) -> Row:
     """Return the response body from the rows of each topic."""
     return {"responses": responses, "throttle_time_ms": 0, "node_endpoints": endpoints}
 

@@ -1,6 +1,6 @@
 """Produce requests of many partitions: appended in slices, so that other connections are served in between.
 
-The connection is not read until all batches are in the log or refused, so no later request of it overtakes.
+The connection is not read until all batches are appended or refused, so its later requests cannot overtake.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Row = dict[str, Any]
 
 
 class Appending(Protocol):
-    """Appends batches and answers; implemented by ``Produce``."""
+    """Appends batches and sends responses; implemented by ``Produce``."""
 
     @property
     def transactional(self) -> TransactionalProduces:
@@ -37,7 +37,7 @@ class Appending(Protocol):
         """Return the batches whose records have to be read, except those that were validated at once."""
 
     def validate_later(self, request: Request, batches: list[Unvalidated], done: Callable[[], None]) -> None:
-        """Validate batches away from the reactor; the connection is held until ``done`` is called."""
+        """Validate batches off the reactor; the connection is held until ``done`` is called."""
 
     def append_topics(
         self, request: Request, topics: Sequence[Row], produced: Produced, refusal: KafkaError | None
@@ -45,7 +45,7 @@ class Appending(Protocol):
         """Append the batches of these topics; return response rows by topic."""
 
     def finish(self, request: Request, produced: Produced, timeout_s: float) -> None:
-        """Answer when everything may be acknowledged."""
+        """Send the response when all batches may be acknowledged."""
 
 
 class LargeProduce:
@@ -68,10 +68,10 @@ class LargeProduce:
             for topic in request.body["topic_data"]:
                 for data in topic["partition_data"]:
                     _copy(data, "records")
-        request.slice_answer()
-        answered_by(request, self._whole())
+        request.build_in_slices()
+        answered_by(request, self._run())
 
-    async def _whole(self) -> None:
+    async def _run(self) -> None:
         request, produce = self._request, self._produce
         connection = request.connection
         connection.suspend()
@@ -90,13 +90,13 @@ class LargeProduce:
 
     async def _validate(self) -> None:
         request, produce = self._request, self._produce
-        later = await in_slices(request, self._look())
+        later = await in_slices(request, self._find_unvalidated())
         if later:
             validated: Deferred[None] = Deferred()
             produce.validate_later(request, later, lambda: validated.callback(None))
             await validated
 
-    def _look(self) -> Steps[list[Unvalidated]]:
+    def _find_unvalidated(self) -> Steps[list[Unvalidated]]:
         later = []
         for topics in self._parts():
             batches = self._produce.unvalidated(self._request, topics)
@@ -108,15 +108,15 @@ class LargeProduce:
 
     def _append(self, produced: Produced) -> Steps[None]:
         responses = produced.responses
-        asked: list[Row] | None = None
+        last: list[Row] | None = None
         for topics in self._parts():
             appended = self._produce.append_topics(self._request, topics, produced, self._refusal)
             for topic, response in zip(topics, appended, strict=True):
-                if topic["whole"] is asked:
+                if topic["whole"] is last:
                     responses[-1]["partition_responses"] += response["partition_responses"]
                 else:
                     responses.append(response)
-                asked = topic["whole"]
+                last = topic["whole"]
             yield
 
     def _parts(self) -> Iterator[list[Row]]:

@@ -34,7 +34,7 @@ ABORTABLE_FROM = 11
 """From this version on clients know TRANSACTION_ABORTABLE."""
 
 KEPT_BYTES_MAX = 64 * 1024 * 1024
-"""Bytes of batches that may wait for coordinators; further batches are refused with a retriable error."""
+"""Maximum bytes of batches that may wait for coordinators; further batches are refused with a retriable error."""
 
 ADMITTED_AT_ONCE = 500
 """Partitions of a large request per request to its coordinator; each takes a few microseconds."""
@@ -97,7 +97,7 @@ class TransactionalProduces:
 
         :param done: called once, perhaps before this returns, when each batch is appended or refused.
         """
-        _UnderWay(self, request, done).begin(request.body)
+        _TransactionalRequest(self, request, done).begin(request.body)
 
     async def append_in_slices(self, request: Request) -> Produced:
         """Append the batches of a large request in slices.
@@ -106,10 +106,10 @@ class TransactionalProduces:
 
         :raise CancelledError: the connection has closed; the batches that are left are not appended.
         """
-        return await _UnderWay(self, request, lambda _: None).append_in_slices(request)
+        return await _TransactionalRequest(self, request, lambda _: None).append_in_slices(request)
 
 
-class _UnderWay:
+class _TransactionalRequest:
     """Request with batches that are neither appended nor refused."""
 
     __slots__ = ("_done", "_left", "_produced", "_produces", "_request", "_version")
@@ -139,7 +139,7 @@ class _UnderWay:
                 adds=self._version >= ADDS_FROM,
             )
             self._keep(batches)
-        self._decided()
+        self._one_finished()
 
     async def append_in_slices(self, request: Request) -> Produced:
         """Request admission of the batches in parts, and append each part in slices."""
@@ -168,14 +168,14 @@ class _UnderWay:
             nonlocal is_cancelled
             is_cancelled = True
 
-        answered: Deferred[list[ErrorCode]] = Deferred(cancel)
+        verified: Deferred[list[ErrorCode]] = Deferred(cancel)
 
         def admitted(number: int, code: ErrorCode) -> None:
             nonlocal left
             codes[number] = code
             left -= 1
             if not left and not is_cancelled:
-                answered.callback(codes)
+                verified.callback(codes)
 
         header = batches[0].header
         self._produces.admission.admit(
@@ -183,12 +183,12 @@ class _UnderWay:
             [(batch.partition, partial(admitted, number)) for number, batch in enumerate(batches)],
             adds=self._version >= ADDS_FROM,
         )
-        return answered
+        return verified
 
     def _append_part(
         self, batches: Iterable[Batch], codes: Iterable[ErrorCode], refusal: KafkaError | None
     ) -> Steps[None]:
-        """Append batches; an end marker since they were admitted refuses them (``Partition.append``)."""
+        """Append admitted batches; ``Partition.append`` refuses them if an end marker was written since."""
         for number, (batch, code) in enumerate(zip(batches, codes, strict=True), 1):
             records, batch.records = batch.records, None
             assert records is not None
@@ -232,7 +232,7 @@ class _UnderWay:
         """Return the error that applies to all batches together, or None."""
         producers = {(batch.header.producer_id, batch.header.producer_epoch): None for batch in batches}
         if len(producers) > 1:
-            return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"one transaction of {len(producers)} producers")
+            return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"the batches are of {len(producers)} producers")
         if self._produces.kept_bytes >= KEPT_BYTES_MAX:
             return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "too many batches wait for transaction coordinators")
         return None
@@ -256,7 +256,7 @@ class _UnderWay:
             self._append(batch, records)
         else:
             self._refuse(batch, self._unverified(code))
-        self._decided()
+        self._one_finished()
 
     def _unverified(self, code: ErrorCode) -> KafkaError:
         error_code = refusal_of(
@@ -278,7 +278,7 @@ class _UnderWay:
         )
         batch.rows[batch.number] = self._produced.row(batch.index, batch.partition, outcome)
 
-    def _decided(self) -> None:
+    def _one_finished(self) -> None:
         self._left -= 1
         if not self._left:
             self._done(self._produced)

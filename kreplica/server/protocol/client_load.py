@@ -13,8 +13,8 @@ from kreplica.server.protocol.metrics import ServerMetrics
 log = Logger()
 
 STEP_REQUESTS = 256
-"""Number of requests of one address after which the broker's total is computed again: it is exceeded by at most this
-many requests of each address."""
+"""Number of requests of one address after which the broker's total is computed again, so that each address can exceed
+the total limit by at most this many requests."""
 
 
 class Holder(Protocol):
@@ -32,15 +32,15 @@ class _Held:
     """Unread responses of one connection.
 
     :ivar size: bytes in memory; ranges of files do not count.
-    :ivar taken_s: reactor time at which the client last read some of them, or the first one was sent.
+    :ivar last_read_s: reactor time at which the client last read some of them, or the first one was sent.
     """
 
-    __slots__ = ("load", "size", "taken_s")
+    __slots__ = ("last_read_s", "load", "size")
 
     def __init__(self, load: AddressLoad, now_s: float) -> None:
         self.load = load
         self.size = 0
-        self.taken_s = now_s
+        self.last_read_s = now_s
 
 
 class AddressLoad:
@@ -104,7 +104,8 @@ class AddressLoad:
 class ClientLoads:
     """Loads of all client addresses of one broker.
 
-    Connections of the controller and of followers are counted, but neither wait nor close: others wait for them.
+    Connections of the controller and of followers are counted but never paused or closed, because other brokers
+    wait for them.
 
     :ivar held_bytes: unread responses of all connections.
     """
@@ -152,7 +153,7 @@ class ClientLoads:
                 return
             held = self._held[connection] = _Held(load, self._seconds())
         elif was_read:
-            held.taken_s = self._seconds()
+            held.last_read_s = self._seconds()
         growth = size - held.size
         held.size = size
         load.held_bytes += growth
@@ -160,14 +161,14 @@ class ClientLoads:
         if not size:
             del self._held[connection]
         elif growth > 0:
-            self._relieve(load)
+            self._enforce_limits(load)
 
     def sweep(self) -> None:
         """Close connections that stopped reading, if an address or the broker holds too much."""
         for load in {held.load: None for held in self._held.values()}:
-            self._relieve(load)
+            self._enforce_limits(load)
 
-    def _relieve(self, load: AddressLoad) -> None:
+    def _enforce_limits(self, load: AddressLoad) -> None:
         bounds = self.bounds
         if load.held_bytes > bounds.address_answer_bytes_max:
             mine = {connection: held for connection, held in self._held.items() if held.load is load}
@@ -176,9 +177,9 @@ class ClientLoads:
             self._close_some(dict(self._held), lambda: self.held_bytes, bounds.broker_answer_bytes_max)
 
     def _close_some(self, holders: dict[Holder, _Held], held_bytes: Callable[[], int], bytes_max: int) -> None:
-        """Close connections that read nothing for a while, the address with most bytes and its largest one first.
+        """Close stalled connections, those of the address with the most bytes first, the largest first.
 
-        Far beyond the limit other connections are closed, too.
+        Above twice the limit, connections that still read are closed too.
         """
         stalled_before_s = self._seconds() - self.bounds.partial_stall_s
         order = sorted(
@@ -190,8 +191,8 @@ class ClientLoads:
             for connection, held in order:
                 if held_bytes() <= limit:
                     break
-                if connection in self._held and (held.taken_s <= stalled_before_s or not only_stalled):
+                if connection in self._held and (held.last_read_s <= stalled_before_s or not only_stalled):
                     self._metrics.unread_evictions += 1
-                    reason = f"its client does not read {held.size} bytes of responses, while memory is scarce"
+                    reason = f"the client has not read {held.size} bytes of responses, and memory is scarce"
                     log.info("closing the connection from {peer}: {reason}", peer=connection.peer, reason=reason)
                     connection.drop(reason)

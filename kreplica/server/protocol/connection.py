@@ -210,7 +210,7 @@ class Connection:
         self._pause()
 
     def postpone(self, handle: Callable[[], object]) -> None:
-        """Handle a frame that came just after the connection was held when it is released, before any other.
+        """Keep one frame that arrived after the connection was held; ``release`` handles it before any other.
 
         :param handle: handles a copy of the frame.
         """
@@ -219,7 +219,7 @@ class Connection:
     def release(self, first: Callable[[], object]) -> None:
         """Handle requests again.
 
-        :param first: finishes the request that the connection was held for; raises nothing.
+        :param first: finishes the request for which the connection was held; does not raise.
         """
         self.held = False
         handle, self._next = self._next, None
@@ -238,7 +238,7 @@ class Connection:
         return self._flush_scope.slices
 
     def suspend(self) -> None:
-        """Stop reading while a request is worked on in slices; each call needs a ``resume``."""
+        """Stop reading while a request is processed in slices; each call needs a ``resume``."""
         self._suspensions += 1
         if not self.closed:
             self._pause()
@@ -288,7 +288,7 @@ class Connection:
         if self._answer_bytes >= self._bounds.answer_bytes_outstanding_max:
             self._pause()
 
-    def answered_at_once(self, frames: bytes) -> None:
+    def send_at_once(self, frames: bytes) -> None:
         """Send responses of requests that were not added with ``begin``; no earlier response may be pending."""
         if self.closed:
             return
@@ -329,7 +329,7 @@ class Connection:
         if not self.closed:
             self._end()
 
-    # --- inside ------------------------------------------------------------------------------------------------------
+    # --- internal ----------------------------------------------------------------------------------------------------
 
     def _send(self) -> None:
         if self._out:
@@ -384,4 +384,4 @@ class Connection:
             try:
                 callback()
             except Exception:
-                log.failure("{peer}: a callback at the connection's end failed", peer=self.peer)
+                log.failure("{peer}: a callback failed when the connection closed", peer=self.peer)

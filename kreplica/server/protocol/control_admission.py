@@ -23,10 +23,10 @@ from kreplica.zookeeper import ZooKeeperError
 log = Logger()
 
 RETRY_SECONDS = 0.25
-"""Delay before ZooKeeper is asked again after an error."""
+"""Delay before ZooKeeper is read again after an error."""
 
 UNCONFIRMED_MAX = 256
-"""Maximum number of commands that wait for ZooKeeper, so that forged ones cannot fill the memory."""
+"""Maximum number of commands that wait for ZooKeeper, so that forged commands cannot exhaust memory."""
 
 Decided = Callable[[ErrorCode], None]
 
@@ -69,7 +69,7 @@ class ControlAdmission:
         if self._fence.is_known(command.controller_epoch):
             self._decide(command)
         elif self._stopped or len(self._unconfirmed) >= UNCONFIRMED_MAX:
-            request.abort("its controller cannot be confirmed now")
+            request.abort("the controller that sent it cannot be verified now")
         else:
             self._unconfirmed.append(command)
             if self._confirming is None:
@@ -100,7 +100,7 @@ class ControlAdmission:
         try:
             return await self._read_elected()
         except (ZooKeeperError, ZnodeError) as error:
-            # If the session has ended, its commands are refused, since they were sent to its registration.
+            # If the session has ended, commands for its registration are refused.
             log.warn("the controller cannot be confirmed: {error}", error=str(error))
             self._decide_refused()
             if self._unconfirmed:

@@ -65,7 +65,8 @@ class Dispatch:
     def frame_received(self, connection: Connection, frame: memoryview) -> None:
         """Handle one frame; returns when its handler returns, perhaps before the request is answered.
 
-        :param frame: without its length prefix; not accessed after the end of the flush scope.
+        :param frame: without its length prefix; not accessed after the end of the flush scope, unless
+            ``Connection.keeps_frame`` is set.
         """
         runs = self._runs
         if runs is not None and runs.take(connection, frame):
@@ -151,7 +152,7 @@ class Dispatch:
         request = Request(connection, route, header[2], header[3], {}, len(frame), self._seconds())
         connection.begin(request)
         if route.api is PRODUCE:
-            request.slice_answer()
+            request.build_in_slices()
         cost_max = COST_MAX if route.api.key in _UNBOUNDED else self._cost_max
         steps = route.api.request.sliced_parser(route.version, cost_max)(frame, header.body_offset)
         answered_by(request, self._parse_and_handle(request, route, steps))
@@ -162,7 +163,7 @@ class Dispatch:
         has_views = False
         try:
             request.body = await request.in_slices(steps)
-            has_views = route.api is PRODUCE  # of the records: Produce releases the frame when it has appended them
+            has_views = route.api is PRODUCE  # views of records: Produce releases the frame after it has appended them
         except ProtocolError as error:
             route.metrics.errors += 1
             self._malformed(connection, route.api.name, request.client_id, error)

@@ -33,7 +33,7 @@ TRANSACTION_VERSION = Feature(
     # At level 2 clients do not send AddPartitionsToTxn and AddOffsetsToTxn; the brokers add partitions themselves.
     {messages.PRODUCE.key: 12, messages.END_TXN.key: 5, messages.TXN_OFFSET_COMMIT.key: 5},
 )
-"""KIP-890: at level 2 the producer's epoch grows with each transaction (KIP-1022 has the levels)."""
+"""KIP-890: at level 2 the producer's epoch grows with each transaction (levels: KIP-1022)."""
 
 FEATURES = (TRANSACTION_VERSION,)
 
@@ -44,7 +44,7 @@ LEVEL_0_FROM = 4
 """Older clients fail on a feature that starts at level 0."""
 
 
-def features_answer(table: Mapping[int, HandlerEntry], version: int) -> dict[str, Any]:
+def features_response(table: Mapping[int, HandlerEntry], version: int) -> dict[str, Any]:
     """Return the feature fields of an ApiVersions response; empty if no feature is served.
 
     :param version: version of ApiVersions.

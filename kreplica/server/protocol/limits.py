@@ -18,8 +18,8 @@ class Bounds:
         ``kreplica.request.parsed.max.bytes``.
     :param requests_outstanding_max: unanswered requests of one connection; at the limit, the connection is not read
         until half of them are answered.
-    :param request_bytes_outstanding_max: bytes of those requests, since large concurrent requests only evict each other
-        from the CPU cache; a single larger request is accepted.
+    :param request_bytes_outstanding_max: maximum bytes of those requests; more would only evict each other from
+        the CPU cache. A single larger request is accepted.
     :param answer_bytes_outstanding_max: bytes of responses that the client of one connection has not read; a single
         larger response is sent.
     :param address_requests_outstanding_max: unanswered requests of all connections of one client address; at the limit,

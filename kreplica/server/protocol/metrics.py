@@ -9,7 +9,7 @@ _TIMED = (PRODUCE.key, FETCH.key)
 
 
 class ApiMetrics:
-    """Counters of one API since the server was made.
+    """Counters of one API since the server started.
 
     :ivar requests: requests dispatched.
     :ivar errors: requests that closed their connection: malformed, refused, or failed in the handler.

@@ -30,20 +30,20 @@ LARGE_BYTES = 16 * 1024
 """Requests from this size on are parsed in slices."""
 
 COPIED_BYTES_MAX = 256 * 1024
-"""Large frames up to this size are copied before they are handled in slices; longer ones stay where they were read."""
+"""Large frames up to this size are copied before they are handled in slices; longer ones stay in the read buffer."""
 
 NEVER = 2**31
 """Larger than any frame size."""
 
 _BUILT_AT_ONCE = frozenset({PRODUCE.key, FETCH.key})
-"""APIs whose answers are built in one step."""
+"""APIs whose responses are built in one step."""
 
 
 class Route:
     """Handler, parser and builder for requests of one API and version.
 
     :ivar large_bytes: frames of at least this size are parsed in slices.
-    :ivar sliced_build: builds answers in slices; None if they are built in one step, by ``build``.
+    :ivar sliced_build: builds responses in slices; None if they are built in one step, by ``build``.
     """
 
     __slots__ = (
@@ -84,7 +84,7 @@ class Route:
         return route
 
     def amended(self, amend: Amend) -> Route:
-        """Return a copy of the route that amends response bodies, after amendments made before."""
+        """Return a copy of the route that amends response bodies, after earlier amendments."""
         route = Route(self.api, self.version, self.handle, self.metrics, self.parse)
         before, build, sliced_build = self._amend, route.build, route.sliced_build
 
@@ -111,7 +111,7 @@ class Request:
     :ivar size: frame size in bytes.
     :ivar is_waiting: the request is neither answered nor abandoned.
     :ivar is_complete: the response is built, or the request needs none.
-    :ivar is_sliced: the response is prepared and built in slices (``slice_answer``).
+    :ivar is_sliced: the response is prepared and built in slices (``build_in_slices``).
     """
 
     __slots__ = (
@@ -223,16 +223,16 @@ class Request:
         self.on_abandoned(result.cancel)
         return result
 
-    def slice_answer(self) -> None:
+    def build_in_slices(self) -> None:
         """Build the response in slices, since it will be large."""
         self.is_sliced = True
         self._route = self._route.sliced()
 
-    def amend_answer(self, amend: Amend) -> None:
+    def amend_response(self, amend: Amend) -> None:
         """Amend the body of the response; must be called before ``answer``."""
         self._route = self._route.amended(amend)
 
-    def answer_nothing(self) -> None:
+    def complete_without_response(self) -> None:
         """Complete the request without a response, as for Produce with acks=0."""
         if not self.is_waiting:
             self._refuse_second()
@@ -268,18 +268,18 @@ class Request:
         return callbacks or []
 
     def _build_rest(self, steps: Steps[list[Any]]) -> None:
-        """Build the rest of a large response in slices; the request counts as answered."""
+        """Build the rest of a large response in slices; the request counts as complete for its handler."""
         building = self.in_slices(steps)
         self.is_waiting = False
         self._is_answered = True
         building.addCallback(framed).addCallback(lambda answer: self._finish(*answer))
         building.addErrback(self._cannot_build)
-        building.addErrback(lambda failure: log.failure("answering {request!r}", failure, request=self))
+        building.addErrback(lambda failure: log.failure("responding to {request!r} failed", failure, request=self))
 
     def _cannot_build(self, failure: Failure) -> None:
         if failure.check(CancelledError) is None:
-            log.failure("the answer of {request!r} cannot be built", failure, request=self)
-            self.abort(f"the answer to its {self.api.name} cannot be built")
+            log.failure("the response to {request!r} cannot be built", failure, request=self)
+            self.abort(f"the response to its {self.api.name} cannot be built")
 
     def _finish(self, pieces: list[Piece] | None, size: int) -> None:
         self.is_waiting = False

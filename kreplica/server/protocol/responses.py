@@ -99,13 +99,13 @@ def answered_by(request: Request, coroutine: Coroutine[Any, Any, None]) -> None:
         request.abort(f"{request.api.name} failed: {failure.getErrorMessage()}")
 
     running.addErrback(failed)
-    running.addErrback(lambda failure: log.failure("answering {api}", failure, api=request.api.name))
+    running.addErrback(lambda failure: log.failure("responding to {api} failed", failure, api=request.api.name))
 
 
-def answer_in_slices(request: Request, steps: Steps[dict[str, Any] | None]) -> None:
+def respond_in_slices(request: Request, steps: Steps[dict[str, Any] | None]) -> None:
     """Answer with the result of a generator that yields between slices; it is closed with the connection.
 
-    :param steps: returns None if it has arranged for the answer by other means.
+    :param steps: returns None if the response is sent by other means.
     """
     result = request.connection.slices.begin(steps)
     if isinstance(result, Pending):
@@ -129,7 +129,7 @@ async def _answer_rest(request: Request, steps: Steps[dict[str, Any] | None]) ->
         request.answer(result)
 
 
-def once_known(metadata: MetadataCache, handle: Handler) -> Handler:
+def wait_for_brokers(metadata: MetadataCache, handle: Handler) -> Handler:
     """Return a handler that delays requests until the controller has sent the live brokers.
 
     A broker listens before it registers, so that the controller can reach it.  A client that received an empty list of

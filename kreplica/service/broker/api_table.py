@@ -46,7 +46,7 @@ from kreplica.server.produce.handler import Produce
 from kreplica.server.protocol.control_admission import ControlAdmission
 from kreplica.server.protocol.handler_table import HandlerEntry, HandlerTable
 from kreplica.server.protocol.request import Handler
-from kreplica.server.protocol.responses import once_known
+from kreplica.server.protocol.responses import wait_for_brokers
 from kreplica.service.broker.group_apis import GroupApiParts, group_handlers
 from kreplica.service.broker.replication import Replication
 from kreplica.service.broker.transaction_apis import TransactionApiParts, transaction_handlers
@@ -234,7 +234,7 @@ def handler_table(broker: ApiParts, topics: TopicAdmin) -> HandlerTable:
         (messages.LIST_OFFSETS, ListOffsets(partitions)),
         (
             messages.METADATA,
-            once_known(metadata, _metadata(broker, topics, operations)),
+            wait_for_brokers(metadata, _metadata(broker, topics, operations)),
         ),
         (messages.LEADER_AND_ISR, LeaderAndIsr(reactor, admission, broker.fence, partitions, dynamic, metadata)),
         (messages.STOP_REPLICA, StopReplica(reactor, admission, broker.fence, partitions, metadata)),
@@ -255,7 +255,7 @@ def handler_table(broker: ApiParts, topics: TopicAdmin) -> HandlerTable:
         (messages.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigs(dynamic)),
         (messages.UPDATE_FEATURES, UpdateFeatures(is_controller)),
         (messages.ALLOCATE_PRODUCER_IDS, AllocateProducerIds(broker.client, broker.producer_ids, is_controller)),
-        (messages.DESCRIBE_CLUSTER, once_known(metadata, DescribeCluster(metadata, operations))),
+        (messages.DESCRIBE_CLUSTER, wait_for_brokers(metadata, DescribeCluster(metadata, operations))),
         *_controller_handlers(broker),
         *WITHOUT_SECURITY,
         *group_handlers(broker),

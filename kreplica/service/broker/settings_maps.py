@@ -111,7 +111,7 @@ def fetcher_config(settings: BrokerSettings) -> FetcherConfig:
         wait_ms_max=settings["replica.fetch.wait.max.ms"],
         bytes_min=settings["replica.fetch.min.bytes"],
         partition_bytes_max=settings["replica.fetch.max.bytes"],
-        answer_bytes_max=settings["replica.fetch.response.max.bytes"],
+        response_bytes_max=settings["replica.fetch.response.max.bytes"],
         # A batch may be as large as a request, even if it exceeds the fetch size.
         frame_bytes_max=settings["socket.request.max.bytes"] + settings["replica.fetch.response.max.bytes"],
         backoff_s_max=settings["replica.fetch.backoff.ms"] / 1000,

@@ -191,7 +191,7 @@ class Broker:
         self.server = self._build_server()
         if not self.runtime.is_simulated:
             self.stalls.start()
-        self.fence.starts_after(self.client.last_zxid)
+        self.fence.reject_registrations_up_to(self.client.last_zxid)
         endpoints = self._listen(self.server)
         self._start_admin()
         registration = self._registration(endpoints)

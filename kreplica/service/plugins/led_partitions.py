@@ -158,7 +158,7 @@ class LedView:
             piece = log_.read(offset, size_max=PIECE_BYTES, offset_max=log_.log_end_offset)
             return memoryview(await self._broker.runtime.offload.run(_read_ranges, piece.ranges))
         except (OSError, StorageError) as error:
-            raise partition.cannot_be_read(offset, error) from error
+            raise partition.read_failed(offset, error) from error
 
     async def _header_at(self, partition: Partition, offset: int) -> BatchHeader | None:
         if offset >= partition.log.log_end_offset:

@@ -57,7 +57,7 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "broker-epoch match before registration",
-        (Place("kreplica.replication.fencing:ControlFence.starts_after", nothing),),
+        (Place("kreplica.replication.fencing:ControlFence.reject_registrations_up_to", nothing),),
         commands.command_before_registration,
         "leads in epoch .* without all commits",
     ),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kreplica.errors import ErrorCode
-from kreplica.server.protocol.features import features_answer
+from kreplica.server.protocol.features import features_response
 from kreplica.server.protocol.handler_table import HandlerEntry
 from kreplica.server.protocol.request import Request
 
@@ -35,7 +35,7 @@ class ApiVersions:
                 if _SOFTWARE.fullmatch(body[field]) is None:
                     error = ErrorCode.INVALID_REQUEST
         if error is ErrorCode.NONE:
-            features = features_answer(self._table, request.version)
+            features = features_response(self._table, request.version)
             request.answer({"error_code": 0, "api_keys": self._all_rows(), **features})
         else:
             request.answer({"error_code": int(error), "api_keys": []})

@@ -17,7 +17,7 @@ from kreplica.runtime.turns import Turns
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.control_admission import ControlAdmission
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_from, answer_in_slices
+from kreplica.server.protocol.responses import answer_from, respond_in_slices
 
 Row = dict[str, Any]
 
@@ -186,7 +186,7 @@ class UpdateMetadata:
         if refused is not ErrorCode.NONE:
             request.answer({"error_code": int(refused)})
             return
-        answer_in_slices(request, self._obey(request.body))
+        respond_in_slices(request, self._obey(request.body))
 
     def _obey(self, body: Row) -> Steps[Row]:
         """Apply the metadata.

@@ -10,7 +10,7 @@ from kreplica.membership import BROKER_RESOURCE, TOPIC_RESOURCE, DynamicSettings
 from kreplica.runtime.slices import Steps
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_in_slices
+from kreplica.server.protocol.responses import respond_in_slices
 from kreplica.settings.dynamic import ConfigRow
 from kreplica.settings.resources import no_settings
 
@@ -25,7 +25,7 @@ class DescribeConfigs:
         self._metadata = metadata
 
     def __call__(self, request: Request) -> None:
-        answer_in_slices(request, self._answer(request))
+        respond_in_slices(request, self._answer(request))
 
     def _answer(self, request: Request) -> Steps[Row]:
         with_synonyms = request.body.get("include_synonyms", False)

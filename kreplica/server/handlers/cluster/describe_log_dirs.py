@@ -11,7 +11,7 @@ from kreplica.replication import Partitions
 from kreplica.runtime.disk import Disk
 from kreplica.runtime.slices import STEP_ROWS, Steps
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_in_slices
+from kreplica.server.protocol.responses import respond_in_slices
 from kreplica.storage.directories.log_directory import LogDirectory
 
 Row = dict[str, Any]
@@ -23,7 +23,7 @@ class DescribeLogDirs:
         self._disk = disk
 
     def __call__(self, request: Request) -> None:
-        answer_in_slices(request, self._answer(request))
+        respond_in_slices(request, self._answer(request))
 
     def _answer(self, request: Request) -> Steps[Row]:
         asked = request.body["topics"]

@@ -13,7 +13,7 @@ from kreplica.runtime.slices import Steps
 from kreplica.server.authorization.authorized_operations import NOT_ASKED, AuthorizedOperations
 from kreplica.server.handlers.groups.describe_groups import STEP_GROUPS
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_in_slices
+from kreplica.server.protocol.responses import respond_in_slices
 
 CONSUMER_MEMBER = 1
 """Member type of the KIP-848 protocol; 0 is the classic protocol."""
@@ -27,7 +27,7 @@ class ConsumerGroupDescribe:
         self._operations = operations
 
     def __call__(self, request: Request) -> None:
-        answer_in_slices(request, self._answer(request))
+        respond_in_slices(request, self._answer(request))
 
     def _answer(self, request: Request) -> Steps[dict[str, Any]]:
         rows = []

@@ -10,7 +10,7 @@ from kreplica.groups.coordinator import GroupCoordinator
 from kreplica.runtime.slices import STEP_ROWS, Steps
 from kreplica.server.handlers.groups.describe_groups import STEP_GROUPS
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_in_slices
+from kreplica.server.protocol.responses import respond_in_slices
 
 Row = dict[str, Any]
 
@@ -23,7 +23,7 @@ class DeleteGroups:
 
     def __call__(self, request: Request) -> None:
         deletions = _Deletions(request, list(dict.fromkeys(request.body["groups_names"])))
-        answer_in_slices(request, deletions.begin(self._groups))
+        respond_in_slices(request, deletions.begin(self._groups))
 
 
 class _Deletions:
@@ -54,7 +54,7 @@ class _Deletions:
     def _over(self, group_id: str, code: ErrorCode) -> None:
         self._codes[group_id] = code
         if self._is_begun and self._are_over:
-            answer_in_slices(self._request, self._answer())
+            respond_in_slices(self._request, self._answer())
 
     def _answer(self) -> Steps[Row]:
         results = []

@@ -10,7 +10,7 @@ from kreplica.groups.coordinator import NOT_FOUND, GroupCoordinator
 from kreplica.runtime.slices import Steps
 from kreplica.server.authorization.authorized_operations import AuthorizedOperations
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_in_slices
+from kreplica.server.protocol.responses import respond_in_slices
 
 NOT_FOUND_FROM = 6
 """First version in which an unknown group is an error; earlier versions report it as dead (KIP-1043)."""
@@ -29,7 +29,7 @@ class DescribeGroups:
         self._operations = operations
 
     def __call__(self, request: Request) -> None:
-        answer_in_slices(request, self._answer(request))
+        respond_in_slices(request, self._answer(request))
 
     def _answer(self, request: Request) -> Steps[dict[str, Any]]:
         asked = request.body.get("include_authorized_operations")

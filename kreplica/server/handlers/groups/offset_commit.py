@@ -13,7 +13,7 @@ from kreplica.runtime.slices import Steps
 from kreplica.server.handlers.groups.join_group import client_host
 from kreplica.server.handlers.groups.offset_rows import OffsetRows
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_in_slices
+from kreplica.server.protocol.responses import respond_in_slices
 from kreplica.wire.batch_building import BatchBuilder
 
 TIME_MS_MAX = 2**63 - 1
@@ -41,7 +41,7 @@ class OffsetCommit:
         self._metadata_characters_max = metadata_characters_max
 
     def __call__(self, request: Request) -> None:
-        answer_in_slices(request, self._read(request))
+        respond_in_slices(request, self._read(request))
 
     def _read(self, request: Request) -> Steps[None]:
         """Read the offsets in slices, then commit all of them in one step."""

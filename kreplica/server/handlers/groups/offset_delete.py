@@ -10,7 +10,7 @@ from kreplica.groups.group import Group
 from kreplica.groups.shard import GroupShard
 from kreplica.runtime.slices import STEP_ROWS, Steps
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_in_slices
+from kreplica.server.protocol.responses import respond_in_slices
 
 Row = dict[str, Any]
 Partitions = dict[tuple[str, int], None]
@@ -24,7 +24,7 @@ class OffsetDelete:
         self._view = view
 
     def __call__(self, request: Request) -> None:
-        answer_in_slices(request, self._answer(request))
+        respond_in_slices(request, self._answer(request))
 
     def _answer(self, request: Request) -> Steps[Row | None]:
         body = request.body

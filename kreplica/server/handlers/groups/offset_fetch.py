@@ -12,7 +12,7 @@ from kreplica.groups.records import NO_LEADER_EPOCH
 from kreplica.groups.shard import GroupShard
 from kreplica.runtime.slices import STEP_ROWS, Steps
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_in_slices
+from kreplica.server.protocol.responses import respond_in_slices
 
 BATCHED_FROM = 8
 GROUP_ERRORS_FROM = 2
@@ -32,7 +32,7 @@ class OffsetFetch:
         self._shards = shards
 
     def __call__(self, request: Request) -> None:
-        answer_in_slices(request, self._answer(request))
+        respond_in_slices(request, self._answer(request))
 
     def _answer(self, request: Request) -> Steps[Row]:
         body = request.body

@@ -10,7 +10,7 @@ from kreplica.replication import Partition, Partitions
 from kreplica.runtime.slices import Steps
 from kreplica.server.fetch.partition_reads import CONSUMER, DEBUGGER
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_in_slices
+from kreplica.server.protocol.responses import respond_in_slices
 from kreplica.storage.log.timestamp_search import EARLIEST, EARLIEST_LOCAL, LATEST
 
 LATEST_TIERED = -5
@@ -38,7 +38,7 @@ class ListOffsets:
         replica_id, isolation = body["replica_id"], body.get("isolation_level", 0)
         if replica_id >= 0:
             request.connection.mark_control()
-        answer_in_slices(request, self._answer(request, replica_id, isolation))
+        respond_in_slices(request, self._answer(request, replica_id, isolation))
 
     def _answer(self, request: Request, replica_id: int, isolation: int) -> Steps[Row]:
         topics, count = [], 0
@@ -103,7 +103,7 @@ def _segment_offsets(partition: Partition, asked: Row, end: int) -> list[int]:
         try:
             older = [number for number, (_, segment) in enumerate(starts, 1) if segment.largest[0] <= timestamp]
         except (OSError, StorageError) as error:
-            raise partition.cannot_be_read(log.log_start_offset, error) from error
+            raise partition.read_failed(log.log_start_offset, error) from error
         del offsets[older[-1] if older else 0 :]
     found = offsets[::-1][: max(asked["max_num_offsets"], 0)]
     if found and found[0] > end:
@@ -146,6 +146,6 @@ def _find(partition: Partition, timestamp: int, end: int) -> tuple[int, int, int
     try:
         return partition.log.offset_for_timestamp(timestamp, end) or (-1, -1, -1)
     except (OSError, StorageError) as error:
-        raise partition.cannot_be_read(partition.log.log_start_offset, error) from error
+        raise partition.read_failed(partition.log.log_start_offset, error) from error
     except ProtocolError as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{partition.topic_partition}: {error}") from error

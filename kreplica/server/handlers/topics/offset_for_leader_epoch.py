@@ -10,7 +10,7 @@ from kreplica.model import NO_EPOCH, TopicPartition
 from kreplica.replication import Partitions
 from kreplica.runtime.slices import STEP_ROWS, Steps
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_in_slices
+from kreplica.server.protocol.responses import respond_in_slices
 
 NO_REPLICA = -2
 """Replica ID of clients, and of versions without the field."""
@@ -25,7 +25,7 @@ class OffsetForLeaderEpoch:
     def __call__(self, request: Request) -> None:
         if request.body.get("replica_id", NO_REPLICA) >= 0:
             request.connection.mark_control()  # a follower that uses this API to truncate, as before Fetch 12
-        answer_in_slices(request, self._answer(request.body))
+        respond_in_slices(request, self._answer(request.body))
 
     def _answer(self, body: dict[str, Any]) -> Steps[dict[str, Any]]:
         topics, count = [], 0

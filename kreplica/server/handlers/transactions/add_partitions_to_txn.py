@@ -12,7 +12,7 @@ from kreplica.model import TopicPartition
 from kreplica.runtime.slices import STEP_ROWS, Steps
 from kreplica.server.handlers.transactions.transaction_codes import fenced_code
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_in_slices
+from kreplica.server.protocol.responses import respond_in_slices
 from kreplica.transactions import Identity, TransactionCoordinator
 
 FENCED_FROM = 2
@@ -47,11 +47,11 @@ class AddPartitionsToTxn:
                 "topics": body["v3_and_below_topics"],
             }
             steps: Steps[Row | None] = self._serve(
-                one, lambda codes: answer_in_slices(request, _single(codes, request.version))
+                one, lambda codes: respond_in_slices(request, _single(codes, request.version))
             )
         else:
             steps = _Batch(request).serve(self._serve)
-        answer_in_slices(request, steps)
+        respond_in_slices(request, steps)
 
     def _serve(self, asked: Row, answered: Callable[[Codes], None]) -> Steps[None]:
         """Read the partitions in slices, then add all of them in one step."""
@@ -104,7 +104,7 @@ class _Batch:
         self._codes[index] = codes
         self._missing -= 1
         if not self._missing:
-            answer_in_slices(self._request, self._answer())
+            respond_in_slices(self._request, self._answer())
 
     def _answer(self) -> Steps[Row]:
         rows = []

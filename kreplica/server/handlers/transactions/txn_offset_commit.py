@@ -18,7 +18,7 @@ from kreplica.runtime.slices import Steps
 from kreplica.server.handlers.groups.join_group import client_host
 from kreplica.server.handlers.groups.offset_rows import OffsetRows
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_in_slices
+from kreplica.server.protocol.responses import respond_in_slices
 from kreplica.transactions.admission import Admission, Producer
 
 LOADING_KNOWN_FROM = 2
@@ -55,7 +55,7 @@ class TxnOffsetCommit:
         self._metadata_characters_max = metadata_characters_max
 
     def __call__(self, request: Request) -> None:
-        answer_in_slices(request, self._read(request))
+        respond_in_slices(request, self._read(request))
 
     def _read(self, request: Request) -> Steps[None]:
         """Read the offsets in slices, then have the producer admitted."""

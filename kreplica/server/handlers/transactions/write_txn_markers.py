@@ -12,7 +12,7 @@ from kreplica.replication import Partitions
 from kreplica.runtime import Reactor
 from kreplica.runtime.turns import Turns
 from kreplica.server.metadata.metadata_cache import MetadataCache
-from kreplica.server.produce.delayed_produce import ALL_IN_SYNC, Pending, WaitingForReplicas
+from kreplica.server.produce.delayed_produce import ALL_IN_SYNC, DelayedProduce, Pending
 from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import answered_by
 from kreplica.wire.control_records import EndMarker
@@ -78,7 +78,7 @@ class WriteTxnMarkers:
             answer["markers"].append({"producer_id": marker["producer_id"], "topics": topics})
         waiting = [each for each in pending if not each.is_over()]
         if waiting:
-            WaitingForReplicas(
+            DelayedProduce(
                 self._reactor, request, waiting, TIMEOUT_S, lambda: self._answer(request, answer)
             )
         else:
