@@ -55,7 +55,7 @@ CONFLICTS_MAX = 10
 
 RETRY_SECONDS = 1.0
 
-CHANGE_KEPT_MS = 15 * 60 * 1000
+NOTIFICATION_KEPT_MS = 15 * 60 * 1000
 """Age in milliseconds after which any broker removes a notification."""
 
 
@@ -97,7 +97,7 @@ class DynamicSettings:
         self._effective = EffectiveSettings(static)
         self._topics: dict[str, dict[str, str]] = {}
         self._partition_settings: dict[str, PartitionSettings] = {}
-        self._changes: dict[str, int] = {}
+        self._notifications: dict[str, int] = {}
         """Notifications seen that still exist, with their time in milliseconds since 1970."""
         self._reading: Deferred[None] | None = None
         self._starting = False
@@ -116,10 +116,10 @@ class DynamicSettings:
         finally:
             self._starting = False
         if self._read_again:
-            self._changes_seen()
+            self._schedule_read()
 
     async def _read_everything(self) -> None:
-        self._changes.clear()
+        self._notifications.clear()
         await self._read_changes(apply=False)
         await self._reload_brokers()
         configured = await self._client.get_children(znodes.TOPIC_CONFIGS)
@@ -136,7 +136,7 @@ class DynamicSettings:
 
     def session_renewed(self) -> None:
         """Read everything again, because watches are lost and changes may have been missed."""
-        self._changes_seen(restart=True)
+        self._schedule_read(restart=True)
 
     async def stop(self) -> None:
         """Stop following changes."""
@@ -282,7 +282,7 @@ class DynamicSettings:
         else:
             per_broker = entity != znodes.DEFAULT_ENTITY
             validate_broker_config(new, changed=names, per_broker=per_broker, allows_custom=allows_custom)
-        return Alteration(new, version, _writes(entity_type, entity, new, version))
+        return Alteration(new, version, _operations(entity_type, entity, new, version))
 
     async def _entity(self, resource_type: int, name: str) -> tuple[str, str]:
         if resource_type == TOPIC_RESOURCE:
@@ -348,7 +348,7 @@ class DynamicSettings:
             for topic in topics:
                 self._topic_changed(topic)
 
-    def _changes_seen(self, *, restart: bool = False) -> None:
+    def _schedule_read(self, *, restart: bool = False) -> None:
         self._read_again = True
         self._restart = self._restart or restart
         # One reader at a time, because two would remove the same notifications.
@@ -378,16 +378,16 @@ class DynamicSettings:
 
     async def _read_changes(self, *, apply: bool) -> None:
         """Apply new notifications, and remove those that every broker has had time to see."""
-        names = await self._client.get_children(znodes.CONFIG_CHANGES, lambda _: self._changes_seen())
-        self._changes = {name: self._changes[name] for name in names if name in self._changes}
-        new = sorted(name for name in names if name not in self._changes)
+        names = await self._client.get_children(znodes.CONFIG_CHANGES, lambda _: self._schedule_read())
+        self._notifications = {name: self._notifications[name] for name in names if name in self._notifications}
+        new = sorted(name for name in names if name not in self._notifications)
         paths = [f"{znodes.CONFIG_CHANGES}/{name}" for name in new]
         changed: dict[tuple[str, str], None] = {}
         for name, path, result in zip(new, paths, await read_all(self._client, paths), strict=True):
             if not isinstance(result, tuple):
                 continue  # removed by another broker
             data, stat = result
-            self._changes[name] = stat.mtime_ms
+            self._notifications[name] = stat.mtime_ms
             try:
                 changed[documents.decode_config_change(path, data)] = None
             except znodes.ZnodeError as error:
@@ -397,13 +397,13 @@ class DynamicSettings:
         await self._remove_old_changes()
 
     async def _remove_old_changes(self) -> None:
-        oldest_ms = self._wall_clock_ms() - CHANGE_KEPT_MS
-        for name in [name for name, made_ms in self._changes.items() if made_ms < oldest_ms]:
+        oldest_ms = self._wall_clock_ms() - NOTIFICATION_KEPT_MS
+        for name in [name for name, made_ms in self._notifications.items() if made_ms < oldest_ms]:
             try:
                 await self._client.delete(f"{znodes.CONFIG_CHANGES}/{name}")
             except NoNode:
                 pass
-            del self._changes[name]
+            del self._notifications[name]
 
     async def _reload(self, entity_type: str, entity: str) -> None:
         if entity_type == "topics":
@@ -418,7 +418,7 @@ class DynamicSettings:
             await self._reload("brokers", entity)
 
 
-def _writes(entity_type: str, entity: str, settings: Mapping[str, str], version: int | None) -> list[Operation]:
+def _operations(entity_type: str, entity: str, settings: Mapping[str, str], version: int | None) -> list[Operation]:
     """Return the operations of one multi that writes settings, checks that the topic exists and creates a notification.
 
     :param version: version of the settings znode; None if it does not exist.

@@ -28,7 +28,7 @@ class ChangeReplicationFactor:
 
 @dataclass(frozen=True, slots=True)
 class AddBrokers:
-    """Balance replicas after these brokers were added."""
+    """Balance all replicas after these brokers were added to the cluster."""
 
     brokers: tuple[int, ...]
 
@@ -77,8 +77,9 @@ Work = Reassign | ChangeReplicationFactor | AddBrokers | Drain | Rebalance | Add
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """A request; for members other than ``work`` see ``plan.Plan``.
+    """A request for a plan.  ``plan.Plan`` describes the fields that it shares with the plan.
 
+    :param work: the requested change.
     :param body: the request as received.
     """
 

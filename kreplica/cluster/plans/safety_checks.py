@@ -31,9 +31,9 @@ def check(steps: Sequence[Step], cluster: ClusterState, *, force: bool) -> list[
     :raise KafkaError: REASSIGNMENT_IN_PROGRESS if other changes of the same partitions are in progress; INVALID_REQUEST
         if in-sync replicas are at risk and ``force`` is not set.
     """
-    _check_free(steps, cluster)
+    _check_no_conflicts(steps, cluster)
     moves = [step for step in steps if step.action is Action.MOVE]
-    warnings = [*_check_reachable(moves, cluster, force), *_check_last_copies(moves, cluster, force)]
+    warnings = [*_check_live_in_sync(moves, cluster, force), *_check_last_copies(moves, cluster, force)]
     return [
         *warnings,
         *_dead_targets(moves, cluster),
@@ -42,29 +42,29 @@ def check(steps: Sequence[Step], cluster: ClusterState, *, force: bool) -> list[
     ]
 
 
-def _check_free(steps: Sequence[Step], cluster: ClusterState) -> None:
+def _check_no_conflicts(steps: Sequence[Step], cluster: ClusterState) -> None:
     if len(set(cluster.planned.values())) >= PLANS_OPEN_MAX:
         raise _in_progress(f"{PLANS_OPEN_MAX} plans are open, which is the limit: wait for one to end, or cancel one")
-    counted = {step.topic for step in steps if not step.action.is_reassignment}
+    resized = {step.topic for step in steps if not step.action.is_reassignment}
     touched = {step.key for step in steps}
     for partition, plan_id in sorted(cluster.planned.items()):
-        if partition in touched or partition.topic in counted:
+        if partition in touched or partition.topic in resized:
             raise _in_progress(
                 f"{partition} is part of the open plan {plan_id}: wait for it or cancel it, then try again"
             )
     moving = [key for key in sorted(touched) if key.topic in cluster.topics and cluster.is_moving(key)]
     if moving:
         raise _in_progress(f"{_named(moving)}: another reassignment is in progress; wait for it or cancel it")
-    going = sorted(key for key in touched if key.partition in cluster.topic(key.topic).read_only)
-    if going:
-        raise _in_progress(f"{_named(going)}: being removed; wait for the removal or cancel it")
-    for topic in sorted(counted):
+    being_removed = sorted(key for key in touched if key.partition in cluster.topic(key.topic).read_only)
+    if being_removed:
+        raise _in_progress(f"{_named(being_removed)}: being removed; wait for the removal or cancel it")
+    for topic in sorted(resized):
         if cluster.topics[topic].read_only:
             numbers = sorted(cluster.topics[topic].read_only)
             raise _in_progress(f"partitions {numbers} of {topic} are being removed; wait for the removal")
 
 
-def _check_reachable(moves: Iterable[Step], cluster: ClusterState, force: bool) -> list[str]:
+def _check_live_in_sync(moves: Iterable[Step], cluster: ClusterState, force: bool) -> list[str]:
     """Check for partitions whose in-sync replicas are all dead."""
     lost = [step for step in moves if step.key in cluster.in_sync and not _live_in_sync(step.key, cluster)]
     if not lost:

@@ -51,17 +51,17 @@ def _delete_old_files(term: ControllerTerm, broker: int, partitions: Sequence[To
     topic, every replica answers with this error and nothing may be deleted.
     """
     context = term.context
-    begun = [partition for partition in partitions if broker in context.initial_replicas.get(partition, ())]
-    if not begun:
+    affected = [partition for partition in partitions if broker in context.initial_replicas.get(partition, ())]
+    if not affected:
         return
     log.warn(
         "controller: broker {broker} deletes old files of {partitions}, left by deleted topics of the same names",
         broker=broker,
-        partitions=", ".join(map(str, begun[:5])),
+        partitions=", ".join(map(str, affected[:5])),
     )
-    topics = {partition.topic for partition in begun}
+    topics = {partition.topic for partition in affected}
     deletions, roles = term.requests(), term.requests()
-    for partition in begun:
+    for partition in affected:
         context.initial_replicas[partition] -= {broker}
         deletions.stop(partition, broker, delete=True)
         roles.lead_or_follow(partition, [broker], is_new=True)

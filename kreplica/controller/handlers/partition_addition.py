@@ -40,8 +40,9 @@ async def handle_additions(term: ControllerTerm) -> None:
     await change_topics(term, sorted(wanted), lambda topic: _growth(context, topic, wanted[topic]), requests)
     requests.send()
     await start_new_partitions(term, sorted(wanted))
-    asked = [TopicPartition(topic, number) for topic, rows in wanted.items() for number in rows]
-    await remove_parents(term, znodes.PARTITIONS_ADD, [partition for partition in asked if context.replicas(partition)])
+    requested = [TopicPartition(topic, number) for topic, rows in wanted.items() for number in rows]
+    existing = [partition for partition in requested if context.replicas(partition)]
+    await remove_parents(term, znodes.PARTITIONS_ADD, existing)
     await refuse(term, refused)
 
 

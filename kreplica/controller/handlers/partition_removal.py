@@ -40,15 +40,17 @@ async def handle_removals(term: ControllerTerm) -> None:
     """Handle new or withdrawn removal requests, and removals that are due."""
     waits, refused = await _read_waits(term)
     context, requests = term.context, term.requests()
-    asked: dict[str, set[int]] = defaultdict(set)
+    requested: dict[str, set[int]] = defaultdict(set)
     for partition in waits:
-        asked[partition.topic].add(partition.partition)
-    topics = sorted(asked.keys() | {topic for topic, assignment in context.topics.items() if assignment.read_only})
+        requested[partition.topic].add(partition.partition)
+    topics = sorted(requested.keys() | {topic for topic, assignment in context.topics.items() if assignment.read_only})
     for topic in topics:
-        for number, reason in refusals(context, topic, asked[topic]).items():
+        for number, reason in refusals(context, topic, requested[topic]).items():
             refused[path(znodes.PARTITIONS_REMOVE, TopicPartition(topic, number))] = reason
     rules = term.rules()
-    await change_topics(term, topics, lambda topic: _read_only_change(context, rules, topic, asked[topic]), requests)
+    await change_topics(
+        term, topics, lambda topic: _read_only_change(context, rules, topic, requested[topic]), requests
+    )
     _note_read_only(term, waits)
     now_s = term.now_s()
     await change_topics(term, topics, lambda topic: _removal_change(context, topic, now_s), requests)
@@ -94,23 +96,23 @@ def _schedule_removals(term: ControllerTerm, now_s: float) -> None:
 # --- decisions --------------------------------------------------------------------------------------------------------
 
 
-def removable(assignment: TopicAssignment, asked: Collection[int]) -> frozenset[int]:
+def removable(assignment: TopicAssignment, requested: Collection[int]) -> frozenset[int]:
     """Return the requested partitions that can be removed: from the highest number down, never all."""
     accepted = set()
     number = len(assignment.partitions) - 1
-    while number > 0 and number in asked and not placement_of(assignment, number).is_moving:
+    while number > 0 and number in requested and not placement_of(assignment, number).is_moving:
         accepted.add(number)
         number -= 1
     return frozenset(accepted)
 
 
-def refusals(context: ControllerContext, topic: str, asked: Collection[int]) -> dict[int, str]:
+def refusals(context: ControllerContext, topic: str, requested: Collection[int]) -> dict[int, str]:
     """Return by partition why its request is rejected."""
     if topic not in context.topics or topic in context.deleting:
-        return dict.fromkeys(asked, "the topic does not exist or is being deleted")
+        return dict.fromkeys(requested, "the topic does not exist or is being deleted")
     assignment = context.topics[topic]
-    accepted = removable(assignment, asked)
-    return {number: refusal(assignment, number) for number in sorted(asked) if number not in accepted}
+    accepted = removable(assignment, requested)
+    return {number: refusal(assignment, number) for number in sorted(requested) if number not in accepted}
 
 
 def refusal(assignment: TopicAssignment, number: int) -> str:
@@ -125,11 +127,11 @@ def refusal(assignment: TopicAssignment, number: int) -> str:
 
 
 def _read_only_change(
-    context: ControllerContext, rules: RulesOf, topic: str, asked: Collection[int]
+    context: ControllerContext, rules: RulesOf, topic: str, requested: Collection[int]
 ) -> TopicChange | None:
     """Return the change of step 1 for requested partitions, or its reversal for withdrawn requests."""
     assignment = context.topics[topic]
-    toggled = sorted(removable(assignment, asked) ^ assignment.read_only)[:PARTITIONS_PER_CHANGE_MAX]
+    toggled = sorted(removable(assignment, requested) ^ assignment.read_only)[:PARTITIONS_PER_CHANGE_MAX]
     if not toggled:
         return None
     states = []

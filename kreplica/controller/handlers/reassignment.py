@@ -44,14 +44,14 @@ async def reassign(term: ControllerTerm, targets: Targets) -> Results:
     requests = term.requests()
     await change_topics(term, requested_moves.topics, requested_moves.decide, requests)
     requests.send()
-    begun = [partition for partition, error in requested_moves.results.items() if error is None]
-    _record_reassignments(term, begun, requested_moves.results)
-    await finish_ready_moves(term, begun)
+    started = [partition for partition, error in requested_moves.results.items() if error is None]
+    _record_reassignments(term, started, requested_moves.results)
+    await finish_ready_moves(term, started)
     return requested_moves.results
 
 
-def _record_reassignments(term: ControllerTerm, begun: Iterable[TopicPartition], results: Results) -> None:
-    history, moves = term.history, moving(term.context, begun)
+def _record_reassignments(term: ControllerTerm, started: Iterable[TopicPartition], results: Results) -> None:
+    history, moves = term.history, moving(term.context, started)
     history.record_many("reassignments_begun", "partition", moves, "{what}: reassignment started")
     refused = [(partition, error) for partition, error in results.items() if error is not None]
     if refused:

@@ -32,11 +32,11 @@ class StartedStep(NamedTuple):
         return self.run.steps[self.number]
 
 
-async def begin(term: ControllerTerm, begun: Sequence[StartedStep]) -> None:
+async def begin(term: ControllerTerm, started: Sequence[StartedStep]) -> None:
     """Start these steps; rejected ones are marked as failed."""
-    moves = [each for each in begun if each.step.action.is_reassignment]
+    moves = [each for each in started if each.step.action.is_reassignment]
     await _begin_moves(term, moves)
-    requests = dict(_request(each) for each in begun if not each.step.action.is_reassignment)
+    requests = dict(_request(each) for each in started if not each.step.action.is_reassignment)
     if requests:
         await term.writes.create_requests(requests)
 
@@ -71,8 +71,8 @@ async def _elect_unclean(term: ControllerTerm, forced: Sequence[StartedStep]) ->
         await leader_balance.elect_unclean(term, lost)
 
 
-def _record_loss(term: ControllerTerm, begun: StartedStep) -> None:
-    partition = begun.step.key
+def _record_loss(term: ControllerTerm, started: StartedStep) -> None:
+    partition = started.step.key
     state = term.context.leadership.get(partition)
     if state is None or state.leader == NO_LEADER:
         text = "no in-sync replica is live, and no other replica can lead"
@@ -80,12 +80,12 @@ def _record_loss(term: ControllerTerm, begun: StartedStep) -> None:
         text = f"no in-sync replica was live: broker {state.leader} was elected, acknowledged records may be lost"
     log.warn(
         "controller: {plan} was forced: {partition}: {text}",
-        plan=begun.run.plan.plan_id,
+        plan=started.run.plan.plan_id,
         partition=str(partition),
         text=text,
     )
-    outcome = begun.run.outcomes[begun.number]
-    begun.run.mark(begun.number, replace(outcome, reason=outcome.reason or text))
+    outcome = started.run.outcomes[started.number]
+    started.run.mark(started.number, replace(outcome, reason=outcome.reason or text))
 
 
 async def reverse_moves(term: ControllerTerm, run: RunningPlan, numbers: Sequence[int]) -> None:
@@ -99,9 +99,9 @@ async def reverse_moves(term: ControllerTerm, run: RunningPlan, numbers: Sequenc
             run.mark(each.number, failed(f"it could not be reversed: {error}"))
 
 
-async def withdraw(term: ControllerTerm, run: RunningPlan, asked: Collection[TopicPartition]) -> None:
+async def withdraw(term: ControllerTerm, run: RunningPlan, requested: Collection[TopicPartition]) -> None:
     """Remove the pending requests to add or remove partitions."""
-    steps = [run.steps[number] for number in run.moving if run.steps[number].key in asked]
+    steps = [run.steps[number] for number in run.moving if run.steps[number].key in requested]
     paths = [request_path(step) for step in steps]
     if paths:
         await term.writes.remove([*paths, *sorted({path.rpartition("/")[0] for path in paths})])
@@ -128,7 +128,7 @@ def request_path(step: Step) -> str:
     return path_of(step.topic, step.partition)
 
 
-def _request(begun: StartedStep) -> tuple[str, bytes]:
-    step = begun.step
-    data = encode_addition(step.after) if step.action is Action.ADD else encode_removal(begun.run.plan.wait_ms)
+def _request(started: StartedStep) -> tuple[str, bytes]:
+    step = started.step
+    data = encode_addition(step.after) if step.action is Action.ADD else encode_removal(started.run.plan.wait_ms)
     return request_path(step), data

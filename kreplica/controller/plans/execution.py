@@ -76,15 +76,15 @@ async def plans_due(term: ControllerTerm) -> None:
     runs = [context.plans[plan_id] for plan_id in sorted(context.plans)]
     for run in runs:
         await _observe(term, run)
-    begun = await choose(term, runs)
-    for each in begun:
+    started = await choose(term, runs)
+    for each in started:
         each.run.mark(each.number, MOVING)
         if each.run.started_at_ms is None:
             each.run.started_at_ms = term.runtime.wall_clock_ms()
     has_changed = any(run.unwritten for run in runs)
     for run in runs:
         await _write_outcomes(term, run)
-    await begin(term, [each for each in begun if each.run.plan.plan_id in context.plans])
+    await begin(term, [each for each in started if each.run.plan.plan_id in context.plans])
     for run in runs:
         await _end_if_done(term, run)
     if has_changed or any(run.unwritten for run in context.plans.values()):
@@ -101,18 +101,18 @@ async def _observe(term: ControllerTerm, run: RunningPlan) -> None:
         async for number in term.in_slices(range(len(run.steps))):
             if run.outcomes[number].state is StepState.WAITING:
                 run.mark(number, CANCELLED)
-    asked = await requests_left(term, run)
+    requested = await requests_left(term, run)
     if run.is_returning:
         await reverse_moves(term, run, [number for number in run.moving if _must_reverse(context, run, number)])
-        await withdraw(term, run, asked)
-        asked = set()
+        await withdraw(term, run, requested)
+        requested = set()
     found: dict[int, StepOutcome] = {}
     async for number in term.in_slices(run.moving):
         step = run.steps[number]
         if step.action.is_reassignment:
             outcome = outcome_of_move(context, run, step)
         else:
-            outcome = outcome_of_request(context, run, step, asked)
+            outcome = outcome_of_request(context, run, step, requested)
         if outcome is not None:
             found[number] = outcome
     # Leaders first: after a failure in between, the next controller finds the steps in progress and repeats this.

@@ -34,17 +34,17 @@ async def choose(term: ControllerTerm, runs: Sequence[RunningPlan]) -> list[Star
     choice = _Choice(term, runs)
     for run in runs:
         await choice.select(run)
-    return choice.begun
+    return choice.started
 
 
 class _Choice:
     """State of one pass; the steps of all plans count toward a broker's limit.
 
-    :ivar begun: the steps selected so far.
+    :ivar started: the steps selected so far.
     """
 
     def __init__(self, term: ControllerTerm, runs: Sequence[RunningPlan]) -> None:
-        self.begun: list[StartedStep] = []
+        self.started: list[StartedStep] = []
         self._term = term
         self._context = term.context
         self._busy = loads(term.context, runs)
@@ -75,7 +75,7 @@ class _Choice:
             if outcome is not None:
                 settled[number] = outcome
             elif self._can_begin(run, number):
-                self.begun.append(StartedStep(run, number))
+                self.started.append(StartedStep(run, number))
                 self._busy.update(ends)
             else:
                 continue

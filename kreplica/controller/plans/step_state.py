@@ -135,18 +135,18 @@ def partition_exists(context: ControllerContext, key: TopicPartition) -> bool:
 
 
 def outcome_of_request(
-    context: ControllerContext, run: RunningPlan, step: Step, asked: Collection[TopicPartition]
+    context: ControllerContext, run: RunningPlan, step: Step, requested: Collection[TopicPartition]
 ) -> StepOutcome | None:
     """Return the outcome of a partition addition or removal; None while its request is pending.
 
-    :param asked: partitions whose requests are still in ZooKeeper.
+    :param requested: partitions whose requests are still in ZooKeeper.
     """
     if step.topic not in context.topics or step.topic in context.deleting:
         return _gone(context, step)
     if partition_exists(context, step.key) == (step.action is Action.ADD):
         return FINISHED
     topic = context.topics[step.topic]
-    if step.key in asked or step.partition in topic.read_only:
+    if step.key in requested or step.partition in topic.read_only:
         return None
     if run.is_returning:
         return CANCELLED
