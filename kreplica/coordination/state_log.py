@@ -31,7 +31,7 @@ Pair = tuple[bytes, bytes | None]
 
 AtEndOfTurn = Callable[[Callable[[], object]], None]
 Committed = Callable[[], None]
-Answer = Callable[[ErrorCode], None]
+Respond = Callable[[ErrorCode], None]
 
 RECORD_OVERHEAD = 24
 """Upper bound for the size of a record in addition to its key and value, in bytes."""
@@ -63,7 +63,7 @@ class PendingAppend(NamedTuple):
 
     records: Sequence[Pair]
     committed: Committed
-    answer: Answer
+    respond: Respond
 
 
 class _WrittenBatch:
@@ -99,7 +99,7 @@ class StateLog:
         self._gathered: list[PendingAppend] = []
         self._gathered_bytes = 0
         self._written: deque[_WrittenBatch] = deque()
-        self._refused: list[tuple[Answer, ErrorCode]] = []
+        self._refused: list[tuple[Respond, ErrorCode]] = []
         self._scheduled = False
         self._timer: IDelayedCall | None = None
         self.is_closed = False
@@ -109,19 +109,19 @@ class StateLog:
         """Leader epoch under which this broker coordinates."""
         return self._partition.leadership.leader_epoch
 
-    def append(self, records: Sequence[Pair], committed: Committed, answer: Answer) -> None:
+    def append(self, records: Sequence[Pair], committed: Committed, respond: Respond) -> None:
         """Append records atomically. No callback is called before this method has returned.
 
         :param records: at least one.
-        :param committed: called once the records are committed, in log order, even if ``answer`` was called with an
+        :param committed: called once the records are committed, in log order, even if ``respond`` was called with an
             error before; never after this broker has lost leadership.
-        :param answer: called exactly once. NONE: after ``committed``. COORDINATOR_NOT_AVAILABLE: refused, or not
+        :param respond: called exactly once. NONE: after ``committed``. COORDINATOR_NOT_AVAILABLE: refused, or not
             committed in time (it may be committed later). NOT_COORDINATOR: no longer leader. MESSAGE_TOO_LARGE.
         """
         size = sum(len(key) + (len(value) if value is not None else 0) + RECORD_OVERHEAD for key, value in records)
         if self._gathered_bytes + size > self._config.batch_bytes_max:
             self._flush()
-        self._gathered.append(PendingAppend(records, committed, answer))
+        self._gathered.append(PendingAppend(records, committed, respond))
         self._gathered_bytes += size
         self._schedule()
 
@@ -134,13 +134,13 @@ class StateLog:
         """Maximum size of a batch before compression."""
         return NO_LIMIT if self._config.codec else self._partition.log.config.append_size_max
 
-    def append_batch(self, batch: BatchBuilder, committed: Committed, answer: Answer) -> None:
+    def append_batch(self, batch: BatchBuilder, committed: Committed, respond: Respond) -> None:
         """Append a complete batch; otherwise like ``append``.
 
         :param batch: contains at least one record; built in advance, because building takes 5 us per record.
         """
         self._flush()
-        self._write([PendingAppend((), committed, answer)], batch, is_large=True)
+        self._write([PendingAppend((), committed, respond)], batch, is_large=True)
         self._schedule()
 
     def append_transactional(
@@ -149,11 +149,11 @@ class StateLog:
         producer_epoch: int,
         records: Sequence[Pair],
         committed: Committed,
-        answer: Answer,
+        respond: Respond,
     ) -> bool:
         """Append records as part of a producer's transaction, committed or aborted by its marker; else like ``append``.
 
-        :param answer: also INVALID_PRODUCER_EPOCH if the producer is fenced, and INVALID_TXN_STATE if the transaction
+        :param respond: also INVALID_PRODUCER_EPOCH if the producer is fenced, and INVALID_TXN_STATE if the transaction
             has not been verified or has ended.
         :return: True if the records are in the log, so that a marker will follow them.
         """
@@ -161,7 +161,7 @@ class StateLog:
         builder = BatchBuilder(
             codec=self._config.codec, producer_id=producer_id, producer_epoch=producer_epoch, transactional=True
         )
-        is_written = self._write([PendingAppend(records, committed, answer)], builder)
+        is_written = self._write([PendingAppend(records, committed, respond)], builder)
         self._schedule()
         return is_written
 
@@ -176,8 +176,8 @@ class StateLog:
         self._scheduled = False
         self._flush()
         refused, self._refused = self._refused, []
-        for answer, code in refused:
-            _call(answer, code)
+        for respond, code in refused:
+            _call(respond, code)
         self._settle()
 
     def _flush(self) -> None:
@@ -213,7 +213,7 @@ class StateLog:
         return True
 
     def _refuse(self, appends: list[PendingAppend], code: ErrorCode) -> None:
-        self._refused += [(append.answer, code) for append in appends]
+        self._refused += [(append.respond, code) for append in appends]
         self._schedule()
 
     # --- results -----------------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class StateLog:
             for append in batch.appends:
                 _call_committed(append)
                 if not batch.is_overdue:
-                    _call(append.answer, ErrorCode.NONE)
+                    _call(append.respond, ErrorCode.NONE)
         if not written:
             self._partition.watchers.pop(self, None)
         elif self._timer is None:
@@ -247,7 +247,7 @@ class StateLog:
         return partition.leader_state is None or partition.leadership_generation != self._leadership_generation
 
     def close(self) -> None:
-        """Answer all pending appends with NOT_COORDINATOR and refuse later ones."""
+        """Fail all pending appends with NOT_COORDINATOR and refuse later ones."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -275,7 +275,7 @@ class StateLog:
             if batch.deadline_s <= now_s and not batch.is_overdue:
                 batch.is_overdue = True
                 for append in batch.appends:
-                    _call(append.answer, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                    _call(append.respond, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if self._written:
             self._start_timer()
 
@@ -298,8 +298,8 @@ def _call_committed(append: PendingAppend) -> None:
         log.failure("cannot apply a committed record of a coordinator")
 
 
-def _call(answer: Answer, code: ErrorCode) -> None:
+def _call(respond: Respond, code: ErrorCode) -> None:
     try:
-        answer(code)
+        respond(code)
     except Exception:
         log.failure("the callback of a coordinator's append failed")

@@ -16,7 +16,7 @@ from kreplica.groups.consumer.state import GroupState
 from kreplica.groups.consumer.subscriptions import TopicSnapshot, regular_expressions
 from kreplica.groups.consumer.target_assignment import selected_assignor
 from kreplica.groups.consumer.topic_lookup import TopicLookup
-from kreplica.groups.consumer.transitions import Answer
+from kreplica.groups.consumer.transitions import HeartbeatResponse
 
 if TYPE_CHECKING:
     from kreplica.coordination.cluster_view import ClusterView
@@ -43,7 +43,7 @@ class ConsumerCoordinator:
         """Heartbeat interval sent to members."""
         return self._config.heartbeat_interval_ms
 
-    async def heartbeat(self, request: Heartbeat, version: int) -> Answer:
+    async def heartbeat(self, request: Heartbeat, version: int) -> HeartbeatResponse:
         """Handle ConsumerGroupHeartbeat.
 
         :param version: of the request.
@@ -63,9 +63,9 @@ class ConsumerCoordinator:
         if expressions:
             resolved = await self._lookup.resolve(expressions)
             shard, group = self._find(request)  # the group may have changed during the lookup
-        answered = group.heartbeat(request, TopicSnapshot(self.view, resolved, is_changed, version_of_topics))
+        response = group.heartbeat(request, TopicSnapshot(self.view, resolved, is_changed, version_of_topics))
         shard.adopt(group, request.client_host)
-        return await answered
+        return await response
 
     def describe(self, group_id: str) -> GroupState:
         """Return the committed state of a group for ConsumerGroupDescribe.

@@ -53,34 +53,34 @@ class GroupCoordinator:
 
     # --- members of classic groups -----------------------------------------------------------------------------------
 
-    def join(self, group_id: str, request: Join, answer: JoinCallback) -> None:
+    def join(self, group_id: str, request: Join, respond: JoinCallback) -> None:
         """Handle JoinGroup."""
         try:
             group = self._group_to_join(group_id, request)
         except KafkaError as error:
-            answer(Joined(error.code, request.member_id))
+            respond(Joined(error.code, request.member_id))
             return
-        group.join(request, answer)
+        group.join(request, respond)
 
-    def abandon_join(self, group_id: str, answer: JoinCallback) -> None:
+    def abandon_join(self, group_id: str, respond: JoinCallback) -> None:
         """Handle the loss of the connection that waits for this JoinGroup response."""
         try:
             group = self.shards.shard_of(group_id).group(group_id)
         except KafkaError:
             return  # unloaded, so its pending requests have been answered
         if isinstance(group, ClassicGroup):
-            group.abandon_join(answer)
+            group.abandon_join(respond)
 
-    def sync(self, group_id: str, request: Sync, answer: SyncCallback) -> None:
+    def sync(self, group_id: str, request: Sync, respond: SyncCallback) -> None:
         """Handle SyncGroup."""
         try:
             group = _classic(self._current_shard(group_id), group_id)
         except KafkaError as error:
             is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             # The rebalance ended with the previous coordinator. The client can rejoin at once, without a new lookup.
-            answer(Synced(ErrorCode.REBALANCE_IN_PROGRESS if is_loading else error.code))
+            respond(Synced(ErrorCode.REBALANCE_IN_PROGRESS if is_loading else error.code))
             return
-        group.sync(request, answer)
+        group.sync(request, respond)
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Handle Heartbeat.
@@ -166,15 +166,15 @@ class GroupCoordinator:
         for shard in self.shards.loaded():
             shard.expiry.topics_removed(topics)
 
-    def delete(self, group_id: str, answer: Callable[[ErrorCode], None]) -> None:
+    def delete(self, group_id: str, respond: Callable[[ErrorCode], None]) -> None:
         """Handle DeleteGroups: delete a group without members, with its offsets.
 
-        :param answer: called with NONE once the deletion is committed.
+        :param respond: called with NONE once the deletion is committed.
         """
         try:
-            self.shards.shard_of(group_id).delete(group_id, answer)
+            self.shards.shard_of(group_id).delete(group_id, respond)
         except KafkaError as error:
-            answer(error.code)
+            respond(error.code)
 
 
 def _classic(shard: GroupShard, group_id: str) -> ClassicGroup:

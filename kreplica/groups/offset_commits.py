@@ -10,7 +10,7 @@ from kreplica.groups.group import NO_GENERATION, UNKNOWN_MEMBER
 from kreplica.groups.records import TEXT_SIZE_MAX
 
 if TYPE_CHECKING:
-    from kreplica.groups.offsets import Answer, OffsetValues
+    from kreplica.groups.offsets import OffsetValues, Respond
     from kreplica.groups.shard import GroupShard
     from kreplica.wire.batch_building import BatchBuilder
 
@@ -54,20 +54,20 @@ def commit(
     shard: GroupShard,
     committer: Committer,
     values: OffsetValues,
-    answer: Answer,
+    respond: Respond,
     prepared: BatchBuilder | None = None,
 ) -> None:
     """Commit offsets of a group; creates the group if it does not exist.
 
     :param values: at least one.
-    :param answer: called exactly once; NONE means committed.
+    :param respond: called exactly once; NONE means committed.
     :param prepared: the batch of these offsets, if there are many (``Offsets.prepare``).
-    :raise KafkaError: the client may not commit; nothing was appended and ``answer`` is not called.
+    :raise KafkaError: the client may not commit; nothing was appended and ``respond`` is not called.
     """
     _admit(shard, committer, transactional=False)
-    answering = _answering(shard, committer.group_id, answer)
+    respond_after_cleanup = _with_cleanup(shard, committer.group_id, respond)
     try:
-        shard.offsets.commit(committer.group_id, values, answering, prepared, committer.client_host)
+        shard.offsets.commit(committer.group_id, values, respond_after_cleanup, prepared, committer.client_host)
     except KafkaError:
         shard.remove_if_unused(committer.group_id)
         raise
@@ -79,7 +79,7 @@ def commit_in_transaction(
     producer_id: int,
     producer_epoch: int,
     values: OffsetValues,
-    answer: Answer,
+    respond: Respond,
 ) -> None:
     """Like ``commit``, as part of a producer's transaction, whose partition has been verified (KIP-890).
 
@@ -91,10 +91,10 @@ def commit_in_transaction(
         if error.code is ErrorCode.STALE_MEMBER_EPOCH:  # TxnOffsetCommit does not define STALE_MEMBER_EPOCH
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) from None
         raise
-    answering = _answering(shard, committer.group_id, answer)
+    respond_after_cleanup = _with_cleanup(shard, committer.group_id, respond)
     try:
         shard.offsets.commit_in_transaction(
-            committer.group_id, values, producer_id, producer_epoch, answering, committer.client_host
+            committer.group_id, values, producer_id, producer_epoch, respond_after_cleanup, committer.client_host
         )
     except KafkaError:
         shard.remove_if_unused(committer.group_id)
@@ -119,12 +119,12 @@ def _admit(shard: GroupShard, committer: Committer, *, transactional: bool) -> N
     shard.classic(committer.group_id, committer.client_host)
 
 
-def _answering(shard: GroupShard, group_id: str, answer: Answer) -> Answer:
-    def answered(code: ErrorCode) -> None:
+def _with_cleanup(shard: GroupShard, group_id: str, respond: Respond) -> Respond:
+    def clean_up(code: ErrorCode) -> None:
         if code is not ErrorCode.NONE:
             shard.remove_if_unused(group_id)
             if code is ErrorCode.MESSAGE_TOO_LARGE:
                 code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-        answer(code)
+        respond(code)
 
-    return answered
+    return clean_up

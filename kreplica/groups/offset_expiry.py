@@ -58,7 +58,7 @@ class ExpiringGroups(Protocol):
     def group(self, group_id: str) -> Group | None:
         """Return the group with this id, or None."""
 
-    def delete(self, group_id: str, answer: Callable[[ErrorCode], None]) -> None:
+    def delete(self, group_id: str, respond: Callable[[ErrorCode], None]) -> None:
         """Delete a group without members, with its offsets."""
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kreplica.coordination.state_log import Pair, StateLog
     from kreplica.wire.batches import BatchHeader
 
-Answer = Callable[[ErrorCode], None]
+Respond = Callable[[ErrorCode], None]
 
 STEP_OFFSETS = 32
 """Number of offsets that one step of a large commit reads or encodes; each takes 3 to 8 us."""
@@ -148,26 +148,26 @@ class Offsets:
         self,
         group_id: str,
         values: OffsetValues,
-        answer: Answer,
+        respond: Respond,
         prepared: BatchBuilder | None = None,
         address: str = "",
     ) -> None:
         """Append offsets of a group.
 
         :param values: at least one, of existing topics.
-        :param answer: see ``StateLog.append``.
+        :param respond: see ``StateLog.append``.
         :param prepared: the result of ``prepare`` for the same offsets.
         :param address: of the client, charged for a group without offsets.
         :raise KafkaError: INVALID_COMMIT_OFFSET_SIZE beyond the memory limits; nothing was appended.
         """
         growth = self._growth(group_id, values)
         self._accounts.check(group_id, address, growth, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
-        append = _Append(self, group_id, values, answer)
+        append = _Append(self, group_id, values, respond)
         self._begin(append, address, growth)
         if prepared is not None:
-            self._log.append_batch(prepared, append.committed, append.answered)
+            self._log.append_batch(prepared, append.committed, append.completed)
         else:
-            self._log.append(self._records(group_id, values), append.committed, append.answered)
+            self._log.append(self._records(group_id, values), append.committed, append.completed)
 
     def commit_in_transaction(
         self,
@@ -175,7 +175,7 @@ class Offsets:
         values: OffsetValues,
         producer_id: int,
         producer_epoch: int,
-        answer: Answer,
+        respond: Respond,
         address: str = "",
     ) -> None:
         """Append offsets of a group as part of a transaction.
@@ -183,7 +183,7 @@ class Offsets:
         The partitions are unstable until the transaction ends, unless the append is refused: then no marker would
         follow.
 
-        :param answer: see ``StateLog.append_transactional``.
+        :param respond: see ``StateLog.append_transactional``.
         :param address: of the client, charged for a group without offsets.
         :raise KafkaError: COORDINATOR_NOT_AVAILABLE beyond the memory limits; nothing was appended.  Clients retry,
             because other transactions end.
@@ -193,17 +193,17 @@ class Offsets:
         refusal = ErrorCode.COORDINATOR_NOT_AVAILABLE
         self._accounts.check(group_id, address, growth, refusal)
         self._accounts.check(group_id, address, pending, refusal, is_pending=True)
-        append = _TransactionalAppend(self, group_id, values, answer, producer_id)
+        append = _TransactionalAppend(self, group_id, values, respond, producer_id)
         records = self._records(group_id, values)
         self._begin(append, address, growth)
-        if self._log.append_transactional(producer_id, producer_epoch, records, append.committed, append.answered):
+        if self._log.append_transactional(producer_id, producer_epoch, records, append.committed, append.completed):
             for topic, partitions in values:
                 for partition, _ in partitions:
                     self._pending_of(producer_id, OffsetKey(group_id, topic, partition))
 
-    def remove(self, records: Sequence[Pair], answer: Answer) -> None:
+    def remove(self, records: Sequence[Pair], respond: Respond) -> None:
         """Append tombstones returned by ``tombstones``."""
-        self._log.append(records, lambda: self.forget(records), answer)
+        self._log.append(records, lambda: self.forget(records), respond)
 
     def tombstones(self, group_id: str, wanted: Callable[[str, int], bool] | None = None) -> list[Pair]:
         """Return tombstones of a group's offsets, including those of pending commits.
@@ -374,22 +374,22 @@ def is_overtaken(order: int, by_order: int) -> bool:
 class _Append:
     """Offsets of one request that are being appended."""
 
-    __slots__ = ("_answer", "_offsets", "group_id", "reserved", "values")
+    __slots__ = ("_offsets", "_respond", "group_id", "reserved", "values")
 
-    def __init__(self, offsets: Offsets, group_id: str, values: OffsetValues, answer: Answer) -> None:
+    def __init__(self, offsets: Offsets, group_id: str, values: OffsetValues, respond: Respond) -> None:
         self.reserved = 0
         self._offsets = offsets
-        self._answer = answer
+        self._respond = respond
         self.group_id = group_id
         self.values = values
 
     def committed(self) -> None:
         self._offsets._put(self.group_id, self.values)
 
-    def answered(self, code: ErrorCode) -> None:
+    def completed(self, code: ErrorCode) -> None:
         del self._offsets._in_flight[self]
         self._offsets._accounts.add(self.group_id, -self.reserved)
-        self._answer(code)
+        self._respond(code)
 
 
 class _TransactionalAppend(_Append):
@@ -397,8 +397,10 @@ class _TransactionalAppend(_Append):
 
     __slots__ = ("_producer_id",)
 
-    def __init__(self, offsets: Offsets, group_id: str, values: OffsetValues, answer: Answer, producer_id: int) -> None:
-        super().__init__(offsets, group_id, values, answer)
+    def __init__(
+        self, offsets: Offsets, group_id: str, values: OffsetValues, respond: Respond, producer_id: int
+    ) -> None:
+        super().__init__(offsets, group_id, values, respond)
         self._producer_id = producer_id
 
     def committed(self) -> None:

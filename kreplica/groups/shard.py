@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 log = Logger()
 
-Answer = Callable[[ErrorCode], None]
+Respond = Callable[[ErrorCode], None]
 
 
 class GroupShard:
@@ -221,10 +221,10 @@ class GroupShard:
 
     # --- removing ----------------------------------------------------------------------------------------------------
 
-    def delete(self, group_id: str, answer: Answer) -> None:
+    def delete(self, group_id: str, respond: Respond) -> None:
         """Delete a group without members, with its offsets.
 
-        :param answer: called with NONE once the deletion is committed, otherwise with the error.
+        :param respond: called with NONE once the deletion is committed, otherwise with the error.
         :raise KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
         group = self.group(group_id)
@@ -234,21 +234,21 @@ class GroupShard:
         records = [*self.offsets.tombstones(group_id), *group.tombstones()]
         if not records:
             self._forget(group)
-            answer(ErrorCode.NONE)
+            respond(ErrorCode.NONE)
             return
-        self._delete_some(group, records, answer)
+        self._delete_some(group, records, respond)
 
-    def _delete_some(self, group: Group, records: Sequence[Pair], answer: Answer) -> None:
+    def _delete_some(self, group: Group, records: Sequence[Pair], respond: Respond) -> None:
         """Append one batch of tombstones, then the next once it is committed; the group's own tombstones come last."""
         first, rest = records[:TOMBSTONES_MAX], records[TOMBSTONES_MAX:]
 
-        def answered(code: ErrorCode) -> None:
+        def batch_done(code: ErrorCode) -> None:
             if code is ErrorCode.NONE and rest:
-                self._delete_some(group, rest, answer)
+                self._delete_some(group, rest, respond)
             else:
-                answer(code)
+                respond(code)
 
-        self.log.append(first, lambda: self._deleted(group, first), answered)
+        self.log.append(first, lambda: self._deleted(group, first), batch_done)
 
     def remove_if_unused(self, group_id: str) -> None:
         """Forget a group without members, offsets and records."""

@@ -19,7 +19,7 @@ On the partition leader's side:
 
 from kreplica.transactions.config import TransactionsConfig
 from kreplica.transactions.coordinator import TransactionCoordinator
-from kreplica.transactions.decisions import Answer
+from kreplica.transactions.decisions import ProducerResponse
 from kreplica.transactions.end_transaction import EndRequest
 from kreplica.transactions.init_producer_id import InitRequest
 from kreplica.transactions.markers import Markers, MarkersConfig
@@ -29,12 +29,12 @@ from kreplica.transactions.states import NO_TIME, STATES_BY_TITLE, Identity, Tra
 __all__ = [
     "NO_TIME",
     "STATES_BY_TITLE",
-    "Answer",
     "EndRequest",
     "Identity",
     "InitRequest",
     "Markers",
     "MarkersConfig",
+    "ProducerResponse",
     "Transaction",
     "TransactionCoordinator",
     "TransactionsConfig",

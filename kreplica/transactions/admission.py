@@ -24,7 +24,7 @@ Admitted = Callable[[ErrorCode], None]
 class PartitionVerifier(Protocol):
     """Part of ``Verifier`` that admission uses."""
 
-    def verify(self, request: VerificationRequest, answered: Verified) -> None: ...
+    def verify(self, request: VerificationRequest, verified: Verified) -> None: ...
 
 
 class Producer(NamedTuple):
@@ -95,7 +95,7 @@ class Admission:
                 self._count += 1
         if keys:
             request = VerificationRequest(*producer, tuple(keys), adds)
-            self._verifier.verify(request, lambda codes: self._answered(request, codes))
+            self._verifier.verify(request, lambda codes: self._handle_results(request, codes))
 
     def _is_open(self, partition: Partition, producer: Producer, adds: bool) -> bool:
         if partition.log.producers.is_in_transaction(producer.producer_id, producer.producer_epoch):
@@ -105,7 +105,7 @@ class Admission:
         _start_verification(partition, producer, adds).is_verified = True
         return True
 
-    def _answered(self, request: VerificationRequest, codes: Codes) -> None:
+    def _handle_results(self, request: VerificationRequest, codes: Codes) -> None:
         for key in request.keys:
             queue = self._queues.pop(_QueueKey(key, request.producer_id, request.producer_epoch))
             code = codes[key]

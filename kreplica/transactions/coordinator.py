@@ -15,7 +15,7 @@ from kreplica.runtime import Runtime
 from kreplica.transactions import fencing
 from kreplica.transactions.add_partitions import add, verify
 from kreplica.transactions.config import TransactionsConfig
-from kreplica.transactions.decisions import Answer, Decision, refused
+from kreplica.transactions.decisions import Decision, ProducerResponse, refused
 from kreplica.transactions.end_transaction import EndRequest, end
 from kreplica.transactions.init_producer_id import InitRequest, begin
 from kreplica.transactions.markers import Markers
@@ -27,11 +27,11 @@ from kreplica.transactions.timeouts import Timeouts
 
 log = Logger()
 
-Answered = Callable[[Answer], None]
+Respond = Callable[[ProducerResponse], None]
 Decide = Callable[[Transaction | None, int | None], Decision]
 """Returns the decision; called with the state of the transactional id, and a new producer id if one was needed."""
 
-MEMORY_LIMIT_REACHED = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+MEMORY_LIMIT_REACHED = ProducerResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 """Response when a memory limit is reached. All clients retry; memory is freed when others end or expire."""
 
 MakeShards = Callable[[Callable[[StateLog], TransactionShard]], Shards[TransactionShard]]
@@ -83,32 +83,32 @@ class TransactionCoordinator:
 
     # --- producer requests -------------------------------------------------------------------------------------------
 
-    def begin(self, transactional_id: str, request: InitRequest, answered: Answered) -> None:
+    def begin(self, transactional_id: str, request: InitRequest, respond: Respond) -> None:
         """Handle InitProducerId: grant an identity and fence earlier producers."""
         code = self._refusal(transactional_id, request)
         if code is not ErrorCode.NONE:
-            answered(Answer(code))
+            respond(ProducerResponse(code))
             return
 
         def decide(transaction: Transaction | None, new_producer_id: int | None) -> Decision:
             now_ms = self._runtime.wall_clock_ms()
             return begin(transactional_id, transaction, request, new_producer_id, now_ms)
 
-        self._decide(transactional_id, decide, answered, address=request.address)
+        self._decide(transactional_id, decide, respond, address=request.address)
 
     def add(
         self,
         transactional_id: str,
         claimed: Identity,
         added: Collection[TopicPartition],
-        answered: Callable[[ErrorCode], None],
+        respond: Callable[[ErrorCode], None],
     ) -> None:
         """Handle AddPartitionsToTxn; the first partition starts the transaction."""
 
         def decide(transaction: Transaction | None, _: int | None) -> Decision:
             return add(transaction, claimed, added, self._runtime.wall_clock_ms())
 
-        self._decide(transactional_id, decide, lambda answer: answered(answer.code))
+        self._decide(transactional_id, decide, lambda response: respond(response.code))
 
     def verify(
         self, transactional_id: str, claimed: Identity, partitions: Collection[TopicPartition]
@@ -120,18 +120,19 @@ class TransactionCoordinator:
             return dict.fromkeys(partitions, error.code)
         return verify(None if entry is None else entry.transaction, claimed, partitions)
 
-    def end(self, transactional_id: str, request: EndRequest, answered: Answered) -> None:
+    def end(self, transactional_id: str, request: EndRequest, respond: Respond) -> None:
         """Handle EndTxn; responds once the decision is committed."""
 
         def decide(transaction: Transaction | None, new_producer_id: int | None) -> Decision:
             return end(transaction, request, new_producer_id, self._runtime.wall_clock_ms())
 
-        def answer_end(answer: Answer) -> None:
-            if answer.code is not ErrorCode.NONE:
-                self._refused_ends.log_refusal(transactional_id, request, self._entry_of(transactional_id), answer.code)
-            answered(answer)
+        def respond_to_end(response: ProducerResponse) -> None:
+            if response.code is not ErrorCode.NONE:
+                entry = self._entry_of(transactional_id)
+                self._refused_ends.log_refusal(transactional_id, request, entry, response.code)
+            respond(response)
 
-        self._decide(transactional_id, decide, answer_end)
+        self._decide(transactional_id, decide, respond_to_end)
 
     # --- admin requests ----------------------------------------------------------------------------------------------
 
@@ -194,7 +195,7 @@ class TransactionCoordinator:
         self,
         transactional_id: str,
         decide: Decide,
-        answered: Answered,
+        respond: Respond,
         new_producer_id: int | None = None,
         *,
         may_wait: bool = True,
@@ -203,7 +204,7 @@ class TransactionCoordinator:
         try:
             shard = self._shard_of(transactional_id)
         except KafkaError as error:
-            answered(Answer(error.code))
+            respond(ProducerResponse(error.code))
             return
         entry = shard.get(transactional_id)
         decision = decide(None if entry is None else entry.transaction, new_producer_id)
@@ -211,32 +212,32 @@ class TransactionCoordinator:
             decision = _while_pending(decision)
         if decision.needs_producer_id:
             if entry is None and not shard.has_room(transactional_id, address):
-                answered(MEMORY_LIMIT_REACHED)
+                respond(MEMORY_LIMIT_REACHED)
             else:
-                self._decide_with_id(transactional_id, decide, answered, address)
+                self._decide_with_id(transactional_id, decide, respond, address)
         elif decision.new is not None:
             if shard.has_room(transactional_id, address, decision.new):
-                shard.write(decision.new, partial(_written, decision.answer, answered), address)
+                shard.write(decision.new, partial(_written, decision.response, respond), address)
             else:
-                answered(MEMORY_LIMIT_REACHED)
+                respond(MEMORY_LIMIT_REACHED)
         else:
             again = partial(
-                self._decide, transactional_id, decide, answered, new_producer_id, may_wait=False, address=address
+                self._decide, transactional_id, decide, respond, new_producer_id, may_wait=False, address=address
             )
             is_early = may_wait and entry is not None and is_early_request(entry, decision)
             if not (is_early and shard.delayed.wait(transactional_id, again)):
-                answered(decision.answer)
+                respond(decision.response)
 
-    def _decide_with_id(self, transactional_id: str, decide: Decide, answered: Answered, address: str) -> None:
+    def _decide_with_id(self, transactional_id: str, decide: Decide, respond: Respond, address: str) -> None:
         """Decide again with a new producer id; the state may have changed meanwhile."""
 
         async def decide_again() -> None:
             try:
                 new_producer_id = await self._next_producer_id()
             except (KreplicaError, CancelledError):
-                answered(Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+                respond(ProducerResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE))
                 return
-            self._decide(transactional_id, decide, answered, new_producer_id, address=address)
+            self._decide(transactional_id, decide, respond, new_producer_id, address=address)
 
         waiting = Deferred.fromCoroutine(decide_again())
         self._waiting[waiting] = None
@@ -246,16 +247,16 @@ class TransactionCoordinator:
 
 def is_early_request(entry: Entry, decision: Decision) -> bool:
     """Return True if a request is refused only because markers are being written, which takes a short time."""
-    return entry.is_completing and decision.answer.code is ErrorCode.CONCURRENT_TRANSACTIONS
+    return entry.is_completing and decision.response.code is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
-def _written(answer: Answer, answered: Answered, code: ErrorCode) -> None:
-    answered(answer if code is ErrorCode.NONE else Answer(code))
+def _written(response: ProducerResponse, respond: Respond, code: ErrorCode) -> None:
+    respond(response if code is ErrorCode.NONE else ProducerResponse(code))
 
 
 def _while_pending(decision: Decision) -> Decision:
     """Return the decision while a write is pending: fenced producers are refused, others have to retry."""
-    return refused(decision.answer.code if decision.answer.code in _FENCED else ErrorCode.CONCURRENT_TRANSACTIONS)
+    return refused(decision.response.code if decision.response.code in _FENCED else ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
 _FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING})

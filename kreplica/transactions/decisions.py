@@ -8,8 +8,8 @@ from kreplica.errors import ErrorCode
 from kreplica.transactions.states import NO_IDENTITY, Identity, Transaction
 
 
-class Answer(NamedTuple):
-    """Response to a producer.
+class ProducerResponse(NamedTuple):
+    """Response to a producer's request.
 
     :param identity: its new identity, for requests that return one.
     :param ongoing: identity of the transaction that it took over (KIP-939).
@@ -23,12 +23,12 @@ class Answer(NamedTuple):
 class Decision(NamedTuple):
     """Result of a pure decision; nothing has changed yet.
 
-    :param answer: sent once ``new`` is committed, or immediately if ``new`` is None.
+    :param response: sent once ``new`` is committed, or immediately if ``new`` is None.
     :param new: next state of the transactional id.
     :param needs_producer_id: not decided: decide again with a new producer id.
     """
 
-    answer: Answer = Answer()
+    response: ProducerResponse = ProducerResponse()
     new: Transaction | None = None
     needs_producer_id: bool = False
 
@@ -38,7 +38,7 @@ NEEDS_PRODUCER_ID = Decision(needs_producer_id=True)
 
 def refused(code: ErrorCode) -> Decision:
     """Return a decision that changes nothing."""
-    return Decision(Answer(code))
+    return Decision(ProducerResponse(code))
 
 
 def following(current: Identity, new_producer_id: int | None) -> Identity | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from kreplica.errors import ErrorCode
 from kreplica.transactions import fencing
-from kreplica.transactions.decisions import NEEDS_PRODUCER_ID, Answer, Decision, following, refused
+from kreplica.transactions.decisions import NEEDS_PRODUCER_ID, Decision, ProducerResponse, following, refused
 from kreplica.transactions.states import (
     EPOCH_GROWS_FROM,
     NO_IDENTITY,
@@ -92,11 +92,11 @@ def end(transaction: Transaction | None, request: EndRequest, new_producer_id: i
     outcome = _outcome(transaction, request, is_repeated)
     if outcome is not PREPARE:
         identity = transaction.client_identity if outcome is E.NONE and request.epoch_grows else NO_IDENTITY
-        return Decision(Answer(outcome, identity))
+        return Decision(ProducerResponse(outcome, identity))
     new = _prepared(transaction, request, new_producer_id, now_ms)
     if new is None:
         return NEEDS_PRODUCER_ID
-    return Decision(Answer(identity=new.client_identity if request.epoch_grows else NO_IDENTITY), new)
+    return Decision(ProducerResponse(identity=new.client_identity if request.epoch_grows else NO_IDENTITY), new)
 
 
 def aborted_by_fence(transaction: Transaction, now_ms: int) -> Transaction:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kreplica.errors import ErrorCode
 from kreplica.transactions import fencing
-from kreplica.transactions.decisions import NEEDS_PRODUCER_ID, Answer, Decision, following, refused
+from kreplica.transactions.decisions import NEEDS_PRODUCER_ID, Decision, ProducerResponse, following, refused
 from kreplica.transactions.end_transaction import aborted_by_fence
 from kreplica.transactions.fencing import Claim
 from kreplica.transactions.states import (
@@ -63,7 +63,7 @@ def begin(
         if new_producer_id is None:
             return NEEDS_PRODUCER_ID
         new = Transaction(transactional_id, new_producer_id, 0, request.timeout_ms, last_update_ms=now_ms)
-        return Decision(Answer(identity=new.identity), new)
+        return Decision(ProducerResponse(identity=new.identity), new)
     claim = fencing.claim(transaction, request.claimed)
     if claim is Claim.FENCED:
         return refused(ErrorCode.PRODUCER_FENCED)
@@ -74,7 +74,7 @@ def begin(
     if request.keeps_prepared:
         return _take_over(transaction, request, claim, new_producer_id, now_ms)
     # The producer retries, and once the abort is complete it gets an epoch above the fenced one.
-    return Decision(Answer(ErrorCode.CONCURRENT_TRANSACTIONS), aborted_by_fence(transaction, now_ms))
+    return Decision(ProducerResponse(ErrorCode.CONCURRENT_TRANSACTIONS), aborted_by_fence(transaction, now_ms))
 
 
 def _bump(
@@ -96,7 +96,7 @@ def _bump(
         next_identity=NO_IDENTITY,
         client_version=0,
     )
-    return Decision(Answer(identity=grant.identity), new)
+    return Decision(ProducerResponse(identity=grant.identity), new)
 
 
 def _take_over(
@@ -114,7 +114,7 @@ def _take_over(
         previous_producer_id=grant.previous_producer_id,
         next_identity=grant.identity,
     )
-    return Decision(Answer(identity=grant.identity, ongoing=transaction.identity), new)
+    return Decision(ProducerResponse(identity=grant.identity, ongoing=transaction.identity), new)
 
 
 class _Grant(NamedTuple):

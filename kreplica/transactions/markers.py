@@ -236,7 +236,7 @@ class Markers:
             codes = {}
         else:
             codes = codes_of(response)
-        self._answered(batch, codes)
+        self._handle_results(batch, codes)
 
     def _response_handled(self, _: None, broker_id: int, queue: _BrokerQueue) -> None:
         queue.request = None
@@ -246,7 +246,7 @@ class Markers:
 
     # --- responses ---------------------------------------------------------------------------------------------------
 
-    def _answered(self, batch: dict[Marker, _DecidedTransaction], codes: dict[Marker, ErrorCode]) -> None:
+    def _handle_results(self, batch: dict[Marker, _DecidedTransaction], codes: dict[Marker, ErrorCode]) -> None:
         complete: dict[int, _DecidedTransaction] = {}
         for marker, decided in batch.items():
             if not self._is_wanted(decided):

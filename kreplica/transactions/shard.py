@@ -29,7 +29,7 @@ log = Logger()
 REWRITE_SECONDS = 0.5
 """Delay before a transition whose write failed is written again."""
 
-Answered = Callable[[ErrorCode], None]
+Respond = Callable[[ErrorCode], None]
 
 
 class MarkerWriting(Protocol):
@@ -210,12 +210,12 @@ class TransactionShard:
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def write(self, new: Transaction, answered: Answered, address: str = "") -> None:
+    def write(self, new: Transaction, respond: Respond, address: str = "") -> None:
         """Write the next state of a transactional id; takes effect once it is committed.
 
         :param new: no write may be pending for this id; DEAD writes a tombstone.
         :param address: of the client that starts the producer; empty for other changes.
-        :param answered: called exactly once. NONE: committed. COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR: may be
+        :param respond: called exactly once. NONE: committed. COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR: may be
             committed later. UNKNOWN_SERVER_ERROR: the record is too large, and nothing has changed.
         """
         entry = self._entries.get(new.transactional_id)
@@ -225,7 +225,7 @@ class TransactionShard:
         entry.pending = new
         self._charge_to(entry, address)
         self._charge(entry, max(entry.held_bytes, size_of(new)))
-        self._append(entry, new, partial(self._write_answered, entry, new, answered))
+        self._append(entry, new, partial(self._write_done, entry, new, respond))
 
     def markers_written(self, transaction: Transaction) -> None:
         """Complete a decided transaction whose markers are all written."""
@@ -233,8 +233,8 @@ class TransactionShard:
         if not self.is_unloaded and entry is not None and entry.transaction is transaction and entry.is_free:
             self.write(complete(transaction, self._runtime.wall_clock_ms()), _ignore)
 
-    def _append(self, entry: Entry, new: Transaction, answer: Answered) -> None:
-        self._log.append([_record(new)], partial(self._committed, entry, new), answer)
+    def _append(self, entry: Entry, new: Transaction, respond: Respond) -> None:
+        self._log.append([_record(new)], partial(self._committed, entry, new), respond)
 
     def _committed(self, entry: Entry, new: Transaction) -> None:
         if self.is_unloaded or entry.pending is not new:
@@ -253,14 +253,14 @@ class TransactionShard:
         elif new.state in COMPLETE:
             self.delayed.end(entry.transactional_id)
 
-    def _write_answered(self, entry: Entry, new: Transaction, answered: Answered, code: ErrorCode) -> None:
+    def _write_done(self, entry: Entry, new: Transaction, respond: Respond, code: ErrorCode) -> None:
         if code is ErrorCode.MESSAGE_TOO_LARGE:
             self._discard(entry, new)
-            answered(ErrorCode.UNKNOWN_SERVER_ERROR)
+            respond(ErrorCode.UNKNOWN_SERVER_ERROR)
             return
         if code is not ErrorCode.NONE:
             self._schedule_rewrite(entry, new)
-        answered(code)
+        respond(code)
 
     def _discard(self, entry: Entry, new: Transaction) -> None:
         """Discard a change that cannot be written because its record is too large."""
@@ -285,9 +285,9 @@ class TransactionShard:
         to_rewrite, self._to_rewrite = self._to_rewrite, {}
         for transactional_id, new in to_rewrite.items():
             entry = self._entries[transactional_id]
-            self._append(entry, new, partial(self._rewrite_answered, entry, new))
+            self._append(entry, new, partial(self._rewrite_done, entry, new))
 
-    def _rewrite_answered(self, entry: Entry, new: Transaction, code: ErrorCode) -> None:
+    def _rewrite_done(self, entry: Entry, new: Transaction, code: ErrorCode) -> None:
         if code is not ErrorCode.NONE:
             self._schedule_rewrite(entry, new)
 

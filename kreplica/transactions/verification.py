@@ -68,11 +68,11 @@ class VerifierConfig:
 class _PendingVerification:
     """A verification without a result, and its callback."""
 
-    __slots__ = ("answered", "request", "retries_left")
+    __slots__ = ("request", "retries_left", "verified")
 
-    def __init__(self, request: VerificationRequest, answered: Verified, retries_left: int) -> None:
+    def __init__(self, request: VerificationRequest, verified: Verified, retries_left: int) -> None:
         self.request = request
-        self.answered = answered
+        self.verified = verified
         self.retries_left = retries_left
 
 
@@ -146,14 +146,14 @@ class Verifier:
         self._is_scheduled = False
         self._is_stopped = False
 
-    def verify(self, request: VerificationRequest, answered: Verified) -> None:
+    def verify(self, request: VerificationRequest, verified: Verified) -> None:
         """Verify or add partitions.
 
-        :param answered: called exactly once, never before this method has returned, with a code for each partition.
+        :param verified: called exactly once, never before this method has returned, with a code for each partition.
             NONE: it is in the transaction. COORDINATOR_NOT_AVAILABLE: no coordinator is known, or there are too many
             verifications. NETWORK_EXCEPTION: no response. Otherwise the coordinator's error.
         """
-        pending = _PendingVerification(request, answered, self._config.retries_max)
+        pending = _PendingVerification(request, verified, self._config.retries_max)
         if self._is_stopped or self._count >= self._config.pending_max:
             self._refused.append(pending)
         else:
@@ -286,7 +286,7 @@ class Verifier:
     def _finish(self, pending: _PendingVerification, codes: Codes) -> None:
         self._count -= 1
         try:
-            pending.answered(codes)
+            pending.verified(codes)
         except Exception:
             log.failure("the callback of {verification!r} failed", verification=pending.request)
 

@@ -21,7 +21,7 @@ from kreplica.groups.consumer.group import ConsumerGroup
 from kreplica.groups.consumer.members import JOINING, LEAVING, LEAVING_TEMPORARILY
 from kreplica.groups.consumer.requests import Heartbeat
 from kreplica.groups.consumer.state import GroupState
-from kreplica.groups.consumer.transitions import Answer
+from kreplica.groups.consumer.transitions import HeartbeatResponse
 from kreplica.groups.consumer_coordinator import ConsumerCoordinator
 from kreplica.groups.memory_limits import GroupBounds, GroupMemory
 from kreplica.groups.offsets import Offsets
@@ -125,7 +125,7 @@ class Member:
         self.owned = {}
         return Heartbeat(GROUP, self.member_id, epoch, instance_id=self.instance_id)
 
-    def apply(self, answer: Answer) -> None:
+    def apply(self, answer: HeartbeatResponse) -> None:
         """Apply a response at once, unless it is stubborn."""
         self.epoch = answer.member_epoch
         if answer.assignment is not None:
@@ -196,7 +196,7 @@ class ConsumerScene:
         return self.group.committed
 
     def send(
-        self, heartbeat: Heartbeat, on_response: Callable[[Answer | ErrorCode], None], version: int = VERSION
+        self, heartbeat: Heartbeat, on_response: Callable[[HeartbeatResponse | ErrorCode], None], version: int = VERSION
     ) -> None:
         """Send a heartbeat."""
 
@@ -304,7 +304,7 @@ class Transcript:
             self.lines.append(f"  {member.name}: may")
 
     def _send(self, member: Member, heartbeat: Heartbeat) -> None:
-        def on_response(answer: Answer | ErrorCode) -> None:
+        def on_response(answer: HeartbeatResponse | ErrorCode) -> None:
             if isinstance(answer, ErrorCode):
                 self.lines.append(f"  {member.name}: {answer.name}")
                 if answer in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):

@@ -10,7 +10,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.classic.group import ClassicGroup
 from kreplica.groups.classic.requests import Joined
 from kreplica.groups.consumer.group import ConsumerGroup
-from kreplica.groups.consumer.transitions import Answer
+from kreplica.groups.consumer.transitions import HeartbeatResponse
 from kreplica.groups.records import GroupRecord, MemberRecord, build_group_key, build_group_value
 
 CLASSIC_MEMBER = MemberRecord("old", None, "client", "/127.0.0.1", 10_000, 10_000, b"", b"")
@@ -28,11 +28,11 @@ class Scene(ConsumerScene):
         self.log.records.append((build_group_key(GROUP), build_group_value(record)))
         self.fail_over()
 
-    def join(self) -> Answer | ErrorCode:
-        responses: list[Answer | ErrorCode] = []
+    def join(self) -> HeartbeatResponse | ErrorCode:
+        responses: list[HeartbeatResponse | ErrorCode] = []
         self.send(self.member.joining(), responses.append)
         self.log.commit()
-        if isinstance(responses[0], Answer):
+        if isinstance(responses[0], HeartbeatResponse):
             self.member.apply(responses[0])
         return responses[0]
 
@@ -51,7 +51,7 @@ class Scene(ConsumerScene):
 def test_empty_classic_group_is_converted() -> None:
     """The first joining member replaces it in one write."""
     scene = Scene()
-    assert isinstance(scene.join(), Answer)
+    assert isinstance(scene.join(), HeartbeatResponse)
     assert scene.state.epoch == 1
     keys = [key for key, value in scene.log.records]
     assert keys.index(build_group_key(GROUP), 1) == 1
@@ -72,7 +72,7 @@ def test_classic_group_with_members_is_not_converted() -> None:
 
 def test_refused_heartbeat_keeps_the_classic_group() -> None:
     scene = Scene()
-    responses: list[Answer | ErrorCode] = []
+    responses: list[HeartbeatResponse | ErrorCode] = []
     scene.send(scene.member.beating(), responses.append)
     scene.member.subscription["server_assignor"] = "none"
     assert scene.join() is ErrorCode.UNSUPPORTED_ASSIGNOR
@@ -84,7 +84,7 @@ def test_refused_heartbeat_keeps_the_classic_group() -> None:
 def test_conversion_with_a_write_too_large() -> None:
     """The first successful write removes the classic group; until then the new one is dead."""
     scene = Scene()
-    responses: list[Answer | ErrorCode] = []
+    responses: list[HeartbeatResponse | ErrorCode] = []
     scene.send(scene.member.joining(), responses.append)
     scene.log.refuse(ErrorCode.MESSAGE_TOO_LARGE)
     assert responses == [ErrorCode.UNKNOWN_SERVER_ERROR]

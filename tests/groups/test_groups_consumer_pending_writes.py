@@ -12,7 +12,7 @@ from kreplica.groups.consumer.persistence import ReplayedGroups, tombstones
 from kreplica.groups.consumer.requests import Heartbeat
 from kreplica.groups.consumer.state import GroupState, StateName
 from kreplica.groups.consumer.target_assignment import with_target
-from kreplica.groups.consumer.transitions import Answer
+from kreplica.groups.consumer.transitions import HeartbeatResponse
 from kreplica.groups.consumer_records import RecordKind, parse_consumer_key
 
 
@@ -28,7 +28,7 @@ def test_responses_wait_for_the_log() -> None:
     assert responses == []
     assert len(scene.log.waiting) == 1
     scene.log.commit()
-    assert [(name, answer.member_epoch) for name, answer in responses if isinstance(answer, Answer)] == [
+    assert [(name, answer.member_epoch) for name, answer in responses if isinstance(answer, HeartbeatResponse)] == [
         ("a", 1), ("b", 3), ("c", 3),
     ]  # fmt: skip
     written = [parse_consumer_key(key) for key, _ in scene.log.records]
@@ -50,8 +50,8 @@ def test_hundreds_of_members_join_at_once(monkeypatch: pytest.MonkeyPatch) -> No
     members = [Member(f"m{number:03}") for number in range(200)]
 
     def send(member: Member, heartbeat: Heartbeat) -> None:
-        def on_response(answer: Answer | ErrorCode) -> None:
-            assert isinstance(answer, Answer), answer
+        def on_response(answer: HeartbeatResponse | ErrorCode) -> None:
+            assert isinstance(answer, HeartbeatResponse), answer
             member.apply(answer)
 
         scene.send(heartbeat, on_response)
@@ -76,13 +76,13 @@ def test_heartbeat_without_changes_writes_nothing() -> None:
     scene.cluster.become("t", 4)
     member = Member("a")
     member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
-    responses: list[Answer | ErrorCode] = []
+    responses: list[HeartbeatResponse | ErrorCode] = []
     scene.send(member.joining(), responses.append)
     scene.log.commit()
-    assert isinstance(responses[0], Answer)
+    assert isinstance(responses[0], HeartbeatResponse)
     member.apply(responses[0])
     scene.send(member.beating(), responses.append)
-    assert responses[1] == Answer("a", 1)
+    assert responses[1] == HeartbeatResponse("a", 1)
     assert not scene.log.waiting
     scene.unload()
 
@@ -124,7 +124,7 @@ def test_write_during_a_zookeeper_outage_is_retried() -> None:
     scene.cluster.become("t", 4)
     member = Member("a")
     member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
-    responses: list[Answer | ErrorCode] = []
+    responses: list[HeartbeatResponse | ErrorCode] = []
     scene.send(member.joining(), responses.append)
     scene.log.refuse(ErrorCode.NOT_COORDINATOR)
     assert responses == [ErrorCode.NOT_COORDINATOR]
@@ -132,7 +132,7 @@ def test_write_during_a_zookeeper_outage_is_retried() -> None:
     scene.log.commit()
     scene.send(member.joining(), responses.append)
     scene.log.commit()
-    assert isinstance(responses[1], Answer)
+    assert isinstance(responses[1], HeartbeatResponse)
     scene.unload()
     assert scene.clock.getDelayedCalls() == []
 
@@ -142,7 +142,7 @@ def test_heartbeats_extend_sessions_while_writes_fail() -> None:
     scene = ConsumerScene()
     scene.cluster.become("t", 4)
     members = [Member(name) for name in ("a", "b")]
-    responses: list[Answer | ErrorCode] = []
+    responses: list[HeartbeatResponse | ErrorCode] = []
     for member in members:
         member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
         scene.send(member.joining(), responses.append)
@@ -167,7 +167,7 @@ def test_coordinator_loses_zookeeper() -> None:
     scene = ConsumerScene()
     scene.cluster.become("t", 4)
     members = [Member(name) for name in ("a", "b")]
-    responses: list[Answer | ErrorCode] = []
+    responses: list[HeartbeatResponse | ErrorCode] = []
     for member in members:
         member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
         scene.send(member.joining(), responses.append)
@@ -278,7 +278,7 @@ def test_failover_at_each_step(step: int, is_written: bool) -> None:
     for beat in range(STORY):
         member = members[beat % 2 if beat > 2 else 0]
         member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
-        responses: list[Answer | ErrorCode] = []
+        responses: list[HeartbeatResponse | ErrorCode] = []
         scene.send(member.beating(full=True), responses.append)
         if beat == step:
             for records, _, _ in scene.log.waiting if is_written else ():
@@ -286,7 +286,7 @@ def test_failover_at_each_step(step: int, is_written: bool) -> None:
             scene.fail_over()
         scene.log.commit()
         (answer,) = responses
-        if isinstance(answer, Answer):
+        if isinstance(answer, HeartbeatResponse):
             member.apply(answer)
         assert scene.shard.group(GROUP) is None or scene.state.epoch >= epoch
         epoch = scene.state.epoch if scene.shard.group(GROUP) is not None else 0

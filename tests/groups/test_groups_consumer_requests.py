@@ -11,7 +11,7 @@ from consumer_scene import GROUP, ConsumerScene, Member
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.consumer.requests import Heartbeat, read_heartbeat
-from kreplica.groups.consumer.transitions import Answer
+from kreplica.groups.consumer.transitions import HeartbeatResponse
 from kreplica.wire.messages import CONSUMER_GROUP_HEARTBEAT
 
 JOIN = Heartbeat(GROUP, "a", 0, rebalance_timeout_ms=1000, topic_names=("t",), owned={})
@@ -20,10 +20,10 @@ TOPIC_ID = UUID(int=7)
 TOO_LONG = "x" * 2**15
 
 
-def answer_to(heartbeat: Heartbeat, version: int = 1, **config: Any) -> Answer | ErrorCode:
+def answer_to(heartbeat: Heartbeat, version: int = 1, **config: Any) -> HeartbeatResponse | ErrorCode:
     """Return the response of a coordinator without groups."""
     scene = ConsumerScene(**config)
-    responses: list[Answer | ErrorCode] = []
+    responses: list[HeartbeatResponse | ErrorCode] = []
     scene.send(heartbeat, responses.append, version)
     scene.log.commit()
     scene.unload()
@@ -71,7 +71,7 @@ def test_protocol_is_not_enabled() -> None:
 def test_member_ids_of_version_0() -> None:
     """The coordinator may generate the member ID."""
     answer = answer_to(replace(JOIN, member_id=""), 0)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, HeartbeatResponse)
     assert len(answer.member_id) == 22
     assert answer.member_epoch == 1
 
@@ -83,14 +83,14 @@ def test_subscription_to_missing_topics() -> None:
         replace(JOIN, topic_names=None, regular_expression=""),
         replace(JOIN, topic_names=None, regular_expression="x.*"),
     ):
-        assert answer_to(heartbeat) == Answer("a", 1, {})
+        assert answer_to(heartbeat) == HeartbeatResponse("a", 1, {})
 
 
 def test_broker_that_is_not_the_coordinator() -> None:
     """Both requests are refused by the wrong broker."""
     scene = ConsumerScene()
     scene.unload()
-    responses: list[Answer | ErrorCode] = []
+    responses: list[HeartbeatResponse | ErrorCode] = []
     scene.send(JOIN, responses.append)
     assert responses == [ErrorCode.NOT_COORDINATOR]
     with pytest.raises(KafkaError, match="NOT_COORDINATOR"):
@@ -170,7 +170,7 @@ def test_pending_heartbeats_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("kreplica.groups.consumer.group.WAITING_MAX", 3)
     scene = ConsumerScene()
     scene.cluster.become("t", 2)
-    responses: list[Answer | ErrorCode] = []
+    responses: list[HeartbeatResponse | ErrorCode] = []
     for number in range(5):
         member = Member(f"m{number}")
         member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}

@@ -23,7 +23,7 @@ from kreplica.groups.consumer.members import LEAVING, LEAVING_TEMPORARILY
 from kreplica.groups.consumer.persistence import ReplayedGroups
 from kreplica.groups.consumer.requests import Heartbeat
 from kreplica.groups.consumer.state import GroupState, StateName
-from kreplica.groups.consumer.transitions import Answer
+from kreplica.groups.consumer.transitions import HeartbeatResponse
 
 STEPS = 200
 SEEDS = range(8)
@@ -176,14 +176,14 @@ class Storm:
             return
         client.is_asking = True
 
-        def on_response(answer: Answer | ErrorCode) -> None:
+        def on_response(answer: HeartbeatResponse | ErrorCode) -> None:
             client.is_asking = False
             if client not in self.clients:
                 return
             client.is_sure = self.is_calm or self.random.random() > 0.1
             if not client.is_sure:
                 return  # the response is lost
-            if isinstance(answer, Answer):
+            if isinstance(answer, HeartbeatResponse):
                 assert answer.member_epoch >= client.epoch, f"{client.name} went back"
                 client.apply(answer)
             elif answer in LOST:

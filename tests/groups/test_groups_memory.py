@@ -16,7 +16,7 @@ from kreplica.client.errors import ConnectionLost
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.classic.requests import Joined, Leave, Sync, Synced
 from kreplica.groups.consumer.requests import Heartbeat
-from kreplica.groups.consumer_coordinator import Answer
+from kreplica.groups.consumer_coordinator import HeartbeatResponse
 from kreplica.groups.memory_limits import GroupAccount, GroupBounds, GroupMemory
 from kreplica.testing.clients.coordinator_client import CoordinatorClient
 from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
@@ -178,8 +178,8 @@ def consumer() -> ConsumerScene:
     return ConsumerScene(memory=BOUNDS)
 
 
-def beat(scene: ConsumerScene, heartbeat: Heartbeat) -> list[Answer | ErrorCode]:
-    responses: list[Answer | ErrorCode] = []
+def beat(scene: ConsumerScene, heartbeat: Heartbeat) -> list[HeartbeatResponse | ErrorCode]:
+    responses: list[HeartbeatResponse | ErrorCode] = []
     scene.send(heartbeat, responses.append)
     scene.log.commit()
     return responses
@@ -193,9 +193,9 @@ def heartbeat(group_id: str, member_id: str, names: int, host: str = "/10.0.0.1"
 
 def test_subscribed_names_are_counted_and_released(consumer: ConsumerScene) -> None:
     assert beat(consumer, heartbeat("g", "large", 1000)) == [ErrorCode.MESSAGE_TOO_LARGE]
-    assert isinstance(beat(consumer, heartbeat("g", "a", 700))[0], Answer)
-    assert isinstance(beat(consumer, heartbeat("g", "b", 700))[0], Answer)
-    assert isinstance(beat(consumer, heartbeat("g", "c", 700))[0], Answer)
+    assert isinstance(beat(consumer, heartbeat("g", "a", 700))[0], HeartbeatResponse)
+    assert isinstance(beat(consumer, heartbeat("g", "b", 700))[0], HeartbeatResponse)
+    assert isinstance(beat(consumer, heartbeat("g", "c", 700))[0], HeartbeatResponse)
     assert beat(consumer, heartbeat("g", "d", 700)) == [ErrorCode.GROUP_MAX_SIZE_REACHED]
     held = consumer.memory.held_bytes
     assert held > 3 * 700 * 76
@@ -209,7 +209,7 @@ def test_matches_of_expressions_are_counted(consumer: ConsumerScene) -> None:
     consumer.cluster.become("u", 1)
     consumer.advance(1)
     fields = {"topic_names": None, "regular_expression": "t|u"}
-    assert isinstance(beat(consumer, heartbeat("g", "a", 0, **fields))[0], Answer)
+    assert isinstance(beat(consumer, heartbeat("g", "a", 0, **fields))[0], HeartbeatResponse)
     with_pattern = consumer.memory.held_bytes
     beat(consumer, Heartbeat("g", "a", -1))
     assert consumer.memory.held_bytes < with_pattern - 2048

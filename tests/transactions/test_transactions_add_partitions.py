@@ -31,7 +31,7 @@ def test_other_producers_are_refused_in_every_state(state, claimed, code):
 
 
 def test_unknown_transactional_id_is_refused():
-    assert add(None, CURRENT, [P0], NOW).answer.code is E.INVALID_PRODUCER_ID_MAPPING
+    assert add(None, CURRENT, [P0], NOW).response.code is E.INVALID_PRODUCER_ID_MAPPING
     assert verify(None, CURRENT, [P0]) == {P0: E.INVALID_PRODUCER_ID_MAPPING}
 
 
@@ -57,14 +57,14 @@ def test_further_partitions_are_added_to_the_ongoing_transaction():
 @pytest.mark.parametrize("state", [S.PREPARE_COMMIT, S.PREPARE_ABORT])
 def test_no_transaction_starts_while_markers_are_written(state):
     known = transaction(state=state, partitions=[P0])
-    assert add(known, CURRENT, [P0], NOW).answer.code is E.CONCURRENT_TRANSACTIONS
+    assert add(known, CURRENT, [P0], NOW).response.code is E.CONCURRENT_TRANSACTIONS
     assert verify(known, CURRENT, [P0]) == {P0: E.CONCURRENT_TRANSACTIONS}
 
 
 def test_transaction_that_was_taken_over_can_only_be_ended():
     """The transaction's markers would not cover records of the new identity (KIP-939)."""
     taken = transaction(state=S.ONGOING, partitions=[P0], next_identity=Identity(7, 4))
-    assert add(taken, Identity(7, 4), [P0], NOW).answer.code is E.INVALID_TXN_STATE
+    assert add(taken, Identity(7, 4), [P0], NOW).response.code is E.INVALID_TXN_STATE
     assert verify(taken, Identity(7, 4), [P0]) == {P0: E.TRANSACTION_ABORTABLE}
-    assert add(taken, CURRENT, [P0], NOW).answer.code is E.PRODUCER_FENCED
+    assert add(taken, CURRENT, [P0], NOW).response.code is E.PRODUCER_FENCED
     assert verify(taken, CURRENT, [P0]) == {P0: E.PRODUCER_FENCED}

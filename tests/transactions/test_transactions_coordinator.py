@@ -8,7 +8,7 @@ import pytest
 from transactions_scene import ID, OFFSETS, P0, P1, E, Scene
 
 from kreplica.errors import ErrorCode
-from kreplica.transactions import Answer, Identity, TransactionsConfig
+from kreplica.transactions import Identity, ProducerResponse, TransactionsConfig
 from kreplica.transactions.records import decode_value, encode_value
 
 
@@ -55,7 +55,7 @@ def test_epochs_grow_with_each_transaction():
         scene.add(producer, P0)
         following = scene.end(producer, commits=number % 2 == 0, grows=True).identity
         assert following == Identity(producer.producer_id, producer.epoch + 1)
-        assert scene.end(producer, commits=number % 2 == 0, grows=True) == Answer(identity=following)
+        assert scene.end(producer, commits=number % 2 == 0, grows=True) == ProducerResponse(identity=following)
         producer = following
     assert scene.markers_in(P0) == [True, False, True]
     scene.stop()

@@ -21,7 +21,7 @@ def decide(known, claimed, is_commit, *, grows, new_producer_id=None):
 
 
 def outcome(decision):
-    return decision.answer.code if decision.new is None else decision.new.state
+    return decision.response.code if decision.new is None else decision.new.state
 
 
 C, A = S.PREPARE_COMMIT, S.PREPARE_ABORT
@@ -57,7 +57,7 @@ def test_repeated_end_with_a_constant_epoch(state):
     for which in (COMMIT, ABORT):
         assert outcome(decide(known, Identity(7, 2), which, grows=False)) is E.PRODUCER_FENCED
         assert outcome(decide(known, Identity(8, 3), which, grows=False)) is E.INVALID_PRODUCER_ID_MAPPING
-        assert decide(known, CURRENT, which, grows=False).answer.identity == NO_IDENTITY
+        assert decide(known, CURRENT, which, grows=False).response.identity == NO_IDENTITY
 
 
 @pytest.mark.parametrize("state", GROWING)
@@ -85,11 +85,11 @@ def test_end_of_an_unknown_transactional_id():
 def test_epoch_grows_with_the_decision():
     """The marker and the response have the next epoch, also for a repeated request."""
     first = decide(transaction(state=S.ONGOING, partitions=[P0], start_ms=1), CURRENT, COMMIT, grows=True)
-    assert first.answer.identity == first.new.identity == Identity(7, 4)
+    assert first.response.identity == first.new.identity == Identity(7, 4)
     assert (first.new.partitions, first.new.start_ms, first.new.client_version) == ({P0}, 1, 2)
     done = complete(first.new, NOW + 1)
     assert (done.state, done.identity, done.partitions) == (S.COMPLETE_COMMIT, Identity(7, 4), frozenset())
-    assert decide(done, CURRENT, COMMIT, grows=True).answer == first.answer
+    assert decide(done, CURRENT, COMMIT, grows=True).response == first.response
 
 
 def test_old_producer_keeps_its_epoch():
@@ -105,12 +105,12 @@ def test_last_epoch_is_followed_by_another_producer_id():
     known = transaction(state=S.ONGOING, partitions=[P0], producer_epoch=32766)
     assert decide(known, exhausted, COMMIT, grows=True).needs_producer_id
     first = decide(known, exhausted, COMMIT, grows=True, new_producer_id=8)
-    assert first.answer.identity == Identity(8, 0)
+    assert first.response.identity == Identity(8, 0)
     assert first.new.identity == Identity(7, 32767)
     assert outcome(decide(first.new, exhausted, COMMIT, grows=True)) is E.CONCURRENT_TRANSACTIONS
     done = complete(first.new, NOW)
     assert done.identity == Identity(8, 0)
-    assert decide(done, exhausted, COMMIT, grows=True).answer == first.answer
+    assert decide(done, exhausted, COMMIT, grows=True).response == first.response
     assert outcome(decide(done, exhausted, ABORT, grows=True)) is E.INVALID_TXN_STATE
     assert outcome(decide(done, Identity(7, 32765), COMMIT, grows=True)) is E.INVALID_PRODUCER_ID_MAPPING
 
@@ -118,7 +118,7 @@ def test_last_epoch_is_followed_by_another_producer_id():
 def test_transaction_that_has_not_started_can_be_aborted():
     """A producer with growing epochs does not know whether its transaction has started."""
     first = decide(transaction(), CURRENT, ABORT, grows=True)
-    assert (first.answer.identity, first.new.state, first.new.start_ms) == (Identity(7, 4), A, NOW)
+    assert (first.response.identity, first.new.state, first.new.start_ms) == (Identity(7, 4), A, NOW)
     assert complete(first.new, NOW).identity == Identity(7, 4)
 
 
@@ -141,22 +141,22 @@ def test_successor_ends_a_transaction_that_it_took_over(which):
     taken = transaction(state=S.ONGOING, partitions=[P0], next_identity=Identity(7, 4))
     assert outcome(decide(taken, CURRENT, which, grows=True)) is E.PRODUCER_FENCED
     first = decide(taken, Identity(7, 4), which, grows=True)
-    assert (first.new.identity, first.answer.identity) == (Identity(7, 4), Identity(7, 5))
+    assert (first.new.identity, first.response.identity) == (Identity(7, 4), Identity(7, 5))
     done = complete(first.new, NOW)
     assert done.identity == Identity(7, 5)
-    assert decide(done, Identity(7, 4), which, grows=True).answer == first.answer
+    assert decide(done, Identity(7, 4), which, grows=True).response == first.response
 
 
 def test_successor_with_another_producer_id_ends_a_transaction():
     """The next epoch belongs to the new id, or to a third one if its epochs are exhausted."""
     taken = transaction(state=S.ONGOING, partitions=[P0], producer_epoch=32766, next_identity=Identity(8, 0))
     first = decide(taken, Identity(8, 0), COMMIT, grows=True)
-    assert (first.new.identity, first.answer.identity) == (Identity(7, 32767), Identity(8, 1))
+    assert (first.new.identity, first.response.identity) == (Identity(7, 32767), Identity(8, 1))
     assert complete(first.new, NOW).identity == Identity(8, 1)
     exhausted = transaction(state=S.ONGOING, partitions=[P0], next_identity=Identity(8, 32766))
     third = decide(exhausted, Identity(8, 32766), COMMIT, grows=True, new_producer_id=9)
-    assert (third.new.identity, third.answer.identity) == (Identity(7, 4), Identity(9, 0))
-    assert decide(complete(third.new, NOW), Identity(8, 32766), COMMIT, grows=True).answer == third.answer
+    assert (third.new.identity, third.response.identity) == (Identity(7, 4), Identity(9, 0))
+    assert decide(complete(third.new, NOW), Identity(8, 32766), COMMIT, grows=True).response == third.response
 
 
 def test_successor_with_a_constant_epoch_keeps_its_identity():
@@ -180,16 +180,16 @@ def test_repeated_end_is_never_an_invalid_state(which, grows, epoch):
     claimed = Identity(7, epoch)
     ongoing = transaction(state=S.ONGOING, partitions=[P0], producer_epoch=epoch)
     decided = decide(ongoing, claimed, which, grows=grows, new_producer_id=8)
-    expected = {E.NONE: decided.answer.identity, E.CONCURRENT_TRANSACTIONS: NO_IDENTITY}
+    expected = {E.NONE: decided.response.identity, E.CONCURRENT_TRANSACTIONS: NO_IDENTITY}
     for known in (decided.new, complete(decided.new, NOW)):
         for seen in (known, moved_coordinator(known)):
             again = decide(seen, claimed, which, grows=grows, new_producer_id=9)
             assert again.new is None
-            assert again.answer.code in expected
-            assert again.answer.identity == expected[again.answer.code]
+            assert again.response.code in expected
+            assert again.response.identity == expected[again.response.code]
     repeated = decide(moved_coordinator(ongoing), claimed, which, grows=grows, new_producer_id=8)
     assert repeated.new is not None
-    assert repeated.answer.code is E.NONE
+    assert repeated.response.code is E.NONE
 
 
 def test_response_table_of_the_docs():

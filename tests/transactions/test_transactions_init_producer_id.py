@@ -16,7 +16,7 @@ def decide(known, claimed=NO_IDENTITY, new_producer_id=None, **more):
 
 
 def response(decision):
-    return decision.answer.code, decision.answer.identity, None if decision.new is None else decision.new.state
+    return decision.response.code, decision.response.identity, None if decision.new is None else decision.new.state
 
 
 def test_unknown_transactional_id_gets_a_producer_id():
@@ -70,7 +70,7 @@ def test_new_incarnation_fences_repeated_requests():
     """After a new incarnation, a retry of the old one is fenced."""
     first = decide(transaction(), CURRENT)
     other = decide(first.new)
-    assert other.answer.identity == Identity(7, 5)
+    assert other.response.identity == Identity(7, 5)
     assert response(decide(other.new, CURRENT)) == FENCED
     assert response(decide(other.new, Identity(7, 4))) == FENCED
 
@@ -103,7 +103,7 @@ def test_epoch_of_an_abort_is_never_returned():
     aborted = decide(transaction(state=S.ONGOING, partitions=[P0])).new
     assert aborted.identity == Identity(7, 4)
     assert aborted.partitions == {P0}
-    assert decide(aborted.moved(S.COMPLETE_ABORT)).answer.identity == Identity(7, 5)
+    assert decide(aborted.moved(S.COMPLETE_ABORT)).response.identity == Identity(7, 5)
 
 
 # --- two phases (KIP-939) ---
@@ -123,10 +123,10 @@ def test_prepared_transaction_is_taken_over():
     known = transaction(state=S.ONGOING, partitions=[P0], start_ms=100)
     first = keep(known)
     assert response(first) == (ErrorCode.NONE, Identity(7, 4), S.ONGOING)
-    assert first.answer.ongoing == CURRENT
+    assert first.response.ongoing == CURRENT
     assert (first.new.partitions, first.new.start_ms, first.new.timeout_ms) == ({P0}, 100, NEVER_MS)
     second = keep(first.new)
-    assert (second.answer.identity, second.answer.ongoing) == (Identity(7, 5), CURRENT)
+    assert (second.response.identity, second.response.ongoing) == (Identity(7, 5), CURRENT)
     assert response(keep(second.new, Identity(7, 4))) == FENCED
     assert response(keep(second.new, CURRENT)) == FENCED
 
@@ -134,8 +134,8 @@ def test_prepared_transaction_is_taken_over():
 def test_takeover_may_be_repeated():
     """A repeated request gets the same identity."""
     taken = keep(transaction(state=S.ONGOING), CURRENT)
-    assert taken.answer.identity == Identity(7, 4)
-    assert keep(taken.new, CURRENT).answer == taken.answer
+    assert taken.response.identity == Identity(7, 4)
+    assert keep(taken.new, CURRENT).response == taken.response
 
 
 def test_takeover_with_exhausted_epochs_gets_another_producer_id():
@@ -143,7 +143,7 @@ def test_takeover_with_exhausted_epochs_gets_another_producer_id():
     known = transaction(state=S.ONGOING, producer_epoch=32766)
     assert keep(known).needs_producer_id
     taken = keep(known, new_producer_id=8)
-    assert (taken.answer.identity, taken.answer.ongoing) == (Identity(8, 0), Identity(7, 32766))
+    assert (taken.response.identity, taken.response.ongoing) == (Identity(8, 0), Identity(7, 32766))
     assert taken.new.identity == Identity(7, 32766)
 
 
@@ -152,7 +152,7 @@ def test_takeover_without_a_prepared_transaction():
     for state in (S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT):
         decision = keep(transaction(state=state))
         assert response(decision) == NEXT
-        assert decision.answer.ongoing == NO_IDENTITY
+        assert decision.response.ongoing == NO_IDENTITY
     assert response(keep(transaction(state=S.PREPARE_COMMIT))) == LATER
 
 

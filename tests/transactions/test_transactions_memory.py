@@ -5,7 +5,7 @@ from __future__ import annotations
 from transactions_scene import ID, P0, P1, P2, E, Scene
 
 from kreplica.errors import ErrorCode
-from kreplica.transactions import Answer, Identity, InitRequest, TransactionsConfig
+from kreplica.transactions import Identity, InitRequest, ProducerResponse, TransactionsConfig
 from kreplica.transactions.memory_limits import ID_BYTES, PARTITION_BYTES, TransactionBounds
 
 ADDRESS, OTHER = "/10.0.0.1", "/10.0.0.2"
@@ -15,8 +15,8 @@ def limited(address_max: int = 10**9, broker_max: int = 10**9, **config: int) ->
     return Scene(TransactionsConfig(memory=TransactionBounds(address_max, broker_max), **config))
 
 
-def start(scene: Scene, transactional_id: str, address: str) -> Answer:
-    answers: list[Answer] = []
+def start(scene: Scene, transactional_id: str, address: str) -> ProducerResponse:
+    answers: list[ProducerResponse] = []
     scene.coordinator.begin(transactional_id, InitRequest(60_000, address=address), answers.append)
     scene.settle()
     (answer,) = answers
@@ -103,7 +103,7 @@ def test_oversized_record_is_not_charged() -> None:
     """The new ID is forgotten and its memory released."""
     scene = limited()
     scene.log.refuses = E.MESSAGE_TOO_LARGE
-    answers: list[Answer] = []
+    answers: list[ProducerResponse] = []
     scene.coordinator.begin(ID, InitRequest(60_000, address=ADDRESS), answers.append)
     scene.clock.advance(0)
     scene.log.refuse()

@@ -10,7 +10,7 @@ import pytest
 from transactions_scene import ID, P0, P1, P2, E, Marker, Scene
 
 from kreplica.model import TopicPartition
-from kreplica.transactions import Answer, EndRequest, Identity, InitRequest, Transaction
+from kreplica.transactions import EndRequest, Identity, InitRequest, ProducerResponse, Transaction
 from kreplica.transactions.records import decode_value
 from kreplica.transactions.states import COMPLETE, DECIDED, PREVIOUS, S
 
@@ -71,7 +71,7 @@ class Watched(Scene):
                 self.written.clear()
                 self.decided.append(new.state is S.COMPLETE_COMMIT)
 
-    def begun(self, claimed: Identity, answer: Answer) -> None:
+    def begun(self, claimed: Identity, answer: ProducerResponse) -> None:
         if answer.code is not E.NONE:
             return
         is_repeated = claimed.producer_id >= 0 and answer.identity == self.granted[-1]
@@ -79,11 +79,11 @@ class Watched(Scene):
         if not is_repeated:
             self.granted.append(answer.identity)
 
-    def added(self, claimed: Identity, answer: Answer) -> None:
+    def added(self, claimed: Identity, answer: ProducerResponse) -> None:
         if answer.code is E.NONE:
             assert claimed == self.granted[-1], f"{claimed} was not fenced by {self.granted[-1]}"
 
-    def ended(self, claimed: Identity, commits: bool, grows: bool, answer: Answer) -> None:
+    def ended(self, claimed: Identity, commits: bool, grows: bool, answer: ProducerResponse) -> None:
         if answer.code is not E.NONE:
             return
         self.look_at_log()
@@ -123,7 +123,7 @@ class Watched(Scene):
     def _add(self) -> None:
         claimed = self.some_producer()
         keys = self.random.sample((P0, P1, P2), self.random.randint(1, 3))
-        self.coordinator.add(ID, claimed, keys, lambda code: self.added(claimed, Answer(code)))
+        self.coordinator.add(ID, claimed, keys, lambda code: self.added(claimed, ProducerResponse(code)))
 
     def _end(self) -> None:
         claimed = self.some_producer()

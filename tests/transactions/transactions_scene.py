@@ -17,12 +17,12 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.transactions import (
-    Answer,
     EndRequest,
     Identity,
     InitRequest,
     Markers,
     MarkersConfig,
+    ProducerResponse,
     Transaction,
     TransactionCoordinator,
     TransactionsConfig,
@@ -229,7 +229,7 @@ class Scene:
         self.config = config or TransactionsConfig(is_two_phase_enabled=True)
         self.cluster = Cluster()
         self.records: list[Pair] = []
-        self.answers: list[Answer] = []
+        self.answers: list[ProducerResponse] = []
         self.next_producer_id = 1000
         self.ids_waiting: list[Deferred[int]] = []
         self.holds_ids = False
@@ -315,7 +315,7 @@ class Scene:
         self.coordinator.begin(ID, InitRequest(timeout_ms, claimed, **more), self.answers.append)
 
     def ask_to_add(self, claimed: Identity, *keys: TopicPartition) -> None:
-        self.coordinator.add(ID, claimed, keys, lambda code: self.answers.append(Answer(code)))
+        self.coordinator.add(ID, claimed, keys, lambda code: self.answers.append(ProducerResponse(code)))
 
     def ask_to_end(self, claimed: Identity, *, commits: bool, grows: bool = False) -> None:
         self.coordinator.end(ID, EndRequest(claimed, commits, grows), self.answers.append)
@@ -329,12 +329,12 @@ class Scene:
     def add(self, claimed: Identity, *keys: TopicPartition) -> ErrorCode:
         return self._until_served(lambda: self.ask_to_add(claimed, *keys)).code
 
-    def end(self, claimed: Identity, *, commits: bool, grows: bool = False) -> Answer:
+    def end(self, claimed: Identity, *, commits: bool, grows: bool = False) -> ProducerResponse:
         answer = self._until_served(lambda: self.ask_to_end(claimed, commits=commits, grows=grows))
         self.settle()
         return answer
 
-    def _until_served(self, ask: Callable[[], None]) -> Answer:
+    def _until_served(self, ask: Callable[[], None]) -> ProducerResponse:
         for _ in range(100):
             answer = self.response_to(ask)
             if answer.code not in (E.CONCURRENT_TRANSACTIONS, E.COORDINATOR_NOT_AVAILABLE):
@@ -342,7 +342,7 @@ class Scene:
             self.settle(0.2)
         raise AssertionError(f"always {answer}")
 
-    def response_to(self, ask: Callable[[], None]) -> Answer:
+    def response_to(self, ask: Callable[[], None]) -> ProducerResponse:
         """Return the response to one request after everything is committed."""
         before = len(self.answers)
         ask()

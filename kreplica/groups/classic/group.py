@@ -70,17 +70,17 @@ class ClassicGroup(ClassicGroupState):
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    def join(self, request: Join, answer: JoinCallback) -> None:
+    def join(self, request: Join, respond: JoinCallback) -> None:
         """Handle JoinGroup; responds when the join phase completes, or immediately if no rebalance is needed."""
-        self._step(lambda: joining.join(self, request, answer))
+        self._step(lambda: joining.join(self, request, respond))
 
-    def abandon_join(self, answer: JoinCallback) -> None:
+    def abandon_join(self, respond: JoinCallback) -> None:
         """Handle the loss of the connection that waits for this response to ``join``."""
-        self._step(lambda: joining.abandon(self, answer))
+        self._step(lambda: joining.abandon(self, respond))
 
-    def sync(self, request: Sync, answer: SyncCallback) -> None:
+    def sync(self, request: Sync, respond: SyncCallback) -> None:
         """Handle SyncGroup; the response is sent once the leader's assignment is committed."""
-        self._step(lambda: syncing.sync(self, request, answer))
+        self._step(lambda: syncing.sync(self, request, respond))
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Handle Heartbeat; returns REBALANCE_IN_PROGRESS if the member has to join again."""
@@ -200,8 +200,8 @@ class ClassicGroup(ClassicGroupState):
         for session in self.roster.pending.values():
             session.end()
         for member in self.roster.members.values():
-            self.answer_join(member, Joined(ErrorCode.NOT_COORDINATOR, member.member_id))
-            self.answer_sync(member, Synced(ErrorCode.NOT_COORDINATOR))
+            self.respond_to_join(member, Joined(ErrorCode.NOT_COORDINATOR, member.member_id))
+            self.respond_to_sync(member, Synced(ErrorCode.NOT_COORDINATOR))
             member.session.end()
             member.release()
         self.account.close()

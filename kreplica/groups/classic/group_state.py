@@ -187,7 +187,7 @@ class ClassicGroupState(ABC):
             self._timer.cancel()
             self._timer = None
 
-    def answer(self, callback: Callable[[T], None], response: T) -> None:
+    def send_response(self, callback: Callable[[T], None], response: T) -> None:
         """Send the response of a request at the end of this step."""
         self._callbacks.append(lambda: callback(response))
 
@@ -205,26 +205,26 @@ class ClassicGroupState(ABC):
             self.roster.joined_members(self.protocol) if is_leader else (),
         )
 
-    def answer_join(self, member: Member, joined: Joined) -> None:
+    def respond_to_join(self, member: Member, joined: Joined) -> None:
         """Answer the pending JoinGroup request of a member, if there is one."""
-        answer = self.roster.end_join(member)
-        if answer is not None:
-            self.answer(answer, joined)
+        respond = self.roster.end_join(member)
+        if respond is not None:
+            self.send_response(respond, joined)
 
-    def answer_sync(self, member: Member, synced: Synced) -> None:
+    def respond_to_sync(self, member: Member, synced: Synced) -> None:
         """Answer the pending SyncGroup request of a member, if there is one."""
-        answer, member.awaiting_sync = member.awaiting_sync, None
-        if answer is not None:
+        respond, member.awaiting_sync = member.awaiting_sync, None
+        if respond is not None:
             member.restart_session()
-            self.answer(answer, synced)
+            self.send_response(respond, synced)
 
     def drop(self, member: Member) -> None:
-        """Remove a member from the roster and answer its pending requests with UNKNOWN_MEMBER_ID."""
+        """Remove a member from the roster and respond to its pending requests with UNKNOWN_MEMBER_ID."""
         member.session.end()
-        self.answer_join(member, Joined(ErrorCode.UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER))
-        answer, member.awaiting_sync = member.awaiting_sync, None
-        if answer is not None:
-            self.answer(answer, Synced(ErrorCode.UNKNOWN_MEMBER_ID))
+        self.respond_to_join(member, Joined(ErrorCode.UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER))
+        respond, member.awaiting_sync = member.awaiting_sync, None
+        if respond is not None:
+            self.send_response(respond, Synced(ErrorCode.UNKNOWN_MEMBER_ID))
         self.roster.remove(member)
 
     def store(self, assignments: Mapping[str, bytes], stored: Callable[[ErrorCode], None]) -> None:
@@ -238,7 +238,7 @@ class ClassicGroupState(ABC):
             pair = (build_group_key(self.group_id), build_group_value(record))
         except ProtocolError as error:
             log.error("cannot write group {group!r}: {error}", group=self.group_id, error=str(error))
-            self.answer(lambda code: self._step(lambda: stored(code)), ErrorCode.UNKNOWN_SERVER_ERROR)
+            self.send_response(lambda code: self._step(lambda: stored(code)), ErrorCode.UNKNOWN_SERVER_ERROR)
             return
         self._may_be_written = True
         self._log.append([pair], _nothing, lambda code: self._step(lambda: stored(_client_error(code))))

@@ -24,7 +24,7 @@ PENDING_MAX = 10_000
 """Maximum number of unused member ids per group; further new members are refused as if the group were full."""
 
 
-def join(group: ClassicGroupState, request: Join, answer: JoinCallback) -> None:
+def join(group: ClassicGroupState, request: Join, respond: JoinCallback) -> None:
     """Handle JoinGroup within a step; completes the rebalance if this was the last missing member."""
     try:
         if not _has_room(group, request.member_id):
@@ -33,24 +33,24 @@ def join(group: ClassicGroupState, request: Join, answer: JoinCallback) -> None:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         _check_memory(group, request)
         if request.member_id == UNKNOWN_MEMBER:
-            _join_new(group, request, answer)
+            _join_new(group, request, respond)
         elif request.member_id in group.roster.pending and request.instance_id is None:
-            _add(group, request.member_id, request, answer)
+            _add(group, request.member_id, request, respond)
         else:
-            _join_again(group, group.check_member(request.member_id, request.instance_id), request, answer)
+            _join_again(group, group.check_member(request.member_id, request.instance_id), request, respond)
     except KafkaError as error:
         is_full = error.code is ErrorCode.GROUP_MAX_SIZE_REACHED
-        group.answer(answer, Joined(error.code, UNKNOWN_MEMBER if is_full else request.member_id))
+        group.send_response(respond, Joined(error.code, UNKNOWN_MEMBER if is_full else request.member_id))
     rebalancing.complete_if_ready(group)
 
 
-def abandon(group: ClassicGroupState, answer: JoinCallback) -> None:
+def abandon(group: ClassicGroupState, respond: JoinCallback) -> None:
     """Handle the loss of the connection on which a member waits, within a step.
 
     A new member that has not received its id is removed, because its client cannot join again with that id. A
     member that knows its id may join again on another connection until the minimum session timeout is over.
     """
-    member = group.roster.member_awaiting(answer)
+    member = group.roster.member_awaiting(respond)
     if member is not None and member.is_new:
         if member.knows_id:
             member.session.extend(group.config.session_timeout_ms_min)
@@ -92,49 +92,49 @@ def _has_common_protocol(group: ClassicGroupState, request: Join) -> bool:
     return group.roster.supports(request.protocol_type, request.protocols)
 
 
-def _join_new(group: ClassicGroupState, request: Join, answer: JoinCallback) -> None:
+def _join_new(group: ClassicGroupState, request: Join, respond: JoinCallback) -> None:
     member_id = group.new_member_id(request)
     predecessor = group.roster.id_of(request.instance_id)
     if predecessor is not None:
-        _replace(group, group.roster.members[predecessor], member_id, request, answer)
+        _replace(group, group.roster.members[predecessor], member_id, request, respond)
     elif request.requires_known_member and request.instance_id is None:
         session = SessionTimer(group.reactor, lambda: group.pending_ended(member_id))
         group.roster.await_member(member_id, session, request.client_host)
         session.extend(request.session_timeout_ms)
-        group.answer(answer, Joined(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+        group.send_response(respond, Joined(ErrorCode.MEMBER_ID_REQUIRED, member_id))
     else:
-        _add(group, member_id, request, answer)
+        _add(group, member_id, request, respond)
 
 
-def _add(group: ClassicGroupState, member_id: str, request: Join, answer: JoinCallback) -> None:
+def _add(group: ClassicGroupState, member_id: str, request: Join, respond: JoinCallback) -> None:
     group.roster.drop_pending(member_id)
     member = group.new_member(member_id, request)
     member.is_new = True
     member.knows_id = request.member_id == member_id
     group.has_newcomer = True
     group.roster.add(member, request.protocol_type)
-    group.roster.await_join(member, answer)
+    group.roster.await_join(member, respond)
     member.session.extend(NEWCOMER_TIMEOUT_MS)
     rebalancing.prepare(group, f"{member_id!r} joins ({request.reason or 'no reason given'})")
 
 
-def _join_again(group: ClassicGroupState, member: Member, request: Join, answer: JoinCallback) -> None:
+def _join_again(group: ClassicGroupState, member: Member, request: Join, respond: JoinCallback) -> None:
     """Handle JoinGroup of an existing member: for a rebalance, after a lost response, or with new metadata."""
     is_leader = group.roster.leader == member.member_id
     # The leader of a stable group joins again if its assignment is outdated, for example after new partitions.
     can_respond = group.state is State.COMPLETING_REBALANCE or (group.state is State.STABLE and not is_leader)
     if can_respond and member.protocols == request.protocols:
-        group.answer(answer, group.join_response(member))
+        group.send_response(respond, group.join_response(member))
     else:
-        _update(group, member, request, answer)
+        _update(group, member, request, respond)
         rebalancing.prepare(group, f"{member.member_id!r} rejoins ({request.reason or 'no reason given'})")
 
 
-def _update(group: ClassicGroupState, member: Member, request: Join, answer: JoinCallback) -> None:
+def _update(group: ClassicGroupState, member: Member, request: Join, respond: JoinCallback) -> None:
     # A connection may send another request while one is pending, unlike in Kafka: answer both.
-    group.answer_join(member, Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+    group.respond_to_join(member, Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
     group.roster.update(member, request.protocols, request.session_timeout_ms, request.rebalance_timeout_ms)
-    group.roster.await_join(member, answer)
+    group.roster.await_join(member, respond)
     if member.is_new:
         member.session.extend(NEWCOMER_TIMEOUT_MS)
 
@@ -157,34 +157,34 @@ class _PreviousMember:
         group.roster.update(member, self._protocols, self._session_timeout_ms, self._rebalance_timeout_ms)
 
 
-def _replace(group: ClassicGroupState, member: Member, member_id: str, request: Join, answer: JoinCallback) -> None:
+def _replace(group: ClassicGroupState, member: Member, member_id: str, request: Join, respond: JoinCallback) -> None:
     """Replace a static member that joined again; a stable group stays stable (KIP-345)."""
     previous = _PreviousMember(group, member)
-    group.answer_join(member, Joined(ErrorCode.FENCED_INSTANCE_ID, member.member_id))
-    group.answer_sync(member, Synced(ErrorCode.FENCED_INSTANCE_ID))
+    group.respond_to_join(member, Joined(ErrorCode.FENCED_INSTANCE_ID, member.member_id))
+    group.respond_to_sync(member, Synced(ErrorCode.FENCED_INSTANCE_ID))
     group.roster.rename(member, member_id)
-    _update(group, member, request, answer)
+    _update(group, member, request, respond)
     member.restart_session()
     if group.state is State.STABLE and group.roster.select_protocol() == group.protocol:
-        _store_replaced(group, member, previous, request, answer)
+        _store_replaced(group, member, previous, request, respond)
     else:
         rebalancing.prepare(group, f"{member_id!r} replaces a static member ({request.reason or 'no reason given'})")
 
 
 def _store_replaced(
-    group: ClassicGroupState, member: Member, previous: _PreviousMember, request: Join, answer: JoinCallback
+    group: ClassicGroupState, member: Member, previous: _PreviousMember, request: Join, respond: JoinCallback
 ) -> None:
     def stored(code: ErrorCode) -> None:
-        if group.state is not State.STABLE or member.awaiting_join is not answer:
+        if group.state is not State.STABLE or member.awaiting_join is not respond:
             return  # a rebalance has started, or the member was replaced or removed
         if code is not ErrorCode.NONE:
-            group.answer_join(member, Joined(code, UNKNOWN_MEMBER))
+            group.respond_to_join(member, Joined(code, UNKNOWN_MEMBER))
             previous.restore(group, member)
         elif request.may_skip_assignment:
-            group.answer_join(member, group.join_response(member, skip_assignment=True))
+            group.respond_to_join(member, group.join_response(member, skip_assignment=True))
         else:
             # Before KIP-814 the response cannot skip the assignment, so it does not name the member as leader.
-            group.answer_join(member, replace(group.join_response(member), leader=previous.leader, members=()))
+            group.respond_to_join(member, replace(group.join_response(member), leader=previous.leader, members=()))
         member.restart_session()
 
     group.store({each.member_id: each.assignment for each in group.roster.members.values()}, stored)

@@ -46,7 +46,7 @@ def complete_if_ready(group: ClassicGroupState) -> None:
 def fail_syncs(group: ClassicGroupState, code: ErrorCode) -> None:
     """Answer all pending SyncGroup requests of this generation with an error."""
     for member in group.roster.members.values():
-        group.answer_sync(member, Synced(code))
+        group.respond_to_sync(member, Synced(code))
 
 
 def _await_members(group: ClassicGroupState, delay_ms: int, left_ms: int) -> None:
@@ -91,7 +91,7 @@ def _complete(group: ClassicGroupState) -> None:
         roster.unsynced[member.member_id] = None
         member.is_new = False
         member.restart_session()
-        group.answer_join(member, group.join_response(member))
+        group.respond_to_join(member, group.join_response(member))
     group.start_timer(roster.rebalance_timeout_ms, lambda: _expire_syncs(group))
 
 

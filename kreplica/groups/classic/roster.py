@@ -118,25 +118,25 @@ class Roster:
 
     # --- joining -----------------------------------------------------------------------------------------------------
 
-    def await_join(self, member: Member, answer: JoinCallback) -> None:
+    def await_join(self, member: Member, respond: JoinCallback) -> None:
         """Register the pending JoinGroup request of a member; an earlier request must have been answered."""
-        member.awaiting_join = answer
+        member.awaiting_join = respond
         self.awaiting_join_count += 1
-        self._by_callback[id(answer)] = member
+        self._by_callback[id(respond)] = member
 
     def end_join(self, member: Member) -> JoinCallback | None:
         """Remove and return the callback of a member's pending JoinGroup request, or None."""
-        answer = member.awaiting_join
-        if answer is not None:
+        respond = member.awaiting_join
+        if respond is not None:
             member.awaiting_join = None
             self.awaiting_join_count -= 1
-            self._by_callback.pop(id(answer), None)
-        return answer
+            self._by_callback.pop(id(respond), None)
+        return respond
 
-    def member_awaiting(self, answer: JoinCallback) -> Member | None:
+    def member_awaiting(self, respond: JoinCallback) -> Member | None:
         """Return the member whose pending request has this callback, or None if it was answered."""
-        member = self._by_callback.get(id(answer))
-        return member if member is not None and member.awaiting_join is answer else None
+        member = self._by_callback.get(id(respond))
+        return member if member is not None and member.awaiting_join is respond else None
 
     @property
     def has_all_joined(self) -> bool:

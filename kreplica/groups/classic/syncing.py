@@ -12,7 +12,7 @@ from kreplica.groups.classic.requests import Sync, SyncCallback, Synced
 from kreplica.groups.classic.states import State
 
 
-def sync(group: ClassicGroupState, request: Sync, answer: SyncCallback) -> None:
+def sync(group: ClassicGroupState, request: Sync, respond: SyncCallback) -> None:
     """Handle SyncGroup within a step; responds immediately or once the leader's assignment is committed."""
     try:
         member = group.check_generation(request.member_id, request.instance_id, request.generation)
@@ -20,15 +20,15 @@ def sync(group: ClassicGroupState, request: Sync, answer: SyncCallback) -> None:
         if group.state is State.PREPARING_REBALANCE:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
     except KafkaError as error:
-        group.answer(answer, Synced(error.code))
+        group.send_response(respond, Synced(error.code))
         return
     _note_synced(group, member)
     if group.state is State.STABLE:
-        group.answer(answer, _synced(group, member))
+        group.send_response(respond, _synced(group, member))
         member.restart_session()
         return
-    group.answer_sync(member, Synced(ErrorCode.REBALANCE_IN_PROGRESS))  # an earlier request is still pending
-    member.awaiting_sync = answer
+    group.respond_to_sync(member, Synced(ErrorCode.REBALANCE_IN_PROGRESS))  # an earlier request is still pending
+    member.awaiting_sync = respond
     if group.roster.leader == member.member_id:
         _assign(group, dict(request.assignments))
 
@@ -66,7 +66,7 @@ def _assign(group: ClassicGroupState, assignments: Mapping[str, bytes]) -> None:
         group.transition(State.STABLE)
         for member in group.roster.members.values():
             group.roster.assign(member, assignments.get(member.member_id, b""))
-            group.answer_sync(member, _synced(group, member))
+            group.respond_to_sync(member, _synced(group, member))
 
     group.store(assignments, stored)
 

@@ -20,7 +20,7 @@ from kreplica.groups.consumer.state import GroupState, StateName
 from kreplica.groups.consumer.subscriptions import Topics, TopicSnapshot, is_subscribed
 from kreplica.groups.consumer.target_assignment import with_target
 from kreplica.groups.consumer.timers import MemberTimers
-from kreplica.groups.consumer.transitions import Answer, advance, enter, leave, needs_target, remove
+from kreplica.groups.consumer.transitions import HeartbeatResponse, advance, enter, leave, needs_target, remove
 from kreplica.groups.group import CONSUMER, UNKNOWN_MEMBER
 from kreplica.groups.memory_limits import GroupAccount
 
@@ -44,7 +44,7 @@ class _Heartbeat(NamedTuple):
 
     request: Heartbeat
     topics: TopicSnapshot
-    answered: Deferred[Answer]
+    result: Deferred[HeartbeatResponse]
 
 
 class ConsumerGroup:
@@ -89,7 +89,7 @@ class ConsumerGroup:
 
     # --- members -----------------------------------------------------------------------------------------------------
 
-    def heartbeat(self, request: Heartbeat, topics: TopicSnapshot) -> Deferred[Answer]:
+    def heartbeat(self, request: Heartbeat, topics: TopicSnapshot) -> Deferred[HeartbeatResponse]:
         """Handle a heartbeat, including the last one of a member that leaves.
 
         :return: fires once its changes are committed; may be cancelled.
@@ -103,12 +103,12 @@ class ConsumerGroup:
         heartbeat = _Heartbeat(request, topics, Deferred())
         if request.is_leaving:
             outcome = leave(self.state, request, topics)
-            self._change_state(outcome.state, partial(_answer, heartbeat.answered, outcome.answer))
+            self._change_state(outcome.state, partial(_respond, heartbeat.result, outcome.response))
         elif self._writes.is_in_flight and needs_target(enter(self.state, request, topics, self._config)[0]):
             self._entering.append(heartbeat)  # one target computation for all heartbeats during the write
         else:
             self._decide([heartbeat], refuse=False)
-        return heartbeat.answered
+        return heartbeat.result
 
     @property
     def session_s(self) -> float:
@@ -140,18 +140,18 @@ class ConsumerGroup:
             except KafkaError as error:
                 if not refuse:
                     raise
-                heartbeat.answered.errback(error)
+                heartbeat.result.errback(error)
                 continue
             self.restart_session(heartbeat.request.member_id)
             self.topics_version = heartbeat.topics.version
             entered.append((heartbeat, known))
         if needs_target(state):
             state = with_target(state, self._config.assignors)
-        answers = []
+        callbacks = []
         for heartbeat, known in entered:
-            state, answer = advance(state, heartbeat.request, known)
-            answers.append(partial(_answer, heartbeat.answered, answer))
-        self._change_state(state, *answers)
+            state, response = advance(state, heartbeat.request, known)
+            callbacks.append(partial(_respond, heartbeat.result, response))
+        self._change_state(state, *callbacks)
 
     def _change_state(self, state: GroupState, *callbacks: Callable[[ErrorCode], None]) -> None:
         records: list[Pair] = []
@@ -169,7 +169,7 @@ class ConsumerGroup:
                 self._decide(entering)
             return
         for heartbeat in entering:
-            heartbeat.answered.errback(KafkaError(code, NOT_COMMITTED))
+            heartbeat.result.errback(KafkaError(code, NOT_COMMITTED))
 
     def _committed(self, state: GroupState) -> None:
         self.committed = state
@@ -265,8 +265,8 @@ class ConsumerGroup:
         self.account.close()
 
 
-def _answer(answered: Deferred[Answer], answer: Answer, code: ErrorCode) -> None:
+def _respond(result: Deferred[HeartbeatResponse], response: HeartbeatResponse, code: ErrorCode) -> None:
     if code is ErrorCode.NONE:
-        answered.callback(answer)
+        result.callback(response)
     else:
-        answered.errback(KafkaError(code, NOT_COMMITTED))
+        result.errback(KafkaError(code, NOT_COMMITTED))

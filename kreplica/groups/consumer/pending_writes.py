@@ -1,6 +1,6 @@
 """Uncommitted state changes of a group and the requests that wait for them.
 
-A group decides on top of its earlier, uncommitted decisions and answers once they are committed, so that simultaneous
+A group bases decisions on its earlier, uncommitted decisions and responds once they are committed, so that simultaneous
 heartbeats see each other's changes. One write is in flight at a time; changes decided meanwhile form the next write.
 
 A failed write may still be committed later. It is therefore repeated until it is committed, and the group writes
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 RETRY_SECONDS = 1.0
 """Delay before a failed write is repeated."""
 
-Answer = Callable[[ErrorCode], None]
+Respond = Callable[[ErrorCode], None]
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class _Write:
     base: GroupState
     state: GroupState
     records: dict[bytes, bytes | None] = field(default_factory=dict)
-    answers: list[Answer] = field(default_factory=list)
+    callbacks: list[Respond] = field(default_factory=list)
 
 
 class GroupWrites:
@@ -80,20 +80,20 @@ class GroupWrites:
     def waiting_count(self) -> int:
         """Number of requests that wait for a response."""
         in_flight = self._in_flight
-        return len(self._next.answers) + (len(in_flight.answers) if in_flight is not None else 0)
+        return len(self._next.callbacks) + (len(in_flight.callbacks) if in_flight is not None else 0)
 
-    def add(self, records: Iterable[Pair], state: GroupState, *answers: Answer) -> None:
+    def add(self, records: Iterable[Pair], state: GroupState, *callbacks: Respond) -> None:
         """Add the records that lead to a state.
 
         :param records: may be empty.
-        :param answers: called with NONE once the state is committed, otherwise with the error.
+        :param callbacks: called with NONE once the state is committed, otherwise with the error.
         """
         write = self._next
         for key, value in records:
             write.records.pop(key, None)
             write.records[key] = value
         write.state = state
-        write.answers += answers
+        write.callbacks += callbacks
         if self._in_flight is None:
             self._begin()
 
@@ -113,27 +113,27 @@ class GroupWrites:
             self._in_flight = write
             self._append()
         else:
-            _answer_all(write.answers, ErrorCode.NONE)
+            _call_all(write.callbacks, ErrorCode.NONE)
 
     def _append(self) -> None:
         write = self._in_flight
         if write is not None:
             state = write.state
             self._retry = None
-            self._log.append(list(write.records.items()), lambda: self._committed(state), self._answered)
+            self._log.append(list(write.records.items()), lambda: self._committed(state), self._append_done)
 
-    def _answered(self, code: ErrorCode) -> None:
+    def _append_done(self, code: ErrorCode) -> None:
         write = self._in_flight
         if write is None:
             return
         self.is_failing = code is not ErrorCode.NONE and code is not ErrorCode.MESSAGE_TOO_LARGE
         if code is ErrorCode.NONE:
             self._in_flight = None
-            answers, write.answers = write.answers, []
+            callbacks, write.callbacks = write.callbacks, []
             self._settled(code)
             if self._in_flight is None:
                 self._begin()
-            _answer_all(answers, code)
+            _call_all(callbacks, code)
         elif code is ErrorCode.MESSAGE_TOO_LARGE:
             # Later decisions are based on the discarded state.
             self._dropped(write.base)
@@ -149,14 +149,14 @@ class GroupWrites:
 
     def _give_up(self, code: ErrorCode) -> None:
         """Answer all waiting requests; the decided state remains."""
-        answers = self._next.answers
-        self._next.answers = []
+        callbacks = self._next.callbacks
+        self._next.callbacks = []
         if self._in_flight is not None:
-            answers = self._in_flight.answers + answers
-            self._in_flight.answers = []
-        _answer_all(answers, code)
+            callbacks = self._in_flight.callbacks + callbacks
+            self._in_flight.callbacks = []
+        _call_all(callbacks, code)
 
 
-def _answer_all(answers: list[Answer], code: ErrorCode) -> None:
-    for answer in answers:
-        answer(code)
+def _call_all(callbacks: list[Respond], code: ErrorCode) -> None:
+    for respond in callbacks:
+        respond(code)

@@ -30,7 +30,7 @@ from kreplica.groups.consumer.state import GroupState
 from kreplica.groups.consumer.subscriptions import TopicSnapshot, refresh
 
 
-class Answer(NamedTuple):
+class HeartbeatResponse(NamedTuple):
     """Response to a heartbeat.
 
     :param assignment: partitions the member may own; None if unchanged since the last response.
@@ -45,11 +45,11 @@ class Outcome(NamedTuple):
     """Result of a heartbeat.
 
     :param state: the same object if nothing changed.
-    :param answer: may be sent once ``state`` is committed.
+    :param response: may be sent once ``state`` is committed.
     """
 
     state: GroupState
-    answer: Answer
+    response: HeartbeatResponse
 
 
 def enter(
@@ -85,7 +85,7 @@ def advance(state: GroupState, request: Heartbeat, known: Progress) -> Outcome:
         state = state.with_member(replace(member, progress=progress))
     is_known = request.member_epoch == known.epoch != JOINING and not request.is_full
     assignment = None if is_known and progress.assigned == known.assigned else progress.assigned
-    return Outcome(state, Answer(member.member_id, progress.epoch, assignment))
+    return Outcome(state, HeartbeatResponse(member.member_id, progress.epoch, assignment))
 
 
 def leave(state: GroupState, request: Heartbeat, topics: TopicSnapshot) -> Outcome:
@@ -96,13 +96,13 @@ def leave(state: GroupState, request: Heartbeat, topics: TopicSnapshot) -> Outco
     :raise KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID; nothing has changed.
     """
     member = _sender(state, request)
-    answer = Answer(member.member_id, request.member_epoch)
+    response = HeartbeatResponse(member.member_id, request.member_epoch)
     if request.member_epoch != LEAVING_TEMPORARILY:
-        return Outcome(remove(state, [member.member_id], topics), answer)
+        return Outcome(remove(state, [member.member_id], topics), response)
     if member.is_away:
-        return Outcome(state, answer)
+        return Outcome(state, response)
     away = Progress(LEAVING_TEMPORARILY, NOT_SET, MemberState.STABLE, member.progress.assigned)
-    return Outcome(state.with_member(replace(member, progress=away)), answer)
+    return Outcome(state.with_member(replace(member, progress=away)), response)
 
 
 def remove(state: GroupState, member_ids: Iterable[str], topics: TopicSnapshot) -> GroupState:

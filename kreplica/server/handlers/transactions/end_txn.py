@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kreplica.server.handlers.transactions.transaction_codes import fenced_code
 from kreplica.server.protocol.request import Request
-from kreplica.transactions import Answer, EndRequest, Identity, TransactionCoordinator
+from kreplica.transactions import EndRequest, Identity, ProducerResponse, TransactionCoordinator
 
 FENCED_FROM = 2
 
@@ -23,7 +23,7 @@ class EndTxn:
         claimed = Identity(body["producer_id"], body["producer_epoch"])
         asked = EndRequest(claimed, body["committed"], epoch_grows=request.version >= EPOCH_GROWS_FROM)
 
-        def answered(answer: Answer) -> None:
+        def answered(answer: ProducerResponse) -> None:
             request.answer(
                 {
                     "error_code": fenced_code(answer.code, is_known=request.version >= FENCED_FROM),

@@ -10,7 +10,7 @@ from kreplica.server.handlers.groups.join_group import client_host
 from kreplica.server.handlers.transactions.transaction_codes import fenced_code
 from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import answer_from
-from kreplica.transactions import Answer, Identity, InitRequest, TransactionCoordinator
+from kreplica.transactions import Identity, InitRequest, ProducerResponse, TransactionCoordinator
 from kreplica.zookeeper import ZooKeeperError
 
 FENCED_FROM = 4
@@ -52,7 +52,7 @@ class InitProducerId:
         return {"error_code": 0, "producer_id": producer_id, "producer_epoch": 0}
 
 
-def _row(answer: Answer, request: Request) -> dict[str, Any]:
+def _row(answer: ProducerResponse, request: Request) -> dict[str, Any]:
     return {
         "error_code": fenced_code(answer.code, is_known=request.version >= FENCED_FROM),
         "producer_id": answer.identity.producer_id,

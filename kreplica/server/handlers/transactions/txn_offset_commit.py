@@ -11,7 +11,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.coordinator import GroupCoordinator
 from kreplica.groups.group import NO_GENERATION, UNKNOWN_MEMBER
 from kreplica.groups.offset_commits import Committer, commit_in_transaction, is_writable
-from kreplica.groups.offsets import Answer
+from kreplica.groups.offsets import Respond
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions
 from kreplica.runtime.slices import Steps
@@ -104,7 +104,7 @@ class TxnOffsetCommit:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         return partition
 
-    def _commit(self, body: dict[str, Any], host: str, rows: OffsetRows, answer: Answer) -> None:
+    def _commit(self, body: dict[str, Any], host: str, rows: OffsetRows, answer: Respond) -> None:
         """Commit after admission; the group may have moved in the meantime, so it is looked up again."""
         committer = Committer(
             body["group_id"],
