@@ -195,7 +195,8 @@ class GroupMember(ABC):
         self._session.end()
         self._forget()
         if lost:
-            log.warn("group {name}: lost {count} partitions: {why}", name=self._group, count=len(lost), why=reason)
+            count = len(lost)
+            log.warn("group {group}: lost {count} partitions: {why}", group=self._group, count=count, why=reason)
         self._listener_calls.lost(lost)
 
     def _fail(self, error: Exception) -> None:
