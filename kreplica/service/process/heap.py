@@ -15,17 +15,27 @@ from kreplica.runtime.process_figures import process_figures
 log = Logger()
 
 CHECK_INTERVAL_S = 5.0
-EXCESS_BYTES = 32 << 20
-"""Resident memory above the level after the last trim that makes another trim worth its time."""
+TRIM_BYTES = 32 << 20
+"""Growth of the unused resident memory since the last trim that makes another trim worth its time."""
 
-STEADY_BYTES = 1 << 20
-"""Growth between two checks up to which the process counts as no longer growing."""
 
-_malloc_trim: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
+class _HeapStatistics(ctypes.Structure):
+    """``struct mallinfo2`` of glibc 2.33."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in (
+        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"
+    )]  # fmt: skip
+
+
+_libc = ctypes.CDLL(None)
+_malloc_trim: Any = getattr(_libc, "malloc_trim", None)
+_mallinfo2: Any = getattr(_libc, "mallinfo2", None)
+if _mallinfo2 is not None:
+    _mallinfo2.restype = _HeapStatistics
 
 
 class HeapTrimmer:
-    """Calls glibc's ``malloc_trim`` in a thread after the process has grown and stopped growing.
+    """Calls glibc's ``malloc_trim`` in a thread when much of the resident memory is no longer in use.
 
     glibc returns only the free memory at the top of its heap by itself. One small object above it keeps all free
     memory below: after requests with large arrays a broker kept 80 MB although 14 MB were in use. Other threads that
@@ -36,26 +46,33 @@ class HeapTrimmer:
         self._reactor = reactor
         self._loop = LoopingCall(self._check)
         self._loop.clock = reactor
-        self._level_bytes = self._previous_bytes = process_figures().resident_bytes
+        self._least_unused_bytes = 0
 
     def start(self) -> None:
-        """Check every 5 s; does nothing if the C library has no ``malloc_trim``."""
-        if _malloc_trim is not None:
-            running = self._loop.start(CHECK_INTERVAL_S, now=False)
-            running.addErrback(lambda failure: log.failure("cannot trim the heap", failure))
+        """Check every 5 s; does nothing without glibc 2.33 or later."""
+        if _malloc_trim is None or _mallinfo2 is None:
+            return
+        self._least_unused_bytes = _unused_bytes()
+        running = self._loop.start(CHECK_INTERVAL_S, now=False)
+        running.addErrback(lambda failure: log.failure("cannot trim the heap", failure))
 
     def stop(self) -> None:
         if self._loop.running:
             self._loop.stop()
 
     def _check(self) -> Deferred[None] | None:
-        previous, self._previous_bytes = self._previous_bytes, process_figures().resident_bytes
-        self._level_bytes = min(self._level_bytes, self._previous_bytes)
-        excess, growth = self._previous_bytes - self._level_bytes, self._previous_bytes - previous
-        if excess < EXCESS_BYTES or growth > STEADY_BYTES:
+        unused = _unused_bytes()
+        self._least_unused_bytes = min(self._least_unused_bytes, unused)
+        if unused - self._least_unused_bytes < TRIM_BYTES:
             return None
         trimming = deferToThreadPool(self._reactor, self._reactor.getThreadPool(), _malloc_trim, 0)
         return trimming.addCallback(self._trimmed)
 
     def _trimmed(self, _: int) -> None:
-        self._level_bytes = self._previous_bytes = process_figures().resident_bytes
+        self._least_unused_bytes = _unused_bytes()
+
+
+def _unused_bytes() -> int:
+    """Return the resident bytes outside of allocated heap blocks: free blocks, code, and Python's own arenas."""
+    heap = _mallinfo2()
+    return process_figures().resident_bytes - int(heap.uordblks) - int(heap.hblkhd)
