@@ -56,15 +56,15 @@ class ConsumerCoordinator:
         if not request.member_id:
             request = replace(request, member_id=uuid_text(random_uuid(self._runtime.random)))
         shard, group = self._find(request)
-        version_of_topics = self._lookup.version
-        is_changed = group.topics_version != version_of_topics
+        topics_version = self._lookup.version
+        is_changed = group.topics_version != topics_version
         resolved = {}
         expressions = self._unresolved(group, request, is_changed)
         if expressions:
             resolved = await self._lookup.resolve(expressions)
             shard, group = self._find(request)  # the group may have changed during the lookup
-        response = group.heartbeat(request, TopicSnapshot(self.view, resolved, is_changed, version_of_topics))
-        shard.adopt(group, request.client_host)
+        response = group.heartbeat(request, TopicSnapshot(self.view, resolved, is_changed, topics_version))
+        shard.register(group, request.client_host)
         return await response
 
     def describe(self, group_id: str) -> GroupState:

@@ -31,7 +31,7 @@ NOT_FOUND = Description(State.DEAD.value)
 """Description of a group that does not exist."""
 
 
-class Listed(NamedTuple):
+class ListedGroup(NamedTuple):
     """A group in ListGroups."""
 
     group_id: str
@@ -140,7 +140,7 @@ class GroupCoordinator:
         group = self.shards.shard_of(group_id).group(group_id)
         return group.describe() if isinstance(group, ClassicGroup) else NOT_FOUND
 
-    async def list_groups(self, states: Sequence[str], types: Sequence[str]) -> tuple[ErrorCode, list[Listed]]:
+    async def list_groups(self, states: Sequence[str], types: Sequence[str]) -> tuple[ErrorCode, list[ListedGroup]]:
         """Handle ListGroups: all groups of this broker that have offsets or members.
 
         :param states: state names in any case; empty for all.
@@ -156,7 +156,7 @@ class GroupCoordinator:
         for shard in self.shards.loaded():
             for group in list(shard.groups.values()):
                 if _is_wanted(group.state_name, wanted_states) and _is_wanted(group.type_name, wanted_types):
-                    listed.append(Listed(group.group_id, group.protocol_type, group.state_name, group.type_name))
+                    listed.append(ListedGroup(group.group_id, group.protocol_type, group.state_name, group.type_name))
                 if turns.is_over:
                     await turns.next()
         return code, listed

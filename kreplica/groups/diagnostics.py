@@ -25,7 +25,7 @@ class PendingStep(StrEnum):
     """Send SyncGroup. The group leader sends the assignments of all members with it."""
     REVOKE = "revoke"
     """Revoke partitions that are assigned to other members."""
-    COME = "come"
+    FIRST_JOIN = "come"
     """Join with the member id that the coordinator assigned. Without a member id: any new member may still join during
     the initial rebalance delay.
     """
@@ -109,11 +109,11 @@ def _classic_pending(group: ClassicGroup) -> Iterator[PendingMember]:
     roster, left_s = group.roster, group.phase_left_s
     if group.state is State.PREPARING_REBALANCE:
         if group.is_awaiting_members:
-            yield PendingMember(PendingStep.COME, left_s=left_s)
+            yield PendingMember(PendingStep.FIRST_JOIN, left_s=left_s)
         missing = [m for m in roster.members.values() if m.awaiting_join is None]
         step = PendingStep.JOIN
         for member_id, session in roster.pending.items():
-            yield PendingMember(PendingStep.COME, member_id, left_s=_earlier(session.left_s, left_s))
+            yield PendingMember(PendingStep.FIRST_JOIN, member_id, left_s=_earlier(session.left_s, left_s))
     elif group.state is State.COMPLETING_REBALANCE:
         missing, step = [roster.members[member_id] for member_id in roster.unsynced], PendingStep.SYNC
     else:

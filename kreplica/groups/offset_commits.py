@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kreplica.groups.shard import GroupShard
     from kreplica.wire.batch_building import BatchBuilder
 
-MEMBER_EPOCHS_FROM = 9
+MEMBER_EPOCH_VERSION_MIN = 9
 """First version of OffsetCommit that supports members of KIP-848 groups."""
 
 _GROUP_ID_CHARACTERS_SAFE = TEXT_SIZE_MAX // 4
@@ -113,7 +113,7 @@ def _admit(shard: GroupShard, committer: Committer, *, transactional: bool) -> N
         )
         return
     if committer.generation > NO_GENERATION:
-        knows_epochs = not transactional and committer.version >= MEMBER_EPOCHS_FROM
+        knows_epochs = not transactional and committer.version >= MEMBER_EPOCH_VERSION_MIN
         code = ErrorCode.GROUP_ID_NOT_FOUND if knows_epochs else ErrorCode.ILLEGAL_GENERATION
         raise KafkaError(code, f"group {committer.group_id!r} does not exist")
     shard.classic(committer.group_id, committer.client_host)

@@ -39,7 +39,7 @@ def is_expired(committed: CommittedOffset, since_ms: int | None, now_ms: int, re
     return now_ms - since_ms >= retention_ms
 
 
-def is_gone(topic: str, view: ClusterView) -> bool:
+def is_deleted(topic: str, view: ClusterView) -> bool:
     """Return True if a topic was deleted. Requires complete metadata of the cluster."""
     return view.partition_count(topic) is None and view.is_complete
 
@@ -91,7 +91,7 @@ class OffsetExpiry:
     def _run(self, loop: Coroutine[Deferred[Any], Any, None]) -> None:
         running = Deferred.fromCoroutine(loop)
         self._running[running] = None
-        running.addErrback(_ended)
+        running.addErrback(_log_failure)
         running.addCallback(lambda _: self._running.pop(running))
 
     async def _check_forever(self) -> None:
@@ -118,13 +118,13 @@ class OffsetExpiry:
             return
         now_ms = self._runtime.wall_clock_ms()
         expired: list[Pair] = []
-        topic_is_gone = is_gone(topic, self._view)
+        topic_is_deleted = is_deleted(topic, self._view)
         for partition in partitions:
             committed = offsets.committed(group_id, topic, partition)
             if committed is None:
                 continue
             since_ms = group.expires_from_ms(topic, committed.commit_timestamp_ms)
-            if topic_is_gone or is_expired(committed, since_ms, now_ms, self._config.retention_ms):
+            if topic_is_deleted or is_expired(committed, since_ms, now_ms, self._config.retention_ms):
                 expired.append((build_offset_key(group_id, topic, partition), None))
         if expired:
             log.info(
@@ -147,10 +147,10 @@ class OffsetExpiry:
     def _remove(self, group_id: str, records: list[Pair]) -> None:
         for start in range(0, len(records), TOMBSTONES_MAX):
             self._shard.offsets.remove(
-                records[start : start + TOMBSTONES_MAX], lambda code: self._removed(group_id, code)
+                records[start : start + TOMBSTONES_MAX], lambda code: self._removal_done(group_id, code)
             )
 
-    def _removed(self, group_id: str, code: ErrorCode) -> None:
+    def _removal_done(self, group_id: str, code: ErrorCode) -> None:
         if code is ErrorCode.NONE:
             self._remove_unused(group_id)
         else:
@@ -163,6 +163,6 @@ class OffsetExpiry:
             self._shard.delete(group_id, lambda code: None)
 
 
-def _ended(failure: Failure) -> None:
+def _log_failure(failure: Failure) -> None:
     if failure.check(CancelledError) is None:
         log.failure("offset expiry failed", failure)

@@ -108,7 +108,7 @@ class GroupShard:
             self._unrestored.setdefault(group_id, None)
         self._records, self._replayed = {}, ReplayedGroups()
         self._restoring = Deferred.fromCoroutine(self._restore_all())
-        self._restoring.addErrback(_restore_failed)
+        self._restoring.addErrback(_log_restore_failure)
         self.offsets.on_first_offset = self._offsets_appeared
         self.expiry.start()
 
@@ -192,8 +192,8 @@ class GroupShard:
     def consumer(self, group_id: str, *, is_new_allowed: bool) -> ConsumerGroup:
         """Return the KIP-848 group with this id.
 
-        :param is_new_allowed: create the group if it does not exist or is a classic group without members; the new
-            group is registered by ``adopt``.
+        :param is_new_allowed: create the group if it does not exist or is a classic group without members; the
+            caller then registers the new group with ``register``.
         :raise KafkaError: GROUP_ID_NOT_FOUND.
         """
         group = self.group(group_id)
@@ -203,7 +203,7 @@ class GroupShard:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"no group {group_id!r} of the consumer protocol exists")
         return self._new_consumer(GroupState(group_id), group.tombstones() if group is not None else ())
 
-    def adopt(self, group: ConsumerGroup, address: str) -> None:
+    def register(self, group: ConsumerGroup, address: str) -> None:
         """Register a KIP-848 group that has received its first member.
 
         :param address: client address that a new group is charged to.
@@ -279,6 +279,6 @@ class GroupShard:
         group.unload()
 
 
-def _restore_failed(failure: Failure) -> None:
+def _log_restore_failure(failure: Failure) -> None:
     if failure.check(CancelledError) is None:
         log.failure("cannot restore loaded groups", failure)

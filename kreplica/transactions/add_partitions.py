@@ -22,7 +22,7 @@ def add(transaction: Transaction | None, claimed: Identity, added: Collection[To
     is_ongoing = transaction.state is TransactionState.ONGOING
     if is_ongoing and transaction.partitions.issuperset(added):
         return Decision()
-    new = transaction.moved(
+    new = transaction.with_state(
         TransactionState.ONGOING,
         partitions=transaction.partitions.union(added) if is_ongoing else frozenset(added),
         last_update_ms=now_ms,

@@ -107,21 +107,21 @@ def aborted_by_fence(transaction: Transaction, now_ms: int) -> Transaction:
     following_identity = transaction.next_identity
     if following_identity != NO_IDENTITY:
         following_identity = Identity(following_identity.producer_id, _raised(following_identity.epoch))
-    fenced = transaction.moved(
+    fenced = transaction.with_state(
         TransactionState.PREPARE_EPOCH_FENCE,
         producer_epoch=_raised(transaction.producer_epoch),
         next_identity=following_identity,
         last_epoch=NO_PRODUCER_EPOCH,
         client_version=0,
     )
-    return fenced.moved(TransactionState.PREPARE_ABORT, last_update_ms=now_ms)
+    return fenced.with_state(TransactionState.PREPARE_ABORT, last_update_ms=now_ms)
 
 
 def complete(transaction: Transaction, now_ms: int) -> Transaction:
     """Return a decided transaction after all its markers have been written."""
     state = TransactionState.COMPLETE_COMMIT if transaction.is_committed else TransactionState.COMPLETE_ABORT
     producer_id, epoch = transaction.client_identity
-    return transaction.moved(
+    return transaction.with_state(
         state,
         producer_id=producer_id,
         producer_epoch=epoch,
@@ -133,7 +133,7 @@ def complete(transaction: Transaction, now_ms: int) -> Transaction:
 
 def removed(transaction: Transaction) -> Transaction:
     """Return the state that removes an expired transactional id."""
-    return transaction.moved(TransactionState.DEAD)
+    return transaction.with_state(TransactionState.DEAD)
 
 
 def _outcome(transaction: Transaction, request: EndRequest, is_repeated: bool) -> Outcome:
@@ -155,7 +155,7 @@ def _prepared(
     is_raised = request.epoch_grows or transaction.is_taken_over
     marker_epoch = _raised(transaction.producer_epoch) if is_raised else transaction.producer_epoch
     is_started = transaction.state is TransactionState.ONGOING
-    prepared = transaction.moved(
+    prepared = transaction.with_state(
         TransactionState.PREPARE_COMMIT if request.is_commit else TransactionState.PREPARE_ABORT,
         producer_epoch=marker_epoch,
         last_update_ms=now_ms,

@@ -83,7 +83,7 @@ def _bump(
     grant = _grant(transaction, claim, new_producer_id)
     if grant is None:
         return NEEDS_PRODUCER_ID
-    new = transaction.moved(
+    new = transaction.with_state(
         TransactionState.EMPTY,
         producer_id=grant.identity.producer_id,
         producer_epoch=grant.identity.epoch,

@@ -36,14 +36,14 @@ class MarkersConfig:
     :param markers_per_request_max: maximum number of markers (one per transaction and partition) in a request.
     :param backoff_s: initial delay before a retry.
     :param backoff_s_max: maximum delay before a retry.
-    :param gone_after_s: a partition that is missing for this long is considered deleted.
+    :param deleted_after_s: a partition that is missing for this long is considered deleted.
     """
 
     timeout_s: float = 30.0
     markers_per_request_max: int = 2000
     backoff_s: float = 0.1
     backoff_s_max: float = 2.0
-    gone_after_s: float = 10.0
+    deleted_after_s: float = 10.0
 
 
 class _DecidedTransaction:
@@ -84,7 +84,7 @@ class Markers:
         self._view = view
         self._connections = connections
         self._config = config or MarkersConfig()
-        self._of_shard: dict[TransactionShard, dict[int, _DecidedTransaction]] = {}
+        self._by_shard: dict[TransactionShard, dict[int, _DecidedTransaction]] = {}
         self._queues: dict[int, _BrokerQueue] = {}
         self._new: dict[Marker, _DecidedTransaction] = {}
         self._delayed: dict[Marker, _DecidedTransaction] = {}
@@ -103,7 +103,7 @@ class Markers:
         if self._is_stopped:
             return
         decided = _DecidedTransaction(shard, transaction)
-        self._of_shard.setdefault(shard, {})[transaction.producer_id] = decided
+        self._by_shard.setdefault(shard, {})[transaction.producer_id] = decided
         for key in decided.remaining:
             self._new[Marker(transaction.producer_id, key)] = decided
         if not decided.remaining:
@@ -112,12 +112,12 @@ class Markers:
 
     def forget(self, shard: TransactionShard) -> None:
         """Stop writing markers for a shard; the next coordinator continues."""
-        self._of_shard.pop(shard, None)
+        self._by_shard.pop(shard, None)
 
     def stop(self) -> None:
         """Cancel all timers and requests."""
         self._is_stopped = True
-        self._of_shard.clear()
+        self._by_shard.clear()
         for timer in (self._write_call, self._retry):
             if timer is not None and timer.active():
                 timer.cancel()
@@ -128,7 +128,7 @@ class Markers:
     @property
     def count(self) -> int:
         """Number of transactions with missing markers."""
-        return sum(len(endings) for endings in self._of_shard.values())
+        return sum(len(endings) for endings in self._by_shard.values())
 
     # --- routing -----------------------------------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class Markers:
         if leader is not None:
             decided.remaining[key] = None
             self._queues.setdefault(leader, _BrokerQueue()).markers[marker] = decided
-        elif self._is_gone(decided, key):
+        elif self._is_deleted(decided, key):
             log.warn(
                 "no marker of {transactional_id!r} for {key}: the partition was deleted",
                 key=str(key),
@@ -171,7 +171,7 @@ class Markers:
         else:
             self._delayed[marker] = decided
 
-    def _is_gone(self, decided: _DecidedTransaction, key: TopicPartition) -> bool:
+    def _is_deleted(self, decided: _DecidedTransaction, key: TopicPartition) -> bool:
         if not marker_requests.is_missing(self._view, key):
             decided.remaining[key] = None
             return False
@@ -179,7 +179,7 @@ class Markers:
         since_s = decided.remaining[key]
         if since_s is None:
             decided.remaining[key] = since_s = now_s
-        return now_s - since_s >= self._config.gone_after_s
+        return now_s - since_s >= self._config.deleted_after_s
 
     def _schedule_retry(self) -> None:
         if self._delayed and self._retry is None and not self._is_stopped:
@@ -201,7 +201,7 @@ class Markers:
             del self._queues[broker_id]
             return
         queue.request = Deferred.fromCoroutine(self._request(broker_id, batch))
-        queue.request.addErrback(_request_ended).addCallback(self._response_handled, broker_id, queue)
+        queue.request.addErrback(_log_request_failure).addCallback(self._response_handled, broker_id, queue)
 
     def _take(self, queue: _BrokerQueue) -> dict[Marker, _DecidedTransaction]:
         wanted: dict[Marker, _DecidedTransaction] = {}
@@ -258,7 +258,7 @@ class Markers:
                 continue
             self._backoff_s = self._config.backoff_s
             if outcome is MarkerOutcome.FENCED:
-                self._give_up(decided, marker.key)
+                self._drop_fenced(decided, marker.key)
                 continue
             if code is not ErrorCode.NONE:
                 log.warn("{key} does not accept a marker: {code}", key=str(marker.key), code=code.name)
@@ -267,29 +267,29 @@ class Markers:
                 complete[marker.producer_id] = decided
         self._completed(complete.values())
 
-    def _give_up(self, decided: _DecidedTransaction, key: TopicPartition) -> None:
+    def _drop_fenced(self, decided: _DecidedTransaction, key: TopicPartition) -> None:
         log.warn(
             "{key} has a marker of a later coordinator of {transactional_id!r}, which ends the transaction",
             key=str(key),
             transactional_id=decided.transaction.transactional_id,
         )
-        del self._of_shard[decided.shard][decided.transaction.producer_id]
+        del self._by_shard[decided.shard][decided.transaction.producer_id]
 
     def _completed(self, endings: Iterable[_DecidedTransaction]) -> None:
         for decided in endings:
             if self._is_wanted(decided):
-                del self._of_shard[decided.shard][decided.transaction.producer_id]
+                del self._by_shard[decided.shard][decided.transaction.producer_id]
                 decided.shard.markers_written(decided.transaction)
 
     def _is_wanted(self, decided: _DecidedTransaction) -> bool:
         """Return True if the shard is not forgotten and no newer transaction of the producer has replaced this one."""
-        return self._of_shard.get(decided.shard, {}).get(decided.transaction.producer_id) is decided
+        return self._by_shard.get(decided.shard, {}).get(decided.transaction.producer_id) is decided
 
 
 _NO_PARTITION = TopicPartition("", -1)
 """Placeholder for a transaction without partitions."""
 
 
-def _request_ended(failure: Failure) -> None:
+def _log_request_failure(failure: Failure) -> None:
     if failure.check(CancelledError) is None:
         log.failure("cannot write transaction markers", failure)

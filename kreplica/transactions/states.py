@@ -150,7 +150,7 @@ class Transaction:
         """True if the decision was to commit; only for decided transactions."""
         return self.state is S.PREPARE_COMMIT
 
-    def moved(self, state: TransactionState, **changes: Any) -> Transaction:
+    def with_state(self, state: TransactionState, **changes: Any) -> Transaction:
         """Return a copy in another state.
 
         :raise InvalidTransition: the transition is not valid.

@@ -40,11 +40,11 @@ class Timeouts:
     def start(self) -> None:
         """Start the timers."""
         for interval_ms, check in (
-            (self._config.abort_interval_ms, self._abort),
-            (self._config.expiration_interval_ms, self._forget),
+            (self._config.abort_interval_ms, self._abort_if_timed_out),
+            (self._config.expiration_interval_ms, self._remove_if_unused),
         ):
             running = Deferred.fromCoroutine(self._check_forever(interval_ms / 1000, check))
-            running.addErrback(_ended)
+            running.addErrback(_log_failure)
             self._running.append(running)
 
     def stop(self) -> None:
@@ -63,7 +63,7 @@ class Timeouts:
                         await turns.next()
                     check(shard, entry)
 
-    def _abort(self, shard: TransactionShard, entry: Entry) -> None:
+    def _abort_if_timed_out(self, shard: TransactionShard, entry: Entry) -> None:
         transaction = entry.transaction
         if transaction is None or not entry.has_timed_out(self._runtime.reactor.seconds()) or shard.is_unloaded:
             return
@@ -74,7 +74,7 @@ class Timeouts:
         )
         shard.write(aborted_by_fence(transaction, self._runtime.wall_clock_ms()), _ignore)
 
-    def _forget(self, shard: TransactionShard, entry: Entry) -> None:
+    def _remove_if_unused(self, shard: TransactionShard, entry: Entry) -> None:
         transaction = entry.transaction
         unused_s = self._runtime.reactor.seconds() - entry.since_s
         if (
@@ -91,6 +91,6 @@ def _ignore(code: ErrorCode) -> None:
     """Ignore the result: the shard retries, or another broker coordinates by now."""
 
 
-def _ended(failure: Failure) -> None:
+def _log_failure(failure: Failure) -> None:
     if failure.check(CancelledError) is None:
         log.failure("checking transaction timeouts failed", failure)

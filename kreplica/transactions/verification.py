@@ -212,7 +212,7 @@ class Verifier:
             batch, queue.waiting = _split_batch(queue.waiting, self._config.per_request_max)
             request = Deferred.fromCoroutine(self._request(broker_id, batch))
             queue.in_flight[request] = None
-            request.addErrback(_request_ended).addCallback(self._request_done, broker_id, queue, request)
+            request.addErrback(_log_request_failure).addCallback(self._request_done, broker_id, queue, request)
         if not queue.in_flight:
             self._queues.pop(broker_id, None)
 
@@ -335,6 +335,6 @@ def _codes(response: dict[str, Any]) -> dict[str, dict[TopicPartition, ErrorCode
     }
 
 
-def _request_ended(failure: Failure) -> None:
+def _log_request_failure(failure: Failure) -> None:
     if failure.check(CancelledError) is None:
         log.failure("request to a transaction coordinator failed", failure)

@@ -9,7 +9,7 @@ from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.classic.requests import DescribedMember, Joined, Leave
-from kreplica.groups.coordinator import NOT_FOUND, Listed
+from kreplica.groups.coordinator import NOT_FOUND, ListedGroup
 
 STABLE = "> a joins version=0\n> b joins static=two\n> wait 0\n> a syncs a=0 b=1\n> b syncs\n> commit\n"
 
@@ -20,8 +20,8 @@ def scene_after(script: str) -> ClassicScene:
     return scene
 
 
-def listed(scene: ClassicScene, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> list[Listed]:
-    found: list[tuple[ErrorCode, list[Listed]]] = []
+def listed(scene: ClassicScene, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> list[ListedGroup]:
+    found: list[tuple[ErrorCode, list[ListedGroup]]] = []
     Deferred.fromCoroutine(scene.coordinator.list_groups(states, types)).addCallback(found.append)
     ((code, groups),) = found
     assert code is ErrorCode.NONE
@@ -71,22 +71,22 @@ def test_missing_group_is_described_as_dead() -> None:
 def test_groups_are_listed_by_state_and_type() -> None:
     """Groups with members and groups with offsets only."""
     scene = scene_after(STABLE)
-    assert listed(scene) == [Listed(GROUP, "consumer", "Stable", "classic")]
+    assert listed(scene) == [ListedGroup(GROUP, "consumer", "Stable", "classic")]
     assert listed(scene, states=("STABLE", "empty"), types=("Classic",)) == listed(scene)
     assert listed(scene, states=("Empty",)) == []
     assert listed(scene, types=("consumer",)) == []
     offsets_only = ClassicScene()
     offsets_only.commit_offset()
-    assert listed(offsets_only) == [Listed(GROUP, "", "Empty", "classic")]
+    assert listed(offsets_only) == [ListedGroup(GROUP, "", "Empty", "classic")]
 
 
 def test_list_is_incomplete_while_a_partition_loads() -> None:
     """The response has an error."""
     scene = scene_after(STABLE)
     scene.shards.is_loading = True
-    answers: list[tuple[ErrorCode, list[Listed]]] = []
+    answers: list[tuple[ErrorCode, list[ListedGroup]]] = []
     Deferred.fromCoroutine(scene.coordinator.list_groups((), ())).addCallback(answers.append)
-    assert answers == [(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [Listed(GROUP, "consumer", "Stable", "classic")])]
+    assert answers == [(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [ListedGroup(GROUP, "consumer", "Stable", "classic")])]
 
 
 def test_empty_group_is_deleted_with_its_offsets() -> None:
@@ -112,7 +112,7 @@ def test_group_with_offsets_only_is_deleted() -> None:
     scene = ClassicScene()
     scene.commit_offset()
     scene.fail_over()
-    assert listed(scene) == [Listed(GROUP, "", "Empty", "classic")]
+    assert listed(scene) == [ListedGroup(GROUP, "", "Empty", "classic")]
     codes = deleted(scene)
     scene.log.commit()
     assert codes == [ErrorCode.NONE]
@@ -126,7 +126,7 @@ def test_deletion_that_cannot_be_written_changes_nothing() -> None:
     codes = deleted(scene)
     scene.log.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    assert listed(scene) == [Listed(GROUP, "", "Empty", "classic")]
+    assert listed(scene) == [ListedGroup(GROUP, "", "Empty", "classic")]
 
 
 def test_member_joins_during_a_deletion() -> None:
@@ -136,10 +136,10 @@ def test_member_joins_during_a_deletion() -> None:
     codes = deleted(scene)
     Story(scene).run("> a joins version=0\n> wait 0\n> a syncs a=0\n> commit")
     assert codes == [ErrorCode.NONE]
-    assert listed(scene) == [Listed(GROUP, "consumer", "Stable", "classic")]
+    assert listed(scene) == [ListedGroup(GROUP, "consumer", "Stable", "classic")]
     assert not scene.shard.offsets.has(GROUP)
     scene.fail_over()
-    assert listed(scene) == [Listed(GROUP, "consumer", "Stable", "classic")]
+    assert listed(scene) == [ListedGroup(GROUP, "consumer", "Stable", "classic")]
     assert not scene.shard.offsets.has(GROUP)
 
 
@@ -150,7 +150,7 @@ def test_commit_during_a_deletion() -> None:
     codes = deleted(scene)
     scene.commit_offset(offset=2)
     assert codes == [ErrorCode.NONE]
-    assert listed(scene) == [Listed(GROUP, "", "Empty", "classic")]
+    assert listed(scene) == [ListedGroup(GROUP, "", "Empty", "classic")]
     kept = scene.shard.offsets.committed(GROUP, "t", 0)
     assert kept is not None
     assert kept.offset == 2
@@ -163,7 +163,7 @@ def test_unused_group_is_forgotten() -> None:
     assert listed(scene) == []
     scene.commit_offset()
     Story(scene).run("> a joins type=\n> a joins\n> wait 100")
-    assert listed(scene) == [Listed(GROUP, "", "Empty", "classic")]
+    assert listed(scene) == [ListedGroup(GROUP, "", "Empty", "classic")]
 
 
 def test_offsets_of_subscribed_topics_are_kept() -> None:

@@ -21,7 +21,7 @@ def classic(script, **config):
 
 def test_initial_rebalance_waits_for_any_member():
     scene = classic("> a joins version=0", initial_rebalance_delay_ms=3000)
-    assert pending(scene.group) == [(PendingStep.COME, "", 3)]
+    assert pending(scene.group) == [(PendingStep.FIRST_JOIN, "", 3)]
     scene.advance(4)
     assert [what for what, _, _ in pending(scene.group)] == [PendingStep.SYNC]
 

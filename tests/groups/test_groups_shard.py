@@ -6,7 +6,7 @@ from classic_scene import NOT_TRANSACTIONAL, ClassicScene, StrictClock
 from twisted.internet.defer import Deferred
 
 from kreplica.errors import ErrorCode
-from kreplica.groups.coordinator import Listed
+from kreplica.groups.coordinator import ListedGroup
 from kreplica.groups.records import GroupRecord, MemberRecord, build_group_key, build_group_value
 
 GROUPS = 100
@@ -33,8 +33,8 @@ def busy_scene() -> ClassicScene:
     return scene
 
 
-def listed(scene: ClassicScene) -> tuple[ErrorCode, list[Listed]]:
-    found: list[tuple[ErrorCode, list[Listed]]] = []
+def listed(scene: ClassicScene) -> tuple[ErrorCode, list[ListedGroup]]:
+    found: list[tuple[ErrorCode, list[ListedGroup]]] = []
     Deferred.fromCoroutine(scene.coordinator.list_groups((), ())).addCallback(found.append)
     while not found:
         scene.clock.advance(0)
@@ -88,7 +88,7 @@ def test_last_record_of_a_group_wins() -> None:
     for generation in (1, 2):
         scene.log.records.append((key, build_group_value(GroupRecord("consumer", generation, None, None, 5, ()))))
     scene.load()
-    assert listed(scene)[1] == [Listed("g", "consumer", "Empty", "classic")]
+    assert listed(scene)[1] == [ListedGroup("g", "consumer", "Empty", "classic")]
     group = scene.shard.classic("g")
     assert group.generation == 2
     assert group.expires_from_ms("t", 9) == 5
@@ -106,4 +106,4 @@ def test_negative_session_timeout_expires_immediately() -> None:
     scene.log.records.append((build_group_key("g"), build_group_value(record)))
     scene.load()
     scene.advance(0)
-    assert listed(scene)[1] == [Listed("g", "consumer", "Empty", "classic")]
+    assert listed(scene)[1] == [ListedGroup("g", "consumer", "Empty", "classic")]

@@ -11,7 +11,7 @@ from test_server_large_requests import Broker, Client
 from twisted.internet.defer import succeed
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.groups.coordinator import NOT_FOUND, Listed
+from kreplica.groups.coordinator import NOT_FOUND, ListedGroup
 from kreplica.model import TopicPartition
 from kreplica.server.authorization.authorized_operations import AuthorizedOperations
 from kreplica.server.handlers.groups.consumer_group_describe import ConsumerGroupDescribe
@@ -60,8 +60,8 @@ class Coordinator:
         else:
             self.waiting.append(answer)
 
-    async def list_groups(self, states: object, types: object) -> tuple[ErrorCode, list[Listed]]:
-        return ErrorCode.NONE, [Listed(f"g{number}", "consumer", "Empty", "classic") for number in range(ROWS)]
+    async def list_groups(self, states: object, types: object) -> tuple[ErrorCode, list[ListedGroup]]:
+        return ErrorCode.NONE, [ListedGroup(f"g{number}", "consumer", "Empty", "classic") for number in range(ROWS)]
 
     # --- the only shard and group ------------------------------------------------------------------------------------
 

@@ -93,7 +93,7 @@ def test_abort_of_the_last_epoch_leads_to_another_producer_id():
     """A transaction of epoch 32766 is aborted with a marker of epoch 32767."""
     aborted = decide(transaction(producer_epoch=32766, state=S.ONGOING)).new
     assert aborted.producer_epoch == 32767
-    known = aborted.moved(S.COMPLETE_ABORT)
+    known = aborted.with_state(S.COMPLETE_ABORT)
     assert response(decide(known, Identity(7, 32766), 8)) == FENCED
     assert response(decide(known, NO_IDENTITY, 8)) == (ErrorCode.NONE, Identity(8, 0), S.EMPTY)
 
@@ -103,7 +103,7 @@ def test_epoch_of_an_abort_is_never_returned():
     aborted = decide(transaction(state=S.ONGOING, partitions=[P0])).new
     assert aborted.identity == Identity(7, 4)
     assert aborted.partitions == {P0}
-    assert decide(aborted.moved(S.COMPLETE_ABORT)).response.identity == Identity(7, 5)
+    assert decide(aborted.with_state(S.COMPLETE_ABORT)).response.identity == Identity(7, 5)
 
 
 # --- two phases (KIP-939) ---

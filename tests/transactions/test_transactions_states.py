@@ -22,11 +22,11 @@ def test_every_transition_is_either_in_the_table_or_refused():
     for old, new in product(TransactionState, TransactionState):
         before = transaction(state=old)
         if old in PREVIOUS[new]:
-            assert before.moved(new).state is new
+            assert before.with_state(new).state is new
             allowed += 1
         else:
             with pytest.raises(InvalidTransition, match=f"tx: {old.title} -> {new.title}"):
-                before.moved(new)
+                before.with_state(new)
     assert allowed == 19
     assert set(PREVIOUS) == set(TransactionState)
 

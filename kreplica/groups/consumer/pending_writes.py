@@ -102,7 +102,7 @@ class GroupWrites:
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
-        self._give_up(code)
+        self._fail_waiting(code)
         self._in_flight = None
 
     def _begin(self) -> None:
@@ -137,17 +137,17 @@ class GroupWrites:
         elif code is ErrorCode.MESSAGE_TOO_LARGE:
             # Later decisions are based on the discarded state.
             self._dropped(write.base)
-            self._give_up(ErrorCode.UNKNOWN_SERVER_ERROR)
+            self._fail_waiting(ErrorCode.UNKNOWN_SERVER_ERROR)
             self._in_flight = None
             self._next = _Write(write.base, write.base)
             self._settled(ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
             # Retry even if another broker may lead by now: if none does, this broker continues in the same epoch.
             self._retry = self._reactor.callLater(RETRY_SECONDS, self._append)
-            self._give_up(code)
+            self._fail_waiting(code)
             self._settled(code)
 
-    def _give_up(self, code: ErrorCode) -> None:
+    def _fail_waiting(self, code: ErrorCode) -> None:
         """Answer all waiting requests; the decided state remains."""
         callbacks = self._next.callbacks
         self._next.callbacks = []

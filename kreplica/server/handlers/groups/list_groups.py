@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kreplica.groups.coordinator import GroupCoordinator, Listed
+from kreplica.groups.coordinator import GroupCoordinator, ListedGroup
 from kreplica.runtime.slices import STEP_ROWS, Steps
 from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import answer_from, in_slices
@@ -25,7 +25,7 @@ class ListGroups:
         return {"throttle_time_ms": 0, "error_code": int(code), "groups": rows}
 
 
-def _rows(listed: list[Listed]) -> Steps[list[dict[str, Any]]]:
+def _rows(listed: list[ListedGroup]) -> Steps[list[dict[str, Any]]]:
     rows = []
     for number, group in enumerate(listed, 1):
         rows.append(
