@@ -1,8 +1,8 @@
 """The REST admin API, based on Klein. It uses the broker only through the small protocols that it declares.
 
-* ``http/``: the port, routing, access rules, errors and the generated OpenAPI description
+* ``http/``: the server, routing, access rules, errors and the generated OpenAPI description
 * ``resources/``: the resources, one module each
-* ``cluster_state/``: what the resources read: published metadata, counts, znodes, the timeline
+* ``cluster_state/``: data that the resources read: published metadata, counts, znodes, the timeline
 * ``groups/``, ``messages/``, ``plans/``, ``why/``: the logic behind the resources of these names
 * ``peers/``: requests to other brokers' admin APIs and to partition leaders
 * ``dashboard/``: the files of the web page

@@ -74,7 +74,7 @@ def test_typed_parameters(api, kept):
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("/things?limt=3", "no parameter 'limt'"),
+        ("/things?limt=3", "unknown query parameter 'limt'"),
         ("/things?limit=3&limit=4", "given 2 times"),
         ("/things?limit=0", "0 is less than the minimum"),
         ("/things?limit=1_0", "'1_0' is not of type 'integer'"),
@@ -146,14 +146,14 @@ def test_all_errors_are_listed(api, kept):
 def test_missing_body(api, kept):
     """A missing required body is refused with its members; an optional body defaults to an empty object."""
     problem = refused(api, kept, "POST", "/things")
-    assert problem["what_to_do"] == "It has name (needed), count, deep."
+    assert problem["what_to_do"] == "Members: name (required), count, deep."
     api.ask("PATCH", "/things")
     assert kept.calls[0].body == {}
 
 
 def test_unexpected_body(api, kept):
     """A body that would be ignored is refused."""
-    assert "takes no body" in refused(api, kept, "DELETE", "/things", body={})["detail"]
+    assert "does not accept a body" in refused(api, kept, "DELETE", "/things", body={})["detail"]
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", None])

@@ -141,7 +141,7 @@ def test_token_is_not_sent_in_clear(world):
     listener = world.serve(2, {})
     problem = world.problem(world.forwarding.ask(2, SECRET, "/v1/x", ANYTHING))
     assert (problem.status, problem.title) == (502, "untrusted admin listener")
-    assert "in clear" in problem.detail
+    assert "sent unencrypted" in problem.detail
     assert "kreplica.admin.tls.certificate.file" in problem.what_to_do
     assert listener.asked == []
     assert world.result(world.forwarding.ask(2, Call(), "/v1/x", ANYTHING)) == {}
@@ -206,7 +206,7 @@ def test_brokers_that_do_not_respond_are_named(world):
     answers = world.result(world.forwarding.ask_all(Call(), "/v1/x", ANYTHING, here({"mine": 1})))
     assert answers.documents == {1: {"mine": 1}}
     hangs, dead = answers.problems
-    assert hangs == "broker 2: broker 2 did not answer within 5 s"
+    assert hangs == "broker 2: broker 2 did not respond within 5 s"
     assert dead.startswith(f"broker 3: broker 3 cannot be asked at http://broker-3:{PORT}/v1/x: ")
     assert world.simulation.scheduler.now_s - began < 2 * forwarding.ANSWER_SECONDS_MAX
 
@@ -240,7 +240,7 @@ def test_unreachable_broker_is_named(world):
 
 def test_forwarded_requests_are_bounded(world, monkeypatch):
     """When other brokers hang, requests that wait for them do not accumulate."""
-    monkeypatch.setattr(forwarding, "UNDER_WAY_MAX", 2)
+    monkeypatch.setattr(forwarding, "IN_FLIGHT_MAX", 2)
     world.serve(2, None, never=True)
     waiting = [Deferred.fromCoroutine(world.forwarding.ask(2, Call(), "/v1/x", ANYTHING)) for _ in range(2)]
     assert world.problem(world.forwarding.ask(2, Call(), "/v1/x", ANYTHING)).title == "busy"

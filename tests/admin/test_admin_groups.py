@@ -193,12 +193,16 @@ def test_offset_reset_creates_a_group(cluster: StandaloneProcess) -> None:
 BAD = [
     ({"to": {"kind": "offset"}}, 400, "body.to: offset needs a value"),
     ({"to": {"kind": "latest", "value": 1}}, 400, "body.to: latest takes no value"),
-    ({"to": {"kind": "latest"}, "topics": {"nothing": None}}, 404, "there is no topic 'nothing'"),
-    ({"to": {"kind": "latest"}, "topics": {TOPIC: [3]}}, 404, f"there is no partition 3 of {TOPIC}, which has 3"),
+    ({"to": {"kind": "latest"}, "topics": {"nothing": None}}, 404, "topic 'nothing' does not exist"),
+    (
+        {"to": {"kind": "latest"}, "topics": {TOPIC: [3]}},
+        404,
+        f"partition 3 of {TOPIC} does not exist; the topic has 3",
+    ),
     (
         {"to": {"kind": "shift", "value": 1}, "topics": {OTHER: None}},
         409,
-        f"nothing was committed of {OTHER}-0: there is nothing to shift",
+        f"no offset to shift: the group has no committed offset of {OTHER}-0",
     ),
 ]
 
@@ -231,7 +235,7 @@ def test_unresponsive_broker_is_named(cluster: StandaloneProcess) -> None:
         found = asked(cluster, "/v1/groups")
         assert not found["is_complete"]
         assert len(found["problems"]) == 1
-        assert found["problems"][0].startswith("broker 2 does not list its groups: ")
+        assert found["problems"][0].startswith("broker 2 did not list its groups: ")
         assert {row["coordinator"] for row in found["groups"]} <= {1, 3}
     finally:
         asked(cluster, "/v1/standalone/brokers/2/resume", "POST")

@@ -202,8 +202,8 @@ def test_open_transaction(cluster: StandaloneProcess) -> None:
 
 
 BAD = [
-    ("nothing", {}, 404, "there is no topic 'nothing'"),
-    (ORDERS, {"partition": 3}, 404, "there is no partition 3 of orders: 3"),
+    ("nothing", {}, 404, "topic 'nothing' does not exist"),
+    (ORDERS, {"partition": 3}, 404, "partition 3 of orders does not exist; the topic has 3"),
     (ORDERS, {"after": "zz"}, 400, "the query parameter 'after' is not a `next` of a response for this topic"),
     (ORDERS, {"search": "/(/"}, 400, "the query parameter 'search': a group without its end, at character 1 of '('"),
 ]
@@ -256,10 +256,10 @@ def test_empty_record(cluster: StandaloneProcess) -> None:
 
 
 BAD_BODIES = [
-    (EMPTY, {"partition": 2}, 404, "there is no partition 2 of empty, which has 2"),
-    (EMPTY, {"value": "é", "value_encoding": "base64"}, 400, "body.value: it is no base64"),
-    ("nothing", {}, 404, "there is no topic 'nothing'"),
-    ("__transaction_state", {}, 403, "__transaction_state is written by coordinators only"),
+    (EMPTY, {"partition": 2}, 404, "partition 2 of empty does not exist; the topic has 2"),
+    (EMPTY, {"value": "é", "value_encoding": "base64"}, 400, "body.value is not valid base64"),
+    ("nothing", {}, 404, "topic 'nothing' does not exist"),
+    ("__transaction_state", {}, 403, "__transaction_state can only be written by coordinators"),
 ]
 
 
@@ -335,7 +335,7 @@ def test_follow(cluster: StandaloneProcess) -> None:
 def test_follow_a_missing_topic(cluster: StandaloneProcess) -> None:
     """The response is a problem, not a stream."""
     problem = asked(cluster, f"/v1/topics/{ORDERS}/messages/tail", partition=9)
-    assert (problem["status"], problem["detail"]) == (404, "there is no partition 9 of orders")
+    assert (problem["status"], problem["detail"]) == (404, "partition 9 of orders does not exist")
 
 
 # --- missing brokers -------------------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def test_invalid_response_is_a_problem_of_its_broker(world, read, document):
     world.serve(3, document)
     answer = world.result(read(world)).document
     assert [problem.partition(":")[0] for problem in answer["problems"]] == ["broker 2", "broker 3"]
-    assert all("its answer (status 200)" in problem for problem in answer["problems"])
+    assert all("its response (status 200)" in problem for problem in answer["problems"])
 
 
 def lag_of(world):
@@ -88,7 +88,7 @@ def test_invalid_response_of_the_only_broker_is_a_bad_gateway(world, document):
     world.serve(2, document)
     problem = world.problem(lag_of(world))
     assert (problem.status, problem.title) == (502, "unexpected answer")
-    assert problem.detail.startswith("broker 2: its answer (status 200) ")
+    assert problem.detail.startswith("broker 2: its response (status 200) ")
     assert "broker 2" in problem.what_to_do
 
 
@@ -136,7 +136,7 @@ def test_problem_describes_the_error(text, wrong):
     """For any response the problem is short and names the broker and the location of the error."""
     problem = refused(ROWS, text)
     assert problem.status == 502
-    assert problem.detail.startswith(f"broker 2: its answer (status 200) {wrong}")
+    assert problem.detail.startswith(f"broker 2: its response (status 200) {wrong}")
     assert len(problem.detail) < 500
     assert problem_of(problem) is problem
     json.dumps(problem.document("/here"), ensure_ascii=False).encode()

@@ -126,7 +126,7 @@ def test_errors_are_problems(error, status, title):
 
 def test_uncertain_writes():
     """The error of a failed write states whether it may have taken effect."""
-    assert "look before" in answering(ConnectionLoss("/a")).ask("GET", "/it").json()["what_to_do"]
+    assert "check the state before you retry" in answering(ConnectionLoss("/a")).ask("GET", "/it").json()["what_to_do"]
     assert answering(NotSent("/a")).ask("GET", "/it").json()["what_to_do"].startswith("Nothing was written.")
 
 

@@ -168,7 +168,7 @@ def test_groups(kreplica: Kreplica, read: Read, brokers: StandaloneProcess) -> N
     assert read("group", "lag", "a/group")["lag"] == 3
     assert kreplica("why", "group", "a/group")
     assert kreplica("group", "delete", "a/group", "--yes") == "Group a/group was deleted.\n"
-    assert "there is no group" in kreplica("group", "show", "a/group", status=1)
+    assert "group 'a/group' does not exist" in kreplica("group", "show", "a/group", status=1)
 
 
 def test_why_and_the_timeline(kreplica: Kreplica, read: Read) -> None:

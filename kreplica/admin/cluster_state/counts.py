@@ -37,7 +37,10 @@ class OfBroker:
 
 @dataclass(frozen=True, slots=True)
 class OfTopic:
-    """:param replication_factor: of the partition that has most."""
+    """Counts of one topic.
+
+    :param replication_factor: maximum number of replicas of a partition.
+    """
 
     partitions: int
     replication_factor: int
@@ -63,9 +66,9 @@ class Counts:
 
 
 class Counted:
-    """Owned by a broker's admin API.
+    """Counts over the metadata, cached until the metadata changes.
 
-    :param min_insync_replicas: of a topic.
+    :param min_insync_replicas: returns ``min.insync.replicas`` of a topic.
     """
 
     def __init__(

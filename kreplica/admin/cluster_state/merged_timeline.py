@@ -45,7 +45,7 @@ class AuditEventSource(Protocol):
     """The events that one broker keeps."""
 
     def newest(self) -> Iterator[TimelineEntry]:
-        """The entries, the newest first."""
+        """Iterate over the entries, newest first."""
 
 
 def entry_schema(kinds: Mapping[str, str]) -> Mapping[str, Any]:
@@ -61,7 +61,7 @@ def entry_schema(kinds: Mapping[str, str]) -> Mapping[str, Any]:
             "broker_id": {**BROKER_ID, "description": "The broker that recorded it, by its clock."},
             "controller_epoch": {**nullable(COUNT), "description": "Epoch of the recording controller, or null."},
             "kind": {**one_of(*kinds), "description": f"{listed}."},
-            "subject": {**STRING, "description": "`broker 3`, `topic orders`, ...; empty if it concerns several."},
+            "subject": {**STRING, "description": "`broker 3`, `topic orders`, ...; empty for several subjects."},
             "text": STRING,
             "details": {"type": "object"},
         },
@@ -70,7 +70,7 @@ def entry_schema(kinds: Mapping[str, str]) -> Mapping[str, Any]:
 
 
 def key_of(entry_id: str) -> Key:
-    """Sort key of entries from several brokers."""
+    """Return the sort key of an entry ID, comparable between brokers."""
     return tuple(int(part) for part in entry_id.split("-"))
 
 
@@ -103,7 +103,7 @@ def documents_of(
 
 
 def merged(documents: Iterable[Document]) -> list[Document]:
-    """Entries of several brokers, the newest first, each once."""
+    """Merge entries of several brokers, newest first, without duplicates."""
     by_id = {document["id"]: document for document in documents}
     return sorted(by_id.values(), key=lambda document: key_of(document["id"]), reverse=True)
 

@@ -83,7 +83,7 @@ class PublishedMetadata(Protocol):
     def topics(self) -> Mapping[str, PublishedTopic]: ...
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Call back after every update, from now on."""
+        """Register a callback that runs after every update."""
 
     def wait_until(self, condition: Callable[[], bool], timeout_s: float) -> Deferred[bool]:
         """Return a Deferred that fires with True when the condition holds after an update, or with False after the
@@ -91,12 +91,12 @@ class PublishedMetadata(Protocol):
 
 
 class BrokerConnections(Protocol):
-    """The ways to all brokers, this one among them, by Kafka's protocol."""
+    """Connections to all brokers, including this one, by Kafka's protocol."""
 
     def request(
         self, broker_id: int, api: Api, body: dict[str, Any], *, timeout_s: float
     ) -> Deferred[dict[str, Any]]:
-        """:return: the answer's body; fails with a ``ClientError``."""
+        """Send a request; the Deferred fires with the response body or fails with a ``ClientError``."""
 
 
 def all_of(published: PublishedMetadata) -> PublishedMetadata:
@@ -131,7 +131,7 @@ def topic_of(published: PublishedMetadata, name: str) -> PublishedTopic:
     """
     topic = all_of(published).topics.get(name)
     if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
     return topic
 
 

@@ -122,7 +122,7 @@ class _Listener:
     def deliver(self, documents: Iterable[Document]) -> None:
         """Queue new entries."""
         if self._known is None:
-            return  # the listener reads all entries itself at the moment
+            return  # the listener is still reading the existing entries
         for document in documents:
             if document["id"] not in self._known:
                 self._queue.append(document)

@@ -42,7 +42,7 @@ class ZnodeWrites:
     secrets: Collection[str] = ()
 
     def document(self) -> list[Row]:
-        """Each write as the answer has it."""
+        """Return the writes in the form of the response."""
         return [self._row(operation) for operation in self.operations if not isinstance(operation, Check)]
 
     def _row(self, operation: Create | SetData | Delete) -> Row:
@@ -73,7 +73,7 @@ async def write(
 ) -> list[Row]:
     """Write unless it is a dry run; return the documents of the znodes in both cases.
 
-    :param if_match: the version that the caller requires; a mismatch is then answered with 412.
+    :param if_match: the version that the caller requires; a mismatch raises 412.
     :raise Problem: 409 or 412 after a concurrent write; 413 if the operations exceed the size limit.
     :raise ZooKeeperError: ZooKeeper is unreachable.
     """
@@ -85,9 +85,8 @@ async def write(
     except MultiFailed as failed:
         raise _conflict(failed, 409 if if_match is None else 412) from failed
     except RequestTooLarge as error:
-        raise Problem(
-            413, "CONTENT_TOO_LARGE", f"ZooKeeper does not take it in one piece: {error}", what_to_do="Ask for less."
-        ) from error
+        detail = f"too large for one ZooKeeper transaction: {error}"
+        raise Problem(413, "CONTENT_TOO_LARGE", detail, what_to_do="Split the request.") from error
     shown = [done for done, op in zip(results, writes.operations, strict=True) if not isinstance(op, Check)]
     for row, result in zip(document, shown, strict=True):
         if isinstance(result, Created):
@@ -112,4 +111,4 @@ def _conflict(failed: MultiFailed, changed: int) -> Problem:
         if isinstance(failed.error, kind):
             detail = f"{path} {state}; nothing was written"
             return Problem(status, "CONFLICT", detail, what_to_do="Read the current state and repeat the change.")
-    return Problem(500, "UNKNOWN_SERVER_ERROR", f"ZooKeeper refused it, and nothing was written: {failed}")
+    return Problem(500, "UNKNOWN_SERVER_ERROR", f"ZooKeeper rejected the transaction; nothing was written: {failed}")

@@ -12,14 +12,14 @@ from kreplica.runtime import Reactor
 from kreplica.runtime.pause import pause
 from kreplica.wire.messages import FIND_COORDINATOR, Api
 
-ASKED_SECONDS_MAX = 5.0
-AGAIN_SECONDS_MAX = 5.0
-TRY_AGAIN_S = 0.1
+REQUEST_TIMEOUT_S = 5.0
+RETRY_SECONDS_MAX = 5.0
+RETRY_DELAY_S = 0.1
 
 GROUP = 0
 """The type of a key in FindCoordinator."""
 
-_ELSEWHERE = (
+_RETRIABLE = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -57,10 +57,10 @@ class GroupCoordinators:
         :raise KafkaError: GROUP_ID_NOT_FOUND if the offsets topic does not exist; COORDINATOR_NOT_AVAILABLE.
         """
         if not self.lookup.has_any:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group!r}")
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group!r} does not exist")
         coordinator = self.lookup.coordinator_of(group)
         if coordinator is None:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no broker that lives coordinates {group!r}")
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group!r} has no live coordinator")
         return coordinator
 
     async def ask(
@@ -75,18 +75,18 @@ class GroupCoordinators:
         :param code_of: extracts the group's error code from a response.
         :return: the response, which may have any other error code.
         :raise KafkaError: no coordinator was found in time, or there are no groups.
-        :raise ClientError: the coordinator did not answer.
+        :raise ClientError: the coordinator did not respond.
         """
-        until_s = self._reactor.seconds() + AGAIN_SECONDS_MAX
+        until_s = self._reactor.seconds() + RETRY_SECONDS_MAX
         while True:
             error: Exception
             try:
                 coordinator = self.of(group)
-                answer = await self._connections.request(coordinator, api, body, timeout_s=ASKED_SECONDS_MAX)
+                answer = await self._connections.request(coordinator, api, body, timeout_s=REQUEST_TIMEOUT_S)
                 code = ErrorCode.of(code_of(answer))
-                if code not in _ELSEWHERE:
+                if code not in _RETRIABLE:
                     return answer
-                error = KafkaError(code, f"broker {coordinator} does not coordinate {group!r} now")
+                error = KafkaError(code, f"broker {coordinator} is not ready to coordinate {group!r}")
             except ConnectionFailed as failed:
                 error = failed
             except KafkaError as refused:
@@ -95,17 +95,17 @@ class GroupCoordinators:
                 error = refused
             if self._reactor.seconds() >= until_s:
                 raise error
-            await pause(self._reactor, TRY_AGAIN_S)
+            await pause(self._reactor, RETRY_DELAY_S)
 
-    async def make_room(self, group: str) -> None:
+    async def ensure_coordinator(self, group: str) -> None:
         """Create the offsets topic if necessary; return when the group has a coordinator.
 
         :raise KafkaError: the group has no coordinator in time.
         """
-        until_s = self._reactor.seconds() + AGAIN_SECONDS_MAX
+        until_s = self._reactor.seconds() + RETRY_SECONDS_MAX
         body = {"key": group, "key_type": GROUP, "coordinator_keys": [group]}
         while not self.lookup.has_any or self.lookup.coordinator_of(group) is None:
             if self._reactor.seconds() >= until_s:
-                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no coordinator of {group!r} yet")
-            await self._connections.request(self._broker_id, FIND_COORDINATOR, body, timeout_s=ASKED_SECONDS_MAX)
-            await pause(self._reactor, TRY_AGAIN_S)
+                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group!r} has no coordinator yet")
+            await self._connections.request(self._broker_id, FIND_COORDINATOR, body, timeout_s=REQUEST_TIMEOUT_S)
+            await pause(self._reactor, RETRY_DELAY_S)

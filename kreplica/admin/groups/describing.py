@@ -51,7 +51,7 @@ class GroupDescriptions:
         row = described if not described["error_code"] else classic
         code = ErrorCode.of(row["error_code"])
         if code is not ErrorCode.NONE:
-            raise KafkaError(code, f"there is no group {group!r}" if code is ErrorCode.GROUP_ID_NOT_FOUND else group)
+            raise KafkaError(code, f"group {group!r} does not exist" if code is ErrorCode.GROUP_ID_NOT_FOUND else group)
         coordinator = self._coordinators.lookup.coordinator_of(group)
         if row is described:
             members = [_consumer_member(member) for member in row["members"]]
@@ -85,7 +85,7 @@ class GroupDescriptions:
         answer = await self._coordinators.ask(group, OFFSET_FETCH, body, _code_of_first)
         found = answer["groups"][0]
         if found["error_code"]:
-            raise KafkaError(ErrorCode.of(found["error_code"]), f"the offsets of {group!r}")
+            raise KafkaError(ErrorCode.of(found["error_code"]), f"cannot read the offsets of {group!r}")
         rows = [
             {
                 "topic": topic["name"],

@@ -11,8 +11,8 @@ from kreplica.errors import ErrorCode
 from kreplica.runtime.gather import gather
 from kreplica.wire.messages import CONSUMER_GROUP_DESCRIBE, DESCRIBE_GROUPS, LIST_GROUPS
 
-ASKED_SECONDS_MAX = 3.0
-"""Timeout of each broker; a broker without an answer is reported, and the other groups are listed."""
+REQUEST_TIMEOUT_S = 3.0
+"""Timeout of each broker; a broker that does not respond is reported."""
 
 COUNTED_MAX = 500
 """Maximum number of groups per page whose members are counted."""
@@ -38,7 +38,7 @@ class GroupLists:
         self._connections = connections
 
     async def all(self) -> tuple[list[Listed], list[str]]:
-        """Return the groups sorted by name, and a sentence for each broker that did not answer."""
+        """Return the groups sorted by name, and a sentence for each broker that did not respond."""
         problems: list[str] = []
         lists = await gather(self._of(broker_id, problems) for broker_id in sorted(self._published.brokers))
         by_name = {group.group: group for groups in lists for group in groups}
@@ -47,13 +47,13 @@ class GroupLists:
     async def _of(self, broker_id: int, problems: list[str]) -> list[Listed]:
         body: dict[str, Any] = {"states_filter": [], "types_filter": []}
         try:
-            answer = await self._connections.request(broker_id, LIST_GROUPS, body, timeout_s=ASKED_SECONDS_MAX)
+            answer = await self._connections.request(broker_id, LIST_GROUPS, body, timeout_s=REQUEST_TIMEOUT_S)
         except ClientError as error:
-            problems.append(f"broker {broker_id} does not list its groups: {error}")
+            problems.append(f"broker {broker_id} did not list its groups: {error}")
             return []
         if answer["error_code"]:
             code = ErrorCode.of(answer["error_code"])
-            problems.append(f"broker {broker_id} does not list all of its groups: {code.name}")
+            problems.append(f"broker {broker_id} did not list all of its groups: {code.name}")
         return [
             Listed(
                 row["group_id"],
@@ -66,7 +66,7 @@ class GroupLists:
         ]
 
     async def members(self, groups: Iterable[Listed]) -> dict[str, int]:
-        """Return the number of members by group, without groups whose coordinator did not answer."""
+        """Return the number of members by group, without groups whose coordinator did not respond."""
         asked: dict[tuple[int, bool], list[str]] = {}
         for group in list(groups)[:COUNTED_MAX]:
             asked.setdefault((group.coordinator, group.type == CONSUMER), []).append(group.group)
@@ -77,7 +77,7 @@ class GroupLists:
         api = CONSUMER_GROUP_DESCRIBE if are_consumers else DESCRIBE_GROUPS
         body: dict[str, Any] = {"group_ids": names, "groups": names, "include_authorized_operations": False}
         try:
-            answer = await self._connections.request(broker_id, api, body, timeout_s=ASKED_SECONDS_MAX)
+            answer = await self._connections.request(broker_id, api, body, timeout_s=REQUEST_TIMEOUT_S)
         except ClientError:
             return {}
         return {row["group_id"]: len(row["members"]) for row in answer["groups"] if not row["error_code"]}

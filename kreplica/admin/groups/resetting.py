@@ -20,7 +20,7 @@ NO_GENERATION = -1
 NO_MEMBER = ""
 
 Row = dict[str, Any]
-Asked = Mapping[str, Sequence[int] | None]
+RequestedPartitions = Mapping[str, Sequence[int] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +46,24 @@ class OffsetResets:
 
     # --- reset -------------------------------------------------------------------------------------------------------
 
-    async def reset(self, group: str, target: Target, asked: Asked | None, *, dry_run: bool) -> list[Row]:
+    async def reset(self, group: str, target: Target, asked: RequestedPartitions | None, *, dry_run: bool) -> list[Row]:
         """Compute the new offsets of a group and commit them.
 
         :param asked: partitions by topic, None for all partitions of a topic; None for all committed partitions.
         :return: topic, partition, and the offset before (None if absent) and after.
         :raise Problem: 404 for a group without offsets if no topics are named; 409 while it has members or if there is
-            no offset to shift; 503 if a leader does not answer, in which case nothing is committed.
+            no offset to shift; 503 if a leader does not respond, in which case nothing is committed.
         """
         description = await self._described(group)
         if description is None and asked is None:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group!r}")
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group!r} does not exist")
         if description is not None:
             refuse_with_members(description)
         committed = await self._committed(group) if description is not None else {}
         keys = self._existing(committed) if asked is None else self._keys(asked)
         after = await self._after(target, keys, committed)
         if not dry_run and keys:
-            await self._coordinators.make_room(group)
+            await self._coordinators.ensure_coordinator(group)
             await self._commit(group, after)
         return [
             {"topic": key.topic, "partition": key.partition, "before": committed.get(key), "after": after[key]}
@@ -83,18 +83,21 @@ class OffsetResets:
         return {TopicPartition(row["topic"], row["partition"]): row["offset"] for row in rows}
 
     def _existing(self, committed: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-        """Remove deleted topics, whose offsets expire with them."""
+        """Return the committed partitions that still exist, sorted."""
         known = self._leaders.published.topics
         return [key for key in sorted(committed) if key.topic in known and key.partition in known[key.topic].partitions]
 
-    def _keys(self, asked: Asked) -> list[TopicPartition]:
-        """:raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION."""
+    def _keys(self, asked: RequestedPartitions) -> list[TopicPartition]:
+        """Return the requested partitions, sorted.
+
+        :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
         keys: dict[TopicPartition, None] = {}
         for name, numbers in asked.items():
             known = topic_of(self._leaders.published, name).partitions
             for number in sorted(known) if numbers is None else numbers:
                 if number not in known:
-                    detail = f"there is no partition {number} of {name}, which has {len(known)}"
+                    detail = f"partition {number} of {name} does not exist; the topic has {len(known)}"
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, detail)
                 keys[TopicPartition(name, number)] = None
         return sorted(keys)
@@ -110,7 +113,7 @@ class OffsetResets:
             timed = await self._offsets(keys, time_ms)
             wanted = {key: timed[key] if timed[key] >= 0 else ends[key] for key in keys}
         elif target.kind == "shift":
-            _refuse_unmoved(keys, committed)
+            _require_committed(keys, committed)
             wanted = {key: committed[key] + target.value for key in keys}
         elif target.kind == "offset":
             wanted = dict.fromkeys(keys, target.value)
@@ -119,19 +122,19 @@ class OffsetResets:
         return {key: max(starts[key], min(wanted[key], ends[key])) for key in keys}
 
     async def _offsets(self, keys: Sequence[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
-        """Return the offsets.
+        """Return log offsets by partition, from the leaders.
 
         :raise Problem: 503 if the offset of a partition is unknown.
         """
         offsets = await self._leaders.offsets(dict.fromkeys(keys, timestamp))
         if offsets.problems:
-            said = problem_texts(offsets.problems)
+            texts = problem_texts(offsets.problems)
             raise Problem(
                 503,
                 "LEADER_NOT_AVAILABLE",
-                f"nothing was committed: {said[0]}",
-                what_to_do="Try again when the partitions have leaders: GET /v1/partitions?state=offline",
-                members={"problems": said},
+                f"nothing was committed: {texts[0]}",
+                what_to_do="Retry when the partitions have leaders: GET /v1/partitions?state=offline",
+                members={"problems": texts},
             )
         return offsets.found
 
@@ -160,9 +163,9 @@ class OffsetResets:
         answer = await self._coordinators.ask(group, OFFSET_COMMIT, body, _code_of_topics)
         code = ErrorCode.of(_code_of_topics(answer))
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH):
-            raise _has_members(group, "a member has joined meanwhile")
+            raise _has_members(group, "a member has joined in the meantime")
         if code is not ErrorCode.NONE:
-            raise KafkaError(code, f"the coordinator of {group!r} refuses it")
+            raise KafkaError(code, f"the coordinator of {group!r} rejected the request")
 
     # --- delete ------------------------------------------------------------------------------------------------------
 
@@ -182,12 +185,15 @@ class OffsetResets:
             answer = await self._coordinators.ask(group, OFFSET_DELETE, body, _code_of_deletion)
             code = ErrorCode.of(_code_of_deletion(answer))
             if code is not ErrorCode.NONE:
-                raise KafkaError(code, f"the coordinator of {group!r} refuses it")
+                raise KafkaError(code, f"the coordinator of {group!r} rejected the request")
         return [{"topic": key.topic, "partition": key.partition, "before": committed[key]} for key in committed]
 
 
 def refuse_with_members(description: Description) -> None:
-    """:raise Problem: 409, while a group has members."""
+    """Raise a problem if a group has members.
+
+    :raise Problem: 409.
+    """
     if description.members:
         clients = sorted({member["client_id"] or member["member_id"] for member in description.members})
         shown = ", ".join(clients[:5]) + (", ..." if len(clients) > 5 else "")
@@ -203,14 +209,14 @@ def _has_members(group: str, why: str) -> Problem:
     )
 
 
-def _refuse_unmoved(keys: Sequence[TopicPartition], committed: Mapping[TopicPartition, int]) -> None:
+def _require_committed(keys: Sequence[TopicPartition], committed: Mapping[TopicPartition, int]) -> None:
     missing = [key for key in keys if key not in committed]
     if missing:
         raise Problem(
             409,
             "NO_COMMITTED_OFFSET",
-            f"nothing was committed of {', '.join(map(str, missing[:5]))}: there is nothing to shift",
-            what_to_do="Name only partitions that were read, or reset them to earliest or latest.",
+            f"no offset to shift: the group has no committed offset of {', '.join(map(str, missing[:5]))}",
+            what_to_do="Name only partitions with committed offsets, or reset them to earliest or latest.",
         )
 
 

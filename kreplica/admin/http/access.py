@@ -1,7 +1,7 @@
-"""Access rules of the admin API: local callers, and callers with the token.
+"""Access rules of the admin API: checks of the host, the origin and the token of a request.
 
 Browsers on this machine are not trusted, because any page can send requests to it. Writes must come from the dashboard
-or from programs (``Origin``), and ``Host`` must be a name of this listener, against DNS rebinding.
+or from programs (checked by ``Origin``). ``Host`` must be a name of this listener, which prevents DNS rebinding.
 """
 
 from __future__ import annotations
@@ -67,19 +67,19 @@ class Access:
             raise Problem(
                 421,
                 "MISDIRECTED_REQUEST",
-                f"this is not {host[:200] or 'a host without a name'}",
-                what_to_do=f"Ask for it as {' or '.join(self.hosts)}.",
+                f"{host[:200]!r} is not a host name of this listener" if host else "the Host header is missing",
+                what_to_do=f"Send the request to {' or '.join(self.hosts)}.",
             )
 
     def _check_origin(self, request: Request) -> None:
         origin = request.getHeader("origin")
         # The scheme is ignored, because a proxy may terminate TLS.
-        if origin is not None and _place_of(origin) != (request.getHeader("host") or "").lower():
+        if origin is not None and _host_of_origin(origin) != (request.getHeader("host") or "").lower():
             raise Problem(
-                403, "FORBIDDEN", f"pages of {origin[:200]!r} may not write here", what_to_do="Use our own pages."
+                403, "FORBIDDEN", f"pages of {origin[:200]!r} must not write here", what_to_do="Use the dashboard."
             )
         if request.getHeader("sec-fetch-site") not in (None, "same-origin", "none"):
-            raise Problem(403, "FORBIDDEN", "other sites' pages may not write here", what_to_do="Use our own pages.")
+            raise Problem(403, "FORBIDDEN", "pages of other sites must not write here", what_to_do="Use the dashboard.")
 
     def _check_token(self, request: Request, token: bytes) -> None:
         scheme, _, given = (request.getHeader("authorization") or "").partition(" ")
@@ -98,7 +98,7 @@ def _is_open(path: str) -> bool:
     return path in OPEN_PATHS or path.startswith(OPEN_PREFIXES)
 
 
-def _place_of(origin: str) -> str | None:
+def _host_of_origin(origin: str) -> str | None:
     """Return the host of an origin, with a non-default port; None for ``null`` and malformed origins."""
     try:
         return urlsplit(origin.lower()).netloc or None
@@ -107,7 +107,7 @@ def _place_of(origin: str) -> str | None:
 
 
 def _name_of(host: str) -> str:
-    """A ``Host`` header without its port, in lower case."""
+    """Return a ``Host`` header without its port, in lower case."""
     name, colon, port = host.strip().lower().rpartition(":")
     if colon and port.isdigit():
         host = name

@@ -1,4 +1,4 @@
-"""Defines routes of the admin API, whose handlers take a validated call and return an answer.
+"""Defines routes of the admin API, whose handlers take a validated call and return a response.
 
 Validation and the OpenAPI document use the same route definition. Handlers do not depend on HTTP,
 except for status codes, so tests can call them with a ``Call``.
@@ -98,7 +98,7 @@ class RawAnswer:
     """A response that is not a JSON document, such as a file of the dashboard or the metrics.
 
     :param content_type: with a charset for text.
-    :param etag: of the content, without quotes; None if the content is generated for each request.
+    :param etag: ETag of the content, without quotes; None if the content is generated for each request.
     """
 
     content: bytes
@@ -121,12 +121,12 @@ class Route:
     :param answer: the schema of a successful response; None without a JSON body.
     :param status: the status of a successful response.
     :param body: the schema of the request body; None without a body.
-    :param query: its parameters; ``dry_run`` is added to all writes.
+    :param query: the query parameters, and descriptions of path parameters; ``dry_run`` is added to all writes.
     :param znodes: the znodes that the route writes, for the OpenAPI document.
     :param problems: additional error statuses with their descriptions; 412 only for routes that check ``If-Match``.
     :param other_answers: non-error responses with other statuses: description and schema.
     :param streams: True if the response is an ``EventStream``.
-    :param media_type: of a ``RawAnswer``.
+    :param media_type: the content type of a ``RawAnswer``.
     """
 
     method: str
@@ -157,11 +157,11 @@ class Resource(Protocol):
 
 
 def page_of(names: Sequence[str], call: Call) -> tuple[Sequence[str], str | None]:
-    """Return one page of names, and the last name if more follow (None: no more).
+    """Return one page of names, and the last name if more names follow, otherwise None.
 
     The query has ``limit`` (``LIMIT``) and ``after`` (``AFTER``).
 
-    :param names: sorted.
+    :param names: all names, sorted.
     """
     after, limit = call.query.get("after"), call.query["limit"]
     first = 0 if after is None else bisect_right(names, after)

@@ -20,7 +20,7 @@ IGNORED_BYTES_MAX = 16 * BODY_BYTES_MAX
 
 
 LENGTH_DIGITS_MAX = 19
-"""Digits of a Content-Length: more are beyond 64 bits."""
+"""Maximum number of digits of a Content-Length; more could exceed 64 bits."""
 
 
 class BoundedRequest(Request):
@@ -32,9 +32,9 @@ class BoundedRequest(Request):
         super().gotLength(None if length is None else min(length, BODY_BYTES_MAX + 1))  # type: ignore[no-untyped-call]
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
-        reason = _misdirected(command, path)
+        reason = _target_fault(command, path)
         if reason is None and version == b"HTTP/1.0" and self.requestHeaders.hasHeader(b"transfer-encoding"):
-            reason = "HTTP/1.0 has no Transfer-Encoding"
+            reason = "HTTP/1.0 does not support Transfer-Encoding"
         if reason is None:
             super().requestReceived(command, path, version)  # type: ignore[no-untyped-call]
         else:
@@ -51,21 +51,21 @@ class BoundedRequest(Request):
             transport.abortConnection()
 
 
-def _misdirected(command: bytes, target: bytes) -> str | None:
-    """Return why a request target is refused; None if it is a path of this server (RFC 9112, 3.2)."""
+def _target_fault(command: bytes, target: bytes) -> str | None:
+    """Return the reason to reject a request target; None if it is a path of this server (RFC 9112, 3.2)."""
     if target.startswith(b"/") or (command, target) == (b"OPTIONS", b"*"):
         return None
-    return "the request target is not a path: this is not a proxy"
+    return "the request target is not a path, and this server is not a proxy"
 
 
 def _framing_fault(headers: Headers) -> str | None:
     """Return a framing ambiguity in the headers, which servers could interpret differently (RFC 9112); None if
     valid."""
     if len(headers.getRawHeaders(b"host", [])) > 1:
-        return "there is more than one Host"
+        return "the request has more than one Host header"
     encodings = headers.getRawHeaders(b"transfer-encoding", [])
     if encodings and [encoding.lower() for encoding in encodings] != [b"chunked"]:
-        return "Transfer-Encoding is not chunked, once"
+        return "the only supported Transfer-Encoding is chunked"
     return None
 
 
@@ -73,7 +73,7 @@ CONNECTIONS_MAX = 1000
 """Maximum number of connections; more would use file descriptors that Kafka clients and logs need."""
 
 ADDRESS_CONNECTIONS_MAX = 500
-"""Connections of one client address."""
+"""Maximum number of connections of one client address."""
 
 HEADER_SECONDS_MAX = 10.0
 """Timeout from the connection, or a request's first byte, to the end of its headers."""
@@ -129,19 +129,19 @@ class Connections:
             self._half_sent.pop(channel, None)
             self._idle.pop(channel, None)
 
-    def is_sending(self, channel: BoundedChannel) -> None:
+    def mark_receiving(self, channel: BoundedChannel) -> None:
         """Mark that a request has started to arrive."""
         if channel in self._idle:
             del self._idle[channel]
             self._half_sent[channel] = None
 
-    def has_sent(self, channel: BoundedChannel) -> None:
-        """A request is complete, and is being answered."""
+    def mark_received(self, channel: BoundedChannel) -> None:
+        """Mark that a request arrived completely and is being processed."""
         self._half_sent.pop(channel, None)
         self._idle.pop(channel, None)
 
-    def is_idle(self, channel: BoundedChannel) -> None:
-        """Mark that a request was answered and the connection is idle."""
+    def mark_idle(self, channel: BoundedChannel) -> None:
+        """Mark that the response was sent and the connection is idle."""
         if channel in self._open:
             self._half_sent.pop(channel, None)
             self._idle[channel] = None
@@ -178,19 +178,19 @@ class BoundedChannel(HTTPChannel):
         super().__init__()  # type: ignore[no-untyped-call]
         self._connections = connections
         self._deadline: IDelayedCall | None = None
-        self._is_between = False  # idle after a response
+        self._is_idle = False  # idle after a response
         self._is_refused = False  # bytes that follow are dropped
 
     def connectionMade(self) -> None:
         super().connectionMade()  # type: ignore[no-untyped-call]
         transport: Any = self.transport
         if self._connections.admit(self, getattr(transport.getPeer(), "host", "")):
-            self._expect(HEADER_SECONDS_MAX)
+            self._set_deadline(HEADER_SECONDS_MAX)
         else:
             transport.abortConnection()
 
     def connectionLost(self, reason: Any = None) -> None:
-        self._expect(None)
+        self._set_deadline(None)
         self._connections.forget(self)
         super().connectionLost(reason)  # type: ignore[no-untyped-call]
 
@@ -198,15 +198,15 @@ class BoundedChannel(HTTPChannel):
         transport: Any = self.transport
         if self._is_refused or transport.disconnecting:  # TLS delivers data received before the close
             return
-        if self._is_between:
-            self._is_between = False
-            self._connections.is_sending(self)
-            self._expect(HEADER_SECONDS_MAX)
+        if self._is_idle:
+            self._is_idle = False
+            self._connections.mark_receiving(self)
+            self._set_deadline(HEADER_SECONDS_MAX)
         super().dataReceived(data)  # type: ignore[no-untyped-call]
 
     def lineReceived(self, line: bytes) -> None:
         if line[:1] in (b" ", b"\t"):
-            self.refuse(Problem(400, "INVALID_REQUEST", "a line of the request begins with white space"))
+            self.refuse(Problem(400, "INVALID_REQUEST", "a line of the request starts with white space"))
         else:
             super().lineReceived(line)  # type: ignore[no-untyped-call]
 
@@ -222,38 +222,38 @@ class BoundedChannel(HTTPChannel):
         if reason is not None:
             self.refuse(Problem(400, "INVALID_REQUEST", reason))
             return
-        self._expect(BODY_SECONDS_MAX)
+        self._set_deadline(BODY_SECONDS_MAX)
         super().allHeadersReceived()  # type: ignore[no-untyped-call]
 
     def allContentReceived(self) -> None:
         if self._is_refused:
             return
-        self._expect(None)
-        self._is_between = False
-        self._connections.has_sent(self)
+        self._set_deadline(None)
+        self._is_idle = False
+        self._connections.mark_received(self)
         super().allContentReceived()  # type: ignore[no-untyped-call]
 
     def requestDone(self, request: Any) -> None:
-        self._is_between = True
-        self._connections.is_idle(self)
+        self._is_idle = True
+        self._connections.mark_idle(self)
         super().requestDone(request)  # type: ignore[no-untyped-call]
 
-    def _expect(self, seconds: float | None) -> None:
+    def _set_deadline(self, seconds: float | None) -> None:
         """Close the connection unless this is called again within that many seconds; None sets no limit."""
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
         if seconds is not None:
-            self._deadline = self.callLater(seconds, self._is_too_slow)  # type: ignore[no-untyped-call]
+            self._deadline = self.callLater(seconds, self._deadline_expired)  # type: ignore[no-untyped-call]
 
-    def _is_too_slow(self) -> None:
+    def _deadline_expired(self) -> None:
         self._deadline = None
         self._connections.evict(self)
 
     def lineLengthExceeded(self, line: bytes) -> None:
         is_first = re.match(rb"[A-Z]+ /", line) is not None
         status, title = (414, "URI_TOO_LONG") if is_first else (431, "REQUEST_HEADER_FIELDS_TOO_LARGE")
-        self.refuse(Problem(status, title, f"a line of a request has at most {self.MAX_LENGTH:,} bytes"))
+        self.refuse(Problem(status, title, f"a line of the request is longer than {self.MAX_LENGTH:,} bytes"))
 
     def refuse(self, problem: Problem) -> None:
         """Respond with an error, drop the following data and close the connection."""

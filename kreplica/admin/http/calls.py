@@ -1,6 +1,6 @@
 """Validates an HTTP request against its route and returns a ``Call``, or raises a problem that names the error.
 
-Unknown parameters are refused, not ignored.
+Unknown parameters are rejected, not ignored.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ class CallReader:
         return {each.name: _validator(each.schema) for each in (*self._in_path, *self._in_query.values())}
 
     async def read(self, request: Request, in_path: Mapping[str, str]) -> Call:
-        """:param in_path: the path's parameters, decoded.
+        """Validate a request.
 
+        :param in_path: the decoded path parameters.
         :raise Problem: 400, 413 or 415.
         """
         for parameter in self._in_path:
@@ -83,9 +84,9 @@ class CallReader:
             name = _text(raw_name, "the query")
             parameter = self._in_query.get(name)
             if parameter is None:
-                raise _invalid(f"there is no parameter {_shown(name)}", _nearest(name, self._in_query))
+                raise _invalid(f"unknown query parameter {_shown(name)}", _nearest(name, self._in_query))
             if len(texts) > 1:
-                raise _invalid(f"the parameter {name!r} is given {len(texts)} times", "Give it once.")
+                raise _invalid(f"the parameter {name!r} is given {len(texts)} times", "Send it once.")
             values[name] = self._value(parameter, _text(texts[0], f"the parameter {name!r}"), "query")
         return values
 
@@ -100,7 +101,7 @@ class CallReader:
         if text is None or text.strip() == "*":
             return None
         if 412 not in self._route.problems:
-            raise _invalid("If-Match: this resource has no ETag", "Leave that header out.")
+            raise _invalid("If-Match: this resource has no ETag", "Omit the header.")
         found = _ETAG.fullmatch(text.strip())
         if found is None:
             raise _invalid(f"If-Match: {_shown(text)} is not one strong ETag", 'Send the value of ETag: "...", or *.')
@@ -109,18 +110,17 @@ class CallReader:
     # --- body --------------------------------------------------------------------------------------------------------
 
     async def _read_body(self, request: Request) -> Any:
-        assert request.content is not None, "the request has a body that is not complete"
+        assert request.content is not None, "the request body is incomplete"
         content = request.content.read(BODY_BYTES_MAX + 1)
         if len(content) > BODY_BYTES_MAX:
-            raise Problem(
-                413, "CONTENT_TOO_LARGE", f"a body has at most {BODY_BYTES_MAX:,} bytes", what_to_do="Ask for less."
-            )
+            detail = f"the body is longer than {BODY_BYTES_MAX:,} bytes"
+            raise Problem(413, "CONTENT_TOO_LARGE", detail, what_to_do="Send a smaller body.")
         if self._body is None:
             if content:
-                raise _invalid(f"{self._route.method} takes no body here", "Leave the body out.")
+                raise _invalid(f"{self._route.method} does not accept a body here", "Omit the body.")
             return None
         if not content:
-            return self._without_body()
+            return self._default_body()
         media_type = (request.getHeader("content-type") or "").partition(";")[0].strip().lower()
         if media_type != "application/json":
             raise Problem(
@@ -133,19 +133,19 @@ class CallReader:
             return _checked(content, self._body)
         return await self._offload.run(_checked, content, self._body)
 
-    def _without_body(self) -> Any:
+    def _default_body(self) -> Any:
         assert self._body is not None
         if not self._body.is_valid({}):
-            raise _invalid("a JSON body is needed, and there is none", _members(self._body.schema))
+            raise _invalid("the request needs a JSON body", _members(self._body.schema))
         return {}
 
 
 def path_parameters(route: Route) -> list[Parameter]:
     """Return the parameters in the route's path, in order."""
     described = {parameter.name: parameter for parameter in route.query}
-    anything = {"type": "string", "minLength": 1}
+    any_text = {"type": "string", "minLength": 1}
     return [
-        described.get(name) or Parameter(name, anything, f"The {name.replace('_', ' ')}.")
+        described.get(name) or Parameter(name, any_text, f"The {name.replace('_', ' ')}.")
         for name in _PATH_NAMES.findall(route.path)
     ]
 
@@ -189,7 +189,7 @@ def _checked(content: bytes, validator: Draft202012Validator) -> Any:
 
 def _parsed(content: bytes) -> Any:
     try:
-        body = json.loads(content.decode(), parse_float=_number, parse_constant=_no_number)
+        body = json.loads(content.decode(), parse_float=_number, parse_constant=_reject_constant)
         if b"\\u" in content:
             json.dumps(body, ensure_ascii=False).encode()  # a lone surrogate is not valid text
         return body
@@ -203,11 +203,11 @@ def _number(text: str) -> int | float:
     number = float(text)
     if math.isinf(number):
         raise ValueError(f"{text[:40]} is out of range")
-    # JSON Schema has 1.0 be an integer: then it is one for handlers, too.
+    # JSON Schema accepts 1.0 as an integer, so handlers get an int.
     return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 
-def _no_number(name: str) -> Any:
+def _reject_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a JSON number")
 
 
@@ -239,7 +239,7 @@ def _members(schema: Schema) -> str | None:
     needed = schema.get("required", [])
     if not names:
         return None
-    return f"It has {', '.join(f'{name} (needed)' if name in needed else name for name in names)}."
+    return f"Members: {', '.join(f'{name} (required)' if name in needed else name for name in names)}."
 
 
 # --- texts -----------------------------------------------------------------------------------------------------------
@@ -267,7 +267,9 @@ def _text(raw: bytes, what: str) -> str:
 
 def _nearest(name: str, known: Iterable[str]) -> str:
     names = list(known)
-    return _near(name, names) or (f"There are {', '.join(names)}." if names else "Leave it out: there are none here.")
+    if not names:
+        return "Omit it: this route has no query parameters."
+    return _near(name, names) or f"Known parameters: {', '.join(names)}."
 
 
 def _near(name: str, known: Iterable[str]) -> str:

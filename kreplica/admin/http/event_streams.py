@@ -76,12 +76,12 @@ class EventSender:
     def pauseProducing(self) -> None:
         if self._resumed is None:
             self._resumed = Deferred()
-            self._begin_timer(SLOW_SECONDS_MAX)
+            self._restart_timer(SLOW_SECONDS_MAX)
 
     def resumeProducing(self) -> None:
         if self._resumed is not None:
             resumed, self._resumed = self._resumed, None
-            self._begin_timer(HEARTBEAT_SECONDS)
+            self._restart_timer(HEARTBEAT_SECONDS)
             resumed.callback(None)
 
     def stopProducing(self) -> None:
@@ -90,14 +90,14 @@ class EventSender:
     def _send(self, data: bytes) -> None:
         self._request.write(data)
         if self._resumed is None:
-            self._begin_timer(HEARTBEAT_SECONDS)
+            self._restart_timer(HEARTBEAT_SECONDS)
 
-    def _begin_timer(self, seconds: float) -> None:
+    def _restart_timer(self, seconds: float) -> None:
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
-        self._timer = self._reactor.callLater(seconds, self._time_is_up)
+        self._timer = self._reactor.callLater(seconds, self._timer_expired)
 
-    def _time_is_up(self) -> None:
+    def _timer_expired(self) -> None:
         self._timer = None
         if self._resumed is None:
             self._send(b": still here\n\n")

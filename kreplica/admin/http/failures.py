@@ -63,15 +63,15 @@ _BY_STATUS: dict[int, tuple[ErrorCode, ...]] = {
 }
 _STATUS = {code: status for status, codes in _BY_STATUS.items() for code in codes}
 
-_AGAIN = "Try again in a moment."
+_RETRY = "Try again in a moment."
 _WHAT_TO_DO = {
     ErrorCode.NON_EMPTY_GROUP: "Stop the group's members, and try again.",
-    ErrorCode.NOT_COORDINATOR: "Ask the broker that coordinates the group.",
+    ErrorCode.NOT_COORDINATOR: "Send the request to the coordinator of the group.",
     ErrorCode.REASSIGNMENT_IN_PROGRESS: "Wait until the replicas have moved, or cancel the plan that moves them.",
     ErrorCode.TOPIC_ALREADY_EXISTS: "Choose another name, or change the existing topic.",
     ErrorCode.TOPIC_DELETION_DISABLED: "Set delete.topic.enable=true in the brokers' files, and restart them.",
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "GET /v1/topics lists the topics that there are.",
-    ErrorCode.GROUP_ID_NOT_FOUND: "GET /v1/groups lists the groups that there are.",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "GET /v1/topics lists the topics.",
+    ErrorCode.GROUP_ID_NOT_FOUND: "GET /v1/groups lists the groups.",
 }
 
 
@@ -90,7 +90,7 @@ def problem_of(error: BaseException) -> Problem | None:
     if isinstance(error, ZooKeeperError):
         return _of_zookeeper(error)
     if isinstance(error, ClientError):
-        return Problem(503, "BROKER_NOT_AVAILABLE", f"a broker that has to be asked: {error}", what_to_do=_AGAIN)
+        return Problem(503, "BROKER_NOT_AVAILABLE", f"request to a broker failed: {error}", what_to_do=_RETRY)
     if isinstance(error, ZnodeError):
         return Problem(500, "UNKNOWN_SERVER_ERROR", str(error), what_to_do="Check the content of that znode.")
     return None
@@ -98,7 +98,7 @@ def problem_of(error: BaseException) -> Problem | None:
 
 def _of_kafka(error: KafkaError) -> Problem:
     status = status_of(error.code)
-    what_to_do = _WHAT_TO_DO.get(error.code, _AGAIN if status == 503 else None)
+    what_to_do = _WHAT_TO_DO.get(error.code, _RETRY if status == 503 else None)
     return Problem(status, error.code.name, error.message or _in_words(error.code), what_to_do=what_to_do)
 
 
@@ -108,23 +108,24 @@ def _in_words(code: ErrorCode) -> str:
 
 def _of_zookeeper(error: ZooKeeperError) -> Problem:
     if isinstance(error, RequestTooLarge):
-        return Problem(413, "CONTENT_TOO_LARGE", f"ZooKeeper: {error}", what_to_do="Ask for less at a time.")
+        advice = "Split the request into smaller ones."
+        return Problem(413, "CONTENT_TOO_LARGE", f"ZooKeeper: {error}", what_to_do=advice)
     if isinstance(error, BadArguments):
         return Problem(400, "INVALID_REQUEST", f"ZooKeeper: {error}")
     if isinstance(error, NoAuth):
-        return Problem(403, "CLUSTER_AUTHORIZATION_FAILED", f"ZooKeeper does not let this broker: {error}")
+        return Problem(403, "CLUSTER_AUTHORIZATION_FAILED", f"ZooKeeper denied access to this broker: {error}")
     if isinstance(error, ConnectionLoss) and not isinstance(error, NotSent):
         return Problem(
             503,
             "COORDINATION_UNAVAILABLE",
             f"ZooKeeper: {error}",
-            what_to_do="It may have been done: look before you ask again.",
+            what_to_do="The write may have succeeded: check the state before you retry.",
         )
     if isinstance(error, (NotSent, SessionExpired)):
         return Problem(
             503,
             "COORDINATION_UNAVAILABLE",
-            f"ZooKeeper is out of this broker's reach: {error}",
+            f"this broker cannot reach ZooKeeper: {error}",
             what_to_do="Nothing was written. Check that ZooKeeper is reachable (see /health/ready), and try again.",
         )
-    return Problem(503, "COORDINATION_UNAVAILABLE", f"ZooKeeper: {error}", what_to_do=_AGAIN)
+    return Problem(503, "COORDINATION_UNAVAILABLE", f"ZooKeeper: {error}", what_to_do=_RETRY)

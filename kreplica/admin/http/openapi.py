@@ -74,7 +74,7 @@ class OpenApi:
         self._document: Row | None = None
 
     def routes(self) -> Sequence[Route]:
-        """Return the route of the document."""
+        """Return the route of the OpenAPI document."""
         answer = {"type": "object", "required": ["openapi", "info", "paths"]}
         return (Route("GET", PATH, self.read, "This document.", answer=answer),)
 
@@ -173,7 +173,7 @@ def _parameter(parameter: Parameter, place: str) -> Row:
 
 
 def _responses(route: Route, components: _Components, problem: Row) -> Row:
-    rows: dict[int, Row] = {route.status: {"description": "Done." if route.writes else "The requested document."}}
+    rows: dict[int, Row] = {route.status: {"description": "Success." if route.writes else "The requested document."}}
     content = _content(route, components)
     if content:
         rows[route.status]["content"] = content
@@ -230,7 +230,7 @@ class _Components:
         if title is None:
             return inner
         if self.schemas.setdefault(title, inner) != inner:
-            raise ValueError(f"there are two different schemas with the title {title!r}")
+            raise ValueError(f"two different schemas have the title {title!r}")
         return {"$ref": f"#/components/schemas/{title}"}
 
     def _member(self, name: str, value: Any) -> Any:

@@ -9,7 +9,7 @@ from kreplica.errors import KreplicaError
 
 
 class Problem(KreplicaError):
-    """An error that is answered as ``application/problem+json``.
+    """An error that is sent as ``application/problem+json``.
 
     :param status: the HTTP status, 400 to 599.
     :param title: the kind of the problem, constant; the name of a Kafka error if there is one.

@@ -35,7 +35,7 @@ class Root(Resource):
         """Handle one request."""
         try:
             self._access.check(request)
-            _check_readable(request)
+            _check_syntax(request)
         except Problem as problem:
             write_problem(request, problem)
             request.finish()
@@ -48,10 +48,10 @@ class Root(Resource):
         self._router.stop()
 
 
-def _check_readable(request: Request) -> None:
-    """Refuse methods and paths that are not text, which Klein cannot handle."""
+def _check_syntax(request: Request) -> None:
+    """Reject malformed methods, and paths that are not UTF-8, which Klein cannot handle."""
     if _METHOD.fullmatch(request.method) is None:
-        raise Problem(400, "INVALID_REQUEST", "the method is none of HTTP")
+        raise Problem(400, "INVALID_REQUEST", "the method is not a valid HTTP method")
     try:
         b"/".join(request.postpath or ()).decode()
     except UnicodeDecodeError:

@@ -29,7 +29,7 @@ log = Logger()
 
 CALLS_MAX = 256
 HEALTH_CALLS_MAX = 32
-"""Extra calls for health checks, which are answered even when slow calls use all of ``CALLS_MAX``."""
+"""Extra calls for health checks, which are served even when slow calls use all of ``CALLS_MAX``."""
 
 STREAMS_MAX = 64
 CALL_SECONDS_MAX = 60.0
@@ -38,7 +38,7 @@ CALL_SECONDS_MAX = 60.0
 class Router:
     """Serves routes with one Klein app.
 
-    :ivar app: has a handler for each route, and a problem for unknown paths and methods.
+    :ivar app: the Klein app, with a handler for each route and one for unknown paths and methods.
     """
 
     def __init__(self, runtime: Runtime, routes: Sequence[Route]) -> None:
@@ -66,7 +66,7 @@ class Router:
         def serve(request: Request, **in_path: str) -> Deferred[None]:
             served = Deferred.fromCoroutine(self._serve(route, reader, request, in_path))
             # A disconnect cancels a read; a write in progress is completed.
-            return _finished(served) if route.writes else served
+            return _uncancellable(served) if route.writes else served
 
         return serve
 
@@ -98,26 +98,26 @@ class Router:
         if route.writes:
             reply = await route.handler(call)
         else:
-            reply = await self._in_time(route, call)
+            reply = await self._with_timeout(route, call)
         if isinstance(reply, RawAnswer):
             _write_page(request, reply)
         elif isinstance(reply, Answer):
             await self._write_answer(request, reply)
         return reply
 
-    async def _in_time(self, route: Route, call: Any) -> AnyAnswer:
+    async def _with_timeout(self, route: Route, call: Any) -> AnyAnswer:
         handled = Deferred.fromCoroutine(_handled(route, call))
         try:
             return await handled.addTimeout(CALL_SECONDS_MAX, self._runtime.reactor)  # type: ignore[arg-type]
         except DeferredTimeoutError:
-            detail = f"it took longer than {CALL_SECONDS_MAX:.0f} seconds"
-            raise Problem(503, "REQUEST_TIMED_OUT", detail, what_to_do="Try again, and ask for less.") from None
+            detail = f"the request took longer than {CALL_SECONDS_MAX:.0f} seconds"
+            raise Problem(503, "REQUEST_TIMED_OUT", detail, what_to_do="Retry with a smaller request.") from None
 
     async def _write_answer(self, request: Request, answer: Answer) -> None:
         _set_caching(request, answer.etag)
         if answer.location is not None:
             request.setHeader(b"location", answer.location.encode())
-        if answer.etag is not None and _is_known(request, answer.etag):
+        if answer.etag is not None and _matches_etag(request, answer.etag):
             request.setResponseCode(304)
             return
         request.setResponseCode(answer.status)
@@ -148,7 +148,7 @@ async def _handled(route: Route, call: Any) -> AnyAnswer:
 
 
 def _rule(path: str) -> str:
-    """``/v1/topics/{topic}`` and ``{group:path}`` as Klein has them."""
+    """Convert a path such as ``/v1/topics/{topic}`` to the syntax of Klein."""
     names = path.split("{")
     return names[0] + "".join(
         f"<path:{name.removesuffix(':path')}>{rest}" if name.endswith(":path") else f"<{name}>{rest}"
@@ -156,21 +156,21 @@ def _rule(path: str) -> str:
     )
 
 
-def _finished(served: Deferred[None]) -> Deferred[None]:
+def _uncancellable(served: Deferred[None]) -> Deferred[None]:
     """Return a Deferred with the same result whose cancellation does not cancel the original."""
     outcome: Deferred[None] = Deferred()
 
-    def tell(result: Failure | None) -> None:
+    def forward(result: Failure | None) -> None:
         if not outcome.called:
             outcome.callback(result) if not isinstance(result, Failure) else outcome.errback(result)
         elif isinstance(result, Failure):
-            log.failure("a write whose caller has disconnected", result)
+            log.failure("a write failed after its caller disconnected", result)
 
-    served.addBoth(tell)
+    served.addBoth(forward)
     return outcome
 
 
-# --- answers ---------------------------------------------------------------------------------------------------------
+# --- responses -------------------------------------------------------------------------------------------------------
 
 
 def write_problem(request: Request, problem: Problem) -> None:
@@ -187,7 +187,7 @@ def write_problem(request: Request, problem: Problem) -> None:
 
 def _write_page(request: Request, page: RawAnswer) -> None:
     _set_caching(request, page.etag)
-    if page.etag is not None and _is_known(request, page.etag):
+    if page.etag is not None and _matches_etag(request, page.etag):
         request.setResponseCode(304)
         return
     request.setHeader(b"content-type", page.content_type.encode())
@@ -215,7 +215,7 @@ def _set_stream_headers(request: Request) -> None:
     request.setHeader(b"cache-control", b"no-store")
 
 
-def _is_known(request: Request, etag: str) -> bool:
+def _matches_etag(request: Request, etag: str) -> bool:
     """Return True if ``If-None-Match`` of a read matches."""
     given = request.getHeader("if-none-match") if request.method in (b"GET", b"HEAD") else None
     if given is None:
@@ -228,7 +228,7 @@ def _is_known(request: Request, etag: str) -> bool:
 
 
 def _not_found(request: Request, failure: Failure) -> None:
-    """Return the problem for an unknown path or method."""
+    """Write the problem for an unknown path or method."""
     error = failure.value
     path = request.path.decode(errors="replace")
     if isinstance(error, MethodNotAllowed):
@@ -236,24 +236,24 @@ def _not_found(request: Request, failure: Failure) -> None:
         request.setHeader(b"allow", ", ".join(methods).encode())
         method = request.method.decode(errors="replace")
         problem = Problem(
-            405, "METHOD_NOT_ALLOWED", f"{path} does not take {method}", what_to_do=f"It takes {', '.join(methods)}."
+            405, "METHOD_NOT_ALLOWED", f"{path} does not support {method}", what_to_do=f"Use {', '.join(methods)}."
         )
     else:
         problem = Problem(
-            404, "NOT_FOUND", f"nothing is at {path}", what_to_do="GET /openapi.json lists all paths."
+            404, "NOT_FOUND", f"the path {path} does not exist", what_to_do="GET /openapi.json lists all paths."
         )
     write_problem(request, problem)
 
 
 def _too_many(what: str, count: int) -> Problem:
-    return Problem(503, "OVERLOADED", f"{count} {what} are in progress, which is the limit", what_to_do="Wait.")
+    return Problem(503, "OVERLOADED", f"{count} {what} are in progress, which is the limit", what_to_do="Retry later.")
 
 
 def _unexpected(request: Request) -> Problem:
-    log.failure("serving {uri}", uri=request.uri.decode(errors="replace")[:200])
+    log.failure("unexpected error while serving {uri}", uri=request.uri.decode(errors="replace")[:200])
     return Problem(
         500,
         "UNKNOWN_SERVER_ERROR",
         "an unexpected error; see the broker's log",
-        what_to_do="Please report it with the log entry.",
+        what_to_do="Report the error with its log entry.",
     )

@@ -32,23 +32,26 @@ NEW_PARTITIONS: Schema = {"type": "integer", "minimum": 1, "maximum": 10_000}
 
 IN_TOPIC = Parameter("topic", TOPIC, "The topic's name.")
 IN_PARTITION = Parameter("partition", PARTITION, "The partition's number.")
-IN_BROKER = Parameter("broker_id", BROKER_ID, "The broker's id.")
+IN_BROKER = Parameter("broker_id", BROKER_ID, "The broker's ID.")
 
 
 def nullable(schema: Schema) -> Schema:
-    """Allow null besides the schema."""
+    """Return a schema that also allows null."""
     if isinstance(schema.get("type"), str) and "title" not in schema and "enum" not in schema:
         return {**schema, "type": [schema["type"], "null"]}
     return {"anyOf": [schema, {"type": "null"}]}
 
 
 def listing(of: Schema, **bounds: int) -> Schema:
-    """A list; ``minItems``, ``maxItems`` as JSON Schema has them."""
+    """Return the schema of a list.
+
+    :param bounds: ``minItems`` and ``maxItems``.
+    """
     return {"type": "array", "items": of, **bounds}
 
 
 def one_of(*values: str) -> Schema:
-    """Allow one of these texts."""
+    """Return the schema of a text that is one of these values."""
     return {"type": "string", "enum": list(values)}
 
 
@@ -68,7 +71,7 @@ def record(
 
 
 def page(name: str, row: Schema) -> Schema:
-    """A part of a long list: ``{name: [...], "next": ...}``."""
+    """Return the schema of a page of a long list: ``{name: [...], "next": ...}``."""
     after = {**nullable(STRING), "description": "`after` of the next page; null on the last page."}
     return record({name: listing(row), "next": after})
 

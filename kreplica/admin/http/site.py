@@ -1,4 +1,4 @@
-"""The admin API's port."""
+"""The HTTP server of the admin API."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class AdminSite:
     :param host: the address to listen on; must be loopback unless there is a token.
     :param tls: the TLS configuration; None for plain HTTP.
     :param closing: additional cleanup, awaited by ``stop``.
-    :ivar root: can also be served at another port.
+    :ivar root: the root resource, which can also be served on another port.
     :ivar connections: the connections of this port.
     """
 
@@ -75,7 +75,7 @@ class AdminSite:
         # Replaces the channel that also supports HTTP/2, whose library is not a dependency.
         self._site.protocol = partial(BoundedChannel, self.connections)  # type: ignore[method-assign, assignment]
         self._host = host
-        self._asked_port = port
+        self._requested_port = port
         self._is_secure = tls is not None
         self._factory = self._site if tls is None else _secured(tls, self._site)
         self._closing = closing
@@ -83,7 +83,7 @@ class AdminSite:
 
     @property
     def port(self) -> int:
-        """The port that it got."""
+        """The port that the server listens on."""
         return int(self._listening.getHost().port)
 
     @property
@@ -104,15 +104,15 @@ class AdminSite:
         return f"{self._scheme}://{host_name}:{self.port}" if self._host in wildcards else self.url
 
     def start(self) -> None:
-        """Start to listen.
+        """Start listening.
 
-        :raise SettingsError: the port is in use; the message says what to do.
+        :raise SettingsError: the port cannot be opened.
         """
         try:
-            self._listening = self._reactor.listenTCP(self._asked_port, self._factory, interface=self._host)
+            self._listening = self._reactor.listenTCP(self._requested_port, self._factory, interface=self._host)
         except CannotListenError as error:
             raise SettingsError(
-                f"the admin API cannot listen on {self._host}:{self._asked_port}: {error.socketError}; "
+                f"the admin API cannot listen on {self._host}:{self._requested_port}: {error.socketError}; "
                 "choose another with kreplica.admin.listener (standalone: --admin-port)"
             ) from None
 

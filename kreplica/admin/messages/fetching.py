@@ -23,7 +23,7 @@ from kreplica.wire.messages import FETCH
 CHUNK_BYTES = 256 * 1024
 """Size of a fetch from one partition; a worker thread scans it in about ten milliseconds."""
 
-ANSWER_BYTES = 1024 * 1024
+RESPONSE_BYTES = 1024 * 1024
 FETCH_SECONDS_MAX = 5.0
 
 Row = dict[str, Any]
@@ -66,7 +66,7 @@ class ChunkFetcher:
         self._offload = offload
 
     async def round(self, topic: TopicQuery, spans: Mapping[int, Span], limits: ScanLimits) -> Round:
-        """Fetch once from every leader; a response that is full has the first partitions of ``spans``.
+        """Fetch once from every leader; a full response contains only the first partitions of ``spans``.
 
         :param spans: the ranges to read; not modified.
         """
@@ -89,11 +89,11 @@ class ChunkFetcher:
         try:
             answer = await self._leaders.connections.request(leader, FETCH, body, timeout_s=FETCH_SECONDS_MAX)
         except ClientError as error:
-            result.problems.update(dict.fromkeys(keys, f"broker {leader} does not answer: {error}"))
+            result.problems.update(dict.fromkeys(keys, f"broker {leader} does not respond: {error}"))
             return
         if answer.get("error_code"):
             code = ErrorCode.of(answer["error_code"])
-            result.problems.update(dict.fromkeys(keys, f"broker {leader} answered {code.name}"))
+            result.problems.update(dict.fromkeys(keys, f"broker {leader} returned {code.name}"))
             return
         for answered in answer["responses"]:
             for row in answered["partitions"]:
@@ -108,7 +108,7 @@ class ChunkFetcher:
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             await self._find_next_offset(key, span, result)
         elif code is not ErrorCode.NONE:
-            result.problems[key] = f"broker {leader} answered {code.name} for {key}"
+            result.problems[key] = f"broker {leader} returned {code.name} for {key}"
         else:
             result.high_watermarks[number] = row["high_watermark"]
             if row["records"]:
@@ -135,7 +135,7 @@ def _request(topic: TopicQuery, offsets: Mapping[int, int]) -> Row:
         "replica_id": -1,
         "max_wait_ms": 0,
         "min_bytes": 0,
-        "max_bytes": ANSWER_BYTES,
+        "max_bytes": RESPONSE_BYTES,
         "isolation_level": topic.isolation,
         "session_id": 0,
         "session_epoch": -1,

@@ -54,14 +54,14 @@ def decode_spans(topic_id: UUID, text: str) -> dict[int, Span]:
     try:
         version, topic, rows = json.loads(_inflated(text))
         if version == VERSION and topic == topic_id.hex:
-            return {_whole(number): Span(_whole(next_offset), _whole(end)) for number, next_offset, end in rows}
+            return {_offset(number): Span(_offset(next_offset), _offset(end)) for number, next_offset, end in rows}
     except (ValueError, TypeError, zlib.error, binascii.Error):
         pass
     raise Problem(
         400,
         "INVALID_REQUEST",
         "the query parameter 'after' is not a `next` of a response for this topic",
-        what_to_do="Begin again, without it.",
+        what_to_do="Omit it to start again.",
     )
 
 
@@ -70,7 +70,7 @@ def _inflated(text: str) -> bytes:
     return zlib.decompressobj().decompress(raw, _DECODED_BYTES_MAX)
 
 
-def _whole(value: Any) -> int:
+def _offset(value: Any) -> int:
     if type(value) is not int or not 0 <= value < 2**63:
         raise ValueError(value)
     return value

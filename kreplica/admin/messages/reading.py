@@ -21,11 +21,11 @@ SECONDS_MAX = 3.0
 
 PAGE_BYTES_MAX = 4 * 1024 * 1024
 FETCHED_ROUNDS_MAX = 1000
-TRY_AGAIN_S = 0.1
+RETRY_DELAY_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
+class StartPosition:
     """The start position: ``EARLIEST``, ``LATEST``, an offset, or a time in milliseconds since 1970.
 
     ``LATEST`` starts one page before the end, or one scan limit before it if there is a search.
@@ -47,7 +47,7 @@ class PageRequest:
 
     topic: TopicQuery
     partition: int | None
-    begin: Begin
+    begin: StartPosition
     after: str | None
     limit: int
     scan_limit: int
@@ -80,17 +80,17 @@ class MessageReader:
     async def page(self, wanted: PageRequest) -> Document:
         """Return records merged by time; records of one partition keep their order.
 
-        :raise Problem: 400 for a malformed ``after``; 404 for an unknown partition; 503 if no leader answers.
+        :raise Problem: 400 for a malformed ``after``; 404 for an unknown partition; 503 if no leader responds.
         """
         page = _Page(await self._spans(wanted))
         until_s = self._reactor.seconds() + SECONDS_MAX
         rounds = 0
         while self._needs_more(page, wanted) and self._reactor.seconds() < until_s and rounds < FETCHED_ROUNDS_MAX:
             rounds += 1
-            if not await self._go_on(page, wanted, rounds, until_s) and page.left():
-                await pause(self._reactor, TRY_AGAIN_S)
+            if not await self._fetch_round(page, wanted, rounds, until_s) and page.left():
+                await pause(self._reactor, RETRY_DELAY_S)
         if page.problems and not page.scanned:
-            raise _no_leader_answers(page.problems)
+            raise _no_leader_responds(page.problems)
         return self._document(page, wanted)
 
     def _needs_more(self, page: _Page, wanted: PageRequest) -> bool:
@@ -101,7 +101,7 @@ class MessageReader:
             and page.left()
         )
 
-    async def _go_on(self, page: _Page, wanted: PageRequest, rounds: int, until_s: float) -> bool:
+    async def _fetch_round(self, page: _Page, wanted: PageRequest, rounds: int, until_s: float) -> bool:
         """Fetch once from every leader.
 
         :param rounds: the number of previous rounds.
@@ -116,7 +116,7 @@ class MessageReader:
         )
         fetched = await self.fetcher.round(wanted.topic, rotated(left, rounds), limits)
         page.problems = fetched.problems
-        _take(page, fetched)
+        _add_results(page, fetched)
         return bool(fetched.scanned or fetched.out_of_range)
 
     def _document(self, page: _Page, wanted: PageRequest) -> Document:
@@ -128,7 +128,7 @@ class MessageReader:
             "problems": [*problem_texts(page.problems), *page.undecodable[:100]],
         }
 
-    # --- where it begins ---------------------------------------------------------------------------------------------
+    # --- start positions ---------------------------------------------------------------------------------------------
 
     async def _spans(self, wanted: PageRequest) -> dict[int, Span]:
         topic = wanted.topic
@@ -144,7 +144,7 @@ class MessageReader:
             timed = (await self._leaders.offsets(dict.fromkeys(keys, wanted.begin.value), topic.isolation)).found
         both = [key for key in keys if key in ends.found and key in starts.found]
         if not both and keys:
-            raise _no_leader_answers({**ends.problems, **starts.problems})
+            raise _no_leader_responds({**ends.problems, **starts.problems})
         each = _share(wanted.scan_limit if topic.search is not None else wanted.limit, len(both))
         return {
             key.partition: Span(
@@ -160,18 +160,17 @@ class MessageReader:
                 raise Problem(
                     400,
                     "INVALID_REQUEST",
-                    f"{name} has {len(known)} partitions; at most {PARTITIONS_MAX} are read together",
-                    what_to_do="Name one: ?partition=0",
+                    f"{name} has {len(known)} partitions; at most {PARTITIONS_MAX} can be read together",
+                    what_to_do="Select one partition: ?partition=0",
                 )
             return sorted(known)
         if wanted.partition not in known:
-            raise Problem(
-                404, "UNKNOWN_TOPIC_OR_PARTITION", f"there is no partition {wanted.partition} of {name}: {len(known)}"
-            )
+            detail = f"partition {wanted.partition} of {name} does not exist; the topic has {len(known)}"
+            raise Problem(404, "UNKNOWN_TOPIC_OR_PARTITION", detail)
         return [wanted.partition]
 
 
-def _begin(begin: Begin, start_offset: int, end_offset: int, timed_offset: int, each: int) -> int:
+def _begin(begin: StartPosition, start_offset: int, end_offset: int, timed_offset: int, each: int) -> int:
     """Return the start offset of a partition."""
     if begin.kind == "earliest":
         return start_offset
@@ -187,13 +186,13 @@ def _share(count: int, partitions: int) -> int:
 
 
 def rotated(spans: dict[int, Span], by: int) -> dict[int, Span]:
-    """Start with another partition in each round, because a response has room for some of them only."""
+    """Rotate the spans, so that each round starts with another partition; a response may be full after the first."""
     numbers = list(spans)
     first = by % len(numbers)
     return {number: spans[number] for number in (*numbers[first:], *numbers[:first])}
 
 
-def _take(page: _Page, fetched: Round) -> None:
+def _add_results(page: _Page, fetched: Round) -> None:
     for number, start_offset in fetched.out_of_range.items():
         page.spans[number].next_offset = start_offset
     for number, scanned in fetched.scanned.items():
@@ -230,12 +229,12 @@ def _time(document: Mapping[str, Any]) -> int:
     return -1 if timestamp_ms is None else timestamp_ms
 
 
-def _no_leader_answers(problems: Mapping[TopicPartition, str]) -> Problem:
-    said = problem_texts(problems)
+def _no_leader_responds(problems: Mapping[TopicPartition, str]) -> Problem:
+    texts = problem_texts(problems)
     return Problem(
         503,
         "LEADER_NOT_AVAILABLE",
-        said[0] if said else "no leader of the partitions answers",
-        what_to_do="Try again when the partitions have leaders: GET /v1/partitions?state=offline",
-        members={"problems": said},
+        texts[0] if texts else "no leader of the partitions responds",
+        what_to_do="Retry when the partitions have leaders: GET /v1/partitions?state=offline",
+        members={"problems": texts},
     )

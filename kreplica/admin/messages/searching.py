@@ -49,7 +49,7 @@ def _expression(expression: str) -> Search:
             400,
             "INVALID_REGULAR_EXPRESSION",
             f"the query parameter 'search': {error}",
-            what_to_do="Write it as RE2 has it, or without slashes to look for the text itself.",
+            what_to_do="Use RE2 syntax, or omit the slashes to search for the text itself.",
         ) from None
     return lambda record: any(automaton.matches(part.decode(errors="replace")) for part in _parts(record))
 

@@ -59,7 +59,7 @@ class MessageTail:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name} was deleted and recreated")
 
     async def _begin(self, topic: TopicQuery, partitions: Sequence[int], spans: dict[int, Span]) -> None:
-        """Start at the end of each partition whose leader answers."""
+        """Start at the end of each partition whose leader responds."""
         if partitions:
             keys = [TopicPartition(topic.name, number) for number in partitions]
             ends = await self._leaders.offsets(dict.fromkeys(keys, LATEST), topic.isolation)

@@ -19,9 +19,9 @@ from kreplica.wire.messages import PRODUCE
 from kreplica.wire.partitioning import partition_of_key
 from kreplica.wire.records import Headers, Record
 
-ACKNOWLEDGED_SECONDS_MAX = 10.0
+PRODUCE_TIMEOUT_S = 10.0
 LEADER_SECONDS_MAX = 5.0
-TRY_AGAIN_S = 0.1
+RETRY_DELAY_S = 0.1
 ALL_IN_SYNC = -1
 
 _NOTHING_SENT = (ConnectionFailed, TooManyRequests, UnsupportedVersion)
@@ -35,7 +35,7 @@ _NOT_APPENDED = (
 
 
 class MessageWriter:
-    """Retries only if the record was certainly not written."""
+    """Writes single records; retries only if the record was certainly not written."""
 
     def __init__(self, runtime: Runtime, leaders: Leaders) -> None:
         self._runtime = runtime
@@ -48,11 +48,11 @@ class MessageWriter:
         :raise Problem: 403 for an internal topic; 404 for an unknown partition.
         """
         if topic.name in INTERNAL_TOPICS:
-            raise Problem(403, "TOPIC_AUTHORIZATION_FAILED", f"{topic.name} is written by coordinators only")
+            raise Problem(403, "TOPIC_AUTHORIZATION_FAILED", f"{topic.name} can only be written by coordinators")
         numbers: Sequence[int] = sorted(topic.partitions)
         if partition is not None:
             if partition not in topic.partitions:
-                detail = f"there is no partition {partition} of {topic.name}, which has {len(numbers)}"
+                detail = f"partition {partition} of {topic.name} does not exist; the topic has {len(numbers)}"
                 raise Problem(404, "UNKNOWN_TOPIC_OR_PARTITION", detail)
             return partition
         if key is not None:
@@ -66,7 +66,7 @@ class MessageWriter:
         """Write a record.
 
         :return: the record's offset, and its time in milliseconds since 1970.
-        :raise KafkaError: the leader refused the record.
+        :raise KafkaError: the leader rejected the record.
         :raise Problem: 503 if it is unknown whether the record was written.
         """
         now_ms = self._runtime.wall_clock_ms()
@@ -77,24 +77,24 @@ class MessageWriter:
                 offset, append_time_ms = await self._produce(TopicPartition(topic.name, partition), batch)
                 return offset, append_time_ms if append_time_ms >= 0 else now_ms
             except (KafkaError, *_NOTHING_SENT) as error:
-                may_again = not isinstance(error, KafkaError) or error.code in _NOT_APPENDED
-                if not may_again or self._runtime.reactor.seconds() >= until_s:
+                can_retry = not isinstance(error, KafkaError) or error.code in _NOT_APPENDED
+                if not can_retry or self._runtime.reactor.seconds() >= until_s:
                     raise
-            await pause(self._runtime.reactor, TRY_AGAIN_S)
+            await pause(self._runtime.reactor, RETRY_DELAY_S)
 
     async def _produce(self, key: TopicPartition, batch: bytes) -> tuple[int, int]:
         leader = self._leaders.leader_of(key)
         if leader is None:
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"no leader of {key}")
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{key} has no leader")
         body = {
             "transactional_id": None,
             "acks": ALL_IN_SYNC,
-            "timeout_ms": int(ACKNOWLEDGED_SECONDS_MAX * 1000),
+            "timeout_ms": int(PRODUCE_TIMEOUT_S * 1000),
             "topic_data": [{"name": key.topic, "partition_data": [{"index": key.partition, "records": batch}]}],
         }
         try:
             answer = await self._leaders.connections.request(
-                leader, PRODUCE, body, timeout_s=ACKNOWLEDGED_SECONDS_MAX * 2
+                leader, PRODUCE, body, timeout_s=PRODUCE_TIMEOUT_S * 2
             )
         except _NOTHING_SENT:
             raise
@@ -102,8 +102,8 @@ class MessageWriter:
             raise Problem(
                 503,
                 "NETWORK_EXCEPTION",
-                f"broker {leader}, which leads {key}, gave no answer: {error}",
-                what_to_do="It may have been written: look before you write it again.",
+                f"broker {leader}, which leads {key}, did not respond: {error}",
+                what_to_do="The record may have been written: check before you write it again.",
             ) from None
         return _appended(answer, key)
 
@@ -114,5 +114,5 @@ def _appended(answer: dict[str, Any], key: TopicPartition) -> tuple[int, int]:
     if code is not ErrorCode.NONE:
         why = [each["batch_index_error_message"] for each in row["record_errors"]]
         message = next((text for text in (*why, row["error_message"]) if text), "")
-        raise KafkaError(code, f"{key}: {message}" if message else f"the leader of {key} refuses it")
+        raise KafkaError(code, f"{key}: {message}" if message else f"the leader of {key} rejected the record")
     return row["base_offset"], row["log_append_time_ms"]

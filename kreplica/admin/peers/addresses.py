@@ -31,12 +31,12 @@ def peer_url(registration: BrokerRegistration, admin_url: str, *, with_token: bo
         raise _refused(
             f"{broker} announces its admin listener on {host}, "
             f"which is not the host of one of its listeners ({listeners})",
-            "Let kreplica.admin.listener and advertised.listeners of that broker name the same host; if they do, "
-            f"see who wrote /brokers/ids/{registration.broker_id} in ZooKeeper.",
+            "Set kreplica.admin.listener and advertised.listeners of that broker to the same host; if they are, "
+            f"check the origin of /brokers/ids/{registration.broker_id} in ZooKeeper.",
         )
     if with_token and parts.scheme == "http" and not _is_loopback(host):
         raise _refused(
-            f"{broker} announces {admin_url} without TLS: the token of this request would cross the network in clear",
+            f"{broker} announces {admin_url} without TLS: the token of this request would be sent unencrypted",
             "Set kreplica.admin.tls.certificate.file and kreplica.admin.tls.key.file of that broker.",
         )
     return admin_url

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 FORWARDED = "X-Kreplica-Forwarded"
 
 ANSWER_SECONDS_MAX = 5.0
-"""Timeout of each request, so that a paused or isolated broker does not delay the combined answer."""
+"""Timeout of each request, so that a paused or isolated broker does not delay the combined response."""
 
 ANSWER_BYTES_MAX = 32 * 1024 * 1024
 
 SMALL_ANSWER_BYTES = 16 * 1024
-"""An answer of at most this size is checked at once; a larger one away from the reactor."""
+"""Responses up to this size are validated in the reactor thread; larger ones in a worker thread."""
 
-UNDER_WAY_MAX = 100
+IN_FLIGHT_MAX = 100
 """Maximum number of requests in flight."""
 
 CONNECTIONS_MAX = 4
@@ -57,7 +57,7 @@ class Answers:
     """The results of several brokers.
 
     :param documents: by broker ID, in order, including this broker.
-    :param problems: a sentence for each broker that did not answer.
+    :param problems: a sentence for each broker that did not respond.
     """
 
     documents: Mapping[int, Any]
@@ -115,7 +115,9 @@ class _Body:
 
 
 class Forwarding:
-    """Owned by the admin API of one broker and closed with it.
+    """Sends requests to the admin APIs of other brokers.
+
+    The admin API of a broker owns it and closes it.
 
     :param offload: parses large responses.
     :param registrations: the live brokers and their admin URLs.
@@ -139,13 +141,13 @@ class Forwarding:
         self._timeout_s = timeout_s
         self._trusted = trusted
         self._pool: HTTPConnectionPool | None = None
-        self._under_way: dict[Deferred[Any], None] = {}
+        self._in_flight: dict[Deferred[Any], None] = {}
         self._closed = False
 
     async def close(self) -> None:
         """Cancel requests in flight, refuse new ones and close the connections."""
         self._closed = True
-        for waiting in list(self._under_way):
+        for waiting in list(self._in_flight):
             waiting.cancel()
         if self._pool is not None:
             await self._pool.closeCachedConnections()
@@ -179,12 +181,12 @@ class Forwarding:
             raise Problem(
                 MISDIRECTED_REQUEST,
                 "misdirected",
-                f"broker {self._broker_id} was asked by another broker for what broker {broker_id} has to say",
-                what_to_do="Retry: the controller has just changed.",
+                f"broker {self._broker_id} got a forwarded request that is meant for broker {broker_id}",
+                what_to_do="Retry: the controller or coordinator has changed.",
             )
         url = await self._url_of(broker_id, with_token=call.authorization is not None)
-        if self._closed or len(self._under_way) >= UNDER_WAY_MAX:
-            why = "stops" if self._closed else f"has {len(self._under_way)} requests to other brokers in flight"
+        if self._closed or len(self._in_flight) >= IN_FLIGHT_MAX:
+            why = "is stopping" if self._closed else f"has {len(self._in_flight)} requests to other brokers in flight"
             raise Problem(503, "busy", f"broker {self._broker_id} {why}", what_to_do="Retry in a moment.")
         given = {name: _text(value) for name, value in (query or {}).items() if value is not None}
         suffix = f"?{urlencode(given)}" if given else ""
@@ -200,20 +202,20 @@ class Forwarding:
                 503,
                 "BROKER_NOT_AVAILABLE",
                 f"broker {broker_id} is not registered in ZooKeeper",
-                what_to_do="Wait until it is back, or until another has taken its place.",
+                what_to_do="Start the broker, or wait until another broker replaces it.",
             )
         if registration.admin_url is None:
             raise Problem(
                 503,
                 "no admin listener",
                 f"broker {broker_id} has no admin listener",
-                what_to_do="Set kreplica.admin.listener on each broker; other requests are answered here.",
+                what_to_do="Set kreplica.admin.listener on each broker.",
             )
         return peer_url(registration, registration.admin_url, with_token=with_token)
 
     async def _answer_of(self, broker_id: int, method: str, url: str, call: Call, body: Any) -> tuple[int, bytes]:
         exchange = Deferred.fromCoroutine(self._exchange(method, url, call, body))
-        self._under_way[exchange] = None
+        self._in_flight[exchange] = None
         expired = []
 
         def expire() -> None:
@@ -225,18 +227,18 @@ class Forwarding:
             return await exchange
         except Exception as error:  # the library raises errors of many types for a lost connection
             if expired:
-                text = f"broker {broker_id} did not answer within {self._timeout_s:g} s"
+                text = f"broker {broker_id} did not respond within {self._timeout_s:g} s"
                 raise Problem(
                     504, "no answer in time", text, what_to_do="Check whether it hangs or is unreachable."
                 ) from None
             if self._closed:
-                raise Problem(503, "stopping", f"broker {self._broker_id} stops") from None
+                raise Problem(503, "stopping", f"broker {self._broker_id} is stopping") from None
             if isinstance(error, CancelledError):
                 raise
             text = f"broker {broker_id} cannot be asked at {url.partition('?')[0]}: {_reason(error)}"
-            raise Problem(502, "no answer", text, what_to_do="See whether it runs and can be reached.") from None
+            raise Problem(502, "no answer", text, what_to_do="Check whether it is running and reachable.") from None
         finally:
-            self._under_way.pop(exchange, None)
+            self._in_flight.pop(exchange, None)
             if timer.active():
                 timer.cancel()
 
@@ -268,13 +270,13 @@ class Forwarding:
             nonlocal size
             size += len(part)
             if size > ANSWER_BYTES_MAX:
-                raise AnswerTooLarge(f"its answer is larger than {ANSWER_BYTES_MAX} bytes")
+                raise AnswerTooLarge(f"the response is larger than {ANSWER_BYTES_MAX} bytes")
             parts.append(part)
 
         await collect(response, take)
         return response.code, b"".join(parts)
 
-    # --- all of them -------------------------------------------------------------------------------------------------
+    # --- all brokers -------------------------------------------------------------------------------------------------
 
     async def ask_all(
         self,
@@ -288,7 +290,7 @@ class Forwarding:
     ) -> Answers:
         """Send the same request to all live brokers in parallel; this broker's result comes from ``here``.
 
-        A forwarded call is answered by this broker alone.
+        For a forwarded call, only this broker responds.
 
         :param here: returns this broker's document.
         :param each: additional query parameters by broker.

@@ -18,7 +18,7 @@ EARLIEST, LATEST = -2, -1
 
 CONSUMER = -1
 PER_REQUEST_MAX = 1000
-ASKED_SECONDS_MAX = 5.0
+REQUEST_TIMEOUT_S = 5.0
 
 READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"
 ISOLATIONS = {READ_UNCOMMITTED: 0, READ_COMMITTED: 1}
@@ -28,8 +28,8 @@ ISOLATIONS = {READ_UNCOMMITTED: 0, READ_COMMITTED: 1}
 class Offsets:
     """Offsets of partitions.
 
-    :ivar found: by partition, from the leaders that answered.
-    :ivar problems: a sentence for each partition without an answer.
+    :ivar found: by partition, from the leaders that responded.
+    :ivar problems: a sentence for each partition without an offset.
     """
 
     found: dict[TopicPartition, int] = field(default_factory=dict)
@@ -99,16 +99,16 @@ class Leaders:
             ],
         }
         try:
-            answer = await self.connections.request(leader, LIST_OFFSETS, body, timeout_s=ASKED_SECONDS_MAX)
+            answer = await self.connections.request(leader, LIST_OFFSETS, body, timeout_s=REQUEST_TIMEOUT_S)
         except ClientError as error:
-            result.problems.update(dict.fromkeys(timestamps, f"broker {leader} does not answer: {error}"))
+            result.problems.update(dict.fromkeys(timestamps, f"broker {leader} does not respond: {error}"))
             return
         for topic in answer["topics"]:
             for row in topic["partitions"]:
                 key = TopicPartition(topic["name"], row["partition_index"])
                 if row["error_code"]:
                     code = ErrorCode.of(row["error_code"])
-                    result.problems[key] = f"broker {leader} answered {code.name} for {key}"
+                    result.problems[key] = f"broker {leader} returned {code.name} for {key}"
                 else:
                     result.found[key] = row["offset"]
 
@@ -122,5 +122,5 @@ def by_topic(keys: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
 
 
 def problem_texts(problems: Mapping[TopicPartition, str]) -> Sequence[str]:
-    """Return the distinct problems of an answer, in the order of partitions; at most a hundred."""
+    """Return the distinct problems, in the order of partitions; at most a hundred."""
     return list(dict.fromkeys(problems[key] for key in sorted(problems)))[:100]

@@ -44,7 +44,7 @@ class RegistrationReader:
         self._waiting: list[Deferred[None]] = []
 
     async def live(self) -> Mapping[int, BrokerRegistration]:
-        """Implements ``Registrations``."""
+        """Return the registrations by broker ID; see ``Registrations``."""
         if self._read_s is None or self._seconds() - self._read_s >= FRESH_SECONDS:
             # A cancelled caller stops waiting; the read continues for the others.
             waiter: Deferred[None] = Deferred()

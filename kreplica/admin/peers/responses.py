@@ -135,7 +135,7 @@ def _forwarded(broker_id: int, status: int, document: Any) -> Problem:
     return Problem(
         status if 400 <= status < 600 else 502,
         texts.get("title", "error from another broker"),
-        texts.get("detail") or texts.get("title") or f"broker {broker_id} answered {status}",
+        texts.get("detail") or texts.get("title") or f"broker {broker_id} returned status {status}",
         what_to_do=texts.get("what_to_do"),
         members={name: value for name, value in sent.items() if name not in _OWN_MEMBERS},
     )
@@ -145,8 +145,8 @@ def _malformed(broker_id: int, status: int, reason: str) -> Problem:
     return Problem(
         502,
         "unexpected answer",
-        f"broker {broker_id}: its answer (status {status}) {reason}",
-        what_to_do=f"Check that the admin listener of broker {broker_id} is that of a compatible kreplica broker.",
+        f"broker {broker_id}: its response (status {status}) {reason}",
+        what_to_do=f"Check that the admin listener of broker {broker_id} belongs to a compatible kreplica broker.",
     )
 
 

@@ -13,8 +13,8 @@ from zope.interface import implementer
 
 
 @implementer(IOpenSSLTrustRoot)
-class _Several:
-    """Roots of trust, together."""
+class _CombinedTrust:
+    """Trust root that contains the authorities of several trust roots."""
 
     def __init__(self, *roots: Any) -> None:
         self._roots = roots
@@ -30,5 +30,5 @@ def trusting(certificates: Sequence[Certificate]) -> IPolicyForHTTPS:
     A cluster has its own authority, or one certificate for all brokers; both are in each broker's certificate file.
     """
     own = trustRootFromCertificates(certificates)
-    policy: IPolicyForHTTPS = BrowserLikePolicyForHTTPS(_Several(platformTrust(), own))
+    policy: IPolicyForHTTPS = BrowserLikePolicyForHTTPS(_CombinedTrust(platformTrust(), own))
     return policy

@@ -1,4 +1,4 @@
-"""Plans as JSON, and the schemas of that."""
+"""JSON documents of plans and their schemas."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PROGRESS = record(
         "moving": COUNT,
         "finished": COUNT,
         "failed": COUNT,
-        "bytes": {**COUNT, "description": "To be copied in all."},
+        "bytes": {**COUNT, "description": "Total bytes to copy."},
         "bytes_done": {**COUNT, "description": "Bytes copied by completed moves and, if known, by ongoing moves."},
         "eta_seconds": {**nullable(COUNT), "description": "Estimated remaining time; null if unknown."},
     },
@@ -52,7 +52,7 @@ PLAN = record(
         "ended_at_ms": nullable(TIME_MS),
         "comment": STRING,
         "request": {"type": "object", "description": "The request, without long lists, which the moves contain."},
-        "throttle_bytes_per_second": {**nullable(COUNT), "description": "Null: as fast as it goes."},
+        "throttle_bytes_per_second": {**nullable(COUNT), "description": "Null for no limit."},
         "moves_at_once": {**COUNT, "description": "Maximum number of concurrent moves per broker."},
         "reason": {**nullable(STRING), "description": "Reason of an unrequested end."},
         "progress": PROGRESS,
@@ -69,7 +69,7 @@ MOVE = record(
         "from": IDS,
         "to": IDS,
         "bytes": COUNT,
-        "bytes_done": {**nullable(COUNT), "description": "Null if the copying brokers do not answer."},
+        "bytes_done": {**nullable(COUNT), "description": "Null if the copying brokers do not respond."},
         "state": one_of(*(state.value for state in StepState)),
         "reason": nullable(STRING),
     },
@@ -91,7 +91,7 @@ BROKER_CHANGE = record(
 
 PREVIEW = {
     "plan": PLAN,
-    "moves": {**listing(MOVE), "description": "The first of them; `GET /v1/plans/{id}/moves` has all of a plan."},
+    "moves": {**listing(MOVE), "description": "The first moves; `GET /v1/plans/{id}/moves` returns all."},
     "moves_count": COUNT,
     "bytes": COUNT,
     "eta_seconds": {**nullable(COUNT), "description": "Estimated from the throttle; null without a throttle."},
@@ -99,7 +99,7 @@ PREVIEW = {
     "warnings": listing(STRING),
 }
 
-THROTTLE = {**nullable({"type": "integer", "minimum": 1, "maximum": INT64_MAX}), "description": "Bytes a second."}
+THROTTLE = {**nullable({"type": "integer", "minimum": 1, "maximum": INT64_MAX}), "description": "Bytes per second."}
 AT_ONCE = {"type": "integer", "minimum": 1, "maximum": MOVES_AT_ONCE_MAX}
 TEXT = {"type": "string", "maxLength": COMMENT_LENGTH_MAX}
 
@@ -111,10 +111,10 @@ REQUEST = record(
     {
         "kind": {
             **one_of(*(kind.value for kind in PlanKind)),
-            "description": "`reassign` wants `assignments`; `replication_factor` wants `topics` and "
-            "`replication_factor`; `add_brokers` and `drain` want `brokers`; `rebalance` may have `topics` and "
-            "`weights`; "
-            "`add_partitions` and `remove_partitions` want `topic` and `partitions`.",
+            "description": "`reassign` requires `assignments`; `replication_factor` requires `topics` and "
+            "`replication_factor`; `add_brokers` and `drain` require `brokers`; `rebalance` may have `topics` and "
+            "`weights`; `add_partitions` and "
+            "`remove_partitions` require `topic` and `partitions`.",
         },
         "assignments": listing(ASSIGNMENT, minItems=1),
         "topics": listing(TOPIC, minItems=1),
@@ -126,7 +126,7 @@ REQUEST = record(
         "topic": TOPIC,
         "brokers": listing(BROKER_ID, minItems=1),
         "replication_factor": {"type": "integer", "minimum": 1, "maximum": 1000},
-        "partitions": {"type": "integer", "minimum": 1, "maximum": 100_000, "description": "In all."},
+        "partitions": {"type": "integer", "minimum": 1, "maximum": 100_000, "description": "The new total number."},
         "wait_ms": {**COUNT, "maximum": INT64_MAX, "description": "Read-only time before the removal."},
         "throttle_bytes_per_second": THROTTLE,
         "moves_at_once": {**AT_ONCE, "default": MOVES_AT_ONCE},
@@ -163,7 +163,10 @@ CANCEL = record(
 
 
 def plan_document(plan: Plan, progress: PlanProgress, now_ms: int, *, bytes_moved: int = 0) -> dict[str, Any]:
-    """:param bytes_moved: that moves which are not finished have copied."""
+    """Return the document of a plan.
+
+    :param bytes_moved: bytes copied by ongoing moves.
+    """
     return {
         "id": plan.plan_id,
         "kind": plan.kind.value,

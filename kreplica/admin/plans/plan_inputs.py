@@ -1,4 +1,4 @@
-"""Collects the cluster state from which a plan is made: ZooKeeper if it must be current, otherwise the metadata."""
+"""Collects the cluster state from which a plan is created: ZooKeeper if it must be current, otherwise the metadata."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class PlanInputs:
     async def drafted(self, request: PlanRequest) -> tuple[Draft, ClusterState]:
         """Return the draft of a requested plan.
 
-        :raise KafkaError: the plan is not possible (``making.draft``).
+        :raise KafkaError: the plan is not possible (see ``draft``).
         :raise Problem: 409 while another plan is being written; 503 if this broker has no full metadata.
         """
         cluster = await self._read()
@@ -131,5 +131,5 @@ def _concerned(request: PlanRequest, cluster: ClusterState) -> list[TopicPartiti
 
 def _being_written(plan_id: str) -> Problem:
     text = f"{plan_id} is being written and may affect the same partitions"
-    what_to_do = "Try again in a moment; delete the plan if its writer has failed."
+    what_to_do = "Try again in a moment; delete the plan if its writer failed."
     return Problem(409, "REASSIGNMENT_IN_PROGRESS", text, what_to_do=what_to_do)

@@ -20,15 +20,15 @@ from kreplica.zookeeper import BatchLimits, NoNode, ZooKeeperClient, ZooKeeperEr
 HEADERS_AT_ONCE = BatchLimits(operations_max=100)
 
 COUNTS_MAX = 100
-"""Plans of which it is remembered how many steps each chunk has: that never changes."""
+"""Maximum number of plans whose step counts per chunk are cached; the counts never change."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRead:
-    """A plan's header and how far it is.
+    """A plan's header and its progress.
 
-    :param version: of the header's znode.
-    :param progress_version: of the totals' znode.
+    :param version: version of the header's znode.
+    :param progress_version: version of the znode with the totals; -1 if it does not exist.
     """
 
     plan: Plan
@@ -39,7 +39,10 @@ class PlanRead:
 
 @dataclass(frozen=True, slots=True)
 class NumberedStep:
-    """:param number: among all steps of the plan, from 0."""
+    """A step with its outcome.
+
+    :param number: the position among all steps of the plan, from 0.
+    """
 
     number: int
     step: Step
@@ -47,7 +50,10 @@ class NumberedStep:
 
 
 class PlanReader:
-    """:param client: the broker's session."""
+    """Reads plans.
+
+    :param client: the broker's ZooKeeper session.
+    """
 
     def __init__(self, client: ZooKeeperClient) -> None:
         self._client = client
@@ -70,11 +76,14 @@ class PlanReader:
         return found
 
     async def plan(self, plan_id: str) -> PlanRead:
-        """:raise Problem: 404."""
+        """Return a plan.
+
+        :raise Problem: 404 if it does not exist.
+        """
         found = await self.plans([plan_id]) if plan_id.startswith(PLAN_PREFIX) and "/" not in plan_id else []
         if not found:
             raise Problem(
-                404, "PLAN_NOT_FOUND", f"there is no plan {plan_id!r}", what_to_do="GET /v1/plans lists all plans."
+                404, "PLAN_NOT_FOUND", f"plan {plan_id!r} does not exist", what_to_do="GET /v1/plans lists all plans."
             )
         return found[0]
 
@@ -90,7 +99,7 @@ class PlanReader:
         return [] if isinstance(names, ZooKeeperError) else sorted(int(name) for name in names)
 
     async def steps(self, plan_id: str, first: int = 0) -> AsyncIterator[NumberedStep]:
-        """Yield the steps from a number on, each with its state; read on demand."""
+        """Yield the steps from number ``first`` on, each with its outcome; chunks are read on demand."""
         number = 0
         counts = self._counts.setdefault(plan_id, [])
         while len(self._counts) > COUNTS_MAX:
@@ -111,13 +120,13 @@ class PlanReader:
         paths = [znodes.plan_steps_path(plan_id, chunk), znodes.plan_progress_path(plan_id, chunk)]
         stepped, progressed = await read_all(self._client, paths)
         if isinstance(stepped, ZooKeeperError):
-            return (), ()  # it was deleted just now
+            return (), ()  # it was deleted concurrently
         steps = decode_steps(paths[0], stepped[0])
         if isinstance(progressed, ZooKeeperError):
             return steps, [StepOutcome()] * len(steps)
         return steps, decode_outcomes(paths[1], progressed[0])
 
-    # --- what is there to delete -------------------------------------------------------------------------------------
+    # --- znodes ------------------------------------------------------------------------------------------------------
 
     async def znodes_of(self, plan_id: str) -> list[str]:
         """Return all znodes of a plan, children before parents."""
@@ -131,7 +140,10 @@ class PlanReader:
 
 
 def _plan_of(plan_id: str, header: object, totals: object) -> PlanRead | None:
-    """:raise ZnodeError: naming the znode that cannot be read."""
+    """Decode a plan; return None if it does not exist.
+
+    :raise ZnodeError: a znode is malformed.
+    """
     if not isinstance(header, tuple):
         assert isinstance(header, NoNode) or not isinstance(header, ZooKeeperError), header
         return None

@@ -12,8 +12,8 @@ from kreplica.errors import KafkaError
 from kreplica.model import TopicPartition
 from kreplica.wire.messages import DESCRIBE_LOG_DIRS
 
-ASKED_SECONDS_MAX = 3.0
-"""A broker that does not answer in time is done without."""
+REQUEST_TIMEOUT_S = 3.0
+"""Timeout of a request; the sizes of a broker that does not respond are omitted."""
 
 PARTITIONS_AT_ONCE = 500
 """Maximum number of partitions per request; its response is parsed in one reactor turn."""
@@ -26,7 +26,10 @@ Replica = tuple[TopicPartition, int]
 
 
 class ReplicaSizes:
-    """:param seconds: the reactor's clock."""
+    """Caches replica sizes.
+
+    :param seconds: the reactor's clock.
+    """
 
     def __init__(self, seconds: Callable[[], float], brokers: BrokerConnections) -> None:
         self._seconds = seconds
@@ -52,16 +55,16 @@ class ReplicaSizes:
             self._forget(broker, some)
             body = {"topics": _topics(some)}
             try:
-                answer = await self._brokers.request(broker, DESCRIBE_LOG_DIRS, body, timeout_s=ASKED_SECONDS_MAX)
+                answer = await self._brokers.request(broker, DESCRIBE_LOG_DIRS, body, timeout_s=REQUEST_TIMEOUT_S)
             except (ClientError, KafkaError):
                 return
-            self._take_in(broker, answer["results"])
+            self._store(broker, answer["results"])
 
     def _forget(self, broker: int, partitions: Collection[TopicPartition]) -> None:
         for partition in partitions:
             self._known.pop((partition, broker), None)
 
-    def _take_in(self, broker: int, directories: Iterable[Mapping[str, object]]) -> None:
+    def _store(self, broker: int, directories: Iterable[Mapping[str, object]]) -> None:
         now_s = self._seconds()
         for partition, size in _rows(directories):
             if len(self._known) >= SIZES_MAX:

@@ -1,4 +1,4 @@
-"""The znode writes that make a plan, change it, and do away with it."""
+"""Writes the znodes that create, change and delete a plan."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from kreplica.cluster.plans.draft import Draft
 from kreplica.cluster.plans.plan import Plan, PlanState
 from kreplica.zookeeper import Create, Delete, Operation, SetData, ZooKeeperClient, ZooKeeperError
 
-TRIES_MAX = 5
+ATTEMPTS_MAX = 5
 """Maximum number of attempts to write a header that the controller changes concurrently."""
 
 Rows = list[dict[str, Any]]
 
 
 class PlanWriter:
-    """:param client: the broker's session."""
+    """Writes plans.
+
+    :param client: the broker's ZooKeeper session.
+    """
 
     def __init__(self, client: ZooKeeperClient, plans: PlanReader) -> None:
         self._client = client
@@ -90,8 +93,8 @@ class PlanWriter:
             if plan.state.is_ended:
                 raise _ended(plan, "can no longer be cancelled")
             if plan.state is PlanState.PREPARING:
-                detail = f"{plan.plan_id} is not all written yet"
-                raise Problem(409, "PLAN_PREPARING", detail, what_to_do="Delete it if its writer has failed.")
+                detail = f"{plan.plan_id} is not completely written"
+                raise Problem(409, "PLAN_PREPARING", detail, what_to_do="Delete the plan if its writer failed.")
             return replace(plan, state=PlanState.CANCELLING, rollback=rollback)
 
         return await self._rewrite(plan_id, cancelled, if_match, dry_run=dry_run)
@@ -99,29 +102,29 @@ class PlanWriter:
     async def _rewrite(
         self, plan_id: str, change: Callable[[Plan], Plan], if_match: str | None, *, dry_run: bool
     ) -> tuple[PlanRead, Rows]:
-        for tries in range(TRIES_MAX):
+        for attempt in range(ATTEMPTS_MAX):
             read = await self._plans.plan(plan_id)
             if if_match is not None and header_version(if_match) != read.version:
                 text = f"{plan_id} was changed concurrently; nothing was written"
-                raise Problem(412, "PRECONDITION_FAILED", text, what_to_do="Read it again and repeat the change.")
+                raise Problem(412, "PRECONDITION_FAILED", text, what_to_do="Read the plan again and repeat the change.")
             plan = change(read.plan)
             operation = SetData(znodes.plan_path(plan_id), encode_plan(plan), read.version)
             try:
                 rows = await write(self._client, ZnodeWrites([operation]), dry_run=dry_run, if_match=if_match)
             except Problem as problem:
-                if problem.status != 409 or tries == TRIES_MAX - 1:
+                if problem.status != 409 or attempt == ATTEMPTS_MAX - 1:
                     raise
                 continue
             version = read.version if dry_run else read.version + 1
             return replace(read, plan=plan, version=version), rows
-        raise AssertionError("the last try returns or raises")
+        raise AssertionError("the last attempt returns or raises")
 
     async def delete(self, plan_id: str, *, dry_run: bool) -> Rows:
         """Delete a plan that has ended or is incomplete."""
         read = await self._plans.plan(plan_id)
         if not (read.plan.state.is_ended or read.plan.state is PlanState.PREPARING):
             detail = f"{plan_id} is {read.plan.state.value}"
-            raise Problem(409, "PLAN_NOT_ENDED", detail, what_to_do="Cancel it, and wait until it has ended.")
+            raise Problem(409, "PLAN_NOT_ENDED", detail, what_to_do="Cancel the plan and wait until it has ended.")
         paths = await self._plans.znodes_of(plan_id)
         header = Delete(paths[-1], read.version)
         return await write(self._client, ZnodeWrites([*map(Delete, paths[:-1]), header]), dry_run=dry_run)
@@ -136,4 +139,4 @@ def _shortened(row: dict[str, Any]) -> dict[str, Any]:
 
 def _ended(plan: Plan, what: str) -> Problem:
     detail = f"{plan.plan_id} is {plan.state.value} and {what}"
-    return Problem(409, "PLAN_ENDED", detail, what_to_do="Make another plan.")
+    return Problem(409, "PLAN_ENDED", detail, what_to_do="Create another plan.")

@@ -34,24 +34,24 @@ from kreplica.runtime import Runtime
 from kreplica.wire.messages import DESCRIBE_LOG_DIRS
 from kreplica.zookeeper import Create, Delete, Operation, SetData, ZooKeeperClient
 
-ASKED_SECONDS_MAX = 5.0
+REQUEST_TIMEOUT_S = 5.0
 REASON_LENGTH_MAX = 1000
 
-_DEAD = "Null if it is not alive."
+_NULL_IF_DEAD = "Null if it is not alive."
 
 MEMBERS = {
     "broker_id": BROKER_ID,
-    "live": {**BOOLEAN, "description": "False for a broker that is not registered, and of which there are replicas."},
+    "live": {**BOOLEAN, "description": "False for a broker that has replicas but is not registered."},
     "rack": nullable(STRING),
-    "endpoints": {**listing(STRING), "description": "Where clients and brokers reach it: LISTENER://HOST:PORT."},
-    "broker_epoch": {**nullable(COUNT), "description": f"Another after each start. {_DEAD}"},
-    "registered_at_ms": {**nullable(TIME_MS), "description": f"Since 1970. {_DEAD}"},
+    "endpoints": {**listing(STRING), "description": "Listeners as LISTENER://HOST:PORT."},
+    "broker_epoch": {**nullable(COUNT), "description": f"Changes at each start. {_NULL_IF_DEAD}"},
+    "registered_at_ms": {**nullable(TIME_MS), "description": f"Milliseconds since 1970. {_NULL_IF_DEAD}"},
     "admin_url": {**nullable(STRING), "description": "URL of its admin API, if enabled."},
     "is_controller": BOOLEAN,
     "cordoned": {**BOOLEAN, "description": "True if it gets no new replicas; existing ones stay."},
     "leaders": {**COUNT, "description": "Partitions that it leads."},
-    "replicas": {**COUNT, "description": "Replicas that it holds, leaders among them."},
-    "under_replicated_leaders": {**COUNT, "description": "Partitions that it leads of which a replica lags."},
+    "replicas": {**COUNT, "description": "Replicas on the broker, including leaders."},
+    "under_replicated_leaders": {**COUNT, "description": "Partitions that it leads with replicas out of sync."},
 }
 
 LOG_DIR = record(
@@ -61,7 +61,7 @@ LOG_DIR = record(
         "total_bytes": {**nullable(INTEGER), "description": "Size of its file system in bytes."},
         "usable_bytes": {**nullable(INTEGER), "description": "Free bytes of its file system."},
         "size_bytes": {**COUNT, "description": "Size of all its logs in bytes."},
-        "partitions": {**COUNT, "description": "Replicas in it."},
+        "partitions": {**COUNT, "description": "Number of replicas in the directory."},
     },
     title="LogDirectory",
 )
@@ -94,8 +94,8 @@ class Brokers:
         self._counted = counted
 
     def routes(self) -> Sequence[Route]:
-        """The list, one, and its cordon."""
-        directories = {**nullable(listing(LOG_DIR)), "description": "Null if it does not answer."}
+        """Return the routes of all brokers, one broker and its cordon."""
+        directories = {**nullable(listing(LOG_DIR)), "description": "Null if the broker does not respond."}
         one = record({**MEMBERS, "log_dirs": directories}, title="BrokerWithDirectories")
         body = record({"reason": {"type": "string", "maxLength": REASON_LENGTH_MAX}}, optional=("reason",))
         unknown = {404: "The broker does not exist."}
@@ -105,7 +105,7 @@ class Brokers:
                 "GET",
                 "/v1/brokers",
                 self.list_all,
-                "The brokers.",
+                "All brokers.",
                 answer=record({"brokers": listing(record(MEMBERS, title="Broker"))}),
             ),
             Route(
@@ -121,22 +121,22 @@ class Brokers:
                 "PUT",
                 path,
                 self.cordon,
-                "Give a broker no new replicas.",
+                "Cordon a broker: it gets no new replicas.",
                 answer=written(CORDON, title="Cordoned"),
                 body=body,
                 query=(IN_BROKER,),
                 znodes=(znode,),
-                problems={**unknown, 409: "Somebody else does the same."},
+                problems={**unknown, 409: "The cordon was changed concurrently."},
             ),
             Route(
                 "DELETE",
                 path,
                 self.uncordon,
-                "Let a broker have new replicas again.",
+                "Uncordon a broker: it can get new replicas again.",
                 answer=written(CORDON, title="Cordoned"),
                 query=(IN_BROKER,),
                 znodes=(znode,),
-                problems={**unknown, 409: "Somebody else does the same."},
+                problems={**unknown, 409: "The cordon was changed concurrently."},
             ),
         )
 
@@ -170,7 +170,7 @@ class Brokers:
     async def _log_dirs(self, broker_id: int) -> list[Row] | None:
         try:
             answer = await self._connections.request(
-                broker_id, DESCRIBE_LOG_DIRS, {"topics": None}, timeout_s=ASKED_SECONDS_MAX
+                broker_id, DESCRIBE_LOG_DIRS, {"topics": None}, timeout_s=REQUEST_TIMEOUT_S
             )
         except ClientError:
             return None
@@ -222,8 +222,8 @@ def _known(rows: Mapping[int, Row], broker_id: int) -> Row:
         raise Problem(
             404,
             "BROKER_ID_NOT_REGISTERED",
-            f"there is no broker {broker_id}, and no replica of one",
-            what_to_do=f"There are {known}.",
+            f"broker {broker_id} is not registered and has no replicas",
+            what_to_do=f"Known brokers: {known}.",
         )
     return row
 

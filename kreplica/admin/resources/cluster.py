@@ -18,11 +18,11 @@ CLUSTER = record(
     {
         "cluster_id": STRING,
         "kreplica_version": STRING,
-        "broker_id": {**BROKER_ID, "description": "The broker that answers."},
+        "broker_id": {**BROKER_ID, "description": "The broker that sent the response."},
         "controller": record(
             {
                 "broker_id": {**nullable(BROKER_ID), "description": "Null until a controller is known."},
-                "epoch": {**nullable(COUNT), "description": "Null while ZooKeeper is out of this broker's reach."},
+                "epoch": {**nullable(COUNT), "description": "Null if this broker cannot reach ZooKeeper."},
             }
         ),
         "live_brokers": listing(BROKER_ID),
@@ -30,7 +30,7 @@ CLUSTER = record(
         "partitions": COUNT,
         "offline_partitions": {**COUNT, "description": "Number of partitions without a leader."},
         "under_replicated_partitions": {**COUNT, "description": "Number of partitions with a replica out of sync."},
-        "under_min_isr_partitions": {**COUNT, "description": "Which take no records of producers with acks=all."},
+        "under_min_isr_partitions": {**COUNT, "description": "Number of partitions that reject acks=all."},
         "zookeeper": record({"connect": STRING, "session": STRING}),
         "standalone": {**BOOLEAN, "description": "True if all brokers run in one `standalone` process."},
     },
@@ -42,7 +42,7 @@ CLUSTER = record(
 class Identity:
     """The identity of this broker.
 
-    :param connect: ``zookeeper.connect``.
+    :param connect: the setting ``zookeeper.connect``.
     """
 
     broker_id: int
@@ -51,7 +51,7 @@ class Identity:
 
 
 class Cluster:
-    """Counts over the metadata."""
+    """Returns counts from this broker's metadata."""
 
     def __init__(
         self, published: PublishedMetadata, client: ZooKeeperClient, identity: Identity, counted: Counted
@@ -63,7 +63,7 @@ class Cluster:
 
     def routes(self) -> Sequence[Route]:
         """Return the route of the summary."""
-        return (Route("GET", "/v1/cluster", self.read, "The cluster at a glance.", answer=CLUSTER),)
+        return (Route("GET", "/v1/cluster", self.read, "A summary of the cluster.", answer=CLUSTER),)
 
     async def read(self, call: Call) -> Answer:
         """``GET /v1/cluster``."""

@@ -25,8 +25,8 @@ from kreplica.settings import AlterOperation, ConfigRow, OperationType
 from kreplica.wire.messages import DESCRIBE_CONFIGS
 from kreplica.zookeeper import NoNode, Operation, ZooKeeperClient
 
-ASKED_SECONDS_MAX = 5.0
-TRIES_MAX = 3
+REQUEST_TIMEOUT_S = 5.0
+ATTEMPTS_MAX = 3
 """Maximum number of attempts after concurrent changes, if the caller sent no If-Match."""
 
 BROKER_RESOURCE = 4
@@ -36,7 +36,7 @@ TOPICS, BROKERS = "topics", "brokers"
 IN_BROKERS = Parameter(
     "broker",
     {"type": "string", "pattern": f"^([0-9]{{1,9}}|{DEFAULT})$"},
-    f"The broker's id, or `{DEFAULT}` for what is set for all brokers together.",
+    f"The broker's ID, or `{DEFAULT}` for the settings of all brokers.",
 )
 
 VALUE = {"type": ["string", "integer", "number", "boolean"]}
@@ -52,7 +52,7 @@ CHANGE = record(
         },
         "remove": {
             **listing({"type": "string"}, maxItems=200),
-            "description": "Names that go back to their default.",
+            "description": "Names of settings to reset to their default.",
         },
     },
     title="ConfigChange",
@@ -74,7 +74,7 @@ class Alteration(Protocol):
     """The result of a change.
 
     :ivar settings: all settings of the entity after the change.
-    :ivar version: the version of the znode before; None if it did not exist.
+    :ivar version: the version of the znode before the change; None if it did not exist.
     """
 
     @property
@@ -141,8 +141,8 @@ class Configs:
                 znodes=(znode, f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}"),
                 problems={
                     404: unknown,
-                    409: "Others change the same settings all the time.",
-                    412: "They no longer match If-Match.",
+                    409: "Concurrent changes of the same settings.",
+                    412: "The settings no longer match If-Match.",
                 },
             ),
         )
@@ -150,7 +150,7 @@ class Configs:
     # --- reads -------------------------------------------------------------------------------------------------------
 
     async def read(self, call: Call) -> Answer:
-        """``GET``."""
+        """``GET`` of the settings of a topic or broker."""
         kind, entity = await self._entity(call)
         version, own = await self._own(kind, entity)
         rows = await self._rows(kind, entity, own)
@@ -162,7 +162,10 @@ class Configs:
         return await self._rows(TOPICS, topic, own)
 
     async def _entity(self, call: Call) -> tuple[str, str]:
-        """:raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION."""
+        """Return the kind and the name of the requested entity.
+
+        :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
         if "topic" in call.path:
             return TOPICS, topic_of(await once_complete(self._published), call.path["topic"]).name
         broker = call.path["broker"]
@@ -191,11 +194,11 @@ class Configs:
                 404,
                 "BROKER_ID_NOT_REGISTERED",
                 f"broker {broker_id} is not alive, and only it can read its settings file",
-                what_to_do="Start it; GET /v1/brokers lists the brokers that there are.",
+                what_to_do="Start the broker; GET /v1/brokers lists the known brokers.",
             )
         resource = {"resource_type": BROKER_RESOURCE, "resource_name": str(broker_id), "configuration_keys": None}
         body = {"resources": [resource], "include_synonyms": True, "include_documentation": True}
-        answer = await self._connections.request(broker_id, DESCRIBE_CONFIGS, body, timeout_s=ASKED_SECONDS_MAX)
+        answer = await self._connections.request(broker_id, DESCRIBE_CONFIGS, body, timeout_s=REQUEST_TIMEOUT_S)
         (result,) = answer["results"]
         if result["error_code"]:
             raise KafkaError(ErrorCode.of(result["error_code"]), result["error_message"] or "")
@@ -205,18 +208,18 @@ class Configs:
     # --- writes ------------------------------------------------------------------------------------------------------
 
     async def change(self, call: Call) -> Answer:
-        """``PATCH``."""
+        """``PATCH`` of the settings of a topic or broker."""
         kind, entity = await self._entity(call)
         operations = _operations(call.body)
         if kind == BROKERS and entity != znodes.DEFAULT_ENTITY:
             await self._described(int(entity))  # refuses a mistyped ID, which would create settings of a missing broker
-        for tries_left in reversed(range(TRIES_MAX)):
+        for attempts_left in reversed(range(ATTEMPTS_MAX)):
             try:
                 return await self._changed(call, kind, entity, operations)
             except Problem as problem:
-                if problem.status != 409 or not tries_left:
+                if problem.status != 409 or not attempts_left:
                     raise
-        raise AssertionError("the last try raises or answers")
+        raise AssertionError("the last attempt returns or raises")
 
     async def _changed(
         self, call: Call, kind: str, entity: str, operations: Sequence[AlterOperation]
@@ -244,7 +247,7 @@ class Configs:
 def _operations(body: Mapping[str, Any]) -> list[AlterOperation]:
     values, names = body.get("set", {}), body.get("remove", [])
     if not values and not names:
-        raise Problem(400, "INVALID_REQUEST", "there is no change", what_to_do="Name settings to set or to remove.")
+        raise Problem(400, "INVALID_REQUEST", "the body contains no change", what_to_do="Name the settings to change.")
     return [
         *(AlterOperation(name, OperationType.SET, text_of(value)) for name, value in values.items()),
         *(AlterOperation(name, OperationType.DELETE, None) for name in names),

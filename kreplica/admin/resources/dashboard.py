@@ -26,7 +26,7 @@ FILE = {"type": "string", "minLength": 1, "maxLength": 200}
 
 
 class Dashboard:
-    """Reads its files, about 200 kB, on the first request and caches them."""
+    """Serves the files of the dashboard, about 200 kB, which are read on the first request and cached."""
 
     def __init__(self, offload: Offload) -> None:
         self._offload = offload

@@ -1,7 +1,7 @@
 """``/v1/elections``: possible leader elections, and requests for them.
 
 Preferred elections are requested through a znode. Unclean elections, which lose records, have no znode in Kafka, so the
-controller is requested directly.
+request goes directly to the controller.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ TYPES = {PREFERRED: 0, UNCLEAN: 1}
 
 ONE = {"topic": TOPIC, "partition": PARTITION}
 
-COULD_BE = record(
+NEEDED = record(
     {
         **ONE,
         "type": one_of(PREFERRED, UNCLEAN),
         "leader": {**nullable(BROKER_ID), "description": "Null without a leader."},
-        "replicas": {**listing(BROKER_ID), "description": "The preferred leader first."},
+        "replicas": {**listing(BROKER_ID), "description": "Replicas, preferred leader first."},
     },
     title="ElectionNeeded",
 )
@@ -55,10 +55,10 @@ ELECTIONS = record(
     {
         "pending": {
             **nullable(listing(record(ONE))),
-            "description": "Asked for and not done yet. Null while ZooKeeper is out of this broker's reach.",
+            "description": "Requested elections that are not finished. Null if this broker cannot reach ZooKeeper.",
         },
         "needed": {
-            **listing(COULD_BE),
+            **listing(NEEDED),
             "description": "`preferred`: the preferred leader could lead; `unclean`: no in-sync replica could.",
         },
     },
@@ -70,7 +70,7 @@ BODY = record(
         "type": one_of(PREFERRED, UNCLEAN),
         "partitions": {
             **nullable(listing(record(ONE), minItems=1, maxItems=PARTITIONS_MAX)),
-            "description": "Null, or left out: all that need it.",
+            "description": "Null or absent: all partitions that need this election.",
         },
     },
     title="Election",
@@ -117,14 +117,14 @@ class Elections:
             Route(
                 "POST",
                 "/v1/elections",
-                self.ask,
+                self.elect,
                 "Elect leaders: preferred, or unclean, which may lose records.",
                 answer=ANSWER,
                 body=BODY,
                 znodes=(znodes.PREFERRED_REPLICA_ELECTION,),
                 problems={
                     404: "The partition does not exist.",
-                    409: "Another such election is asked for, and not done yet.",
+                    409: "A previous election request is not finished.",
                     413: "The partitions do not fit into a znode.",
                 },
             ),
@@ -169,17 +169,17 @@ class Elections:
         found = await read_if_connected(self._client, lambda: self._client.get_data(path))
         return [] if found is None else [_row(key) for key in documents.decode_partitions(path, found[0])]
 
-    # --- asking ------------------------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------------------
 
-    async def ask(self, call: Call) -> Answer:
+    async def elect(self, call: Call) -> Answer:
         """``POST /v1/elections``."""
         await once_complete(self._published)
         kind = call.body["type"]
         partitions = self._partitions(kind, call.body.get("partitions"))
         if kind == PREFERRED:
-            shown, errors = await self._prefer(partitions, dry_run=call.dry_run)
+            shown, errors = await self._elect_preferred(partitions, dry_run=call.dry_run)
         else:
-            shown, errors = [], await self._elect(partitions, dry_run=call.dry_run)
+            shown, errors = [], await self._elect_unclean(partitions, dry_run=call.dry_run)
         rows = [
             {**_row(key), "leader": self._leader(key), "error": errors[key].name if key in errors else None}
             for key in partitions
@@ -187,17 +187,20 @@ class Elections:
         return Answer({"type": kind, "partitions": rows, "dry_run": call.dry_run, "znodes": shown})
 
     def _partitions(self, kind: str, asked: Sequence[Mapping[str, Any]] | None) -> list[TopicPartition]:
-        """:raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION."""
+        """Return the partitions of a request, or all that need the election.
+
+        :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
         if asked is None:
             needed = (TopicPartition(topic, p.partition) for each, topic, p in self._needed() if each == kind)
             return list(islice(needed, PARTITIONS_MAX))
         partitions = list(dict.fromkeys(TopicPartition(row["topic"], row["partition"]) for row in asked))
         for key in partitions:
             if key.partition not in topic_of(self._published, key.topic).partitions:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {key}")
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {key} does not exist")
         return partitions
 
-    async def _prefer(
+    async def _elect_preferred(
         self, partitions: Sequence[TopicPartition], *, dry_run: bool
     ) -> tuple[list[dict[str, Any]], Errors]:
         path = znodes.PREFERRED_REPLICA_ELECTION
@@ -210,31 +213,32 @@ class Elections:
             raise Problem(
                 409,
                 "CONFLICT",
-                "another election of preferred leaders is asked for, and not done yet",
-                what_to_do="Wait for it: GET /v1/elections shows what is pending.",
+                "a previous request for preferred leaders is not finished",
+                what_to_do="Wait until it is finished: GET /v1/elections shows pending elections.",
             ) from problem
         if dry_run:
             return shown, {}
 
-        def not_led() -> list[TopicPartition]:
+        def not_preferred() -> list[TopicPartition]:
             return [key for key in partitions if not self._is_preferred(key)]
 
-        await self._published.wait_until(lambda: not not_led(), ELECTED_SECONDS_MAX if self._can(partitions) else 0)
-        return shown, dict.fromkeys(not_led(), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+        timeout_s = ELECTED_SECONDS_MAX if self._can_all_be_preferred(partitions) else 0
+        await self._published.wait_until(lambda: not not_preferred(), timeout_s)
+        return shown, dict.fromkeys(not_preferred(), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
 
-    def _can(self, partitions: Iterable[TopicPartition]) -> bool:
+    def _can_all_be_preferred(self, partitions: Iterable[TopicPartition]) -> bool:
         """Return True if all these partitions can get their preferred leaders, so that waiting makes sense."""
         found = [self._partition(key) for key in partitions]
-        return all(p is None or self._is_led_well(p) or self._kind_needed(p) == PREFERRED for p in found)
+        return all(p is None or self._has_preferred_leader(p) or self._kind_needed(p) == PREFERRED for p in found)
 
-    def _is_led_well(self, partition: PublishedPartition) -> bool:
+    def _has_preferred_leader(self, partition: PublishedPartition) -> bool:
         return partition.leader == partition.replicas[0]
 
     def _is_preferred(self, key: TopicPartition) -> bool:
         partition = self._partition(key)
-        return partition is None or self._is_led_well(partition)  # or deleted in the meantime
+        return partition is None or self._has_preferred_leader(partition)  # or deleted in the meantime
 
-    async def _elect(self, partitions: Sequence[TopicPartition], *, dry_run: bool) -> Errors:
+    async def _elect_unclean(self, partitions: Sequence[TopicPartition], *, dry_run: bool) -> Errors:
         if dry_run or not partitions:
             return {}
         controller = self._published.controller_id

@@ -36,9 +36,9 @@ FIGURES = {
     "isr_shrinks": (COUNT, "Replicas that left an ISR."),
     "isr_expands": (COUNT, "Replicas that joined an ISR."),
     "connections": (COUNT, "Open connections."),
-    "is_controller": (BOOLEAN, "True if it is the controller."),
+    "is_controller": (BOOLEAN, "True if the broker is the controller."),
     "controller_events": (COUNT, "Events handled as the controller."),
-    "controller_queue": (COUNT, "Events that wait for it."),
+    "controller_queue": (COUNT, "Events that wait for the controller."),
     "reactor_delay_p99_ms": (_NUMBER, "99th percentile of recent reactor timer delays."),
 }
 """Schema and description of each figure by name."""
@@ -48,14 +48,14 @@ MEMBERS = {name: {**nullable(schema), "description": text} for name, (schema, te
 ROW = record(
     {
         "broker_id": BROKER_ID,
-        "live": {**BOOLEAN, "description": "True if it answered; otherwise its figures are null."},
+        "live": {**BOOLEAN, "description": "True if the broker responded; otherwise its figures are null."},
         **MEMBERS,
     },
     title="BrokerMetrics",
 )
 
 
-_PROBLEMS = {**listing(STRING), "description": "A sentence for each broker that did not answer."}
+_PROBLEMS = {**listing(STRING), "description": "A sentence for each broker that did not respond."}
 ANSWER = record({"at_ms": TIME_MS, "brokers": listing(ROW), "problems": _PROBLEMS}, title="Figures")
 PEER_ANSWER = PeerResponseValidator(ANSWER)
 
@@ -68,7 +68,10 @@ class LocalFigures(Protocol):
 
 
 class FiguresResource:
-    """:param now_ms: the wall clock."""
+    """Collects the figures of all brokers.
+
+    :param now_ms: the wall clock.
+    """
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ GROUP = record(
         "protocol_type": STRING,
         "state": STRING,
         "coordinator": BROKER_ID,
-        "members": {**nullable(COUNT), "description": "Null if its coordinator does not answer."},
+        "members": {**nullable(COUNT), "description": "Null if the coordinator does not respond."},
     },
     title="Group",
 )
@@ -56,7 +56,7 @@ GROUPS = record(
         "groups": listing(GROUP),
         "next": {**nullable(STRING), "description": "`after` of the next page; null on the last page."},
         "is_complete": {**BOOLEAN, "description": "True if every broker listed its groups."},
-        "problems": {**listing(STRING), "description": "A sentence for each broker that did not."},
+        "problems": {**listing(STRING), "description": "A sentence for each broker that did not list its groups."},
     },
     title="Groups",
 )
@@ -141,7 +141,7 @@ RESET = record(
         ),
         "topics": {
             "type": ["object", "null"],
-            "description": "Partitions by topic, null for all of a topic; left out: all that the group has committed.",
+            "description": "Partitions by topic, null for all of a topic; absent: all with committed offsets.",
             "maxProperties": 1000,
             "additionalProperties": nullable(listing(PARTITION, maxItems=10_000)),
         },
@@ -156,7 +156,7 @@ WAS_RESET = written(
 )
 WERE_DELETED = written({"group": STRING, "offsets": listing(record(CHANGED))}, title="OffsetsDeleted")
 
-IN_GROUP = Parameter("group", {"type": "string", "minLength": 1}, "Its id, percent-encoded.")
+IN_GROUP = Parameter("group", {"type": "string", "minLength": 1}, "The group ID, percent-encoded.")
 _ABSENT = {404: "The group does not exist."}
 _IN_USE = {**_ABSENT, 409: "The group has members."}
 
@@ -164,7 +164,7 @@ LagOf = Callable[[str], Awaitable[Mapping[str, Any]]]
 
 
 class Groups:
-    """Requests groups from coordinators by Kafka's protocol, and lag through their admin APIs.
+    """Requests groups from their coordinators by Kafka's protocol, and their lag by the admin API.
 
     :param lag_of: returns the lag of a group coordinated here; raises NOT_COORDINATOR for others.
     """
@@ -181,7 +181,8 @@ class Groups:
 
     def routes(self) -> Sequence[Route]:
         """Return the routes of the list, a group, its lag and its offsets."""
-        search = Parameter("search", {"type": "string", "maxLength": 1000}, "Whose id has this, in any case.")
+        text = {"type": "string", "maxLength": 1000}
+        search = Parameter("search", text, "Only IDs that contain this text, ignoring case.")
         topic = Parameter("topic", TOPIC, "The topic; required.")
         return (
             Route("GET", PATH, self.list_all, "All groups.", answer=GROUPS, query=(LIMIT, AFTER, search)),
@@ -192,7 +193,7 @@ class Groups:
                 "The lag and status of a group.",
                 answer=LAG,
                 query=(IN_GROUP,),
-                problems={**_ABSENT, 421: "Its coordinator has just moved."},
+                problems={**_ABSENT, 421: "The group has moved to another coordinator."},
             ),
             Route(
                 "POST",
@@ -207,7 +208,7 @@ class Groups:
             Route(
                 "DELETE",
                 f"{ONE}/offsets",
-                self.forget,
+                self.delete_offsets,
                 "Delete the offsets of a topic that the group's members do not read.",
                 answer=WERE_DELETED,
                 query=(IN_GROUP, topic),
@@ -284,7 +285,7 @@ class Groups:
             answer = await self._coordinators.ask(group, DELETE_GROUPS, {"groups_names": [group]}, _code_of_result)
             code = ErrorCode.of(_code_of_result(answer))
             if code is not ErrorCode.NONE:
-                raise KafkaError(code, f"the coordinator does not delete {group!r}")
+                raise KafkaError(code, f"the coordinator did not delete group {group!r}")
         return Answer({"group": group, **_written(call)})
 
     async def reset(self, call: Call) -> Answer:
@@ -297,7 +298,7 @@ class Groups:
         offsets = await self._resets.reset(group, target, call.body.get("topics"), dry_run=call.dry_run)
         return Answer({"group": group, "offsets": offsets, **_written(call)})
 
-    async def forget(self, call: Call) -> Answer:
+    async def delete_offsets(self, call: Call) -> Answer:
         """``DELETE /v1/groups/{group}/offsets``."""
         group, topic = call.path["group"], call.query["topic"]
         if topic is None:
@@ -305,7 +306,7 @@ class Groups:
                 400,
                 "INVALID_REQUEST",
                 "the query parameter 'topic' is missing",
-                what_to_do="Name the topic: ?topic=orders.  All offsets of a group go with the group.",
+                what_to_do="Name the topic: ?topic=orders. To delete all offsets, delete the group.",
             )
         offsets = await self._resets.delete(group, topic, dry_run=call.dry_run)
         return Answer({"group": group, "offsets": offsets, **_written(call)})

@@ -20,7 +20,7 @@ class Readiness(Protocol):
 
 
 class Health:
-    """Live: the process answers. Ready: clients are served; otherwise 503 with the reasons."""
+    """Liveness: the process responds. Readiness: clients are served; otherwise the status is 503, with reasons."""
 
     def __init__(self, readiness: Readiness) -> None:
         self._readiness = readiness

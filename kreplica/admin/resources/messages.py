@@ -23,7 +23,7 @@ from kreplica.admin.http.schemas import (
     written,
 )
 from kreplica.admin.messages.fetching import TopicQuery
-from kreplica.admin.messages.reading import Begin, MessageReader, PageRequest
+from kreplica.admin.messages.reading import MessageReader, PageRequest, StartPosition
 from kreplica.admin.messages.searching import search_for
 from kreplica.admin.messages.tailing import MessageTail
 from kreplica.admin.messages.writing import MessageWriter
@@ -64,7 +64,7 @@ MESSAGES = record(
     {
         "messages": {**listing(MESSAGE), "description": "Ordered by time; records of one partition keep their order."},
         "next": {**nullable(STRING), "description": "`after` of the next page; null on the last page."},
-        "scanned": {**COUNT, "description": "Records that were looked at."},
+        "scanned": {**COUNT, "description": "Number of scanned records."},
         "problems": {**listing(STRING), "description": "A sentence for each partition that could not be read."},
     },
     title="Messages",
@@ -72,9 +72,9 @@ MESSAGES = record(
 
 BODY = record(
     {
-        "partition": {**nullable(PARTITION), "description": "Absent: by the key, as Java's producers choose; or any."},
+        "partition": {**nullable(PARTITION), "description": "Absent: by the key, as in Java; any without a key."},
         "key": nullable(STRING),
-        "value": {**nullable(STRING), "description": "Null, or left out: none; a compacted topic drops the key then."},
+        "value": {**nullable(STRING), "description": "Null or absent: no value, which deletes a compacted key."},
         "key_encoding": ENCODING,
         "value_encoding": ENCODING,
         "headers": listing(
@@ -112,10 +112,10 @@ READ = (
     Parameter(
         "from",
         {"type": "string", "pattern": r"^(earliest|latest|offset:[0-9]{1,18}|timestamp:[0-9]{1,18})$"},
-        "Where to begin: `earliest`; `latest` (the last ones); `offset:N`; `timestamp:MS` (milliseconds since 1970).",
+        "Start: `earliest`; `latest` (the last records); `offset:N`; `timestamp:MS` (milliseconds since 1970).",
         default="earliest",
     ),
-    Parameter("after", {"type": "string"}, "`next` of the answer before: `from` does not count."),
+    Parameter("after", {"type": "string"}, "`next` of the previous response; `from` is then ignored."),
     Parameter(
         "limit", {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX}, "Maximum number of records.", default=100
     ),
@@ -132,7 +132,7 @@ _ABSENT = "The topic or partition does not exist."
 
 
 class Messages:
-    """Uses Kafka's protocol to the leaders of the partitions."""
+    """Reads and writes records through the leaders of the partitions, by Kafka's protocol."""
 
     def __init__(self, runtime: Runtime, leaders: Leaders) -> None:
         self._leaders = leaders
@@ -141,22 +141,22 @@ class Messages:
         self._writer = MessageWriter(runtime, leaders)
 
     def routes(self) -> Sequence[Route]:
-        """Read, follow, write."""
+        """Return the routes that read, follow and write records."""
         return (
             Route(
                 "GET",
                 PATH,
                 self.read,
-                "A topic's records, a page at a time.",
+                "A page of a topic's records.",
                 answer=MESSAGES,
                 query=READ,
-                problems={404: _ABSENT, 503: "No partition has a leader that answers."},
+                problems={404: _ABSENT, 503: "No partition has a leader that responds."},
             ),
             Route(
                 "GET",
                 f"{PATH}/tail",
                 self.tail,
-                "A topic's records as they come: events `message`, `skipped` and `problems`.",
+                "New records of a topic as stream events: `message`, `skipped` and `problems`.",
                 answer=MESSAGE,
                 query=(IN_TOPIC, ONE_PARTITION, SEARCH, ISOLATION),
                 problems={404: _ABSENT},
@@ -166,7 +166,7 @@ class Messages:
                 "POST",
                 PATH,
                 self.write,
-                "Write one record; answered when all replicas that are in sync have it.",
+                "Write one record; the response is sent when all in-sync replicas have it.",
                 answer=WRITTEN,
                 status=201,
                 body=BODY,
@@ -174,7 +174,7 @@ class Messages:
                 problems={
                     403: "Only coordinators write to this topic.",
                     404: _ABSENT,
-                    413: "The record is larger than the topic takes.",
+                    413: "The record is larger than the topic allows.",
                 },
             ),
         )
@@ -222,13 +222,13 @@ class Messages:
         return TopicQuery(topic.name, topic.topic_id, isolation, search_for(call.query["search"]))
 
 
-def _begin(text: str) -> Begin:
+def _begin(text: str) -> StartPosition:
     kind, _, value = text.partition(":")
-    return Begin(kind, int(value or 0))
+    return StartPosition(kind, int(value or 0))
 
 
 def _decoded(text: str | None, encoding: str, where: str) -> bytes | None:
-    """Decode base64.
+    """Return a text field of the body as bytes.
 
     :raise Problem: 400 for malformed base64.
     """
@@ -239,8 +239,8 @@ def _decoded(text: str | None, encoding: str, where: str) -> bytes | None:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise Problem(400, "INVALID_REQUEST", f"{where}: it is no base64: {error}") from None
+        raise Problem(400, "INVALID_REQUEST", f"{where} is not valid base64: {error}") from None
 
 
 def _no_partition(key: TopicPartition) -> Problem:
-    return Problem(404, "UNKNOWN_TOPIC_OR_PARTITION", f"there is no partition {key.partition} of {key.topic}")
+    return Problem(404, "UNKNOWN_TOPIC_OR_PARTITION", f"partition {key.partition} of {key.topic} does not exist")

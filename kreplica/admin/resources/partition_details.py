@@ -13,26 +13,26 @@ from kreplica.runtime.gather import gather
 from kreplica.wire.messages import DESCRIBE_LOG_DIRS, LIST_OFFSETS, Api
 from kreplica.zookeeper import ZooKeeperClient
 
-ASKED_SECONDS_MAX = 2.0
-"""Timeout of the leader; after it, the leader's details are null."""
+REQUEST_TIMEOUT_S = 2.0
+"""Timeout of a request to the leader; its details are then null."""
 
 EARLIEST, LATEST = -2, -1
 CONSUMER = -1
 
 _ZOOKEEPER = "Null while ZooKeeper is unreachable."
-_LEADER = "Null if its leader does not answer."
+_LEADER = "Null if the leader does not respond."
 
 DETAILS = {
     "controller_epoch": {**nullable(COUNT), "description": f"Epoch of the writing controller. {_ZOOKEEPER}"},
-    "partition_epoch": {**nullable(COUNT), "description": f"The version of its state. {_ZOOKEEPER}"},
-    "written_at_ms": {**nullable(TIME_MS), "description": f"When its state was written last. {_ZOOKEEPER}"},
+    "partition_epoch": {**nullable(COUNT), "description": f"Version of the partition's state. {_ZOOKEEPER}"},
+    "written_at_ms": {**nullable(TIME_MS), "description": f"Time of the last write of the state. {_ZOOKEEPER}"},
     "eligible_leader_replicas": {
         **nullable(listing(BROKER_ID)),
-        "description": f"Out of sync, but with all acknowledged records. {_ZOOKEEPER}",
+        "description": f"Replicas out of sync that have all acknowledged records. {_ZOOKEEPER}",
     },
-    "start_offset": {**nullable(COUNT), "description": f"Offset of its first record. {_LEADER}"},
-    "end_offset": {**nullable(COUNT), "description": f"Its high watermark. {_LEADER}"},
-    "size_bytes": {**nullable(COUNT), "description": f"Size of its leader's log. {_LEADER}"},
+    "start_offset": {**nullable(COUNT), "description": f"Log start offset. {_LEADER}"},
+    "end_offset": {**nullable(COUNT), "description": f"High watermark. {_LEADER}"},
+    "size_bytes": {**nullable(COUNT), "description": f"Size of the leader's log in bytes. {_LEADER}"},
 }
 
 Row = dict[str, Any]
@@ -46,7 +46,7 @@ class PartitionDetails:
         self._brokers = brokers
 
     async def read(self, topic: str, partition: PublishedPartition) -> Row:
-        """Members of ``DETAILS``."""
+        """Return the members of ``DETAILS`` for a partition."""
         number, leader = partition.partition, partition.leader
         state, start, end, size = await gather(
             [
@@ -95,6 +95,6 @@ class PartitionDetails:
         if leader < 0:
             return {}
         try:
-            return await self._brokers.request(leader, api, body, timeout_s=ASKED_SECONDS_MAX)
+            return await self._brokers.request(leader, api, body, timeout_s=REQUEST_TIMEOUT_S)
         except ClientError:
             return {}

@@ -41,19 +41,19 @@ from kreplica.runtime.turns import Turns
 from kreplica.zookeeper import ZooKeeperClient
 
 IDS = listing(BROKER_ID)
-KNOWN_BY_ZOOKEEPER = "Null while ZooKeeper is out of this broker's reach."
+KNOWN_BY_ZOOKEEPER = "Null if this broker cannot reach ZooKeeper."
 
 MEMBERS = {
     "topic": STRING,
     "partition": PARTITION,
     "leader": {**nullable(BROKER_ID), "description": "Null without a leader."},
     "leader_epoch": COUNT,
-    "replicas": {**IDS, "description": "The preferred leader first."},
-    "isr": {**IDS, "description": "The replicas that are in sync."},
-    "offline_replicas": {**IDS, "description": "On brokers that do not live, or in directories that failed."},
-    "adding": {**nullable(IDS), "description": f"Replicas that are on their way here. {KNOWN_BY_ZOOKEEPER}"},
-    "removing": {**nullable(IDS), "description": f"Replicas to remove after the move. {KNOWN_BY_ZOOKEEPER}"},
-    "read_only": {**nullable(BOOLEAN), "description": f"True if it is being removed. {KNOWN_BY_ZOOKEEPER}"},
+    "replicas": {**IDS, "description": "Replicas, preferred leader first."},
+    "isr": {**IDS, "description": "In-sync replicas."},
+    "offline_replicas": {**IDS, "description": "Replicas on brokers that are not alive or in failed log directories."},
+    "adding": {**nullable(IDS), "description": f"Replicas that are being added. {KNOWN_BY_ZOOKEEPER}"},
+    "removing": {**nullable(IDS), "description": f"Replicas that are removed after the move. {KNOWN_BY_ZOOKEEPER}"},
+    "read_only": {**nullable(BOOLEAN), "description": f"True if the partition is being removed. {KNOWN_BY_ZOOKEEPER}"},
 }
 
 OFFLINE, UNDER_REPLICATED = "offline", "under_replicated"
@@ -66,7 +66,7 @@ Key = tuple[str, int]
 
 
 class Partitions:
-    """Merges the metadata with ZooKeeper's state of the listed topics."""
+    """Merges the metadata with the ongoing changes in ZooKeeper."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Partitions:
     def routes(self) -> Sequence[Route]:
         """Return the routes for all topics, one topic and one partition."""
         rows = page("partitions", record(MEMBERS, title="Partition"))
-        state = Parameter("state", one_of(*STATES), "Which of them.", default="all")
+        state = Parameter("state", one_of(*STATES), "Only partitions in this state.", default="all")
         topic_problems = {404: "The topic does not exist."}
         return (
             Route(
@@ -95,7 +95,7 @@ class Partitions:
                 "The partitions of all topics.",
                 answer=rows,
                 query=(state, LIMIT, AFTER),
-                problems={503: "ZooKeeper, which has the ongoing reassignments, is unreachable."},
+                problems={503: "ZooKeeper, which stores the ongoing reassignments, is unreachable."},
             ),
             Route(
                 "GET",
@@ -127,8 +127,8 @@ class Partitions:
         if begins is not None:
             topics = topics[max(bisect_right(topics, begins[0]) - 1, 0) :]
         moving = await self._moving(topics) if state == "moving" else None
-        candidates = await self._in_trouble(state, begins) or self._after(topics, begins)
-        found, more = await self._taken(candidates, state, moving, limit)
+        candidates = await self._from_counts(state, begins) or self._after(topics, begins)
+        found, more = await self._first_in_state(candidates, state, moving, limit)
         names = list(dict.fromkeys(name for name, _ in found))
         changes = {name: moving[name] for name in names} if moving else await self._znodes.changes(names)
         rows = await self._rows(found, changes)
@@ -142,7 +142,7 @@ class Partitions:
                 if begins is None or (name, number) > begins:
                     yield name, partition
 
-    async def _in_trouble(self, state: str, begins: Key | None) -> Iterator[tuple[str, PublishedPartition]] | None:
+    async def _from_counts(self, state: str, begins: Key | None) -> Iterator[tuple[str, PublishedPartition]] | None:
         """Return the counted partitions; None if that state is not counted."""
         if state not in (OFFLINE, UNDER_REPLICATED):
             return None
@@ -163,12 +163,12 @@ class Partitions:
             raise Problem(
                 503,
                 "COORDINATION_UNAVAILABLE",
-                "this broker cannot reach ZooKeeper, which has the ongoing reassignments",
-                what_to_do="Try again when it serves.",
+                "this broker cannot reach ZooKeeper, which stores the ongoing reassignments",
+                what_to_do="Retry when ZooKeeper is reachable.",
             )
         return changes
 
-    async def _taken(
+    async def _first_in_state(
         self,
         partitions: Iterable[tuple[str, PublishedPartition]],
         state: str,
@@ -211,7 +211,7 @@ class Partitions:
                 await turns.next()
         return rows
 
-    # --- one ---------------------------------------------------------------------------------------------------------
+    # --- one partition -----------------------------------------------------------------------------------------------
 
     async def one(self, call: Call) -> Answer:
         """``GET /v1/topics/{topic}/partitions/{partition}``."""
@@ -265,6 +265,6 @@ def _key(after: str | None) -> Key | None:
     topic, slash, number = after.rpartition("/")
     if not slash or not number.isascii() or not number.isdigit() or len(number) > 10:
         raise Problem(
-            400, "INVALID_REQUEST", f"after: {after[:300]!r} is no TOPIC/PARTITION", what_to_do="Send `next` as it was."
+            400, "INVALID_REQUEST", f"after: {after[:300]!r} is not TOPIC/PARTITION", what_to_do="Send `next` as is."
         )
     return topic, int(number)

@@ -17,13 +17,13 @@ RUNNING, PAUSED, CUT, DEAD = "running", "paused", "cut", "dead"
 
 ACTIONS = {
     "kill": "Kill a broker as kill -9 does: nothing is flushed, and its session times out.",
-    "start": "Start a broker that is dead, from its directory; answered when it serves.",
+    "start": "Start a dead broker from its directory; the response is sent when it serves clients.",
     "pause": "Pause a broker, as SIGSTOP does.",
     "resume": "Resume a paused broker.",
     "cut": "Isolate a broker from other brokers, the coordinator and clients.",
     "mend": "End the isolation; delayed data arrives.",
 }
-_ENDS_OF_DEAD = ("pause", "cut")
+_NEEDS_LIVE_BROKER = ("pause", "cut")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ class StandaloneResource:
             "GET",
             PREFIX,
             self.states,
-            "The brokers of this process, and how each is.",
+            "The brokers of this process and their states.",
             answer=record({"brokers": listing(STATE)}),
             problems={404: absent},
         )
-        buttons = [
+        action_routes = [
             Route(
                 "POST",
                 f"{PREFIX}/brokers/{{broker_id}}/{action}",
@@ -79,39 +79,39 @@ class StandaloneResource:
                 summary,
                 answer=written({"brokers": listing(STATE)}),
                 query=(IN_BROKER,),
-                problems={404: f"{absent}  Or it has no such broker.", 409: "The broker is dead or starting."},
+                problems={404: f"{absent} Or the broker does not exist.", 409: "The broker is dead or starting."},
             )
             for action, summary in ACTIONS.items()
         ]
-        return (list_route, *buttons)
+        return (list_route, *action_routes)
 
     async def states(self, call: Call) -> Answer:
         """``GET /v1/standalone``."""
-        return Answer({"brokers": _rows(self._present())})
+        return Answer({"brokers": _rows(self._available())})
 
     async def act(self, action: str, call: Call) -> Answer:
         """``POST /v1/standalone/brokers/{broker_id}/{action}``."""
-        brokers = self._present()
+        brokers = self._available()
         broker_id = int(call.path["broker_id"])
         known = brokers.states()
         if broker_id not in known:
             ids = ", ".join(map(str, known))
             raise Problem(404, "BROKER_ID_NOT_REGISTERED", f"there is no broker {broker_id} in this process: {ids}")
-        if known[broker_id].state == DEAD and action in _ENDS_OF_DEAD:
+        if known[broker_id].state == DEAD and action in _NEEDS_LIVE_BROKER:
             raise Problem(
-                409, "BROKER_NOT_AVAILABLE", f"broker {broker_id} is dead", what_to_do="Start it, and try again."
+                409, "BROKER_NOT_AVAILABLE", f"broker {broker_id} is dead", what_to_do="Start the broker and retry."
             )
         if not call.dry_run:
             await brokers.do(action, broker_id)
         return Answer({"brokers": _rows(brokers), "dry_run": call.dry_run, "znodes": []})
 
-    def _present(self) -> StandaloneBrokers:
+    def _available(self) -> StandaloneBrokers:
         if self._brokers is None:
             raise Problem(
                 404,
                 "NOT_FOUND",
                 "this process is not a standalone with several brokers",
-                what_to_do="Start one that is: twistd -n kreplica standalone --brokers 3",
+                what_to_do="Start one: twistd -n kreplica standalone --brokers 3",
             )
         return self._brokers
 

@@ -28,15 +28,15 @@ LIMIT = Parameter(
     "limit", {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX}, "Maximum number of entries.", default=100
 )
 BEFORE = Parameter("before", _ID, "Only entries older than the one with this ID.")
-SUBJECT = Parameter("subject", {"type": "string", "maxLength": 300}, "Only entries about it: `broker 3`.")
+SUBJECT = Parameter("subject", {"type": "string", "maxLength": 300}, "Only entries about this subject: `broker 3`.")
 SINCE = Parameter("since", _ID, "Only entries newer than the one with this ID.")
 
 
-_PROBLEMS = {**listing(STRING), "description": "A sentence for each broker that did not answer."}
+_PROBLEMS = {**listing(STRING), "description": "A sentence for each broker that did not respond."}
 
 
 def answer_schema(kinds: Mapping[str, str]) -> Schema:
-    """Schema of the response of ``/v1/timeline``.
+    """Return the schema of the response of ``/v1/timeline``.
 
     :param kinds: the kinds of entries with their descriptions.
     """
@@ -66,10 +66,10 @@ class Timeline:
         self._audit_events = audit_events
         self._kinds = kinds
         self._others = others
-        self._feed = TimelineFeed(reactor, self._news)
+        self._feed = TimelineFeed(reactor, self._new_entries)
 
     def routes(self) -> Sequence[Route]:
-        """Two."""
+        """Return the routes of past and new events."""
         kind = Parameter("kind", one_of(*self._kinds), "Only entries of this kind.")
         return (
             Route(
@@ -96,11 +96,11 @@ class Timeline:
     async def events(self, call: Call) -> EventStream:
         """``GET /v1/events``."""
         if call.last_event_id is not None and not _is_id(call.last_event_id):
-            detail = "Last-Event-ID is not the id of an entry"
-            raise Problem(400, "INVALID_REQUEST", detail, what_to_do="Send the id of the last event, or none.")
+            detail = "Last-Event-ID is not the ID of an entry"
+            raise Problem(400, "INVALID_REQUEST", detail, what_to_do="Send the last event's ID, or omit the header.")
         return EventStream(self._feed.events(call))
 
-    async def _news(self, call: Call, since: Mapping[int, str]) -> Iterable[Document]:
+    async def _new_entries(self, call: Call, since: Mapping[int, str]) -> Iterable[Document]:
         async def here() -> Document:
             return {"entries": documents_of(self._audit_events, limit=LIMIT_MAX, since=since.get(self._broker_id))}
 

@@ -47,17 +47,17 @@ from kreplica.runtime.turns import Turns
 from kreplica.zookeeper import Operation, ZooKeeperClient
 
 SETTLED_SECONDS_MAX = 10.0
-"""Maximum wait of a response for the controller; after it, the response has the current state."""
+"""Maximum time that a response waits for the controller; it then shows the current state."""
 
 MEMBERS = {
     "name": STRING,
-    "topic_id": {**STRING, "description": "As Kafka's tools show it."},
+    "topic_id": {**STRING, "description": "The topic ID as shown by Kafka's tools."},
     "partitions": COUNT,
     "replication_factor": {**COUNT, "description": "Maximum number of replicas of a partition."},
     "is_internal": BOOLEAN,
     "offline_partitions": {**COUNT, "description": "Number of partitions without a leader."},
     "under_replicated_partitions": {**COUNT, "description": "Number of partitions with a replica out of sync."},
-    "deleting": {**nullable(BOOLEAN), "description": "Null while ZooKeeper is out of this broker's reach."},
+    "deleting": {**nullable(BOOLEAN), "description": "Null if this broker cannot reach ZooKeeper."},
 }
 
 ASSIGNMENT = {
@@ -66,7 +66,7 @@ ASSIGNMENT = {
     "maxProperties": 10_000,
     "patternProperties": {"^(0|[1-9][0-9]{0,4})$": listing(BROKER_ID, minItems=1, maxItems=1000)},
     "additionalProperties": False,
-    "description": "The brokers of each partition, the preferred leader first.",
+    "description": "The brokers of each partition, preferred leader first.",
     "examples": [{"0": [1, 2], "1": [2, 1]}],
 }
 
@@ -96,7 +96,7 @@ NEW_TOPIC = record(
 MADE = written(
     {
         "name": STRING,
-        "topic_id": {**STRING, "description": "Where it is only tried, it would be another."},
+        "topic_id": {**STRING, "description": "A dry run returns an example: the created topic gets another ID."},
         "partitions": COUNT,
         "replication_factor": COUNT,
         "assignment": ASSIGNMENT,
@@ -108,7 +108,7 @@ MADE = written(
 GROWN = written(
     {"name": STRING, "partitions": COUNT, "assignment": ASSIGNMENT, "led": BOOLEAN},
     title="TopicGrown",
-    description="`assignment` is that of the new partitions.",
+    description="`assignment` contains only the new partitions.",
 )
 
 DELETED = written(
@@ -147,7 +147,7 @@ class TopicConfigs(Protocol):
     """The settings of a topic as they are in ZooKeeper."""
 
     async def rows_of_topic(self, topic: str) -> list[Row]:
-        """Each as ``CONFIG`` has it."""
+        """Return all settings of a topic in the form of ``CONFIG``."""
 
 
 class Topics:
@@ -181,14 +181,14 @@ class Topics:
         return (*self._reads(), *self._writes())
 
     def _reads(self) -> Sequence[Route]:
-        search = Parameter("search", STRING, "Only names that have this in them, in any case.")
+        search = Parameter("search", STRING, "Only names that contain this text, ignoring case.")
         internal = Parameter("internal", BOOLEAN, "Include internal topics.", default=True)
         return (
             Route(
                 "GET",
                 "/v1/topics",
                 self.list_all,
-                "The topics.",
+                "All topics.",
                 answer=page("topics", record(MEMBERS, title="Topic")),
                 query=(LIMIT, AFTER, search, internal),
             ),
@@ -209,34 +209,34 @@ class Topics:
                 "POST",
                 "/v1/topics",
                 self.make,
-                "Make a topic.",
+                "Create a topic.",
                 answer=MADE,
                 status=201,
                 body=NEW_TOPIC,
                 znodes=(znodes.topic_path("{name}"), znodes.TOPIC_CONFIGS + "/{name}"),
-                problems={409: "There is such a topic already."},
-                other_answers={200: ("It was only tried.", MADE)},
+                problems={409: "The topic already exists."},
+                other_answers={200: ("Dry run: nothing was written.", MADE)},
             ),
             Route(
                 "PATCH",
                 "/v1/topics/{topic}",
                 self.grow,
-                "Give a topic more partitions.",
+                "Add partitions to a topic.",
                 answer=GROWN,
                 body=record({"partitions": {**NEW_PARTITIONS, "description": "The new number of partitions."}}),
                 query=(IN_TOPIC,),
                 znodes=(znodes.topic_path("{topic}"),),
-                problems={**UNKNOWN, 409: "It is being reassigned, or it was changed concurrently."},
+                problems={**UNKNOWN, 409: "The topic is being reassigned or was changed concurrently."},
             ),
             Route(
                 "DELETE",
                 "/v1/topics/{topic}",
                 self.delete,
-                "Delete a topic, with all that it holds.",
+                "Delete a topic and its records.",
                 answer=DELETED,
                 query=(IN_TOPIC,),
                 znodes=(znodes.delete_topic_path("{topic}"),),
-                problems={**UNKNOWN, 403: "delete.topic.enable is false.", 409: "Somebody else asks for the same."},
+                problems={**UNKNOWN, 403: "delete.topic.enable is false.", 409: "The deletion was already requested."},
             ),
         )
 
@@ -351,14 +351,14 @@ def _row(topic: PublishedTopic, counts: OfTopic, deleting: bool | None) -> Row:
 def _new_topic(body: Mapping[str, Any]) -> NewTopic:
     """Parse a request for a new topic.
 
-    :raise Problem: 400 if it has both an assignment and a number of replicas.
+    :raise Problem: 400 if it has both an assignment and a number of partitions or replicas.
     """
     assignment = body.get("assignment")
     if assignment is not None and ("partitions" in body or "replication_factor" in body):
         raise Problem(
             400,
             "INVALID_REQUEST",
-            "the body has an assignment, and numbers of partitions or replicas beside it",
+            "the body has both an assignment and a number of partitions or replicas",
             what_to_do="Omit the numbers; the assignment contains them.",
         )
     return NewTopic(
@@ -371,7 +371,7 @@ def _new_topic(body: Mapping[str, Any]) -> NewTopic:
 
 
 def text_of(value: Any) -> str:
-    """A setting's value as text, as Kafka has them all: JSON's true is ``true``."""
+    """Return a setting's value as text, because Kafka's settings are texts; JSON's true becomes ``true``."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
