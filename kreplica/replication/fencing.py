@@ -115,17 +115,17 @@ class ControlFence:
             self._order.release()
 
 
-def is_stale_broker_epoch(asked: int, own: int) -> bool:
+def is_stale_broker_epoch(received: int, own: int) -> bool:
     """True if a command is meant for an earlier registration of this broker, or names none.
 
     Every supported version of the commands carries the broker epoch.
     """
-    return asked < own
+    return received < own
 
 
-def is_stale_controller_epoch(asked: int, known: int) -> bool:
+def is_stale_controller_epoch(received: int, known: int) -> bool:
     """True if the controller that sent the command was replaced."""
-    return asked < known
+    return received < known
 
 
 def is_impostor(controller_id: int, controller_epoch: int, elected_id: int | None, elected_epoch: int) -> bool:
@@ -148,6 +148,6 @@ def is_new_epoch(leader_epoch: int, known_epoch: int) -> bool:
     return leader_epoch > known_epoch
 
 
-def is_of_leader_epoch(asked: int, own: int) -> bool:
+def is_of_leader_epoch(requested: int, own: int) -> bool:
     """True if the request names the leader epoch of this replica (KIP-320)."""
-    return asked == own
+    return requested == own

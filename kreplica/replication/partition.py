@@ -166,10 +166,10 @@ class Partition(WritableReplica):
         if current_leader_epoch != NO_EPOCH:
             self._check_epoch(current_leader_epoch)
 
-    def _check_epoch(self, asked: int) -> None:
+    def _check_epoch(self, requested: int) -> None:
         own = self.leadership.leader_epoch
-        if not fencing.is_of_leader_epoch(asked, own):
-            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH if asked < own else ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if not fencing.is_of_leader_epoch(requested, own):
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH if requested < own else ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     # --- data --------------------------------------------------------------------------------------------------------
 

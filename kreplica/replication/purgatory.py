@@ -68,7 +68,7 @@ class DelayedOperation:
             self.abandon()
 
     def abandon(self) -> None:
-        """Stop waiting without a response; may be called again."""
+        """Stop waiting; sends no response. May be called again."""
         timer, self._timer = self._timer, None
         if timer is None:
             return

@@ -103,7 +103,7 @@ class ReplicationThrottle:
         self._broker_id = broker_id
         self._topic = topic
 
-    def leading(self, key: TopicPartition, follower: int, adding: Collection[int]) -> Sequence[TokenBucket]:
+    def leader_throttles(self, key: TopicPartition, follower: int, adding: Collection[int]) -> Sequence[TokenBucket]:
         """Return the throttles for data that this leader sends to a follower.
 
         :param follower: id of a follower that is not in sync.
@@ -114,7 +114,7 @@ class ReplicationThrottle:
             found.append(self.plan_leader)
         return found
 
-    def following(self, key: TopicPartition, adding: Collection[int]) -> Sequence[TokenBucket]:
+    def follower_throttles(self, key: TopicPartition, adding: Collection[int]) -> Sequence[TokenBucket]:
         """Return the throttles for data that this broker copies as an out-of-sync follower."""
         found = [self.follower] if self.follows_throttled(key) else []
         if may_throttle_for_plans(self._broker_id, adding) and self.plan_follower.limited:

@@ -86,7 +86,7 @@ def test_requested_position_is_recorded() -> None:
     for end in (5, 6):
         held.position = (end, 0)
         requests.build(17, 7, NextRequest(1, 1, [one], []))
-        assert one._asked_offset == end
+        assert one._requested_offset == end
 
 
 def test_templates_are_bounded_and_removed() -> None:

@@ -18,7 +18,7 @@ class Asked:
     def __init__(self, topic: str, partition: int = 0, topic_id: UUID = ID) -> None:
         self.key = TopicPartition(topic, partition)
         self.topic_id = topic_id
-        self.asked_in = -1
+        self.named_in = -1
         self.offset = 0
 
     def request_row(self) -> Row:
@@ -36,7 +36,7 @@ def established(*asked: Asked) -> FetchSession:
     for one in asked:
         session.ask(one)
     session.next_request(17)
-    session.answered(99)
+    session.response_received(99)
     return session
 
 
@@ -49,7 +49,7 @@ def test_later_requests_contain_changes_only() -> None:
     first = session.next_request(17).fields(by_id=True)
     assert (first["session_id"], first["session_epoch"]) == (0, 0)
     assert named(first) == ([("t", 0, 0), ("t", 1, 0)], [])
-    session.answered(99)
+    session.response_received(99)
     second = session.next_request(17).fields(by_id=True)
     assert (second["session_id"], second["session_epoch"]) == (99, 1)
     assert named(second) == ([], [])
@@ -62,7 +62,7 @@ def test_later_requests_contain_changes_only() -> None:
     third = session.next_request(17).fields(by_id=True)
     assert not session.has_unsent_changes
     assert named(third) == ([("t", 0, 5), ("u", 3, 0)], [("t", [1])])
-    assert (a.asked_in, b.asked_in, c.asked_in) == (3, 1, 3)
+    assert (a.named_in, b.named_in, c.named_in) == (3, 1, 3)
 
 
 def test_partition_added_and_removed_between_two_requests() -> None:
@@ -104,7 +104,7 @@ def test_leader_without_sessions_gets_full_requests() -> None:
     session.ask(Asked("t"))
     for _ in range(3):
         assert named(session.next_request(17).fields(by_id=True)) == ([("t", 0, 0)], [])
-        session.answered(0)
+        session.response_received(0)
         assert not session.established
 
 
@@ -141,6 +141,6 @@ def test_both_sides_agree_on_the_wanted_partitions() -> None:
             session = context.session
             assert session is not None
             assert len(server) == 1, "the previous session is ended"
-            client.answered(session.session_id)
+            client.response_received(session.session_id)
             held = {(one.topic_id, one.partition, one.fetch_offset) for one in session.partitions.values()}
             assert held == {(one.topic_id, one.key.partition, one.offset) for one in wanted.values()}

@@ -401,7 +401,7 @@ def test_state_that_the_leader_fails_to_apply(world: World, monkeypatch: pytest.
     world.overwrite(0, controller_epoch=2)  # so that it must be read
     assert first.leader_state is not None
     with monkeypatch.context() as patched:
-        patched.setattr(type(first.leader_state), "was_read", lambda *_: {}["a bug"])
+        patched.setattr(type(first.leader_state), "state_read", lambda *_: {}["a bug"])
         for partition in (first, second):
             world.fetch(partition, SECOND, 0)
         world.simulation.run(3 * RETRY_SECONDS)

@@ -312,7 +312,7 @@ class TestStateFromZookeeper:
         partition = Leading().partition(leadership(isr=(LEADER,)))
         fetch(partition, SECOND, 0)
         proposal = begin(partition)
-        led(partition).was_read(proposal, LeaderAndIsr(SECOND, 6, (SECOND,), 2, 4))
+        led(partition).state_read(proposal, LeaderAndIsr(SECOND, 6, (SECOND,), 2, 4))
         refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, partition)
         assert (partition.leadership.leader, partition.leadership.leader_epoch) == (SECOND, 6)
 
@@ -322,7 +322,7 @@ class TestStateFromZookeeper:
         fetch(partition, SECOND, 0)
         proposal = begin(partition)
         state = LeaderAndIsr(LEADER, 5, (LEADER, SECOND), 2, 4, eligible_leader_replicas=(THIRD,))
-        led(partition).was_read(proposal, state)
+        led(partition).state_read(proposal, state)
         known = partition.leadership
         assert (known.isr, known.eligible, known.partition_epoch, known.controller_epoch) == (
             (LEADER, SECOND), (THIRD,), 4, 2,
@@ -335,5 +335,5 @@ class TestStateFromZookeeper:
         before, proposal = led(partition), begin(partition)
         partition.lead(leadership(6, isr=(LEADER,), partition_epoch=1))
         assert not before.written(proposal, 1)
-        before.was_read(proposal, LeaderAndIsr(THIRD, 9, (THIRD,), 2, 9))
+        before.state_read(proposal, LeaderAndIsr(THIRD, 9, (THIRD,), 2, 9))
         assert partition.leadership == leadership(6, isr=(LEADER,), partition_epoch=1)

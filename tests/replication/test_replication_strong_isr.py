@@ -119,7 +119,7 @@ class Run:
         if version >= 0 and self.random.random() < 0.7:
             led.written(proposal, version)
         else:
-            led.was_read(proposal, self.true)
+            led.state_read(proposal, self.true)
 
     # --- the controller ---
 

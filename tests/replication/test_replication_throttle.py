@@ -87,17 +87,17 @@ def test_plans_throttle_added_replicas_only() -> None:
     rate = [1000]
     throttle = ReplicationThrottle(Clock(), 1, lambda: UNLIMITED, lambda: UNLIMITED, lambda _: Topic(), lambda: rate[0])
     key = TopicPartition("t", 0)
-    assert throttle.leading(key, 4, (4, 5)) == [throttle.plan_leader]
-    assert throttle.leading(key, 3, (4, 5)) == []
-    assert throttle.following(key, (1,)) == [throttle.plan_follower]
-    assert throttle.following(key, (4,)) == []
+    assert throttle.leader_throttles(key, 4, (4, 5)) == [throttle.plan_leader]
+    assert throttle.leader_throttles(key, 3, (4, 5)) == []
+    assert throttle.follower_throttles(key, (1,)) == [throttle.plan_follower]
+    assert throttle.follower_throttles(key, (4,)) == []
     rate[0] = UNLIMITED
-    assert throttle.leading(key, 4, (4, 5)) == []
-    assert throttle.following(key, (1,)) == []
+    assert throttle.leader_throttles(key, 4, (4, 5)) == []
+    assert throttle.follower_throttles(key, (1,)) == []
 
 
 def test_both_throttles_apply() -> None:
     """The configured throttle still applies to the replicas that it lists."""
     throttle = ReplicationThrottle(Clock(), 1, lambda: 5, lambda: 5, lambda _: Topic(frozenset("*")), lambda: 1000)
-    assert throttle.leading(TopicPartition("t", 0), 4, (4,)) == [throttle.leader, throttle.plan_leader]
-    assert throttle.following(TopicPartition("t", 0), (1,)) == [throttle.plan_follower]
+    assert throttle.leader_throttles(TopicPartition("t", 0), 4, (4,)) == [throttle.leader, throttle.plan_leader]
+    assert throttle.follower_throttles(TopicPartition("t", 0), (1,)) == [throttle.plan_follower]

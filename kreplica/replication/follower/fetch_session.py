@@ -25,12 +25,12 @@ Row = dict[str, Any]
 class Asked(Protocol):
     """A partition in a fetch request.
 
-    :ivar asked_in: number of the last request that named it; set by the session.
+    :ivar named_in: number of the last request that named it; set by the session.
     """
 
     key: TopicPartition
     topic_id: UUID
-    asked_in: int
+    named_in: int
 
     def request_row(self) -> Row:
         """Return the current position as a Fetch row."""
@@ -145,12 +145,12 @@ class FetchSession(Generic[AskedT]):
                 forgotten.append((key, known_id))  # also if the topic was deleted and created again
             if asked is not None:
                 known[key] = asked.topic_id
-                asked.asked_in = self.number
+                asked.named_in = self.number
                 named.append(asked)
         self._changed.clear()
         return NextRequest(session_id, epoch, named, forgotten)
 
-    def answered(self, session_id: int) -> None:
+    def response_received(self, session_id: int) -> None:
         """Handle a successful response to a full request.
 
         :param session_id: the session that the leader keeps from now on; 0 for none.

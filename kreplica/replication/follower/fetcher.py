@@ -122,7 +122,7 @@ class Fetcher:
         self._followed[followed.key] = followed
         if followed.topic_id != ZERO_UUID:
             self._by_id[followed.topic_id, followed.key.partition] = followed
-        self._proceed(followed, Next.ASK if followed.begin() else Next.LATER)
+        self._proceed(followed, Next.ASK if followed.prepare() else Next.LATER)
         if self._running is None and not self._closed:
             self._running = Deferred.fromCoroutine(self._run())
             self._running.addErrback(
@@ -320,12 +320,12 @@ class Fetcher:
         if sent.generation != self._session.generation:
             return  # the session was reset meanwhile
         if response["error_code"]:
-            self._refused(ErrorCode.of(response["error_code"]))
+            self._handle_error(ErrorCode.of(response["error_code"]))
             return
         if self._failures:
             log.info("fetching from broker {leader} works again", leader=self.leader_id)
         self._failures = self._refused_sessions = 0
-        self._session.answered(response["session_id"])
+        self._session.response_received(response["session_id"])
         out_of_range: list[FollowerState] = []
         rows = self._rows(response)
         turns = Turns(self._reactor) if len(rows) > 1 else None
@@ -360,7 +360,7 @@ class Fetcher:
         throttle = self._follower.throttle
         if throttle is None or followed.in_sync:
             return ()
-        return throttle.following(followed.key, followed.partition.leadership.adding)
+        return throttle.follower_throttles(followed.key, followed.partition.leadership.adding)
 
     def _process_row(self, followed: FollowerState, row: Row) -> Next:
         if row["records"]:
@@ -368,7 +368,7 @@ class Fetcher:
                 bucket.use(len(row["records"]))
         return followed.process_row(row, self._follower.runtime.wall_clock_ms())
 
-    def _refused(self, code: ErrorCode) -> None:
+    def _handle_error(self, code: ErrorCode) -> None:
         if code not in _SESSION_ERRORS or self._refused_sessions >= REFUSED_SESSIONS_MAX:
             self._refused_sessions = 0
             raise KafkaError(code, "the leader rejected the fetch")

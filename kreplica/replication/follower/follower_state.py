@@ -53,19 +53,19 @@ class Next(Enum):
 class FollowerState:
     """State of the follower role in one leader epoch; replaced in the next one.
 
-    :ivar asked_in: number of the last request that named the partition.
+    :ivar named_in: number of the last request that named the partition.
     :ivar failures: number of consecutive failures.
     :ivar in_sync: True if it had all committed records according to the leader's last response.
     """
 
     __slots__ = (
-        "_asked_offset",
         "_bytes_max",
-        "asked_in",
+        "_requested_offset",
         "failures",
         "in_sync",
         "key",
         "leader_epoch",
+        "named_in",
         "partition",
         "topic_id",
     )
@@ -75,15 +75,15 @@ class FollowerState:
         self.key = partition.topic_partition
         self.topic_id = partition.topic_id
         self.leader_epoch = partition.leadership.leader_epoch
-        self.asked_in = NOT_REQUESTED
+        self.named_in = NOT_REQUESTED
         self.failures = 0
         self.in_sync = False
-        self._asked_offset = NOT_REQUESTED
+        self._requested_offset = NOT_REQUESTED
         self._bytes_max = bytes_max
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    def begin(self) -> bool:
+    def prepare(self) -> bool:
         """Before the first fetch, truncate records that cannot be compared with the leader's log.
 
         :return: False if the truncation failed.
@@ -125,7 +125,7 @@ class FollowerState:
         """Return the fetch offset, the leader epoch of the last record, and the log start offset."""
         partition = self.partition
         end_offset, last_epoch = partition.fetch_position()
-        self._asked_offset = end_offset
+        self._requested_offset = end_offset
         return end_offset, last_epoch, partition.log.log_start_offset
 
     def accepts_response_to(self, number: int) -> bool:
@@ -136,9 +136,9 @@ class FollowerState:
         partition = self.partition
         return (
             partition.role is Role.FOLLOWER
-            and NOT_REQUESTED < self.asked_in <= number
+            and NOT_REQUESTED < self.named_in <= number
             and matches_epoch(self.leader_epoch, partition.leadership.leader_epoch)
-            and matches_offset(self._asked_offset, partition.log.log_end_offset)
+            and matches_offset(self._requested_offset, partition.log.log_end_offset)
         )
 
     # --- responses ---------------------------------------------------------------------------------------------------
@@ -273,11 +273,11 @@ class FollowerState:
         return Next.LATER
 
 
-def matches_epoch(asked: int, current: int) -> bool:
+def matches_epoch(requested: int, current: int) -> bool:
     """True if the request was sent in the current leader epoch."""
-    return asked == current
+    return requested == current
 
 
-def matches_offset(asked: int, log_end_offset: int) -> bool:
+def matches_offset(requested: int, log_end_offset: int) -> bool:
     """True if the response continues the log at its current end."""
-    return asked == log_end_offset
+    return requested == log_end_offset

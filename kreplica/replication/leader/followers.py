@@ -23,8 +23,8 @@ class Progress:
     """
 
     __slots__ = (
+        "_fetched_s",
         "_leader_end_offset",
-        "_seen_s",
         "broker_epoch",
         "caught_up_s",
         "leader_epoch",
@@ -41,7 +41,7 @@ class Progress:
         self.sent_offset = UNKNOWN_OFFSET
         self.caught_up_s = caught_up_s
         self._leader_end_offset = UNKNOWN_OFFSET
-        self._seen_s = caught_up_s
+        self._fetched_s = caught_up_s
 
     def fetched(self, broker_epoch: int, fetch_offset: int, leader_end_offset: int, now_s: float) -> None:
         """Record a fetch; the follower has all records below its offset.
@@ -52,11 +52,11 @@ class Progress:
         if fetch_offset >= leader_end_offset:
             self.caught_up_s = now_s
         elif self._leader_end_offset != UNKNOWN_OFFSET and fetch_offset >= self._leader_end_offset:
-            self.caught_up_s = max(self.caught_up_s, self._seen_s)
+            self.caught_up_s = max(self.caught_up_s, self._fetched_s)
         self.broker_epoch = broker_epoch
         self.log_end_offset = fetch_offset
         self._leader_end_offset = leader_end_offset
-        self._seen_s = now_s
+        self._fetched_s = now_s
 
     def mark_if_caught_up(self, leader_end_offset: int, now_s: float) -> None:
         """Treat a follower that has all records as caught up even if it sends no fetch."""
@@ -79,6 +79,6 @@ def in_epoch(known: Mapping[int, Progress], leadership: Leadership, own_id: int,
     return followers
 
 
-def is_of_epoch(learnt_in: int, leader_epoch: int) -> bool:
+def is_of_epoch(progress_epoch: int, leader_epoch: int) -> bool:
     """True if the state belongs to this leader epoch; logs may be truncated between epochs."""
-    return learnt_in == leader_epoch
+    return progress_epoch == leader_epoch

@@ -288,7 +288,7 @@ class IsrWrites:
             log.error("partition stopped, its state znode is invalid: {error}", error=str(error))
             leader.partition.stop()
             return
-        leader.was_read(proposal, state)
+        leader.state_read(proposal, state)
         if state.isr == proposal.isr:
             self._notifications.add(leader.partition.topic_partition)
         self._wanted[leader] = None

@@ -62,7 +62,7 @@ class LeaderContext:
 class LeaderState:
     """State of the leader role in one leader epoch; replaced in the next one.
 
-    :param known: followers of the previous epoch, if this broker led in it.
+    :param known: followers of the previous leader state; progress of another epoch is discarded.
     :param unresolved: ISR write of an earlier term in the same epoch, whose outcome is unknown.
     :ivar followers: progress of every other replica, by broker id.
     :ivar epoch_start_offset: log end offset at the start of the epoch.
@@ -260,7 +260,7 @@ class LeaderState:
             self.proposed = None
             self.state_changed()
 
-    def was_read(self, proposal: Proposal, state: LeaderAndIsr) -> None:
+    def state_read(self, proposal: Proposal, state: LeaderAndIsr) -> None:
         """Apply the state read from the znode after a conflict or an unknown outcome."""
         if not self._awaits(proposal):
             return

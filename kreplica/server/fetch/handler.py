@@ -365,7 +365,7 @@ class _PendingFetch:
             if row is None:
                 assert read.partition is not None
                 row = row_without_records(self._reader, wanted, read.partition)
-            if context.names(wanted, row):
+            if context.includes(wanted, row):
                 if last is None or wanted.topic != last.topic or wanted.topic_id != last.topic_id:
                     responses.append({"topic": wanted.topic, "topic_id": wanted.topic_id, "partitions": []})
                     last = wanted

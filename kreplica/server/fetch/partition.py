@@ -50,9 +50,9 @@ class FetchPartition:
         self.sent: tuple[int, int] | None = None
         self.watched: Partition | None = None
         self.may_have_missed = False
-        self.ask(row)
+        self.update(row)
 
-    def ask(self, row: Row) -> None:
+    def update(self, row: Row) -> None:
         """Update the fields from a row of a request."""
         self.named = True
         self.fetch_offset: int = row["fetch_offset"]

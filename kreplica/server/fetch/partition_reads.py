@@ -184,7 +184,7 @@ class PartitionReads:
             end_offset = log.log_end_offset
             has_urgent_values = wanted.sent is not None and self._has_urgent_values(wanted.sent, partition)
             if self.throttle is not None and reader.replica_id not in partition.leadership.isr:
-                throttles = self.throttle.leading(
+                throttles = self.throttle.leader_throttles(
                     partition.topic_partition, reader.replica_id, partition.leadership.adding
                 )
                 if any(bucket.is_exhausted for bucket in throttles):

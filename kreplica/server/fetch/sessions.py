@@ -61,8 +61,8 @@ class FetchContext:
                 self.session.served(wanted)
         return self.session.session_id, pairs if self.full else news
 
-    def names(self, wanted: FetchPartition, row: Row) -> bool:
-        """Return whether a large response includes this partition; replaces ``finish``."""
+    def includes(self, wanted: FetchPartition, row: Row) -> bool:
+        """Return whether a large response includes this partition; used instead of ``finish``."""
         session = self.session
         if session is None:
             return True
@@ -132,7 +132,7 @@ class FetchSession:
                     wanted = FetchPartition(name, topic_id, row)
                     self.partitions[wanted.key] = wanted
                 else:
-                    wanted.ask(row)
+                    wanted.update(row)
                     # A follower ignores rows of a response in flight for partitions that it requested again.
                     wanted.may_have_missed = self.follower
                 self.pending[wanted] = None

@@ -109,7 +109,7 @@ class ProduceRuns:
         self._templates = ProduceTemplates()
         self._run: ProduceRun | None = None
 
-    def take(self, connection: Connection, frame: memoryview) -> bool:
+    def add(self, connection: Connection, frame: memoryview) -> bool:
         """Add a frame to the run.
 
         :param frame: must not change until the flush scope ends.

@@ -46,7 +46,7 @@ from kreplica.transactions.admission import Admission
 from kreplica.wire.batches import ATTRIBUTES_POSITION, CODEC_MASK
 
 FORMAT_2_FROM = 3
-"""From this version on Produce carries batches of format 2 only."""
+"""First version of Produce in which all batches have format 2."""
 
 ACKS = (ALL_IN_SYNC, NO_RESPONSE, LEADER_ONLY)
 

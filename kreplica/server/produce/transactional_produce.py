@@ -28,10 +28,10 @@ from kreplica.transactions.verification import refusal_of
 from kreplica.wire.batches import TRANSACTIONAL_BIT, BatchHeader, Bytes, check_batch, parse_header
 
 ADDS_FROM = 12
-"""From this version on the leader adds the partition to the transaction, and its producer does not."""
+"""First version in which the leader, not the producer, adds the partition to the transaction."""
 
 ABORTABLE_FROM = 11
-"""From this version on clients know TRANSACTION_ABORTABLE."""
+"""First version whose clients know TRANSACTION_ABORTABLE."""
 
 KEPT_BYTES_MAX = 64 * 1024 * 1024
 """Maximum bytes of batches that may wait for coordinators; further batches are refused with a retriable error."""

@@ -124,7 +124,7 @@ class ClientLoads:
         return sum(load.requests for load in self._by_address.values())
 
     def opened(self, address: str) -> AddressLoad:
-        """Return the load to which a new connection of an address belongs."""
+        """Count a new connection of an address and return the load of the address."""
         load = self._by_address.get(address)
         if load is None:
             load = self._by_address[address] = AddressLoad(self, address)

@@ -69,7 +69,7 @@ class Dispatch:
             ``Connection.keeps_frame`` is set.
         """
         runs = self._runs
-        if runs is not None and runs.take(connection, frame):
+        if runs is not None and runs.add(connection, frame):
             return
         if connection.held:
             # The run that was just handled waits for validation.

@@ -28,7 +28,7 @@ NO_LEADER_HINT = {"leader_id": -1, "leader_epoch": -1}
 _ANOTHER_LEADS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 HELD_SECONDS_MAX = 10.0
-"""Time after which a request is answered without metadata of live brokers."""
+"""Time after which a request is handled even if the live brokers are still unknown."""
 
 
 class LeaderHints:
