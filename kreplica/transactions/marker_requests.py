@@ -36,7 +36,7 @@ class MarkerOutcome(Enum):
 OUTCOMES: Mapping[ErrorCode, MarkerOutcome] = {
     ErrorCode.NONE: MarkerOutcome.WRITTEN,
     ErrorCode.TRANSACTION_COORDINATOR_FENCED: MarkerOutcome.FENCED,
-    # The partition has seen a later epoch of the producer, which is granted only after this transaction is complete.
+    # The partition has a later epoch of the producer, which is granted only after this transaction is complete.
     ErrorCode.INVALID_PRODUCER_EPOCH: MarkerOutcome.WRITTEN,
     # The partition can never store a marker.
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: MarkerOutcome.WRITTEN,

@@ -1,4 +1,4 @@
-"""Members of a classic group, its leader, and the protocols that all members support. Pure data, no timers."""
+"""Members of a classic group, its leader, and the protocols that all members support."""
 
 from __future__ import annotations
 
