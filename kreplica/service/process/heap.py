@@ -15,64 +15,59 @@ from kreplica.runtime.process_figures import process_figures
 log = Logger()
 
 CHECK_INTERVAL_S = 5.0
-TRIM_BYTES = 32 << 20
-"""Growth of the unused resident memory since the last trim that makes another trim worth its time."""
+EXCESS_BYTES = 32 << 20
+"""Resident memory above its lowest level that makes a trim worth its time."""
 
+CHANGE_BYTES = 8 << 20
+"""Change of the resident memory after which the next check may trim, and the least that a useful trim releases."""
 
-class _HeapStatistics(ctypes.Structure):
-    """``struct mallinfo2`` of glibc 2.33."""
+TRIM_INTERVAL_MAX_S = 3600.0
 
-    _fields_ = [(name, ctypes.c_size_t) for name in (
-        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"
-    )]  # fmt: skip
-
-
-_libc = ctypes.CDLL(None)
-_malloc_trim: Any = getattr(_libc, "malloc_trim", None)
-_mallinfo2: Any = getattr(_libc, "mallinfo2", None)
-if _mallinfo2 is not None:
-    _mallinfo2.restype = _HeapStatistics
+_malloc_trim: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
 
 
 class HeapTrimmer:
-    """Calls glibc's ``malloc_trim`` in a thread when much of the resident memory is no longer in use.
+    """Calls glibc's ``malloc_trim`` in a thread while the resident memory is above its lowest level.
 
     glibc returns only the free memory at the top of its heap by itself. One small object above it keeps all free
     memory below: after requests with large arrays a broker kept 80 MB although 14 MB were in use. Other threads that
-    allocate wait for the trim: 5 ms for 32 MiB of free memory, 14 ms for 114 MiB.
+    allocate wait for the trim: 5 ms for 32 MiB of free memory, 14 ms for 114 MiB. Therefore the interval doubles after
+    each trim that released little, until the resident memory changes.
     """
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
         self._loop = LoopingCall(self._check)
         self._loop.clock = reactor
-        self._least_unused_bytes = 0
+        self._lowest_bytes = self._previous_bytes = self._trimmed_bytes = process_figures().resident_bytes
+        self._interval_s = CHECK_INTERVAL_S
+        self._next_trim_s = 0.0
 
     def start(self) -> None:
-        """Check every 5 s; does nothing without glibc 2.33 or later."""
-        if _malloc_trim is None or _mallinfo2 is None:
-            return
-        self._least_unused_bytes = _unused_bytes()
-        running = self._loop.start(CHECK_INTERVAL_S, now=False)
-        running.addErrback(lambda failure: log.failure("cannot trim the heap", failure))
+        """Check every 5 s; does nothing if the C library has no ``malloc_trim``."""
+        if _malloc_trim is not None:
+            running = self._loop.start(CHECK_INTERVAL_S, now=False)
+            running.addErrback(lambda failure: log.failure("cannot trim the heap", failure))
 
     def stop(self) -> None:
         if self._loop.running:
             self._loop.stop()
 
     def _check(self) -> Deferred[None] | None:
-        unused = _unused_bytes()
-        self._least_unused_bytes = min(self._least_unused_bytes, unused)
-        if unused - self._least_unused_bytes < TRIM_BYTES:
+        previous, resident = self._previous_bytes, process_figures().resident_bytes
+        self._previous_bytes = resident
+        self._lowest_bytes = min(self._lowest_bytes, resident)
+        now_s = self._reactor.seconds()
+        if abs(resident - self._trimmed_bytes) >= CHANGE_BYTES:
+            self._interval_s, self._next_trim_s = CHECK_INTERVAL_S, 0.0
+        is_growing = resident - previous >= CHANGE_BYTES
+        if resident - self._lowest_bytes < EXCESS_BYTES or is_growing or now_s < self._next_trim_s:
             return None
         trimming = deferToThreadPool(self._reactor, self._reactor.getThreadPool(), _malloc_trim, 0)
-        return trimming.addCallback(self._trimmed)
+        return trimming.addCallback(self._trimmed, resident)
 
-    def _trimmed(self, _: int) -> None:
-        self._least_unused_bytes = _unused_bytes()
-
-
-def _unused_bytes() -> int:
-    """Return the resident bytes outside of allocated heap blocks: free blocks, code, and Python's own arenas."""
-    heap = _mallinfo2()
-    return process_figures().resident_bytes - int(heap.uordblks) - int(heap.hblkhd)
+    def _trimmed(self, _: int, before: int) -> None:
+        self._trimmed_bytes = self._previous_bytes = process_figures().resident_bytes
+        is_useful = before - self._trimmed_bytes >= CHANGE_BYTES
+        self._interval_s = CHECK_INTERVAL_S if is_useful else min(2 * self._interval_s, TRIM_INTERVAL_MAX_S)
+        self._next_trim_s = self._reactor.seconds() + self._interval_s
