@@ -47,6 +47,7 @@ from kreplica.controller.journal.value_json import (
 from kreplica.controller.state.context import ControllerContext, ReadOnly
 from kreplica.controller.state.running_plan import RunningPlan
 from kreplica.controller.state.states import PartitionState, ReplicaState
+from kreplica.controller.term import TooManyConflicts
 from kreplica.errors import ErrorCode
 from kreplica.model import BrokerRegistration, Endpoint, LeaderAndIsr, TopicAssignment, TopicPartition
 from kreplica.zookeeper import (
@@ -280,3 +281,8 @@ def test_random_numbers_are_recorded(draw):
     assert len(drawn) > 1
     assert {entry["read"] for entry in entries} == {"random_bits"}
     assert len(entries) >= 20
+
+
+def test_renamed_errors_keep_their_recorded_name() -> None:
+    """Otherwise a journal of an earlier version would not replay."""
+    assert encode_error(TooManyConflicts("ten attempts")) == ["StatesContested", None, "ten attempts"]

@@ -149,6 +149,10 @@ def _counted(count: Json) -> int:
     return count
 
 
+_RECORDED_NAMES = {"TooManyConflicts": "StatesContested"}
+"""Class names in journals that differ from the present ones; journals of earlier versions must replay equally."""
+
+
 def encode_error(error: BaseException) -> Json:
     """Encode an error as [class name, ...]."""
     match error:
@@ -160,7 +164,8 @@ def encode_error(error: BaseException) -> Json:
             return [error.kind, None, str(error)]
         case CancelledError():
             return ["CancelledError", None, ""]
-    return [type(error).__name__, None, str(error)]
+    name = type(error).__name__
+    return [_RECORDED_NAMES.get(name, name), None, str(error)]
 
 
 def decode_error(value: Json) -> Exception:
