@@ -321,7 +321,7 @@ def _why(kind: str, rest: Sequence[str]) -> Document:
         "state": "under_replicated",
         "summary": f"One copy is missing. {HOSTILE}",
         "decided": decided,
-        "waits_for": ["Broker 3 to come back."],
+        "waits_for": ["Broker 3 to restart."],
         "you_can": [{"text": "Elect preferred leaders.", "request": request}],
         "facts": {"leader": 1, "isr": [1, 2]},
     }

@@ -91,7 +91,7 @@ class _PartitionExplainer:
         if in_sync >= required(needed, len(self._facts.replicas)):
             return ""
         return (
-            f"only {in_sync} of its replicas {'is' if in_sync == 1 else 'are'} in sync, but min.insync.replicas is "
+            f"only {in_sync} of its replicas {'is' if in_sync == 1 else 'are'} in sync and min.insync.replicas is "
             f"{needed}: producers with acks=all get NOT_ENOUGH_REPLICAS."
         )
 
