@@ -275,7 +275,7 @@ def test_authorizer_that_raises(scene):
             raise LookupError("no")
 
     class Connection:
-        peer, listener = "[::1]:5", "PLAINTEXT"
+        host, listener = "::1", "PLAINTEXT"
 
     class Asked:
         connection, client_id = Connection, "app"
