@@ -75,7 +75,7 @@ def test_a_fault_at_any_instant_of_a_start(trouble: Trouble, fresh: bool) -> Non
         broker = cluster.brokers[1].program
         assert broker.membership.registered, instant
         assert broker.not_ready() == [], instant
-        assert broker.dynamic_settings._changes == {}, instant
+        assert broker.dynamic_settings._notifications == {}, instant
         if fresh:
             cluster.run_until(cluster.client().create_topic("orders", 3, {}))
         assert cluster.leader_of("orders", 2) == 1, instant
@@ -118,7 +118,7 @@ def test_old_notifications_of_changed_settings() -> None:
     cluster.run_until(cluster.brokers[1].start())
     settings = cluster.brokers[1].program.dynamic_settings
     cluster.run(5)
-    assert settings._changes == {}
+    assert settings._notifications == {}
     change_settings(cluster, 5)
     cluster.run(5)
     assert settings.min_insync_replicas("orders") == 5
