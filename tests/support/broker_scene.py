@@ -152,6 +152,8 @@ def on_broker(
         finally:
             await standalone.stop()
 
+    # Coroutines of brokers that earlier tests killed log errors when they are collected.
+    gc.collect()
     globalLogPublisher.addObserver(observe)
     try:
         result = run(whole(), STORY_SECONDS_MAX)
