@@ -25,3 +25,14 @@ def test_all_topics_are_known_at_the_ready_message(tmp_path):
         assert "t0" in listed
     finally:
         process.kill()
+
+
+def test_startup_log_has_no_warning_and_no_message_of_a_library(tmp_path):
+    """The import of the web framework blocks the event loop, but before any client is connected."""
+    process = StandaloneProcess(tmp_path).start()
+    try:
+        startup = process.all_output.partition("is ready")[0]
+    finally:
+        process.kill()
+    assert "Starting factory" not in startup
+    assert " warn " not in startup

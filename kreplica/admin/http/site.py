@@ -36,6 +36,8 @@ class RootResource(Protocol):
 class _Site(Site):
     """Logs writes only: dashboards poll every second, which would flood the log with reads."""
 
+    noisy = False
+
     def log(self, request: Any) -> None:
         if request.method not in READS:
             super().log(request)

@@ -189,11 +189,11 @@ class Broker:
         timings.done("assignment")
         self.directories.start(self.partitions.high_watermarks)
         self.server = self._build_server()
-        if not self.runtime.is_simulated:
-            self.stalls.start()
         self.fence.reject_registrations_up_to(self.client.last_zxid)
         endpoints = self._listen(self.server)
         self._start_admin()
+        if not self.runtime.is_simulated:
+            self.stalls.start()  # after the import of the web framework, which delays no client
         registration = self._registration(endpoints)
         timings.done("listeners")
         await steps.run("the registration in ZooKeeper", lambda: self._register(registration))
