@@ -21,7 +21,8 @@ from kreplica.storage.log_config import DAY_MS, LogConfig
 from kreplica.storage.producers.aborted_transactions import AbortedTransaction
 from kreplica.storage.producers.producer_limits import ProducerLimits
 from kreplica.storage.producers.producer_state import Origin
-from kreplica.storage.recovery.loading import Loading, empty_log
+from kreplica.storage.recovery.loading import Loading
+from kreplica.storage.recovery.opened_log import empty_log
 from kreplica.storage.segments.append_validation import (
     Checked,
     check_as_follower,

@@ -23,7 +23,7 @@ from kreplica.storage.log.timestamp_search import (
 from kreplica.storage.log_config import LogConfig
 from kreplica.storage.producers.aborted_transactions import AbortedTransaction
 from kreplica.storage.recovery.aborted_recovery import SegmentFile
-from kreplica.storage.recovery.loading import Opened
+from kreplica.storage.recovery.opened_log import Opened
 from kreplica.storage.segments.damage import WHOLE_SEGMENT, BatchesToCheck, Damage, is_unreadable
 from kreplica.storage.segments.open_segments import OpenSegments
 from kreplica.storage.segments.segment import Segment

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime.disk import is_temporary
 from kreplica.storage.log.durable_log import DurableLog
-from kreplica.storage.recovery.loading import restore_producers
+from kreplica.storage.recovery.producer_recovery import restore_producers
 from kreplica.storage.segments.segment import Segment
 from kreplica.storage.segments.segment_list import remove_files
 

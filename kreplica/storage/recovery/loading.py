@@ -7,13 +7,12 @@ Reading a batch checks its CRC and rebuilds its index entries; a torn batch at t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from twisted.logger import Logger
 
-from kreplica.errors import KafkaError, StorageError
+from kreplica.errors import StorageError
 from kreplica.model import NO_EPOCH, TopicPartition
 from kreplica.runtime.disk import Disk
 from kreplica.storage.formats.batch_scanning import header_after, scan_batches
@@ -25,60 +24,19 @@ from kreplica.storage.producers.snapshots import SnapshotFiles
 from kreplica.storage.recovery.aborted_checkpoint import AbortedCheckpoint
 from kreplica.storage.recovery.aborted_recovery import SegmentFile, recompute
 from kreplica.storage.recovery.leftovers import clear_leftovers
+from kreplica.storage.recovery.opened_log import Opened
+from kreplica.storage.recovery.producer_recovery import restore_producers
 from kreplica.storage.recovery.resume_points import find_resume_point, write_resume_point
-from kreplica.storage.segments.append_validation import read_marker
 from kreplica.storage.segments.damage import Damage, damage_if_unreadable
 from kreplica.storage.segments.open_segments import OpenSegments
 from kreplica.storage.segments.segment import INDEX_SUFFIX, LOG_SUFFIX, RELATIVE_OFFSET_MAX, TIME_INDEX_SUFFIX, Segment
 from kreplica.storage.segments.segment_list import Segments, remove_files
 from kreplica.wire.batches import BatchHeader, verify_crc
-from kreplica.wire.control_records import EndMarker
 
 _log = Logger()
 
 _SCANNED_BYTES_MIN = 1024 * 1024
 """Number of bytes read after which a resume point is written, so that the next start does not read them again."""
-
-
-@dataclass(slots=True)
-class Opened:
-    """State of an opened log.
-
-    :param closed_in_order: True if the log was closed cleanly and no index had to be rebuilt.
-    :param was_truncated: True if records after the last whole batch were removed.
-    :param damages: known damage that is excluded from reads: the first of each segment, by base offset.
-    """
-
-    segments: Segments
-    log_start_offset: int
-    log_end_offset: int
-    recovery_point: int
-    leader_epochs: LeaderEpochs
-    producers: ProducerStates
-    snapshots: SnapshotFiles
-    aborted_checkpoint: AbortedCheckpoint
-    closed_in_order: bool
-    was_truncated: bool = False
-    damages: Mapping[int, Damage] = field(default_factory=dict)
-
-
-def empty_log(
-    path: str, disk: Disk, open_segments: OpenSegments, producer_expiration_ms: int, now_ms: int
-) -> Opened:
-    """Return the state of a new log in an empty directory, without file access."""
-    first = Segment(path, 0, disk, open_segments, size=0, new=True)
-    first.created_ms = now_ms
-    return Opened(
-        Segments(disk, [first], partial(remove_files, disk)),
-        log_start_offset=0,
-        log_end_offset=0,
-        recovery_point=0,
-        leader_epochs=LeaderEpochs.empty(f"{path}/{LEADER_EPOCHS_FILE}", disk),
-        producers=ProducerStates(producer_expiration_ms),
-        snapshots=SnapshotFiles(path, disk),
-        aborted_checkpoint=AbortedCheckpoint(path, disk),
-        closed_in_order=True,
-    )
 
 
 class Loading:
@@ -143,13 +101,8 @@ class Loading:
         end_offset = self._find_end(0 if clean_shutdown else recovery_point)
         start_offset = max(start_offset, self._segments.first.base_offset)
         if end_offset < start_offset:
-            _log.warn(
-                "{log}: ends at offset {end}, below its start offset {start}; it is now empty and starts at {start}",
-                log=self._name,
-                end=end_offset,
-                start=start_offset,
-            )
-            end_offset = self._restart_empty(start_offset)
+            self._restart_empty(start_offset, end_offset)
+            end_offset = start_offset
         epochs = self._load_epochs(start_offset, end_offset)
         producers = self._load_producers(producer_expiration_ms, start_offset, end_offset, now_ms)
         self._check_aborted(clean_shutdown, end_offset)
@@ -354,7 +307,13 @@ class Loading:
                 active.find_largest()
             return active.find_end_offset()
 
-    def _restart_empty(self, start_offset: int) -> int:
+    def _restart_empty(self, start_offset: int, end_offset: int) -> None:
+        _log.warn(
+            "{log}: ends at offset {end}, below its start offset {start}; it is now empty and starts at {start}",
+            log=self._name,
+            end=end_offset,
+            start=start_offset,
+        )
         self._rebuilt.clear()
         self._epochs.clear()
         for segment in self._segments:
@@ -362,7 +321,6 @@ class Loading:
         segment = Segment(self._path, start_offset, self._disk, self._open_segments, size=0, new=True)
         segment.create()
         self._segments.push(segment)
-        return start_offset
 
     # --- derived state ---
 
@@ -423,38 +381,3 @@ class Loading:
                     segment.aborted.replace(recompute(self._disk, files, compacted=self._config.compacted).aborted)
                     checkpoint.update(segment)
         checkpoint.write(self._segments)
-
-
-def restore_producers(
-    producers: ProducerStates,
-    snapshots: SnapshotFiles,
-    segments: Segments,
-    start_offset: int,
-    last: int,
-    rebuilt: Collection[Segment],
-) -> None:
-    """Load the latest snapshot up to ``last`` and apply all later batches.
-
-    :param rebuilt: segments whose aborted transactions are rewritten.
-    """
-    found = snapshots.load_latest(segments.first.base_offset, last)
-    from_offset, entries = found if found is not None else (start_offset, [])
-    producers.restore(entries)
-    for segment in segments.starting_from(from_offset):
-        if not segment.size:
-            continue
-        with damage_if_unreadable(segment.path(), segment.base_offset):
-            for position, header in segment.headers(segment.offset_index.lookup(from_offset)):
-                if header.last_offset < from_offset or header.producer_id < 0:
-                    continue
-                marker = _marker_of(segment, position, header) if header.is_control else None
-                aborted = producers.apply(header, marker)
-                if aborted is not None and segment in rebuilt:
-                    segment.aborted.append(aborted)
-
-
-def _marker_of(segment: Segment, position: int, header: BatchHeader) -> EndMarker | None:
-    try:
-        return read_marker(segment.file.read_at(position, header.size))
-    except KafkaError as error:
-        raise Damage(segment.path(), segment.base_offset, position, error.message) from error
