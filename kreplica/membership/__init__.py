@@ -4,7 +4,8 @@
 * ``session``: registers again after a lost session; ``stale_session``: closes the session of a killed predecessor
 * ``startup_retries``: retries of startup steps while ZooKeeper is unavailable
 * ``incarnation``: detects lost data since an earlier start; ``stray_logs``: deletes logs of unassigned replicas
-* ``dynamic_settings``: dynamic topic and broker configurations; ``partition_settings``: their values for partitions
+* ``dynamic_settings``: dynamic topic and broker configurations; ``settings_writer``: changes of them
+* ``partition_settings``: their values for partitions
 * ``znode_watch``: re-reads a znode after changes; used by ``cordoned_brokers`` and ``plan_throttle``
 * ``elected_controller``: reads the current controller; ``follower_incarnations``: verifies fetching followers
 * ``controlled_shutdown``: hands leadership over before shutdown; ``log_dir_events``: reports failed log directories
@@ -12,6 +13,7 @@
 * ``zookeeper_errors``: maps ZooKeeper errors to Kafka error codes
 """
 
-from kreplica.membership.dynamic_settings import BROKER_RESOURCE, TOPIC_RESOURCE, DynamicSettings
+from kreplica.membership.dynamic_settings import DynamicSettings
+from kreplica.membership.settings_writer import BROKER_RESOURCE, TOPIC_RESOURCE, SettingsWriter
 
-__all__ = ["BROKER_RESOURCE", "TOPIC_RESOURCE", "DynamicSettings"]
+__all__ = ["BROKER_RESOURCE", "TOPIC_RESOURCE", "DynamicSettings", "SettingsWriter"]

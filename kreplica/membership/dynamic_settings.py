@@ -7,7 +7,6 @@ are computed per change, not per request.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
@@ -15,30 +14,17 @@ from twisted.logger import Logger
 from kreplica.cluster import documents, znodes
 from kreplica.errors import ErrorCode, KafkaError, SettingsError
 from kreplica.membership.partition_settings import PartitionSettings, partition_settings
-from kreplica.membership.zookeeper_errors import translate_errors
 from kreplica.runtime import Runtime
 from kreplica.runtime.pause import pause
 from kreplica.settings.alterations import (
-    AlterOperation,
-    alter_incrementally,
-    validate_broker_config,
     validate_topic_config,
 )
 from kreplica.settings.broker_settings import BrokerSettings
-from kreplica.settings.definitions import BROKER_SETTINGS, TOPIC_SETTINGS
 from kreplica.settings.dynamic import ConfigRow, EffectiveSettings, TopicSettings
-from kreplica.settings.resources import no_settings
 from kreplica.storage.log_config import LogConfig
 from kreplica.zookeeper import (
-    BadVersion,
-    Check,
-    Create,
-    MultiFailed,
-    NodeExists,
     NoNode,
-    Operation,
     SessionExpired,
-    SetData,
     ZooKeeperClient,
     ZooKeeperError,
     read_all,
@@ -46,31 +32,10 @@ from kreplica.zookeeper import (
 
 log = Logger()
 
-TOPIC_RESOURCE = 2
-BROKER_RESOURCE = 4
-"""Resource types of the protocol that have settings here."""
-
-CONFLICTS_MAX = 10
-"""Maximum number of attempts for a change that conflicts with concurrent changes."""
-
 RETRY_SECONDS = 1.0
 
 NOTIFICATION_KEPT_MS = 15 * 60 * 1000
 """Age in milliseconds after which any broker removes a notification."""
-
-
-@dataclass(frozen=True, slots=True)
-class Alteration:
-    """A change of an entity's dynamic settings.
-
-    :param settings: all settings after the change.
-    :param version: version of the settings znode before the change; None if it does not exist.
-    :param operations: ZooKeeper operations that write the settings and the notification.
-    """
-
-    settings: Mapping[str, str]
-    version: int | None
-    operations: Sequence[Operation]
 
 
 class DynamicSettings:
@@ -205,105 +170,6 @@ class DynamicSettings:
         """
         validate_topic_config(settings, self._effective.topic({}).values)
 
-    # --- changes requested from this broker --------------------------------------------------------------------------
-
-    async def replace(self, resource_type: int, name: str, settings: Mapping[str, str], *, validate_only: bool) -> None:
-        """Replace all dynamic settings of a topic or broker.
-
-        :raise KafkaError: invalid resource or settings.
-        """
-        await self._change(resource_type, name, lambda _: dict(settings), list(settings), validate_only=validate_only)
-
-    async def alter(
-        self, resource_type: int, name: str, operations: Sequence[AlterOperation], *, validate_only: bool
-    ) -> None:
-        """Change individual dynamic settings of a topic or broker.
-
-        :raise KafkaError: invalid resource, operation or resulting settings.
-        """
-
-        known = TOPIC_SETTINGS if resource_type == TOPIC_RESOURCE else BROKER_SETTINGS
-
-        def change(current: Mapping[str, str]) -> dict[str, str]:
-            return alter_incrementally(current, operations, known)
-
-        names = [operation.name for operation in operations]
-        await self._change(resource_type, name, change, names, validate_only=validate_only)
-
-    async def _change(
-        self,
-        resource_type: int,
-        name: str,
-        change: Callable[[Mapping[str, str]], dict[str, str]],
-        names: Sequence[str],
-        *,
-        validate_only: bool,
-    ) -> None:
-        for _ in range(CONFLICTS_MAX):
-            entity_type, entity = await self._entity(resource_type, name)
-            alteration = await self._alteration(entity_type, entity, change, names, allows_custom=True)
-            if validate_only:
-                return
-            try:
-                await translate_errors(self._client.multi(alteration.operations))
-            except MultiFailed as failed:
-                if not isinstance(failed.error, (BadVersion, NodeExists, NoNode)):
-                    raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(failed)) from failed
-                continue  # a concurrent change: compute the new settings again
-            self._apply(entity_type, entity, alteration.settings)
-            return
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"the settings of {name!r} are changed concurrently: try again")
-
-    async def alteration(self, entity_type: str, entity: str, operations: Sequence[AlterOperation]) -> Alteration:
-        """Return the operations that change individual settings of any topic or broker, without writing them.
-
-        :param entity_type: ``topics`` or ``brokers``; the caller checks that the entity exists.
-        :raise KafkaError: invalid operation or resulting settings.
-        """
-        known = TOPIC_SETTINGS if entity_type == "topics" else BROKER_SETTINGS
-        names = [operation.name for operation in operations]
-        return await self._alteration(
-            entity_type, entity, lambda current: alter_incrementally(current, operations, known), names
-        )
-
-    async def _alteration(
-        self,
-        entity_type: str,
-        entity: str,
-        change: Callable[[Mapping[str, str]], dict[str, str]],
-        names: Sequence[str],
-        *,
-        allows_custom: bool = False,
-    ) -> Alteration:
-        version, current = await translate_errors(self._read(znodes.config_path(entity_type, entity)))
-        new = change(current)
-        if entity_type == "topics":
-            self.check_topic(new)
-        else:
-            per_broker = entity != znodes.DEFAULT_ENTITY
-            validate_broker_config(new, changed=names, per_broker=per_broker, allows_custom=allows_custom)
-        return Alteration(new, version, _operations(entity_type, entity, new, version))
-
-    async def _entity(self, resource_type: int, name: str) -> tuple[str, str]:
-        if resource_type == TOPIC_RESOURCE:
-            if await translate_errors(self._client.exists(znodes.topic_path(name))) is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
-            return "topics", name
-        if resource_type != BROKER_RESOURCE:
-            raise no_settings(resource_type)
-        if name not in ("", self._broker_id):
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"this is broker {self._broker_id}; ask broker {name} to change its settings"
-            )
-        return "brokers", name or znodes.DEFAULT_ENTITY
-
-    async def _read(self, path: str) -> tuple[int | None, dict[str, str]]:
-        try:
-            data, stat = await self._client.get_data(path)
-        except NoNode:
-            return None, {}
-        return stat.version, dict(self._decode(path, data))
-
     # --- changes read from ZooKeeper ---------------------------------------------------------------------------------
 
     def knows(self, topic: str) -> bool:
@@ -314,22 +180,15 @@ class DynamicSettings:
         """Read or refresh the settings of topics."""
         paths = [znodes.config_path("topics", topic) for topic in topics]
         for topic, path, result in zip(topics, paths, await read_all(self._client, paths), strict=True):
-            self._apply("topics", topic, self._decode(path, result[0]) if isinstance(result, tuple) else {})
+            self.apply("topics", topic, decode_settings(path, result[0]) if isinstance(result, tuple) else {})
 
     def forget(self, topic: str) -> None:
         """Forget the settings of a deleted topic."""
         self._topics.pop(topic, None)
         self._partition_settings.pop(topic, None)
 
-    def _decode(self, path: str, data: bytes) -> Mapping[str, str]:
-        """Return the settings of a znode; invalid data is logged and counts as no settings."""
-        try:
-            return documents.decode_config(path, data)
-        except znodes.ZnodeError as error:
-            log.error("ignoring invalid settings: {error}", error=str(error))
-            return {}
-
-    def _apply(self, entity_type: str, entity: str, settings: Mapping[str, str]) -> None:
+    def apply(self, entity_type: str, entity: str, settings: Mapping[str, str]) -> None:
+        """Use the settings of a topic or broker that were read or written; those of other brokers are ignored."""
         if entity_type == "topics":
             if self._topics.get(entity) == settings:
                 return
@@ -411,22 +270,17 @@ class DynamicSettings:
         elif entity_type == "brokers":
             path = znodes.config_path(entity_type, entity)
             (result,) = await read_all(self._client, [path])
-            self._apply(entity_type, entity, self._decode(path, result[0]) if isinstance(result, tuple) else {})
+            self.apply(entity_type, entity, decode_settings(path, result[0]) if isinstance(result, tuple) else {})
 
     async def _reload_brokers(self) -> None:
         for entity in (znodes.DEFAULT_ENTITY, self._broker_id):
             await self._reload("brokers", entity)
 
 
-def _operations(entity_type: str, entity: str, settings: Mapping[str, str], version: int | None) -> list[Operation]:
-    """Return the operations of one multi that writes settings, checks that the topic exists and creates a notification.
-
-    :param version: version of the settings znode; None if it does not exist.
-    """
-    path, data = znodes.config_path(entity_type, entity), documents.encode_config(settings)
-    notification = f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}"
-    return [
-        *([Check(znodes.topic_path(entity), -1)] if entity_type == "topics" else []),
-        Create(path, data) if version is None else SetData(path, data, version),
-        Create(notification, documents.encode_config_change(entity_type, entity), sequence=True),
-    ]
+def decode_settings(path: str, data: bytes) -> Mapping[str, str]:
+    """Return the settings of a znode; invalid data is logged and counts as no settings."""
+    try:
+        return documents.decode_config(path, data)
+    except znodes.ZnodeError as error:
+        log.error("ignoring invalid settings: {error}", error=str(error))
+        return {}

@@ -87,7 +87,7 @@ class Alteration(Protocol):
     def operations(self) -> Sequence[Operation]: ...
 
 
-class Settings(Protocol):
+class Changes(Protocol):
     """Validates changes of settings, as Kafka's requests do."""
 
     async def alteration(self, entity_type: str, entity: str, operations: Sequence[AlterOperation]) -> Alteration:
@@ -95,6 +95,10 @@ class Settings(Protocol):
 
         :raise KafkaError: an operation or the resulting settings are invalid.
         """
+
+
+class Settings(Protocol):
+    """Effective settings of topics."""
 
     def describe_new_topic(self, overrides: Mapping[str, str]) -> Sequence[ConfigRow]:
         """Return all settings of a new topic with these overrides."""
@@ -104,11 +108,17 @@ class Configs:
     """Settings of topics and brokers: dynamic ones from ZooKeeper, those of a broker's file from that broker."""
 
     def __init__(
-        self, published: PublishedMetadata, client: ZooKeeperClient, settings: Settings, connections: BrokerConnections
+        self,
+        published: PublishedMetadata,
+        client: ZooKeeperClient,
+        settings: Settings,
+        changes: Changes,
+        connections: BrokerConnections,
     ) -> None:
         self._published = published
         self._client = client
         self._settings = settings
+        self._changes = changes
         self._connections = connections
 
     def routes(self) -> Sequence[Route]:
@@ -224,7 +234,7 @@ class Configs:
     async def _changed(
         self, call: Call, kind: str, entity: str, operations: Sequence[AlterOperation]
     ) -> Answer:
-        alteration = await self._settings.alteration(kind, entity, operations)
+        alteration = await self._changes.alteration(kind, entity, operations)
         if call.if_match is not None and call.if_match.partition(".")[0] != _version_text(alteration.version):
             raise Problem(
                 412,

@@ -20,6 +20,7 @@ from kreplica.admin.resources.health import Health
 from kreplica.admin.resources.metrics import Metrics
 from kreplica.admin.resources.partitions import Partitions
 from kreplica.admin.resources.topics import Topics
+from kreplica.membership import SettingsWriter
 from kreplica.server.handlers.topics.topic_admin import TopicAdmin
 from kreplica.service.admin.access import admin_access, admin_tls, admin_trust
 from kreplica.service.admin.data_resources import DataParts, data_resources
@@ -82,7 +83,8 @@ def _basic(broker: AdminParts, registrations: RegistrationReader) -> Sequence[Re
     )
     connections = broker.coordinators.connections
     identity = Identity(broker.broker_id, broker.settings["zookeeper.connect"], broker.standalone is not None)
-    configs = Configs(published, client, dynamic, connections)
+    writer = SettingsWriter(dynamic, client, broker.broker_id)
+    configs = Configs(published, client, dynamic, writer, connections)
     counted = Counted(reactor, published, dynamic.min_insync_replicas)
     deletion_enabled = broker.settings["delete.topic.enable"]
     return (

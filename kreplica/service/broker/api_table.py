@@ -11,6 +11,7 @@ from kreplica.controller.controller import Controller
 from kreplica.controller.event_types import ElectionAsked, ElectionType, MovesAsked, ReassignmentAsked, ShutdownAsked
 from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.membership.follower_incarnations import FollowerIncarnations
+from kreplica.membership.settings_writer import SettingsWriter
 from kreplica.model import TopicPartition
 from kreplica.replication import ControlFence
 from kreplica.replication.leader.replica_selection import SELECTORS
@@ -222,6 +223,7 @@ def handler_table(broker: ApiParts, topics: TopicAdmin) -> HandlerTable:
     operations = AuthorizedOperations(broker.plugins.permissions)
     partitions, metadata, dynamic = broker.partitions, broker.metadata, broker.dynamic_settings
     admission = broker.control_admission
+    writer = SettingsWriter(dynamic, broker.client, broker.broker_id)
 
     produce = _produce(broker)
 
@@ -248,11 +250,11 @@ def handler_table(broker: ApiParts, topics: TopicAdmin) -> HandlerTable:
         (messages.DELETE_RECORDS, DeleteRecords(reactor, partitions)),
         (messages.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpoch(partitions)),
         (messages.DESCRIBE_CONFIGS, DescribeConfigs(dynamic, metadata)),
-        (messages.ALTER_CONFIGS, AlterConfigs(dynamic)),
+        (messages.ALTER_CONFIGS, AlterConfigs(writer)),
         (messages.ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirs(partitions)),
         (messages.DESCRIBE_LOG_DIRS, DescribeLogDirs(partitions, broker.runtime.disk)),
         (messages.CREATE_PARTITIONS, CreatePartitions(topics, metadata, is_controller)),
-        (messages.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigs(dynamic)),
+        (messages.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigs(writer)),
         (messages.UPDATE_FEATURES, UpdateFeatures(is_controller)),
         (messages.ALLOCATE_PRODUCER_IDS, AllocateProducerIds(broker.client, broker.producer_ids, is_controller)),
         (messages.DESCRIBE_CLUSTER, wait_for_brokers(metadata, DescribeCluster(metadata, operations))),

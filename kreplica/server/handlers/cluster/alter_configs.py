@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.membership import DynamicSettings
+from kreplica.membership import SettingsWriter
 from kreplica.server.handlers.topics.topic_results import gather_by_topic
 from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import answer_from
@@ -18,8 +18,8 @@ Row = dict[str, Any]
 class _Alter:
     """Common part of both APIs: each resource is changed or refused separately."""
 
-    def __init__(self, settings: DynamicSettings) -> None:
-        self._settings = settings
+    def __init__(self, writer: SettingsWriter) -> None:
+        self._writer = writer
 
     def __call__(self, request: Request) -> None:
         answer_from(request, self._answer(request))
@@ -52,7 +52,7 @@ class AlterConfigs(_Alter):
             if config["value"] is None:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"the setting {config['name']!r} has no value")
             settings[config["name"]] = config["value"]
-        await self._settings.replace(
+        await self._writer.replace(
             row["resource_type"], row["resource_name"], settings, validate_only=validate_only
         )
 
@@ -64,7 +64,7 @@ class IncrementalAlterConfigs(_Alter):
         operations = [
             AlterOperation(config["name"], config["config_operation"], config["value"]) for config in row["configs"]
         ]
-        await self._settings.alter(
+        await self._writer.alter(
             row["resource_type"], row["resource_name"], operations, validate_only=validate_only
         )
 

@@ -1,0 +1,169 @@
+"""Changes dynamic settings in ZooKeeper, as requests to this broker ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kreplica.cluster import documents, znodes
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.membership.dynamic_settings import DynamicSettings, decode_settings
+from kreplica.membership.zookeeper_errors import translate_errors
+from kreplica.settings.alterations import AlterOperation, alter_incrementally, validate_broker_config
+from kreplica.settings.definitions import BROKER_SETTINGS, TOPIC_SETTINGS
+from kreplica.settings.resources import no_settings
+from kreplica.zookeeper import (
+    BadVersion,
+    Check,
+    Create,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    Operation,
+    SetData,
+    ZooKeeperClient,
+)
+
+TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
+"""Resource types of the protocol that have settings here."""
+
+CONFLICTS_MAX = 10
+"""Maximum number of attempts for a change that conflicts with concurrent changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """A change of an entity's dynamic settings.
+
+    :param settings: all settings after the change.
+    :param version: version of the settings znode before the change; None if it does not exist.
+    :param operations: ZooKeeper operations that write the settings and the notification.
+    """
+
+    settings: Mapping[str, str]
+    version: int | None
+    operations: Sequence[Operation]
+
+
+class SettingsWriter:
+    """Validates changes and writes them, each with a notification for all brokers.
+
+    :param settings: validates the settings of topics, and uses a written change at once.
+    """
+
+    def __init__(self, settings: DynamicSettings, client: ZooKeeperClient, broker_id: int) -> None:
+        self._settings = settings
+        self._client = client
+        self._broker_id = str(broker_id)
+
+    async def replace(self, resource_type: int, name: str, settings: Mapping[str, str], *, validate_only: bool) -> None:
+        """Replace all dynamic settings of a topic or broker.
+
+        :raise KafkaError: invalid resource or settings.
+        """
+        await self._change(resource_type, name, lambda _: dict(settings), list(settings), validate_only=validate_only)
+
+    async def alter(
+        self, resource_type: int, name: str, operations: Sequence[AlterOperation], *, validate_only: bool
+    ) -> None:
+        """Change individual dynamic settings of a topic or broker.
+
+        :raise KafkaError: invalid resource, operation or resulting settings.
+        """
+
+        known = TOPIC_SETTINGS if resource_type == TOPIC_RESOURCE else BROKER_SETTINGS
+
+        def change(current: Mapping[str, str]) -> dict[str, str]:
+            return alter_incrementally(current, operations, known)
+
+        names = [operation.name for operation in operations]
+        await self._change(resource_type, name, change, names, validate_only=validate_only)
+
+    async def _change(
+        self,
+        resource_type: int,
+        name: str,
+        change: Callable[[Mapping[str, str]], dict[str, str]],
+        names: Sequence[str],
+        *,
+        validate_only: bool,
+    ) -> None:
+        for _ in range(CONFLICTS_MAX):
+            entity_type, entity = await self._entity(resource_type, name)
+            alteration = await self._alteration(entity_type, entity, change, names, allows_custom=True)
+            if validate_only:
+                return
+            try:
+                await translate_errors(self._client.multi(alteration.operations))
+            except MultiFailed as failed:
+                if not isinstance(failed.error, (BadVersion, NodeExists, NoNode)):
+                    raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(failed)) from failed
+                continue  # a concurrent change: compute the new settings again
+            self._settings.apply(entity_type, entity, alteration.settings)
+            return
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"the settings of {name!r} are changed concurrently: try again")
+
+    async def alteration(self, entity_type: str, entity: str, operations: Sequence[AlterOperation]) -> Alteration:
+        """Return the operations that change individual settings of any topic or broker, without writing them.
+
+        :param entity_type: ``topics`` or ``brokers``; the caller checks that the entity exists.
+        :raise KafkaError: invalid operation or resulting settings.
+        """
+        known = TOPIC_SETTINGS if entity_type == "topics" else BROKER_SETTINGS
+        names = [operation.name for operation in operations]
+        return await self._alteration(
+            entity_type, entity, lambda current: alter_incrementally(current, operations, known), names
+        )
+
+    async def _alteration(
+        self,
+        entity_type: str,
+        entity: str,
+        change: Callable[[Mapping[str, str]], dict[str, str]],
+        names: Sequence[str],
+        *,
+        allows_custom: bool = False,
+    ) -> Alteration:
+        version, current = await translate_errors(self._read(znodes.config_path(entity_type, entity)))
+        new = change(current)
+        if entity_type == "topics":
+            self._settings.check_topic(new)
+        else:
+            per_broker = entity != znodes.DEFAULT_ENTITY
+            validate_broker_config(new, changed=names, per_broker=per_broker, allows_custom=allows_custom)
+        return Alteration(new, version, _operations(entity_type, entity, new, version))
+
+    async def _entity(self, resource_type: int, name: str) -> tuple[str, str]:
+        if resource_type == TOPIC_RESOURCE:
+            if await translate_errors(self._client.exists(znodes.topic_path(name))) is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
+            return "topics", name
+        if resource_type != BROKER_RESOURCE:
+            raise no_settings(resource_type)
+        if name not in ("", self._broker_id):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"this is broker {self._broker_id}; ask broker {name} to change its settings"
+            )
+        return "brokers", name or znodes.DEFAULT_ENTITY
+
+    async def _read(self, path: str) -> tuple[int | None, dict[str, str]]:
+        try:
+            data, stat = await self._client.get_data(path)
+        except NoNode:
+            return None, {}
+        return stat.version, dict(decode_settings(path, data))
+
+
+def _operations(entity_type: str, entity: str, settings: Mapping[str, str], version: int | None) -> list[Operation]:
+    """Return the operations of one multi that writes settings, checks that the topic exists and creates a notification.
+
+    :param version: version of the settings znode; None if it does not exist.
+    """
+    path, data = znodes.config_path(entity_type, entity), documents.encode_config(settings)
+    notification = f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}"
+    return [
+        *([Check(znodes.topic_path(entity), -1)] if entity_type == "topics" else []),
+        Create(path, data) if version is None else SetData(path, data, version),
+        Create(notification, documents.encode_config_change(entity_type, entity), sequence=True),
+    ]
