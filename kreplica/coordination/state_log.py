@@ -29,6 +29,9 @@ log = Logger()
 Pair = tuple[bytes, bytes | None]
 """Key and value of a record; None is a tombstone."""
 
+ProducerEpoch = tuple[int, int]
+"""Producer ID and epoch."""
+
 AtEndOfTurn = Callable[[Callable[[], object]], None]
 Committed = Callable[[], None]
 Respond = Callable[[ErrorCode], None]
@@ -125,43 +128,36 @@ class StateLog:
         self._gathered_bytes += size
         self._schedule()
 
-    def new_batch(self) -> BatchBuilder:
-        """Return a batch for ``append_batch``."""
-        return BatchBuilder(codec=self._config.codec)
+    def new_batch(self, producer: ProducerEpoch | None = None) -> BatchBuilder:
+        """Return an empty batch for ``append_batch``.
+
+        :param producer: the producer if the records belong to its transaction, whose marker commits or aborts them.
+        """
+        if producer is None:
+            return BatchBuilder(codec=self._config.codec)
+        producer_id, epoch = producer
+        return BatchBuilder(
+            codec=self._config.codec, producer_id=producer_id, producer_epoch=epoch, transactional=True
+        )
 
     @property
     def batch_size_max(self) -> int:
         """Maximum size of a batch before compression."""
         return NO_LIMIT if self._config.codec else self._partition.log.config.append_size_max
 
-    def append_batch(self, batch: BatchBuilder, committed: Committed, respond: Respond) -> None:
-        """Append a complete batch; otherwise like ``append``.
-
-        :param batch: contains at least one record; built in advance, because building takes 5 us per record.
-        """
-        self._flush()
-        self._write([PendingAppend((), committed, respond)], batch, is_large=True)
-        self._schedule()
-
-    def append_transactional(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        records: Sequence[Pair],
-        committed: Committed,
-        respond: Respond,
+    def append_batch(
+        self, batch: BatchBuilder, committed: Committed, respond: Respond, records: Sequence[Pair] = ()
     ) -> bool:
-        """Append records as part of a producer's transaction, committed or aborted by its marker; else like ``append``.
+        """Append a batch of its own; otherwise like ``append``.
 
-        :param respond: also INVALID_PRODUCER_EPOCH if the producer is fenced, and INVALID_TXN_STATE if the transaction
-            has not been verified or has ended.
-        :return: True if the records are in the log, so that a marker will follow them.
+        :param batch: from ``new_batch``. Many records are added to it in advance, because each takes 5 us.
+        :param respond: in a transaction also INVALID_PRODUCER_EPOCH if the producer is fenced, and INVALID_TXN_STATE if
+            the transaction has not been verified or has ended.
+        :param records: added to the batch; needed if it is empty.
+        :return: True if the records are in the log, so that the marker of their transaction will follow them.
         """
         self._flush()
-        builder = BatchBuilder(
-            codec=self._config.codec, producer_id=producer_id, producer_epoch=producer_epoch, transactional=True
-        )
-        is_written = self._write([PendingAppend(records, committed, respond)], builder)
+        is_written = self._write([PendingAppend(records, committed, respond)], batch, is_large=not records)
         self._schedule()
         return is_written
 

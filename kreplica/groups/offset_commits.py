@@ -10,6 +10,7 @@ from kreplica.groups.group import NO_GENERATION, UNKNOWN_MEMBER
 from kreplica.groups.records import TEXT_SIZE_MAX
 
 if TYPE_CHECKING:
+    from kreplica.coordination.state_log import ProducerEpoch
     from kreplica.groups.offsets import OffsetValues, Respond
     from kreplica.groups.shard import GroupShard
     from kreplica.wire.batch_building import BatchBuilder
@@ -76,10 +77,10 @@ def commit(
 def commit_in_transaction(
     shard: GroupShard,
     committer: Committer,
-    producer_id: int,
-    producer_epoch: int,
+    producer: ProducerEpoch,
     values: OffsetValues,
     respond: Respond,
+    prepared: BatchBuilder | None = None,
 ) -> None:
     """Like ``commit``, as part of a producer's transaction, whose partition has been verified (KIP-890).
 
@@ -94,7 +95,7 @@ def commit_in_transaction(
     respond_after_cleanup = _with_cleanup(shard, committer.group_id, respond)
     try:
         shard.offsets.commit_in_transaction(
-            committer.group_id, values, producer_id, producer_epoch, respond_after_cleanup, committer.client_host
+            committer.group_id, values, producer, respond_after_cleanup, prepared, committer.client_host
         )
     except KafkaError:
         shard.remove_if_unused(committer.group_id)

@@ -26,7 +26,7 @@ from kreplica.runtime.slices import Steps
 from kreplica.wire.batch_building import BatchBuilder
 
 if TYPE_CHECKING:
-    from kreplica.coordination.state_log import Pair, StateLog
+    from kreplica.coordination.state_log import Pair, ProducerEpoch, StateLog
     from kreplica.wire.batches import BatchHeader
 
 Respond = Callable[[ErrorCode], None]
@@ -127,13 +127,20 @@ class Offsets:
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    def prepare(self, group_id: str, values: OffsetValues, now_ms: int) -> Steps[BatchBuilder]:
+    def prepare(
+        self,
+        group_id: str,
+        values: OffsetValues,
+        now_ms: int,
+        producer: ProducerEpoch | None = None,
+    ) -> Steps[BatchBuilder]:
         """Build the batch of a large commit in slices.
 
-        :return: a batch for ``commit``.
+        :param producer: the producer if the commit belongs to its transaction.
+        :return: a batch for ``commit`` or ``commit_in_transaction``.
         :raise KafkaError: MESSAGE_TOO_LARGE.
         """
-        batch, size_max = self._log.new_batch(), self._log.batch_size_max
+        batch, size_max = self._log.new_batch(producer), self._log.batch_size_max
         for topic, partitions in values:
             prefix = offset_key_prefix(group_id, topic)
             for partition, value in partitions:
@@ -173,9 +180,9 @@ class Offsets:
         self,
         group_id: str,
         values: OffsetValues,
-        producer_id: int,
-        producer_epoch: int,
+        producer: ProducerEpoch,
         respond: Respond,
+        prepared: BatchBuilder | None = None,
         address: str = "",
     ) -> None:
         """Append offsets of a group as part of a transaction.
@@ -183,7 +190,8 @@ class Offsets:
         The partitions are unstable until the transaction ends, unless the append is refused: then no marker would
         follow.
 
-        :param respond: see ``StateLog.append_transactional``.
+        :param respond: see ``StateLog.append_batch``.
+        :param prepared: the result of ``prepare`` for the same offsets and producer.
         :param address: of the client, charged for a group without offsets.
         :raise KafkaError: COORDINATOR_NOT_AVAILABLE beyond the memory limits; nothing was appended.  Clients retry,
             because other transactions end.
@@ -193,13 +201,14 @@ class Offsets:
         refusal = ErrorCode.COORDINATOR_NOT_AVAILABLE
         self._accounts.check(group_id, address, growth, refusal)
         self._accounts.check(group_id, address, pending, refusal, is_pending=True)
-        append = _TransactionalAppend(self, group_id, values, respond, producer_id)
-        records = self._records(group_id, values)
+        append = _TransactionalAppend(self, group_id, values, respond, producer[0])
+        batch = prepared or self._log.new_batch(producer)
+        records = () if prepared else self._records(group_id, values)
         self._begin(append, address, growth)
-        if self._log.append_transactional(producer_id, producer_epoch, records, append.committed, append.completed):
+        if self._log.append_batch(batch, append.committed, append.completed, records):
             for topic, partitions in values:
                 for partition, _ in partitions:
-                    self._pending_of(producer_id, OffsetKey(group_id, topic, partition))
+                    self._pending_of(producer[0], OffsetKey(group_id, topic, partition))
 
     def remove(self, records: Sequence[Pair], respond: Respond) -> None:
         """Append tombstones returned by ``tombstones``."""

@@ -129,7 +129,9 @@ def test_transactions_take_effect_at_their_markers() -> None:
         for producer_id in (7, 8, 9):
             key = b"p%d" % producer_id
             partition.log.producers.verifications.begin(producer_id, 0, starts_at_zero=True).is_verified = True
-            notes.log.append_transactional(producer_id, 0, [(key, b"x")], lambda: None, on_result(key, answers))
+            notes.log.append_batch(
+                notes.log.new_batch((producer_id, 0)), lambda: None, on_result(key, answers), [(key, b"x")]
+            )
         run.cluster.run_until(lambda: len(answers) == 3)
         for producer_id, committed in ((7, True), (8, False)):
             partition.append_own(build_end_marker(EndMarker(committed, 0), producer_id, 0, 1), 1)
@@ -151,7 +153,9 @@ def test_unverified_records_open_no_transaction() -> None:
         verification = partition.log.producers.verifications.begin(7, 0, starts_at_zero=False)
         partition.append_marker(7, 0, EndMarker(False, 0), 1, epoch_grows=False)
         verification.is_verified = True
-        assert not notes.log.append_transactional(7, 0, [(b"p7", b"x")], lambda: None, on_result(b"p7", answers))
+        assert not notes.log.append_batch(
+            notes.log.new_batch((7, 0)), lambda: None, on_result(b"p7", answers), [(b"p7", b"x")]
+        )
         run.cluster.run_until(lambda: bool(answers))
         assert answers == [(b"p7", ErrorCode.INVALID_TXN_STATE)]
 

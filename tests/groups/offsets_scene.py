@@ -41,15 +41,17 @@ class SteppedLog:
     ) -> None:
         self._write(Written(NOT_TRANSACTIONAL, records), committed, answer)
 
-    def append_transactional(
+    def new_batch(self, producer: tuple[int, int]) -> BatchBuilder:
+        return BatchBuilder(producer_id=producer[0], producer_epoch=producer[1], transactional=True)
+
+    def append_batch(
         self,
-        producer_id: int,
-        producer_epoch: int,
-        records: Sequence[Pair],
+        batch: BatchBuilder,
         committed: Callable[[], None],
         answer: Callable[[ErrorCode], None],
+        records: Sequence[Pair],
     ) -> bool:
-        return self._write(Written(producer_id, records), committed, answer)
+        return self._write(Written(batch.producer_id, records), committed, answer)
 
     def _write(self, written: Written, committed: Callable[[], None], answer: Callable[[ErrorCode], None]) -> bool:
         if self.refuses:
@@ -81,7 +83,8 @@ class OffsetsScene:
         self.offsets.commit(group, values(topic, partition, offset), self.answers.append)
 
     def commit_in_transaction(self, producer_id: int, group: str, topic: str, partition: int, offset: int) -> None:
-        self.offsets.commit_in_transaction(group, values(topic, partition, offset), producer_id, 0, self.answers.append)
+        offsets = values(topic, partition, offset)
+        self.offsets.commit_in_transaction(group, offsets, (producer_id, 0), self.answers.append)
 
     def end(self, producer_id: int, *, commits: bool) -> None:
         """Commit a marker and everything before it."""

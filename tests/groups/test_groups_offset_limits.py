@@ -38,7 +38,7 @@ class LimitedScene(OffsetsScene):
         """Commit one offset in a transaction; return its error code."""
         try:
             self.offsets.commit_in_transaction(
-                group, values("t", partition, 6), producer_id, 0, self.answers.append, address
+                group, values("t", partition, 6), (producer_id, 0), self.answers.append, None, address
             )
         except KafkaError as error:
             return error.code

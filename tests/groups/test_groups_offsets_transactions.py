@@ -10,6 +10,7 @@ import pytest
 from offsets_wire import WireScene, the_code, topics_of, wire_scene
 
 from kreplica.errors import ErrorCode
+from kreplica.server.handlers.groups.offset_rows import LARGE_COMMIT_OFFSETS
 from kreplica.testing.clients.coordinator_client import TRANSACTION, CoordinatorClient
 from kreplica.wire import messages
 
@@ -83,6 +84,33 @@ def producer_of(scene: WireScene, name: str) -> Producer:
 def scene() -> Iterator[WireScene]:
     with wire_scene("transaction.state.log.num.partitions=4", "offset.metadata.max.bytes=20") as scene:
         yield scene
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_large_commit_is_part_of_its_transaction(scene: WireScene, commits: bool) -> None:
+    """Its batch, which is built in advance, has the producer of the transaction, and its offsets end with it."""
+    group = f"large-{commits}"
+    producer = producer_of(scene, f"large-producer-{commits}")
+    assert scene.commit(group, {"t": {0: 1}}) == NONE
+    producer.add_offsets(group)
+    topics = topics_of({"t": {0: 5, 1: 6}})
+    topics[0]["partitions"] *= LARGE_COMMIT_OFFSETS
+    assert producer.commit(group, {}, topics=topics) == NONE
+    assert scene.fetch(group, {"t": [0]}, require_stable=True) == UNSTABLE
+    assert scene.fetch(group, {"t": [0]}) == {("t", 0): (1, "")}
+    producer.end(commits=commits)
+    producer.settle(group)
+    assert scene.fetch(group, None) == ({("t", 0): (5, ""), ("t", 1): (6, "")} if commits else {("t", 0): (1, "")})
+
+
+def test_a_large_commit_of_another_producer_is_refused(scene: WireScene) -> None:
+    """The epoch of the batch that is built in advance is verified like that of a small one."""
+    producer = producer_of(scene, "fenced")
+    producer.add_offsets("fenced-group")
+    topics = topics_of({"t": {0: 5}})
+    topics[0]["partitions"] *= LARGE_COMMIT_OFFSETS
+    assert producer.commit("fenced-group", {}, topics=topics, producer_epoch=7) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert scene.fetch("fenced-group", {"t": [0]}, require_stable=True) == {("t", 0): (-1, "")}
 
 
 @pytest.mark.parametrize("version", VERSIONS)

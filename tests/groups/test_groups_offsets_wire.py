@@ -9,7 +9,7 @@ from offsets_wire import WireScene, topics_of, wire_scene
 
 from kreplica.errors import ErrorCode
 from kreplica.groups.records import NO_TIME, parse_offset_key, parse_offset_value
-from kreplica.server.handlers.groups.offset_commit import LARGE_COMMIT_OFFSETS
+from kreplica.server.handlers.groups.offset_rows import LARGE_COMMIT_OFFSETS
 from kreplica.wire import messages
 
 NONE = ErrorCode.NONE

@@ -22,6 +22,7 @@ from kreplica.server.handlers.groups.offset_commit import OffsetCommit
 from kreplica.server.handlers.groups.offset_delete import OffsetDelete
 from kreplica.server.handlers.topics.alter_partition_reassignments import AlterPartitionReassignments
 from kreplica.server.handlers.transactions.add_partitions_to_txn import AddPartitionsToTxn
+from kreplica.server.handlers.transactions.txn_offset_commit import TxnOffsetCommit
 from kreplica.server.protocol.handler_table import HandlerEntry
 from kreplica.server.protocol.request import Handler
 from kreplica.wire import messages
@@ -44,6 +45,10 @@ class Coordinator:
         self.calls = 0
         self.commits: list[Any] = []
         self.prepared: list[object] = []
+        self.producers: list[object] = []
+        self.shards = self
+        self.log = self
+        self.partition = 0
         self.subscribed: set[str] = set()
         self.waiting: list[Answer] | None = None
         self.offsets = self
@@ -86,8 +91,9 @@ class Coordinator:
     def partition_count(self, topic: str) -> int:
         return ROWS
 
-    def prepare(self, group_id: str, values: Any, now_ms: int) -> Iterator[None]:
+    def prepare(self, group_id: str, values: Any, now_ms: int, producer: object) -> Iterator[None]:
         """Encode 32 offsets in each step, as ``Offsets.prepare`` does."""
+        self.producers.append(producer)
         for _, rows in values:
             for _ in range(0, len(rows), 32):
                 self.calls += 1
@@ -98,6 +104,12 @@ class Coordinator:
         self.commits.append(values)
         self.prepared.append(prepared)
         answer(ErrorCode.NONE)
+
+    def commit_in_transaction(
+        self, group_id: str, values: Any, producer: object, answer: Answer, prepared: object, address: str
+    ) -> None:
+        self.producers.append(producer)
+        self.commit(group_id, values, answer, prepared, address)
 
     def tombstones(self, group_id: str, wanted: Callable[[str, int], bool]) -> list[TopicPartition]:
         return [TopicPartition(topic, index) for topic in ("t", "u") for index in range(ROWS) if wanted(topic, index)]
@@ -230,6 +242,38 @@ def test_batch_of_a_large_commit_is_built_in_slices() -> None:
         before = coordinator.calls
     assert coordinator.calls == ROWS // 32
     assert client.answers() == 1
+
+
+@pytest.mark.parametrize(("count", "prepared"), [(2, None), (ROWS, f"batch of {ROWS} offsets")])
+def test_large_commit_of_a_transaction_is_built_in_slices(count: int, prepared: str | None) -> None:
+    """TxnOffsetCommit encodes a bounded number of offsets in an iteration, for the transaction's producer."""
+    coordinator = Coordinator()
+
+    class Admission:
+        """Admits the producer after the batch is built."""
+
+        def admit(self, producer: object, claims: list[tuple[object, Answer]], *, adds: bool) -> None:
+            ((partition, admitted),) = claims
+            assert partition == "offsets partition"
+            assert len(coordinator.producers) == (prepared is not None)
+            admitted(ErrorCode.NONE)
+
+    partitions = {TopicPartition("__consumer_offsets", 0): "offsets partition"}
+    handler = TxnOffsetCommit(coordinator, partitions, Admission(), coordinator, lambda: 0, 4096)  # type: ignore[arg-type]
+    broker, client = serving(messages.TXN_OFFSET_COMMIT, handler)
+    rows = [{"partition_index": n, "committed_offset": n, "committed_metadata": ""} for n in range(count)]
+    body = {"transactional_id": "x", "group_id": "g", "producer_id": 7, "producer_epoch": 3}
+    topics = [{"name": "t", "partitions": rows}]
+    client.send(request_frame(messages.TXN_OFFSET_COMMIT, 0, 1, {**body, "topics": topics}))
+    before = 0
+    while broker.clock.getDelayedCalls():
+        broker.clock.iterate()
+        assert coordinator.calls - before <= STEPS_MAX + 8
+        before = coordinator.calls
+    assert coordinator.prepared == [prepared]
+    assert set(coordinator.producers) == {(7, 3)}
+    (topic,) = answer_of(client, messages.TXN_OFFSET_COMMIT, 0)["topics"]
+    assert [row["error_code"] for row in topic["partitions"]] == [0] * count
 
 
 def test_commit_of_a_closed_connection_is_not_started() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,10 +11,13 @@ from server_scene import parse_answer, request_frame
 from test_server_large_requests import Broker, Client
 from twisted.internet.defer import Deferred, succeed
 
+from kreplica.cluster.new_topics import NewTopic
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import ZERO_UUID, TopicPartition
+from kreplica.server.handlers.topics.create_topics import CONFIGS_MAX, STEP_ROWS, CreateTopics, count_rows
 from kreplica.server.handlers.topics.delete_topics import TOPICS_AT_ONCE, DeleteTopics
 from kreplica.server.handlers.topics.elect_leaders import ElectLeaders
+from kreplica.server.handlers.topics.topic_admin import NEW_PARTITIONS_MAX
 from kreplica.server.metadata.metadata_cache import MetadataCache, PartitionMetadata, TopicMetadata
 from kreplica.server.protocol.handler_table import HandlerEntry
 from kreplica.server.protocol.request import Handler
@@ -110,6 +115,69 @@ def test_deletions_of_one_request_at_the_same_time_are_bounded() -> None:
     assert [row["name"] for row in answered] == names
     late = [row["name"] for row in answered if row["error_code"] == int(ErrorCode.REQUEST_TIMED_OUT)]
     assert late == [names[0], names[TOPICS_AT_ONCE], names[-1]]
+
+
+class Creation:
+    """Refuses every topic, and records the names."""
+
+    def __init__(self) -> None:
+        self.planned: list[str] = []
+
+    def plan(self, topic: NewTopic) -> None:
+        self.planned.append(topic.name)
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS)
+
+
+def creating(topics: Creation) -> tuple[Broker, Client]:
+    def handler(broker: Broker) -> CreateTopics:
+        return CreateTopics(topics, MetadataCache(broker.clock), None, lambda: True)  # type: ignore[arg-type]
+
+    return serving(messages.CREATE_TOPICS, handler)
+
+
+def new_topics_frame(rows: list[dict[str, Any]]) -> bytes:
+    default = {"num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+    body = {"topics": [{**default, **row} for row in rows], "timeout_ms": 1000, "validate_only": False}
+    return request_frame(messages.CREATE_TOPICS, 4, 1, body)
+
+
+def test_names_of_new_topics_are_counted_in_slices() -> None:
+    """An iteration counts a bounded number; a name that occurs twice is refused once and not planned."""
+    topics = Creation()
+    broker, client = creating(topics)
+    names = [*NAMES[: NEW_PARTITIONS_MAX - 2], "twice", "twice"]
+    client.send(new_topics_frame([{"name": name} for name in names]))
+    assert client.answers() == 0
+    assert broker.iterations() > 10
+    assert topics.planned == names[:-2]
+    answered = answer_of(client, messages.CREATE_TOPICS, 4)["topics"]
+    assert [row["name"] for row in answered] == names[:-1]
+    assert answered[-1]["error_code"] == int(ErrorCode.INVALID_REQUEST)
+
+
+def test_counting_of_new_topics_is_bounded_per_step() -> None:
+    """A step counts at most ``STEP_ROWS`` topics, and the number of partitions includes those assigned."""
+    rows = [{"name": name, "num_partitions": 2, "assignments": [0, 0, 0]} for name in NAMES]
+    results = []
+
+    def count() -> Iterator[None]:
+        results.append((yield from count_rows(rows)))
+
+    assert sum(1 for _ in count()) == math.ceil(ROWS / STEP_ROWS)
+    assert results == [(dict.fromkeys(NAMES, 1), 3 * ROWS)]
+
+
+def test_new_topic_with_too_many_settings_is_refused() -> None:
+    """The settings are not read; another topic of the request is planned."""
+    topics = Creation()
+    broker, client = creating(topics)
+    configs = [{"name": "retention.ms", "value": "1"}] * (CONFIGS_MAX + 1)
+    client.send(new_topics_frame([{"name": "a", "configs": configs}, {"name": "b", "configs": configs[1:]}]))
+    broker.iterations()
+    first, second = answer_of(client, messages.CREATE_TOPICS, 4)["topics"]
+    assert (first["error_code"], second["error_code"]) == (ErrorCode.INVALID_CONFIG, ErrorCode.TOPIC_ALREADY_EXISTS)
+    assert first["error_message"] == "a topic may be created with at most 1000 settings"
+    assert topics.planned == ["b"]
 
 
 def partition_of(leader: int) -> PartitionMetadata:

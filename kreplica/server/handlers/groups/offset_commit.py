@@ -18,9 +18,6 @@ from kreplica.wire.batch_building import BatchBuilder
 
 TIME_MS_MAX = 2**63 - 1
 
-LARGE_COMMIT_OFFSETS = 500
-"""Number of offsets from which a commit has a batch of its own, which is built in slices."""
-
 
 class OffsetCommit:
     """Answers once the offsets are committed in the log.
@@ -52,26 +49,12 @@ class OffsetCommit:
         rows = OffsetRows(self._view, self._metadata_characters_max, now_ms, expires_ms)
         yield from rows.read(body["topics"])
         try:
-            prepared = yield from self._prepare(body["group_id"], rows, now_ms)
+            prepared = yield from rows.prepare(self._shards, body["group_id"])
         except KafkaError:
             rows.fail(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
             request.answer({"throttle_time_ms": 0, "topics": rows.topics})
         else:
             self._commit(request, rows, prepared)
-
-    def _prepare(self, group_id: str, rows: OffsetRows, now_ms: int) -> Steps[BatchBuilder | None]:
-        """Build the batch of a large commit in slices.
-
-        :return: None if the commit is small, or will be refused.
-        :raise KafkaError: MESSAGE_TOO_LARGE.
-        """
-        if rows.count < LARGE_COMMIT_OFFSETS or not is_writable(group_id):
-            return None
-        try:
-            shard = self._shards.shard_of(group_id)
-        except KafkaError:
-            return None
-        return (yield from shard.offsets.prepare(group_id, rows.values, now_ms))
 
     def _commit(self, request: Request, rows: OffsetRows, prepared: BatchBuilder | None) -> None:
         body = request.body

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from kreplica.coordination import ClusterView
-from kreplica.errors import ErrorCode
-from kreplica.groups.offset_commits import is_metadata_acceptable
+from kreplica.coordination import ClusterView, Shards
+from kreplica.coordination.state_log import ProducerEpoch
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.groups.offset_commits import is_metadata_acceptable, is_writable
 from kreplica.groups.offsets import STEP_OFFSETS
 from kreplica.groups.records import NO_LEADER_EPOCH, NO_TIME, CommittedOffset, build_offset_value
+from kreplica.groups.shard import GroupShard
 from kreplica.runtime.slices import Steps
+from kreplica.wire.batch_building import BatchBuilder
+
+LARGE_COMMIT_OFFSETS = 500
+"""Number of offsets from which a commit has a batch of its own, which is built in slices."""
 
 Row = dict[str, Any]
 
@@ -90,6 +96,23 @@ class OffsetRows:
     def count(self) -> int:
         """Number of valid offsets."""
         return len(self._open)
+
+    def prepare(
+        self, shards: Shards[GroupShard], group_id: str, producer: ProducerEpoch | None = None
+    ) -> Steps[BatchBuilder | None]:
+        """Build the batch of a large commit in slices.
+
+        :param producer: the producer if the commit belongs to its transaction.
+        :return: None if the commit is small, or will be refused.
+        :raise KafkaError: MESSAGE_TOO_LARGE.
+        """
+        if self.count < LARGE_COMMIT_OFFSETS or not is_writable(group_id):
+            return None
+        try:
+            shard = shards.shard_of(group_id)
+        except KafkaError:
+            return None
+        return (yield from shard.offsets.prepare(group_id, self.values, self._now_ms, producer))
 
     def fail(self, code: ErrorCode) -> None:
         """Set an error code for all offsets without another error."""

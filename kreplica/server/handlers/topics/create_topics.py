@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -12,14 +12,21 @@ from kreplica.cluster.new_topics import NewTopic
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.membership import DynamicSettings
 from kreplica.model import NO_LEADER, ZERO_UUID, TopicAssignment
+from kreplica.runtime.slices import Steps
 from kreplica.server.handlers.topics.topic_admin import NEW_PARTITIONS_MAX, TopicAdmin
 from kreplica.server.handlers.topics.topic_results import gather_by_topic
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_from
+from kreplica.server.protocol.responses import answer_from, in_slices
 
 Row = dict[str, Any]
 UNSET = -1
+
+STEP_ROWS = 64
+"""Number of topics that one step counts."""
+
+CONFIGS_MAX = 1000
+"""Maximum number of settings of a new topic in a request; about 40 exist."""
 
 
 class CreateTopics:
@@ -46,8 +53,7 @@ class CreateTopics:
     async def _answer(self, request: Request) -> Row:
         body = request.body
         rows = body["topics"]
-        counts = Counter(row["name"] for row in rows)
-        partitions = sum(max(row["num_partitions"], len(row["assignments"]), 1) for row in rows)
+        counts, partitions = await in_slices(request, count_rows(rows))
         validate_only = body.get("validate_only", False)
 
         async def one(row: Row) -> Row:
@@ -61,8 +67,7 @@ class CreateTopics:
                 )
             return await self._create(_new_topic(row), validate_only, body["timeout_ms"] / 1000)
 
-        unique = {row["name"]: row for row in rows}
-        return {"topics": await gather_by_topic(request, unique.values(), one, _error_row)}
+        return {"topics": await gather_by_topic(request, _unique(rows), one, _error_row)}
 
     async def _create(self, topic: NewTopic, validate_only: bool, timeout_s: float) -> Row:
         planned = self._topics.plan(topic)
@@ -108,7 +113,30 @@ class CreateTopics:
         return self._metadata.wait_until(led, timeout_s)
 
 
+def count_rows(rows: Sequence[Row]) -> Steps[tuple[Counter[str], int]]:
+    """Return how often each name occurs, and the number of new partitions; works in slices."""
+    counts: Counter[str] = Counter()
+    partitions = 0
+    for start in range(0, len(rows), STEP_ROWS):
+        for row in rows[start : start + STEP_ROWS]:
+            counts[row["name"]] += 1
+            partitions += max(row["num_partitions"], len(row["assignments"]), 1)
+        yield
+    return counts, partitions
+
+
+def _unique(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield the first row of each name."""
+    seen = set()
+    for row in rows:
+        if row["name"] not in seen:
+            seen.add(row["name"])
+            yield row
+
+
 def _new_topic(row: Row) -> NewTopic:
+    if len(row["configs"]) > CONFIGS_MAX:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"a topic may be created with at most {CONFIGS_MAX} settings")
     partitions, factor = row["num_partitions"], row["replication_factor"]
     configs = {}
     for config in row["configs"]:
@@ -141,5 +169,3 @@ def _error_row(row: Row, error: KafkaError) -> Row:
         "error_message": error.message or None,
         "configs": [],
     }
-
-

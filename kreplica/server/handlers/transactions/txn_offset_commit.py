@@ -20,6 +20,7 @@ from kreplica.server.handlers.groups.offset_rows import OffsetRows
 from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import respond_in_slices
 from kreplica.transactions.admission import Admission, Producer
+from kreplica.wire.batch_building import BatchBuilder
 
 LOADING_KNOWN_FROM = 2
 ABORTABLE_KNOWN_FROM = 4
@@ -59,11 +60,19 @@ class TxnOffsetCommit:
 
     def _read(self, request: Request) -> Steps[None]:
         """Read the offsets in slices, then have the producer admitted."""
+        body = request.body
         rows = OffsetRows(self._view, self._metadata_characters_max, self._wall_clock_ms())
-        yield from rows.read(request.body["topics"])
-        self._admit(request, rows)
+        yield from rows.read(body["topics"])
+        try:
+            producer = body["producer_id"], body["producer_epoch"]
+            prepared = yield from rows.prepare(self._groups.shards, body["group_id"], producer)
+        except KafkaError:
+            rows.fail(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+            request.answer({"throttle_time_ms": 0, "topics": rows.topics})
+        else:
+            self._admit(request, rows, prepared)
 
-    def _admit(self, request: Request, rows: OffsetRows) -> None:
+    def _admit(self, request: Request, rows: OffsetRows, prepared: BatchBuilder | None) -> None:
         body = request.body
 
         def answer(code: ErrorCode) -> None:
@@ -84,7 +93,7 @@ class TxnOffsetCommit:
 
         def admitted(code: ErrorCode) -> None:
             if code is ErrorCode.NONE:
-                self._commit(body, host, rows, answer)
+                self._commit(body, host, rows, prepared, answer)
             else:
                 answer(code)
 
@@ -104,7 +113,9 @@ class TxnOffsetCommit:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         return partition
 
-    def _commit(self, body: dict[str, Any], host: str, rows: OffsetRows, answer: Respond) -> None:
+    def _commit(
+        self, body: dict[str, Any], host: str, rows: OffsetRows, prepared: BatchBuilder | None, answer: Respond
+    ) -> None:
         """Commit after admission; the group may have moved in the meantime, so it is looked up again."""
         committer = Committer(
             body["group_id"],
@@ -115,7 +126,8 @@ class TxnOffsetCommit:
         )
         try:
             shard = self._groups.shards.shard_of(committer.group_id)
-            commit_in_transaction(shard, committer, body["producer_id"], body["producer_epoch"], rows.values, answer)
+            producer = body["producer_id"], body["producer_epoch"]
+            commit_in_transaction(shard, committer, producer, rows.values, answer, prepared)
         except KafkaError as error:
             answer(error.code)
 
