@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -73,6 +74,17 @@ def is_as_shown(printed: list[str], shown: list[str]) -> bool:
     return matches is not None and is_as_shown(printed[1:], shown[1:])
 
 
+def wait_until_idle(pid: int) -> None:
+    """Wait until a process sleeps.
+
+    A signal in the middle of a log line would lose the next line, because a file cannot be written by a signal handler
+    that interrupts a write to it.
+    """
+    until_s = time.monotonic() + TIMEOUT_S
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "S" and time.monotonic() < until_s:
+        time.sleep(0.01)
+
+
 def run(command: str, shown: list[str], directory: Path) -> list[str]:
     """Run a command of a page; it is interrupted as on the page, after the preceding output was printed."""
     with subprocess.Popen(
@@ -93,6 +105,7 @@ def run(command: str, shown: list[str], directory: Path) -> list[str]:
                     if is_as_shown(printed, before):
                         break
                 printed.append(INTERRUPT)
+                wait_until_idle(process.pid)
                 process.send_signal(signal.SIGINT)
             printed += process.communicate(timeout=TIMEOUT_S)[0].splitlines()
         finally:
