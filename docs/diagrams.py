@@ -104,114 +104,136 @@ def line_of(thing: Callable[..., object] | type) -> int:
 
 # --- rules ------------------------------------------------------------------------------------------------------------
 
-RULES: Mapping[str, tuple[str, str]] = {
+RULES: Mapping[str, tuple[str, str, str]] = {
     "required in sync": (
+        "A commit needs `min.insync.replicas` in-sync replicas, or the replication factor if that is smaller",
         "kreplica.cluster.eligible_leaders:required",
         "tests/replication/test_replication_leader_state.py::test_topic_with_fewer_replicas_than_required",
     ),
     "commit rule": (
+        "A record is committed when all counted replicas (see the rule *union*) have it",
         "kreplica.replication.leader.high_watermark:held_by_all",
         "tests/replication/test_replication_high_watermark.py::test_high_watermark_is_the_smallest_log_end_offset",
     ),
     "high watermark advances": (
+        "The high watermark does not advance while the ISR is too small or a replica outside it is eligible to lead",
         "kreplica.replication.leader.high_watermark:may_advance",
         "tests/replication/test_replication_high_watermark.py::test_high_watermark_does_not_advance",
     ),
     "eligible leaders": (
+        "A replica that leaves and makes the ISR too small stays eligible to lead until the ISR is large enough",
         "kreplica.cluster.eligible_leaders:eligible_after",
         "tests/replication/test_replication_strong_isr.py::test_electable_replicas_have_all_committed_records",
     ),
     "union": (
+        "While an ISR write is pending, the replicas of the old and of the new ISR are counted (KIP-497)",
         "kreplica.replication.leader.in_sync:union",
         "tests/replication/test_replication_strong_isr.py::test_every_rule_is_needed",
     ),
     "joining: this epoch": (
+        "A follower joins the ISR only after a fetch in the current leader epoch, which proves that its log matches",
         "kreplica.replication.leader.in_sync:has_fetched_in_this_epoch",
         "tests/replication/test_replication_in_sync.py::test_follower_without_a_fetch_in_this_epoch_does_not_join",
     ),
     "joining: committed": (
+        "A follower joins the ISR only when it has every record below the high watermark",
         "kreplica.replication.leader.in_sync:has_reached_high_watermark",
         "tests/replication/test_replication_strong_isr.py::test_every_rule_is_needed",
     ),
     "joining: epoch start": (
+        "A follower joins the ISR only when it has every record that the leader had at the start of its epoch",
         "kreplica.replication.leader.in_sync:has_reached_epoch_start",
         "tests/replication/test_replication_strong_isr.py::test_every_rule_is_needed",
     ),
     "joining: incarnation": (
+        "A follower joins the ISR only if its broker is registered with the broker epoch of its fetches (KIP-903)",
         "kreplica.replication.leader.in_sync:is_current_incarnation",
         "tests/replication/test_replication_isr_writes.py::test_stale_incarnation_joins_without_the_check",
     ),
     "leaving": (
+        "A follower leaves the ISR if it has been behind the leader's log end for `replica.lag.time.max.ms`",
         "kreplica.replication.leader.in_sync:is_lagging",
         "tests/replication/test_replication_in_sync.py::test_slow_follower_lags_although_it_fetches",
     ),
     "conditional writes": (
+        "A leader writes the ISR only if the state znode still has the version that the leader knows",
         "kreplica.replication.leader.in_sync:expected_version",
         "tests/replication/test_replication_isr_writes.py::test_new_leader_would_be_overwritten_without_the_condition",
     ),
     "follower state per epoch": (
+        "A leader discards its record of the followers' logs at the start of each leader epoch",
         "kreplica.replication.leader.followers:is_of_epoch",
         "tests/replication/test_replication_leader_state.py::test_new_epoch_discards_follower_progress",
     ),
     "roles": (
+        "A command restarts fetchers and resets follower state only if it starts a new leader epoch",
         "kreplica.replication.fencing:is_new_epoch",
         "tests/replication/test_replication_roles.py::test_follower_restarts_its_fetcher_in_each_epoch_only",
     ),
     "stale commands": (
+        "A broker rejects a command for an earlier registration of this broker",
         "kreplica.replication.fencing:is_stale_broker_epoch",
         "tests/replication/test_replication_fencing.py::test_command_to_another_incarnation_is_refused",
     ),
     "lease": (
+        "A leader with followers commits and acknowledges records only while its ZooKeeper session cannot have expired",
         "kreplica.replication.leader.leader_state:LeaderState.has_lease",
         "tests/replication/test_replication_leader_state.py::test_other_leader_meanwhile",
     ),
     "lost sessions": (
+        "A broker whose ZooKeeper session has ended stops leading partitions that have other replicas",
         "kreplica.replication.partitions:Partitions.session_lost",
         "tests/testing/test_cluster_failures.py::test_a_new_session_does_not_restore_leadership",
     ),
     "truncation": (
+        "A follower truncates its log to the longest prefix that it shares with the leader's log",
         "kreplica.replication.follower.truncation:cut_at_divergence",
         "tests/replication/test_replication_truncation.py::test_longest_common_prefix_remains",
     ),
     "controller epoch": (
+        "A broker rejects commands of a controller that was replaced",
         "kreplica.replication.fencing:is_stale_controller_epoch",
         "tests/replication/test_replication_fencing.py::test_replaced_controller_is_refused",
     ),
     "order of commands": (
+        "A broker rejects a command that arrives after a later command of the same controller",
         "kreplica.replication.fencing:is_overtaken",
         "tests/replication/test_replication_fencing.py::test_superseded_command_is_refused",
     ),
     "leader epoch of requests": (
+        "A replica rejects requests that name another leader epoch than its own (KIP-320)",
         "kreplica.replication.fencing:is_of_leader_epoch",
         "tests/server/test_server_apis_fetch.py::test_leader_epochs_are_fenced",
     ),
     "lost logs": (
+        "A restarted broker stays in ISRs only if its logs lost nothing since a controller last saw it (KIP-966)",
         "kreplica.controller.decisions.decisions:has_intact_logs",
         "tests/controller/test_controller_decisions.py::test_a_chain_of_clean_restarts_loses_nothing",
     ),
     "damaged replicas": (
+        "A broker discards a damaged log only if another broker leads and this replica cannot be elected after it",
         "kreplica.replication.damaged_replicas:may_set_damage_aside",
         "tests/replication/test_replication_damage.py::test_only_an_unneeded_replica_is_discarded",
     ),
 }
-"""Rules of replication: the function (module:function, or a module), and a test."""
+"""Rules of replication: the statement, the function (module:function, or a module), and a test."""
 
 
 def replication_rules() -> str:
-    head = ("rule", "meaning", "function", "test", "scenario")
+    head = ("name", "rule", "function", "test", "scenario")
     return table(head, (rule_row(name, *where) for name, where in RULES.items()))
 
 
-def rule_row(name: str, where: str, test: str) -> tuple[str, ...]:
+def rule_row(name: str, statement: str, where: str, test: str) -> tuple[str, ...]:
     module_name, function_name = where.split(":")
     module = importlib.import_module(module_name)
-    rule = attrgetter(function_name)(module) if function_name else module
+    assert not function_name or attrgetter(function_name)(module)
     source = f"{module_name.replace('.', '/')}.py"
     test_file, test_name = test.split("::")
     assert re.search(rf"def {test_name}\b", (ROOT / test_file).read_text()), f"{test} is not there"
     return (
         name,
-        first_sentence(rule),
+        statement,
         f"[`{function_name or module_name.rpartition('.')[2]}`](../../{source})",
         f"[`{test_name}`](../../{test_file})",
         ", ".join(dict.fromkeys(scenario_link(guard) for guard in GUARDS if removes(guard, where))) or "-",
