@@ -1,7 +1,8 @@
 """The ``kreplica`` command: one module per subcommand, imported only when the subcommand runs.
 
 * ``commands``: administration of a running cluster through the admin API
-* ``records``: ``produce`` and ``consume``; ``transfer``: export, import and copy of topics; with any Kafka cluster
+* ``records``: ``produce`` and ``consume``, with any Kafka cluster
+* ``transfer``: export, import and copy of topics, with any Kafka cluster
 * ``pipelines``: Spark pipelines over whole topics
 * ``diagnostics``: log files, controller journals, simulations, verification of clusters
 * ``http``: client of the admin API, with the options and output shared by commands
@@ -20,13 +21,15 @@ SUBCOMMANDS = {
     "consume": Subcommand("records.consume", "Print the records of a topic."),
     "cluster": Subcommand("commands.cluster", "Show a summary of the cluster."),
     "broker": Subcommand("commands.broker", "Brokers: list, show, cordon, uncordon, drain."),
-    "topic": Subcommand("commands.topic", "Topics: list, show, create, grow, shrink, delete, settings, copy."),
+    "topic": Subcommand(
+        "commands.topic", "Topics: list, show, create, grow, shrink, delete, config, export, import, copy."
+    ),
     "partition": Subcommand("commands.partition", "Partitions: list (offline, under-replicated, moving), show."),
-    "group": Subcommand("commands.group", "Groups: list, show, lag, delete, reset their offsets."),
+    "group": Subcommand("commands.group", "Consumer groups: list, show, lag, delete, reset (committed offsets)."),
     "plan": Subcommand("commands.plan", "Reassignment plans: make, list, show, watch, set, cancel, delete."),
     "election": Subcommand("commands.election", "Leader elections: list, preferred, unclean."),
     "config": Subcommand("commands.config", "Settings of topics and brokers: get, set, remove."),
-    "why": Subcommand("commands.why", "Explain the state of a partition, group, plan or broker and what to do."),
+    "why": Subcommand("commands.why", "Explain the state of a partition, group or plan, or why a broker is slow."),
     "timeline": Subcommand("commands.timeline", "Show past and new events of the cluster."),
     "zookeeper": Subcommand("commands.zookeeper", "Run a ZooKeeper server on this machine."),
     "log": Subcommand("diagnostics.log", "Log files of a broker: dump, verify."),
@@ -36,7 +39,9 @@ SUBCOMMANDS = {
     "verify": Subcommand(
         "diagnostics.verify", "Run a load on any Kafka-compatible cluster and report violated guarantees."
     ),
-    "simulate": Subcommand("diagnostics.simulate", "Simulate whole clusters with faults on virtual time, from seeds."),
+    "simulate": Subcommand(
+        "diagnostics.simulate", "Simulate clusters with faults in virtual time, reproducibly from seeds."
+    ),
     "replay": Subcommand("diagnostics.replay", "Repeat a controller's decisions from its journal."),
     "completion": Subcommand("commands.completion", "Print the shell completion script."),
 }

@@ -166,6 +166,19 @@ class TestVerify:
             "file": str(file), "position": 448, "problem": "wrong CRC in the batch of offset 12",
         }  # fmt: skip
 
+    @pytest.mark.parametrize("option", ["--report-gaps", "--no-gaps"])
+    def test_gaps(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str) -> None:
+        """Missing offsets are a problem only with the option; its former name still works."""
+        monkeypatch.setattr(log_verify, "PAUSE_S", 0.0)
+        directory = tmp_path / "t-0"
+        directory.mkdir()
+        batches = [build_batch([Record(offset, 0, None, b"x")], base_offset=offset) for offset in (0, 10)]
+        (directory / f"{0:020}.log").write_bytes(b"".join(batches))
+        assert run("verify", directory).exit_code == 0
+        done = run("verify", directory, option)
+        assert done.exit_code == 1
+        assert "offsets are missing" in done.stdout
+
     def test_directory_without_logs(self, tmp_path: Path) -> None:
         """The directory is a usage error."""
         done = run("verify", tmp_path)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kreplica.cli.http.session import PAGE, Session, confirm, connected, dry_run_option, path_of, yes_option
+from kreplica.cli.http.session import PAGE, Session, confirm, connected, path_of, yes_option
 from kreplica.cli.terminal.lazy_groups import LazyGroup, Subcommand
 from kreplica.cli.terminal.screen import Screen, bad, counted, time_text
 
@@ -111,7 +111,7 @@ def _describe_lag(screen: Screen, document: dict[str, Any]) -> None:
 @command.command()
 @_GROUP
 @yes_option
-@dry_run_option
+@click.option("--dry-run", is_flag=True, help="Only check whether the group can be deleted.")
 @connected
 def delete(session: Session, group: str, yes: bool, dry_run: bool) -> None:
     """Delete a group without members, and its offsets."""

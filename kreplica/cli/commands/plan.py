@@ -88,14 +88,14 @@ def changed(
 
 @command.command()
 @_PLAN
-@click.option("--rollback", is_flag=True, help="Also move finished replicas back.")
+@click.option("--rollback", is_flag=True, help="Also revert finished moves.")
 @yes_option
 @dry_run_option
 @connected
 def cancel(session: Session, plan: str, rollback: bool, yes: bool, dry_run: bool) -> None:
-    """Cancel a plan: running moves are reverted; finished moves stay unless --rollback is given."""
+    """Cancel a plan and revert its running moves; finished moves stay unless --rollback is given."""
     if not dry_run:
-        confirm(f"Cancel plan {plan}{' and move finished replicas back' if rollback else ''}?", yes=yes,
+        confirm(f"Cancel plan {plan}{' and revert its finished moves' if rollback else ''}?", yes=yes,
                 session=session)  # fmt: skip
     document = session.send("POST", path_of("plans", plan, "cancel"), {"rollback": rollback},
                             query={"dry_run": dry_run})  # fmt: skip

@@ -20,6 +20,11 @@ from kreplica.cli.terminal.screen import Screen
 
 FILE_SIZE_MAX = 64 * 1024 * 1024
 
+REMOVAL_WAIT_HELP = (
+    "Time for which the partitions stay readable before they are deleted, for example 10m.  "
+    "[default: kreplica.partition.removal.wait.ms of the controller]"
+)
+
 _BROKERS = click.argument("brokers", nargs=-1, required=True, type=click.IntRange(min=0), metavar="BROKER...")
 
 _OPTIONS = (
@@ -206,12 +211,13 @@ def add_partitions(topic: str, partitions: int) -> dict[str, Any]:
 @click.argument("topic")
 @click.argument("partitions", type=click.IntRange(min=1))
 @click.option("--wait", "wait_ms", type=Duration(), metavar="DURATION",
-              help="How long consumer groups may take to read the remaining records, for example 10m.")  # fmt: skip
+              help=REMOVAL_WAIT_HELP)
 @plan_options
 def remove_partitions(topic: str, partitions: int, wait_ms: int | None) -> dict[str, Any]:
     """Remove the last partitions of a topic; PARTITIONS remain.
 
-    Partitions are removed after consumer groups have read them.
+    The partitions are read-only for the time of --wait, and are then deleted.  Records that consumers have not read by
+    then are lost.
     """
     return removed_partitions(topic, partitions, wait_ms)
 

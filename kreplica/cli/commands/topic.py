@@ -26,7 +26,7 @@ SUBCOMMANDS = {
 
 @click.group(cls=LazyGroup, subcommands=SUBCOMMANDS)
 def command() -> None:
-    """Topics: list, show, create, grow, shrink, delete."""
+    """Administration and copies of topics."""
 
 
 @command.command("list")

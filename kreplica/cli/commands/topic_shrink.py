@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kreplica.cli.commands.plan_make import plan_options, removed_partitions
+from kreplica.cli.commands.plan_make import REMOVAL_WAIT_HELP, plan_options, removed_partitions
 from kreplica.cli.terminal.parameter_types import Duration
 
 
@@ -14,8 +14,12 @@ from kreplica.cli.terminal.parameter_types import Duration
 @click.argument("topic")
 @click.argument("partitions", type=click.IntRange(min=1))
 @click.option("--wait", "wait_ms", type=Duration(), metavar="DURATION",
-              help="How long consumer groups may take to read the remaining records, for example 10m.")  # fmt: skip
+              help=REMOVAL_WAIT_HELP)
 @plan_options
 def command(topic: str, partitions: int, wait_ms: int | None) -> dict[str, Any]:
-    """Remove the last partitions of a topic; PARTITIONS remain.  Same as `plan make remove-partitions`."""
+    """Remove the last partitions of a topic; PARTITIONS remain.  Same as `plan make remove-partitions`.
+
+    The partitions are read-only for the time of --wait, and are then deleted.  Records that consumers have not read by
+    then are lost.
+    """
     return removed_partitions(topic, partitions, wait_ms)

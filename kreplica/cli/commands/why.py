@@ -16,7 +16,7 @@ _DECISIONS_SHOWN = 10
 
 @click.group()
 def command() -> None:
-    """Explain a state: the decisions that led to it, the events it waits for, and possible actions."""
+    """Explain a state: the controller decisions that led to it, pending events, and possible actions."""
 
 
 @command.command()

@@ -20,16 +20,18 @@ PAUSE_S = 0.2
 @click.command()
 @click.argument("directory", type=click.Path(exists=True, file_okay=False))
 @click.option("--records", is_flag=True, help="Also decompress every batch and parse its records.")
-@click.option("--no-gaps", is_flag=True, help="Also report gaps between offsets, for logs that were never compacted.")
+@click.option("--report-gaps", is_flag=True, help="Also report gaps between offsets; only for logs never compacted.")
+@click.option("--no-gaps", is_flag=True, hidden=True)  # former name of --report-gaps
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON line per problem and one for the totals.")
-def command(directory: str, records: bool, no_gaps: bool, as_json: bool) -> None:
+def command(directory: str, records: bool, report_gaps: bool, no_gaps: bool, as_json: bool) -> None:
     """Check logs on disk: checksums, order of offsets, indexes, sizes, leader epochs, transactions.
 
     DIRECTORY is a log directory (log.dirs) or the directory of one partition, of kreplica or Apache Kafka.  Files are
     not changed.  The broker may be running: each problem is checked again before it is reported.  The exit status is 1
     if there are problems.
     """
-    verification = Verification(ReadOnlyDisk(), CheckOptions(records, no_gaps), lambda: time.sleep(PAUSE_S))
+    options = CheckOptions(records=records, gaps=report_gaps or no_gaps)
+    verification = Verification(ReadOnlyDisk(), options, lambda: time.sleep(PAUSE_S))
     try:
         for problem in verification.run(directory):
             click.echo(_line(problem, as_json=as_json))

@@ -60,10 +60,10 @@ def _options(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> d
 @click.command(context_settings={"show_default": True})
 @click.option("--seed", type=click.IntRange(min=0), help="Run one storm and describe it.")
 @click.option("--seeds", callback=_seeds, metavar="A-B", help="Run one storm per seed; A- is unlimited.")
-@click.option("--minutes", type=click.FloatRange(min=0), help="With --seeds: start no storm after this many minutes.")
+@click.option("--minutes", type=click.FloatRange(min=0), help="With --seeds: start no storms after this many minutes.")
 @click.option("--jobs", type=click.IntRange(1, 256), default=1, help="Concurrent storms, one process each.")
 @click.option("--option", "chosen", multiple=True, callback=_options, metavar="NAME=VALUE",
-              help="Set an option that the seed would otherwise choose: "
+              help="Set an option instead of drawing it from the seed: "
               f"{', '.join(StormOptions.__dataclass_fields__)}.")  # fmt: skip
 @click.option("--faults", "only", callback=_numbers, metavar="N,N,...", help="With --seed: run only these faults.")
 @click.option(
@@ -80,11 +80,11 @@ def command(
     minimizes: bool,
     trace: IO[str] | None,
 ) -> None:
-    """Simulate whole clusters with faults on virtual time.
+    """Simulate clusters with faults in virtual time.
 
-    A storm is a simulated cluster that runs the broker's code under load, with faults of processes, machines, network,
-    disks and clocks chosen by a seed.  Invariants (no committed record is lost or differs between replicas) are checked
-    after each event, and recovery is checked at the end.  The same seed reproduces the same run.
+    A storm is one simulated run of a cluster under load.  It runs the broker's code, and its seed chooses the faults of
+    processes, machines, network, disks and clocks.  Invariants (no committed record is lost or differs between
+    replicas) are checked after each event, and recovery is checked at the end.  The same seed reproduces the same run.
 
     \b
     kreplica simulate --seed 7

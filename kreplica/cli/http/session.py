@@ -200,7 +200,8 @@ def admin_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def optional_admin_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the same options without a default: ``url`` is None if it is not given."""
-    return _with_options(command, _admin_option("Admin API of any broker; used to find brokers without --bootstrap."))
+    text = "Admin API of any broker; used to find the brokers if --bootstrap is not given."
+    return _with_options(command, _admin_option(text))
 
 
 def _with_options(command: Callable[..., None], first: Callable[..., Any]) -> Callable[..., None]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class Position(ParameterType):
     """A time, converted to milliseconds since 1970, or offsets as JSON, converted to a mapping."""
 
-    name = "WHERE"
+    name = "TIME|OFFSETS"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not isinstance(value, str) or not value.lstrip().startswith("{"):

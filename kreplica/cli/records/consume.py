@@ -30,8 +30,8 @@ def _template(_: click.Context, __: click.Parameter, text: str) -> Print:
 @click.argument("topic")
 @bootstrap_option()
 @click.option("--from", "start", type=StartType(), default="earliest", show_default=True,
-              help="Start position: earliest, latest, an offset, -N for each partition's last N, or a time "
-              "(2027-01-31T08:30, timestamp:MS).")  # fmt: skip
+              help="Start position: earliest, latest, an offset, -N for the last N records of each partition, "
+              "or a time (2027-01-31T08:30, timestamp:MS).")  # fmt: skip
 @click.option("--partitions", type=NumbersType(), help="Only these partitions.")
 @click.option("--count", "count_max", type=click.IntRange(min=1), help="Stop after this many records.")
 @click.option("--follow/--until-end", default=None,

@@ -26,9 +26,9 @@ class Start(NamedTuple):
 
 
 class StartType(ParameterType):
-    """``earliest``, ``latest``, an offset, ``-N`` for each partition's last N, or a time; converted to a ``Start``."""
+    """``earliest``, ``latest``, an offset, ``-N`` (last N offsets of each partition) or a time; becomes a ``Start``."""
 
-    name = "WHERE"
+    name = "POSITION"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Start:
         if isinstance(value, Start):

@@ -28,7 +28,8 @@ from kreplica.transfer.topics import existing_topic
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @bootstrap_option()
 @click.option("--from", "start", type=StartType(), default="earliest", show_default=True,
-              help="Start position: earliest, an offset, -N for each partition's last N, or a time.")  # fmt: skip
+              help="Start position: earliest, an offset, -N for the last N records of each partition, or a "
+              "time.")  # fmt: skip
 @click.option("--partitions", type=NumbersType(), help="Only these partitions.")
 @read_uncommitted_option
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
