@@ -61,13 +61,13 @@ def kreplica(brokers: StandaloneProcess) -> Kreplica:
 def read(brokers: StandaloneProcess) -> Read:
     """Return a function that runs a command in this process, which is faster, and returns its JSON."""
 
-    def ask(*words: object) -> Any:
+    def run_with_client(*words: object) -> Any:
         given = {"KREPLICA_ADMIN": brokers.admin_url}
         done = CliRunner(env=given).invoke(main, [*map(str, words), "--json"], obj=run_here, catch_exceptions=False)
         assert done.exit_code == 0, done.stderr
         return json.loads(done.stdout)
 
-    return ask
+    return run_with_client
 
 
 def test_topic_life_cycle(kreplica: Kreplica, read: Read) -> None:

@@ -305,7 +305,7 @@ def test_files_that_do_not_fit(topic: str, run: Callable[..., Result], tmp_path:
     """The error names the first record that cannot be written, and the remedy."""
     (tmp_path / "a.jsonl").write_text('{"value": "v", "partition": 0}\n{"value": "v", "partition": 7}\n')
     output = run("topic", "import", "a.jsonl", topic, status=1).output
-    assert f"a.jsonl, line 2: the record has partition 7, and {topic} has 3 partitions (1 record written)" in output
+    assert f"a.jsonl, line 2: the record has partition 7, but {topic} has 3 partitions (1 record written)" in output
     run("topic", "import", "a.jsonl", topic, "--by-key")
     (tmp_path / "b.jsonl").write_text('{"value": 1}\n')
     output = run("topic", "import", "b.jsonl", topic, status=1).output

@@ -46,7 +46,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     def no_spark(*_: object) -> Iterator[None]:
         yield None
 
-    monkeypatch.setattr(pipeline_audit, "spark_for", no_spark)
+    monkeypatch.setattr(pipeline_audit, "open_spark", no_spark)
 
     def run_command(*words: str, found: AuditReport | None = None, asked: list[AuditOptions] | None = None) -> Result:
         def audit(_: None, options: AuditOptions, __: object) -> AuditReport:
@@ -119,7 +119,7 @@ def test_options(run: Run) -> None:
     ("words", "message"),
     [
         ([], "give --log-dirs, or --via-brokers"),
-        (["--via-brokers"], "--via-brokers needs --bootstrap"),
+        (["--via-brokers"], "--via-brokers requires --bootstrap"),
         (["--via-brokers", "--bootstrap", "h:1", "--log-dirs", "/a"], "exclude each other"),
         (["--log-dirs", "1="], "BROKER=DIRECTORY"),
         (["--log-dirs", "/a,,/b"], "BROKER=DIRECTORY"),

@@ -81,8 +81,8 @@ def test_dry_run_shows_the_znodes(admin, kreplica):
 
 
 def test_balanced_cluster_gets_no_plan(admin, kreplica):
-    nothing = {**PREVIEW, "moves": [], "moves_count": 0, "bytes": 0, "eta_seconds": 0, "warnings": []}
-    admin.answers["POST /v1/plans"] = nothing
+    empty_text = {**PREVIEW, "moves": [], "moves_count": 0, "bytes": 0, "eta_seconds": 0, "warnings": []}
+    admin.answers["POST /v1/plans"] = empty_text
     done = kreplica("plan", "make", "rebalance", "--yes")
     assert done.stdout.endswith("No moves are necessary.\n")
     assert len(admin.asked) == 1
@@ -166,7 +166,7 @@ def test_failed_plan(admin, kreplica):
     admin.answers[f"GET /v1/plans/{PLAN_ID}"] = [plan(), plan("failed", reason="broker 2 is gone")]
     done = kreplica("plan", "watch", PLAN_ID)
     assert done.exit_code == 1
-    assert done.stdout == f"Plan {PLAN_ID} has failed: broker 2 is gone (1 of 4 moves, 1.0 GiB of 4.0 GiB)\n"
+    assert done.stdout == f"Plan {PLAN_ID} failed: broker 2 is gone (1 of 4 moves, 1.0 GiB of 4.0 GiB)\n"
 
 
 def test_progress_as_json(admin, kreplica):

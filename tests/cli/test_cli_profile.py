@@ -58,7 +58,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         called.update(options, **others)
         return report
 
-    monkeypatch.setattr(pipeline_profile, "spark_for", no_spark)
+    monkeypatch.setattr(pipeline_profile, "open_spark", no_spark)
     monkeypatch.setattr(profiling, "profile", profiled)
     return called
 

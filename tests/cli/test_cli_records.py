@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kreplica.blocking.reader import ReadRecord
-from kreplica.cli.http.session import Failed
+from kreplica.cli.http.session import CommandFailed
 from kreplica.cli.records.line_input import read_files
-from kreplica.cli.records.positions import NumbersType, Start, StartType
-from kreplica.cli.records.record_format import for_terminal, template
+from kreplica.cli.records.positions import PartitionsType, Start, StartType
+from kreplica.cli.records.record_format import compile_template, for_terminal
 from kreplica.cli.records.record_json import BadRecord, parse_line, record_line
 from kreplica.cli.transfer import archive_files
-from kreplica.cli.transfer.archive_files import LINES, file_format, line_sink, new_file, read_lines
+from kreplica.cli.transfer.archive_files import LINE_SUFFIXES, file_format, line_sink, new_file, read_lines
 from kreplica.cli.transfer.archive_parquet import ParquetSink, read_parquet, row_count
 from kreplica.cli.transfer.copying import Checksums
 from kreplica.wire.batches import TimestampType
@@ -104,7 +104,7 @@ def test_invalid_json_lines(line: bytes, why: str) -> None:
 # --- files ---
 
 
-@pytest.mark.parametrize("kind", LINES)
+@pytest.mark.parametrize("kind", LINE_SUFFIXES)
 def test_lines_round_trip_through_each_file_format(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Standard programs of the formats can read the files, also those with many frames."""
     monkeypatch.setattr(archive_files, "FRAME_SIZE", 5000)
@@ -160,7 +160,7 @@ def test_damaged_files_are_refused(tmp_path: Path, kind: str, damage: str) -> No
     content = path.read_bytes()
     damaged = {"cut": content[:-9], "changed": content[:20] + b"\xff" * 20 + content[40:], "other": b"nonsense"}[damage]
     path.write_bytes(damaged)
-    with pytest.raises(Failed, match=str(path)):
+    with pytest.raises(CommandFailed, match=str(path)):
         list(read_lines(path, kind, lambda _: None))
 
 
@@ -175,13 +175,13 @@ def test_file_appears_when_it_is_complete(tmp_path: Path) -> None:
         partial.write_bytes(b"whole")
         assert not path.exists()
     assert [each.name for each in tmp_path.iterdir()] == ["x.jsonl"]
-    with pytest.raises(Failed, match="No such file"), new_file(tmp_path / "none" / "x.jsonl") as partial:
+    with pytest.raises(CommandFailed, match="No such file"), new_file(tmp_path / "none" / "x.jsonl") as partial:
         partial.write_bytes(b"")
 
 
 def test_unknown_file_format(tmp_path: Path) -> None:
     """The error lists the known suffixes."""
-    with pytest.raises(Failed, match=r"\.jsonl\.zst or \.parquet"):
+    with pytest.raises(CommandFailed, match=r"\.jsonl\.zst or \.parquet"):
         file_format(tmp_path / "x.csv")
 
 
@@ -246,10 +246,10 @@ def test_parquet_of_other_programs(tmp_path: Path) -> None:
         (None, None, (), None, -1),
     ]
     parquet.write_table(pyarrow.table({"a": [1]}), path)
-    with pytest.raises(Failed, match="the column value is missing; the columns are a"):
+    with pytest.raises(CommandFailed, match="the column value is missing; the columns are a"):
         list(read_parquet(path, lambda _: None))
     path.write_bytes(b"nonsense")
-    with pytest.raises(Failed, match=str(path)):
+    with pytest.raises(CommandFailed, match=str(path)):
         row_count(path)
 
 
@@ -257,14 +257,14 @@ def test_parquet_header_names_are_utf8(tmp_path: Path) -> None:
     """The error for other names suggests another format."""
     sink = ParquetSink(tmp_path / "x.parquet")
     sink.write(record(headers=(("\udc80", b""),)))
-    with pytest.raises(Failed, match=r"use [.]jsonl"):
+    with pytest.raises(CommandFailed, match=r"use [.]jsonl"):
         sink.close()
 
 
 def test_missing_pyarrow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The error names the package to install."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(Failed, match=r"pip install 'kreplica\[spark\]'"):
+    with pytest.raises(CommandFailed, match=r"pip install 'kreplica\[spark\]'"):
         ParquetSink(tmp_path / "x.parquet")
 
 
@@ -273,19 +273,21 @@ def test_missing_pyarrow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 
 def test_templates() -> None:
     """All documented names, escapes and literal braces are supported."""
-    printed = template("{topic} {partition} {offset} {timestamp_ms} {timestamp_type} {key} {value} {headers}\\t{{}}\\n")
+    fields = "{topic} {partition} {offset} {timestamp_ms} {timestamp_type} {key} {value} {headers}"
+    printed = compile_template(f"{fields}\\t{{{{}}}}\\n")
     assert printed(record()) == b"t 2 7 1700000000123 create_time k v a=b\t{}\n"
-    assert template("{key_size} {value_size}")(record(key=None)) == b"0 1"
-    assert template("{key}|{value}|{time}")(record(key=None, value=b"\xff\n", timestamp_ms=-1)) == b"null|\xff\n|null"
-    assert template("{time}")(record()).startswith(b"2023-11-1")
-    assert template("é{value}")(record()) == "év".encode()
+    assert compile_template("{key_size} {value_size}")(record(key=None)) == b"0 1"
+    printed = compile_template("{key}|{value}|{time}")
+    assert printed(record(key=None, value=b"\xff\n", timestamp_ms=-1)) == b"null|\xff\n|null"
+    assert compile_template("{time}")(record()).startswith(b"2023-11-1")
+    assert compile_template("é{value}")(record()) == "év".encode()
     for wrong in ("{nope}", "{value", "{value!r}", "{value:>3}", "{}"):
         with pytest.raises(ValueError, match=r"known|expected|brace"):
-            template(wrong)
+            compile_template(wrong)
 
 
 def test_control_characters_of_records_are_escaped() -> None:
-    assert for_terminal(template("{value}\\n"))(record(value=b"a\x1b[2Jb\xff")) == "a\\x1b[2Jb\ufffd\n".encode()
+    assert for_terminal(compile_template("{value}\\n"))(record(value=b"a\x1b[2Jb\xff")) == "a\\x1b[2Jb\ufffd\n".encode()
 
 
 @pytest.mark.parametrize(
@@ -309,10 +311,10 @@ def test_invalid_start_positions() -> None:
     """The error lists the valid forms."""
     with pytest.raises(click.BadParameter, match="expected a time"):
         StartType().convert("yesterday", None, None)
-    assert NumbersType().convert("3,0-2", None, None) == [0, 1, 2, 3]
+    assert PartitionsType().convert("3,0-2", None, None) == [0, 1, 2, 3]
     for wrong in ("", "a", "1-", "0-999999999"):
         with pytest.raises(click.BadParameter):
-            NumbersType().convert(wrong, None, None)
+            PartitionsType().convert(wrong, None, None)
 
 
 def test_lines_of_several_files(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 from fake_admin import serving
 
 from kreplica.cli.http import rest, server_events
-from kreplica.cli.http.rest import Refused, RestClient, Server, Unreachable
+from kreplica.cli.http.rest import AdminUnreachable, RequestRejected, RestClient, Server
 from kreplica.cli.http.server_events import EventParser, EventTooLong, ReceivedEvent
 from kreplica.cli.http.session import path_of
 from kreplica.cli.terminal.parameter_types import (
@@ -30,7 +30,7 @@ from kreplica.cli.terminal.parameter_types import (
     Size,
     Time,
 )
-from kreplica.cli.terminal.screen import bytes_text, plain, seconds_text, time_text
+from kreplica.cli.terminal.screen import bytes_text, escape_controls, seconds_text, time_text
 from tests.support import real_reactor
 
 STREAM = b': a comment\n\nid: 7\nevent: timeline\ndata: {"a":\ndata: 1}\n\ndata: x\r\n\r\nevent: empty\n\ndata: cut off'
@@ -92,7 +92,7 @@ def test_abandoned_stream(admin):
 
 def test_refused_stream(admin):
     """The response is a problem like any other."""
-    with pytest.raises(Refused, match="nothing is at /v1/events"):
+    with pytest.raises(RequestRejected, match="nothing is at /v1/events"):
         asked(admin, lambda client: anext(client.events("/v1/events")))
 
 
@@ -106,16 +106,16 @@ def test_silent_stream_times_out(admin, monkeypatch):
 
     admin.answer = hang
     monkeypatch.setattr(rest, "RESPONSE_TIME_S_MAX", 0.05)
-    with pytest.raises(Unreachable, match=": timeout"):
+    with pytest.raises(AdminUnreachable, match=": timeout"):
         asked(admin, lambda client: anext(client.events("/v1/events")))
-    with pytest.raises(Unreachable, match=": timeout"):
+    with pytest.raises(AdminUnreachable, match=": timeout"):
         asked(admin, lambda client: client.get("/v1/cluster"))
 
 
 def test_response_size_is_bounded(admin, monkeypatch):
     monkeypatch.setattr(rest, "RESPONSE_SIZE_MAX", 1000)
     admin.answers["GET /v1/cluster"] = {"a": "x" * 1000}
-    with pytest.raises(Unreachable, match="larger than 1,000 bytes"):
+    with pytest.raises(AdminUnreachable, match="larger than 1,000 bytes"):
         asked(admin, lambda client: client.get("/v1/cluster"))
 
 
@@ -152,7 +152,7 @@ def test_certificates(certificate):
     with serving(tls) as admin:
         admin.answers["GET /v1/cluster"] = {"a": 1}
         assert asked(admin, lambda client: client.get("/v1/cluster"), ca_file=certificate) == {"a": 1}
-        with pytest.raises(Unreachable, match=r"certificate verify failed \(use --ca-file"):
+        with pytest.raises(AdminUnreachable, match=r"certificate verify failed \(use --ca-file"):
             asked(admin, lambda client: client.get("/v1/cluster"))
         assert len(admin.asked) == 1
 
@@ -209,4 +209,4 @@ def test_formatting_of_numbers():
     assert time_text(None) is None
     assert time_text(-1) is None
     assert (time_text(1_790_000_000_123) or "")[-4:] == ".123"
-    assert plain("a\tb\x9bc") == "a\\x09b\\x9bc"
+    assert escape_controls("a\tb\x9bc") == "a\\x09b\\x9bc"

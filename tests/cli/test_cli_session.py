@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from kreplica.cli import SUBCOMMANDS, main
-from kreplica.cli.http.session import Failed
+from kreplica.cli.http.session import CommandFailed
 from kreplica.cli.terminal import screen
 from kreplica.cli.terminal.lazy_groups import LazyGroup
 
@@ -57,7 +57,7 @@ def test_json_is_the_document(admin, kreplica):
 
 def test_control_characters_in_an_error_are_escaped(capsys):
     """An error may contain a broker's message, a file name or a record."""
-    Failed("no topic 'a\x1b[2J\x9bb'\nlook").show()
+    CommandFailed("no topic 'a\x1b[2J\x9bb'\nlook").show()
     assert capsys.readouterr().err == "kreplica: no topic 'a\\x1b[2J\\x9bb'\nlook\n"
 
 
@@ -139,11 +139,11 @@ def test_lists_are_read_completely(admin, kreplica):
         return {"topic": "t", "partition": number, "leader": 1, "leader_epoch": 0, "replicas": [1], "isr": [1],
                 "offline_replicas": [], "adding": [], "removing": [], "read_only": False}  # fmt: skip
 
-    pages = [
+    get_list = [
         {"partitions": [partition(0), partition(1)], "next": "t:1"},
         {"partitions": [partition(2)], "next": None},
     ]
-    admin.answers["GET /v1/partitions"] = list(pages)
+    admin.answers["GET /v1/partitions"] = list(get_list)
     document = json.loads(kreplica("partition", "list", "--json").stdout)
     assert [each["partition"] for each in document["partitions"]] == [0, 1, 2]
     assert document["next"] is None
@@ -199,7 +199,7 @@ def test_narrow_terminal(monkeypatch):
     narrow = partial(Console, file=out, width=50, force_terminal=True)
     monkeypatch.setattr(screen, "Console", narrow)
     rows = [("a-long-name-that-is-never-broken", 12, "some words that say more than fits beside the name")]
-    screen.Screen().table(("NAME", "NUMBER", ""), rows, nothing="")
+    screen.Screen().table(("NAME", "NUMBER", ""), rows, empty_text="")
     text = re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
     lines = [line.rstrip() for line in text.splitlines()]
     assert lines[1].startswith("a-long-name-that-is-never-broken      12  some words")

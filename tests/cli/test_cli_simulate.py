@@ -66,7 +66,7 @@ def test_many_seeds(simulate: Simulate) -> None:
         (["--seeds", "9-3"], "'9-3': 3 is smaller than 9"),
         (["--seeds", "all"], "'all': expected 7, 1-200 or 1- (with --minutes)"),
         (["--seeds", "1-3", "--trace", "-"], "--faults, --minimize and --trace require --seed"),
-        (["--seed", "1", "--faults", "three"], "'three': expected numbers of faults"),
+        (["--seed", "1", "--faults", "three"], "'three': expected fault numbers"),
         (["--seed", "1", "--option", "brokers"], "'brokers': expected NAME=VALUE"),
         (["--seed", "1", "--option", "brokers=1"], "brokers=1: at least 3 are needed"),
     ],

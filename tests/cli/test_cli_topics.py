@@ -221,7 +221,7 @@ def test_json_of_a_topic_is_its_document(admin, kreplica):
         (["topic", "create", "t", "--assign", "0=1", "--partitions", "2"], "--assign cannot be combined"),
         (["topic", "grow", "t", "0"], "0 is not in the range x>=1"),
         (["partition", "show", "orders"], "'orders': expected TOPIC:PARTITION"),
-        (["partition", "list", "--topic", "t", "--offline"], "--topic excludes"),
+        (["partition", "list", "--topic", "t", "--offline"], "--topic cannot be combined"),
         (["config", "get", "broker", "x"], "'x' is not a broker"),
         (["election", "unclean"], "give partitions"),
         (["broker", "cordon", "x"], "'x' is not a valid integer"),

@@ -54,7 +54,7 @@ class Running:
             self.asked.append((path, options))
             return report
 
-        monkeypatch.setattr(module, "spark_for", lambda *_: nullcontext())
+        monkeypatch.setattr(module, "open_spark", lambda *_: nullcontext())
         monkeypatch.setattr(module, name, pipeline)
 
     def __call__(self, *arguments: str) -> Result:

@@ -11,7 +11,7 @@ from archives import unpack
 from pyspark.errors import PythonException
 
 from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
-from kreplica.cli.pipelines.pipeline_session import cause_of
+from kreplica.cli.pipelines.pipeline_session import python_cause
 from kreplica.spark.pipelines.profile.profile import profile
 from kreplica.spark.pipelines.progress import Progress
 from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
@@ -64,7 +64,7 @@ def test_of_files_and_the_error_of_a_task(spark: SparkSession, tmp_path: Path) -
     path.write_bytes(data)
     with pytest.raises(PythonException) as caught:
         profile(spark, given)
-    assert cause_of(caught.value) == "codecs-0: the batch at offset 0 is damaged"
+    assert python_cause(caught.value) == "codecs-0: the batch at offset 0 is damaged"
 
 
 def test_errors_of_arguments(spark: SparkSession, brokers: KafkaCluster) -> None:

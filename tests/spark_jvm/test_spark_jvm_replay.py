@@ -305,7 +305,7 @@ def test_the_command(spark: SparkSession, brokers: KafkaCluster, archive: str, m
     def shared(*_: object) -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr(pipeline_replay, "spark_for", shared)
+    monkeypatch.setattr(pipeline_replay, "open_spark", shared)
     words = [archive, "--bootstrap", brokers.bootstrap_servers, "--topics", PAYMENTS, "--as", "replayed", "--create"]
 
     def run(*more: str) -> str:
@@ -317,5 +317,5 @@ def test_the_command(spark: SparkSession, brokers: KafkaCluster, archive: str, m
     found = json.loads(run("--json", "--codec", "zstd"))
     assert found["records"] == len(expected(PAYMENTS)[0])
     assert read(brokers, "replayed") == expected(PAYMENTS)
-    assert "600 offsets replayed in all" in run("--codec", "zstd")
+    assert "600 offsets replayed in total" in run("--codec", "zstd")
     assert json.loads(run("--dry-run", "--json"))["offsets_done"] == 600

@@ -7,9 +7,9 @@ from typing import Any
 import click
 from rich.text import Text
 
-from kreplica.cli.http.session import Session, connected, dry_run_option, path_of
+from kreplica.cli.http.session import Session, dry_run_option, path_of, with_session
 from kreplica.cli.terminal.lazy_groups import LazyGroup, Subcommand
-from kreplica.cli.terminal.screen import Screen, bad, bytes_text, time_text
+from kreplica.cli.terminal.screen import Screen, bytes_text, problem_text, time_text
 
 _BROKER = click.argument("broker_id", metavar="BROKER", type=click.IntRange(min=0))
 
@@ -23,13 +23,13 @@ def command() -> None:
 
 
 @command.command("list")
-@connected
-def listed(session: Session) -> None:
+@with_session
+def list_brokers(session: Session) -> None:
     """List live brokers, and dead brokers that hold replicas."""
-    session.show(session.get("/v1/brokers"), _describe_all)
+    session.show(session.get("/v1/brokers"), _print_brokers)
 
 
-def _describe_all(screen: Screen, document: dict[str, Any]) -> None:
+def _print_brokers(screen: Screen, document: dict[str, Any]) -> None:
     columns = ("BROKER", "RACK", "ENDPOINTS", "LEADERS", "REPLICAS", "UNDER-REPLICATED", "STATE", "ADMIN")
     rows = [
         (
@@ -38,34 +38,34 @@ def _describe_all(screen: Screen, document: dict[str, Any]) -> None:
             each["endpoints"],
             each["leaders"],
             each["replicas"],
-            bad(each["under_replicated_leaders"], when=bool(each["under_replicated_leaders"])),
-            _state(each),
+            problem_text(each["under_replicated_leaders"], when=bool(each["under_replicated_leaders"])),
+            _state_text(each),
             each["admin_url"],
         )
         for each in document["brokers"]
     ]
-    screen.table(columns, rows, nothing="No broker is registered.")
+    screen.table(columns, rows, empty_text="No broker is registered.")
 
 
-def _state(broker: dict[str, Any]) -> Text:
+def _state_text(broker: dict[str, Any]) -> Text:
     words = (("controller", broker["is_controller"]), ("cordoned", broker["cordoned"]))
     found = [word for word, applies in words if applies]
-    return bad(", ".join(["live" if broker["live"] else "DEAD", *found]), when=not broker["live"])
+    return problem_text(", ".join(["live" if broker["live"] else "DEAD", *found]), when=not broker["live"])
 
 
 @command.command("show")
 @_BROKER
-@connected
-def shown(session: Session, broker_id: int) -> None:
+@with_session
+def show_broker(session: Session, broker_id: int) -> None:
     """Show one broker and its log directories."""
-    session.show(session.get(path_of("brokers", broker_id)), _describe)
+    session.show(session.get(path_of("brokers", broker_id)), _print_broker)
 
 
-def _describe(screen: Screen, broker: dict[str, Any]) -> None:
+def _print_broker(screen: Screen, broker: dict[str, Any]) -> None:
     screen.pairs(
         [
             ("broker", broker["broker_id"]),
-            ("state", _state(broker)),
+            ("state", _state_text(broker)),
             ("rack", broker["rack"]),
             ("endpoints", broker["endpoints"]),
             ("admin API", broker["admin_url"]),
@@ -84,32 +84,32 @@ def _describe(screen: Screen, broker: dict[str, Any]) -> None:
             bytes_text(each["size_bytes"]),
             bytes_text(each["usable_bytes"]),
             bytes_text(each["total_bytes"]),
-            bad(each["error"] or "", when=True),
+            problem_text(each["error"] or "", when=True),
         )
         for each in broker.get("log_dirs") or []
     ]
     screen.line()
-    screen.table(columns, rows, nothing="The broker reported no log directories.")
+    screen.table(columns, rows, empty_text="The broker reported no log directories.")
 
 
 @command.command()
 @_BROKER
 @click.option("--reason", help="A note, shown with the broker.")
 @dry_run_option
-@connected
+@with_session
 def cordon(session: Session, broker_id: int, reason: str | None, dry_run: bool) -> None:
     """Stop placing new replicas on a broker; existing replicas stay."""
     body = {} if reason is None else {"reason": reason}
     document = session.send("PUT", path_of("brokers", broker_id, "cordon"), body, query={"dry_run": dry_run})
     text = f"Broker {broker_id} is cordoned: no new replicas are placed on it."
-    session.show_written(document, lambda screen, _: screen.line(text))
+    session.show_write(document, lambda screen, _: screen.line(text))
 
 
 @command.command()
 @_BROKER
 @dry_run_option
-@connected
+@with_session
 def uncordon(session: Session, broker_id: int, dry_run: bool) -> None:
     """Allow new replicas on a broker again."""
     document = session.send("DELETE", path_of("brokers", broker_id, "cordon"), query={"dry_run": dry_run})
-    session.show_written(document, lambda screen, _: screen.line(f"Broker {broker_id} is no longer cordoned."))
+    session.show_write(document, lambda screen, _: screen.line(f"Broker {broker_id} is no longer cordoned."))

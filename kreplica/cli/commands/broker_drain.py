@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kreplica.cli.commands.plan_make import drained, plan_options
+from kreplica.cli.commands.plan_make import drain_request, plan_options
 
 
 @click.command()
@@ -14,4 +14,4 @@ from kreplica.cli.commands.plan_make import drained, plan_options
 @plan_options
 def command(brokers: tuple[int, ...]) -> dict[str, Any]:
     """Move all replicas off brokers and cordon them.  Same as `plan make drain`."""
-    return drained(brokers)
+    return drain_request(brokers)

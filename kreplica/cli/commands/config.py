@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kreplica.cli.commands.configs import change_settings, show_settings
-from kreplica.cli.http.session import Session, connected, dry_run_option, path_of
+from kreplica.cli.http.session import Session, dry_run_option, path_of, with_session
 from kreplica.cli.terminal.parameter_types import Setting
 
 _KIND = click.argument("kind", type=click.Choice(["topic", "broker"]))
@@ -21,11 +21,11 @@ def command() -> None:
 @_KIND
 @_NAME
 @click.argument("names", nargs=-1, metavar="[SETTING]...")
-@click.option("--all", "everything", is_flag=True, help="Include settings with their default values.")
-@connected
-def got(session: Session, kind: str, name: str, names: tuple[str, ...], everything: bool) -> None:
-    """Show the named settings, or all that differ from their defaults."""
-    show_settings(session, _path(kind, name), names, everything=everything)
+@click.option("--all", "include_defaults", is_flag=True, help="Include settings with their default values.")
+@with_session
+def get_settings(session: Session, kind: str, name: str, names: tuple[str, ...], include_defaults: bool) -> None:
+    """Show the given settings; by default all that differ from their defaults."""
+    show_settings(session, _path(kind, name), names, include_defaults=include_defaults)
 
 
 @command.command("set")
@@ -33,8 +33,8 @@ def got(session: Session, kind: str, name: str, names: tuple[str, ...], everythi
 @_NAME
 @click.argument("settings", nargs=-1, required=True, type=Setting(), metavar="SETTING=VALUE...")
 @dry_run_option
-@connected
-def changed(session: Session, kind: str, name: str, settings: tuple[tuple[str, str], ...], dry_run: bool) -> None:
+@with_session
+def set_settings(session: Session, kind: str, name: str, settings: tuple[tuple[str, str], ...], dry_run: bool) -> None:
     """Change settings atomically.
 
     \b
@@ -50,8 +50,8 @@ def changed(session: Session, kind: str, name: str, settings: tuple[tuple[str, s
 @_NAME
 @click.argument("names", nargs=-1, required=True, metavar="SETTING...")
 @dry_run_option
-@connected
-def removed(session: Session, kind: str, name: str, names: tuple[str, ...], dry_run: bool) -> None:
+@with_session
+def remove_settings(session: Session, kind: str, name: str, names: tuple[str, ...], dry_run: bool) -> None:
     """Reset settings to their defaults."""
     change_settings(session, _path(kind, name), target=f"{kind} {name}",
                     changes={}, removals=names, dry_run=dry_run)  # fmt: skip

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from kreplica.cli.http.session import PAGE, Session, confirm, connected, dry_run_option, yes_option
+from kreplica.cli.http.session import PAGE, Session, confirm, dry_run_option, with_session, yes_option
 from kreplica.cli.terminal.parameter_types import Partition
-from kreplica.cli.terminal.screen import Screen, bad, counted
+from kreplica.cli.terminal.screen import Screen, count_text, problem_text
 
 _PARTITIONS = click.argument("partitions", nargs=-1, type=Partition(), metavar="[TOPIC:PARTITION]...")
 
@@ -19,31 +19,31 @@ def command() -> None:
 
 
 @command.command("list")
-@connected
-def listed(session: Session) -> None:
+@with_session
+def list_elections(session: Session) -> None:
     """List partitions that need an election.
 
-    These are partitions that the preferred leader does not lead, and offline partitions with a live replica.
+    These are partitions whose leader is not the preferred replica, and offline partitions with a live replica.
     """
-    session.show(session.get("/v1/elections", PAGE), _describe_needed)
+    session.show(session.get("/v1/elections", PAGE), _print_needed)
 
 
-def _describe_needed(screen: Screen, document: dict[str, Any]) -> None:
+def _print_needed(screen: Screen, document: dict[str, Any]) -> None:
     rows = [
         (each["topic"], each["partition"], each["type"], each["leader"], each["replicas"])
         for each in document["needed"]
     ]
-    screen.table(("TOPIC", "PARTITION", "ELECTION", "LEADER", "REPLICAS"), rows, nothing="No elections are needed.")
+    screen.table(("TOPIC", "PARTITION", "ELECTION", "LEADER", "REPLICAS"), rows, empty_text="No elections are needed.")
     if document["pending"]:
-        screen.line(f"{counted(len(document['pending']), 'preferred leader election')} in progress.")
+        screen.line(f"{count_text(len(document['pending']), 'preferred leader election')} in progress.")
 
 
 @command.command()
 @_PARTITIONS
 @dry_run_option
-@connected
+@with_session
 def preferred(session: Session, partitions: tuple[tuple[str, int], ...], dry_run: bool) -> None:
-    """Elect the first replica of each partition; by default of all partitions."""
+    """Elect the preferred replica (the first one) of the given partitions; by default of all partitions."""
     _elect(session, "preferred", partitions, dry_run=dry_run)
 
 
@@ -51,11 +51,11 @@ def preferred(session: Session, partitions: tuple[tuple[str, int], ...], dry_run
 @_PARTITIONS
 @yes_option
 @dry_run_option
-@connected
+@with_session
 def unclean(session: Session, partitions: tuple[tuple[str, int], ...], yes: bool, dry_run: bool) -> None:
-    """Elect any live replica of offline partitions: LOSES records.
+    """Elect any live replica of offline partitions.  LOSES RECORDS.
 
-    Records that only the other replicas have are lost.
+    Records that only the dead replicas have are lost.
     """
     if not partitions:
         raise click.UsageError("give partitions; `kreplica partition list --offline` lists those without a leader")
@@ -65,16 +65,17 @@ def unclean(session: Session, partitions: tuple[tuple[str, int], ...], yes: bool
 
 
 def _elect(session: Session, kind: str, partitions: tuple[tuple[str, int], ...], *, dry_run: bool) -> None:
-    named = [{"topic": topic, "partition": number} for topic, number in partitions]
-    document = session.send("POST", "/v1/elections", {"type": kind, "partitions": named or None},
+    requested = [{"topic": topic, "partition": number} for topic, number in partitions]
+    document = session.send("POST", "/v1/elections", {"type": kind, "partitions": requested or None},
                             query={"dry_run": dry_run})  # fmt: skip
-    session.show_written(document, _describe)
+    session.show_write(document, _print_results)
     if any(each["error"] for each in document["partitions"]):
         raise SystemExit(1)
 
 
-def _describe(screen: Screen, document: dict[str, Any]) -> None:
+def _print_results(screen: Screen, document: dict[str, Any]) -> None:
     rows = [
-        (each["topic"], each["partition"], each["leader"], bad(each["error"] or "")) for each in document["partitions"]
+        (each["topic"], each["partition"], each["leader"], problem_text(each["error"] or ""))
+        for each in document["partitions"]
     ]
-    screen.table(("TOPIC", "PARTITION", "LEADER", ""), rows, nothing="No partition needs an election.")
+    screen.table(("TOPIC", "PARTITION", "LEADER", ""), rows, empty_text="No partition needs an election.")

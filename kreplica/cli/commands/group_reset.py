@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kreplica.cli.http.session import Session, connected, path_of
+from kreplica.cli.http.session import Session, path_of, with_session
 from kreplica.cli.terminal.parameter_types import Duration, Partitions, Time, partitions_by_topic
 from kreplica.cli.terminal.screen import Screen
 
@@ -20,14 +20,14 @@ from kreplica.cli.terminal.screen import Screen
     "--duration",
     type=Duration(),
     metavar="DURATION",
-    help="To the first record that is not older than this duration; for example 2h30m.",
+    help="To the first record of this last period, for example 2h30m.",
 )
 @click.option("--shift", type=int, metavar="N", help="Forward by N offsets; backward if negative, for example -100.")
 @click.option("--offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
 @click.option("--topic", "-t", "topics", multiple=True, type=Partitions(), metavar="TOPIC[:0,1,4-7]",
               help="Only this topic, or these partitions of it; may be repeated.")  # fmt: skip
-@click.option("--execute/--dry-run", default=False, help="Commit the new offsets; otherwise only show them.")
-@connected
+@click.option("--execute/--dry-run", default=False, help="Commit the new offsets, or only show them (the default).")
+@with_session
 def command(
     session: Session, group: str, topics: tuple[tuple[str, list[int] | None], ...], execute: bool, **targets: Any
 ) -> None:
@@ -44,30 +44,30 @@ def command(
     if topics:
         body["topics"] = partitions_by_topic(topics)
     path = path_of("groups", group, "offsets")
-    session.show(session.send("POST", path, body, query={"dry_run": not execute}), _describe)
+    session.show(session.send("POST", path, body, query={"dry_run": not execute}), _print_offsets)
 
 
 def _target(targets: dict[str, Any]) -> dict[str, Any]:
-    given = {name: value for name, value in targets.items() if value is not None and value is not False}
-    if len(given) != 1:
+    targets_given = {name: value for name, value in targets.items() if value is not None and value is not False}
+    if len(targets_given) != 1:
         raise click.UsageError("give exactly one of --earliest, --latest, --time, --duration, --shift, --offset")
-    ((kind, value),) = given.items()
+    ((kind, value),) = targets_given.items()
     return {"kind": kind} if value is True else {"kind": kind, "value": value}
 
 
-def _describe(screen: Screen, document: dict[str, Any]) -> None:
+def _print_offsets(screen: Screen, document: dict[str, Any]) -> None:
     columns = ("TOPIC", "PARTITION", "BEFORE", "AFTER", "CHANGE")
     rows = [
-        (each["topic"], each["partition"], each["before"], each["after"], _difference(each))
+        (each["topic"], each["partition"], each["before"], each["after"], _offset_change(each))
         for each in document["offsets"]
     ]
-    screen.table(columns, rows, nothing="No offsets to reset.")
+    screen.table(columns, rows, empty_text="No offsets to reset.")
     if document["dry_run"]:
         screen.line("Nothing was changed.  Use --execute to commit these offsets.", "bold")
     else:
         screen.line(f"The offsets of group {document['group']} were committed.")
 
 
-def _difference(offset: dict[str, Any]) -> int | None:
+def _offset_change(offset: dict[str, Any]) -> int | None:
     before, after = offset["before"], offset["after"]
     return None if before is None or after is None else after - before

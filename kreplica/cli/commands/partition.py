@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from kreplica.cli.http.session import PAGE, Session, connected, path_of
+from kreplica.cli.http.session import PAGE, Session, path_of, with_session
 from kreplica.cli.terminal.parameter_types import Partition
-from kreplica.cli.terminal.screen import Screen, bad, bytes_text, time_text
+from kreplica.cli.terminal.screen import Screen, bytes_text, problem_text, time_text
 
 PARTITION_COLUMNS = ("TOPIC", "PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "")
 
@@ -26,20 +26,20 @@ def command() -> None:
 )
 @click.option("--moving", "state", flag_value="moving", help="Only partitions that are being reassigned.")
 @click.option("--topic", help="Only partitions of this topic.")
-@connected
-def listed(session: Session, state: str | None, topic: str | None) -> None:
+@with_session
+def list_partitions(session: Session, state: str | None, topic: str | None) -> None:
     """List partitions."""
     if topic is None:
         document = session.get_all("/v1/partitions", "partitions", {**PAGE, "state": state})
     elif state is not None:
-        raise click.UsageError("--topic excludes the other filters")
+        raise click.UsageError("--topic cannot be combined with --offline, --under-replicated or --moving")
     else:
         document = session.get_all(f"{path_of('topics', topic)}/partitions", "partitions", PAGE)
-    session.show(document, _describe_all)
+    session.show(document, _print_partitions)
 
 
-def _describe_all(screen: Screen, document: dict[str, Any]) -> None:
-    screen.table(PARTITION_COLUMNS, partition_rows(document["partitions"]), nothing="No partitions match.")
+def _print_partitions(screen: Screen, document: dict[str, Any]) -> None:
+    screen.table(PARTITION_COLUMNS, partition_rows(document["partitions"]), empty_text="No partitions match.")
 
 
 def partition_rows(partitions: Iterable[dict[str, Any]]) -> list[tuple[object, ...]]:
@@ -48,10 +48,10 @@ def partition_rows(partitions: Iterable[dict[str, Any]]) -> list[tuple[object, .
         (
             each["topic"],
             each["partition"],
-            bad("none") if each["leader"] is None else each["leader"],
+            problem_text("none") if each["leader"] is None else each["leader"],
             each["leader_epoch"],
             each["replicas"],
-            bad(each["isr"], when=len(each["isr"]) < len(each["replicas"])),
+            problem_text(each["isr"], when=len(each["isr"]) < len(each["replicas"])),
             _remarks(each),
         )
         for each in partitions
@@ -73,24 +73,24 @@ def _remarks(partition: dict[str, Any]) -> str:
 
 @command.command("show")
 @click.argument("partition", type=Partition(), metavar="TOPIC:PARTITION")
-@connected
-def shown(session: Session, partition: tuple[str, int]) -> None:
+@with_session
+def show_partition(session: Session, partition: tuple[str, int]) -> None:
     """Show the details of one partition."""
     topic, number = partition
-    session.show(session.get(path_of("topics", topic, "partitions", number)), _describe)
+    session.show(session.get(path_of("topics", topic, "partitions", number)), _print_partition)
 
 
-def _describe(screen: Screen, partition: dict[str, Any]) -> None:
+def _print_partition(screen: Screen, partition: dict[str, Any]) -> None:
     screen.pairs(
         [
             ("partition", f"{partition['topic']}:{partition['partition']}"),
-            ("leader", bad("none") if partition["leader"] is None else partition["leader"]),
+            ("leader", problem_text("none") if partition["leader"] is None else partition["leader"]),
             ("leader epoch", partition["leader_epoch"]),
             ("replicas", partition["replicas"]),
             ("in sync", partition["isr"]),
             ("eligible to lead", partition.get("eligible_leader_replicas") or None),
             ("remarks", _remarks(partition) or None),
-            ("offsets", _offsets(partition)),
+            ("offsets", _offset_range(partition)),
             ("size", bytes_text(partition.get("size_bytes"))),
             ("last state change", time_text(partition.get("written_at_ms"))),
             ("controller epoch", partition.get("controller_epoch")),
@@ -99,6 +99,6 @@ def _describe(screen: Screen, partition: dict[str, Any]) -> None:
     )
 
 
-def _offsets(partition: dict[str, Any]) -> str | None:
+def _offset_range(partition: dict[str, Any]) -> str | None:
     start, end = partition.get("start_offset"), partition.get("end_offset")
     return None if start is None or end is None else f"from {start} to {end}"

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kreplica.cli.commands.plan_views import describe_moves, describe_plan, describe_plans
-from kreplica.cli.http.session import Session, confirm, connected, dry_run_option, path_of, yes_option
+from kreplica.cli.commands.plan_views import print_moves, print_plan, print_plans
+from kreplica.cli.http.session import Session, confirm, dry_run_option, path_of, with_session, yes_option
 from kreplica.cli.terminal.lazy_groups import LazyGroup, Subcommand
 from kreplica.cli.terminal.parameter_types import Size
 from kreplica.cli.terminal.screen import Screen
@@ -25,36 +25,36 @@ SUBCOMMANDS = {
 
 @click.group(cls=LazyGroup, subcommands=SUBCOMMANDS)
 def command() -> None:
-    """Reassignment plans.  The controller executes a plan even after this command has exited."""
+    """Reassignment plans.  The controller executes a plan even if the command that created it has ended."""
 
 
 @command.command("list")
 @click.option("--limit", type=click.IntRange(1, 100), default=20, show_default=True, help="Maximum number of entries.")
-@connected
-def listed(session: Session, limit: int) -> None:
+@with_session
+def list_plans(session: Session, limit: int) -> None:
     """List plans, newest first, including those that have ended."""
-    session.show(session.get("/v1/plans", {"limit": limit}), describe_plans)
+    session.show(session.get("/v1/plans", {"limit": limit}), print_plans)
 
 
 @command.command("show")
 @_PLAN
-@click.option("--moves", is_flag=True, help="Show the moves too; with --json, only the moves.")
-@connected
-def shown(session: Session, plan: str, moves: bool) -> None:
+@click.option("--moves", is_flag=True, help="Also show the moves; with --json, show only the moves.")
+@with_session
+def show_plan(session: Session, plan: str, moves: bool) -> None:
     """Show a plan."""
 
     async def fetch(client: RestClient) -> tuple[dict[str, Any], dict[str, Any]]:
         document = await client.get(path_of("plans", plan))
-        return document, await client.pages(path_of("plans", plan, "moves"), "moves") if moves else {}
+        return document, await client.get_list(path_of("plans", plan, "moves"), "moves") if moves else {}
 
-    def describe(screen: Screen, _: object) -> None:
-        describe_plan(screen, document)
+    def print_plan_and_moves(screen: Screen, _: object) -> None:
+        print_plan(screen, document)
         if moves:
             screen.line()
-            describe_moves(screen, rows["moves"])
+            print_moves(screen, rows["moves"])
 
-    document, rows = session.ask(fetch)
-    session.show(rows if moves else document, describe)
+    document, rows = session.run_with_client(fetch)
+    session.show(rows if moves else document, print_plan_and_moves)
 
 
 @command.command("set")
@@ -68,8 +68,8 @@ def shown(session: Session, plan: str, moves: bool) -> None:
 @click.option("--no-throttle", is_flag=True, help="Remove the throttle.")
 @click.option("--moves-at-once", type=click.IntRange(min=1), help="Concurrent moves per broker.")
 @dry_run_option
-@connected
-def changed(
+@with_session
+def change_plan(
     session: Session, plan: str, throttle: int | None, no_throttle: bool, moves_at_once: int | None, dry_run: bool
 ) -> None:
     """Change the throttle or concurrency of a running plan."""
@@ -83,7 +83,7 @@ def changed(
     if not body:
         raise click.UsageError("give --throttle, --no-throttle or --moves-at-once")
     document = session.send("PATCH", path_of("plans", plan), body, query={"dry_run": dry_run})
-    session.show_written(document, lambda screen, _: screen.line(f"Plan {plan} was changed."))
+    session.show_write(document, lambda screen, _: screen.line(f"Plan {plan} was changed."))
 
 
 @command.command()
@@ -91,7 +91,7 @@ def changed(
 @click.option("--rollback", is_flag=True, help="Also revert finished moves.")
 @yes_option
 @dry_run_option
-@connected
+@with_session
 def cancel(session: Session, plan: str, rollback: bool, yes: bool, dry_run: bool) -> None:
     """Cancel a plan and revert its running moves; finished moves stay unless --rollback is given."""
     if not dry_run:
@@ -99,7 +99,7 @@ def cancel(session: Session, plan: str, rollback: bool, yes: bool, dry_run: bool
                 session=session)  # fmt: skip
     document = session.send("POST", path_of("plans", plan, "cancel"), {"rollback": rollback},
                             query={"dry_run": dry_run})  # fmt: skip
-    session.show_written(document, lambda screen, _: screen.line(
+    session.show_write(document, lambda screen, _: screen.line(
         f"Plan {plan} is being cancelled.  Follow it with kreplica plan watch {plan}."
     ))  # fmt: skip
 
@@ -107,8 +107,8 @@ def cancel(session: Session, plan: str, rollback: bool, yes: bool, dry_run: bool
 @command.command()
 @_PLAN
 @dry_run_option
-@connected
+@with_session
 def delete(session: Session, plan: str, dry_run: bool) -> None:
     """Delete a plan that has ended."""
     document = session.send("DELETE", path_of("plans", plan), query={"dry_run": dry_run})
-    session.show_written(document, lambda screen, _: screen.line(f"Plan {plan} was deleted."))
+    session.show_write(document, lambda screen, _: screen.line(f"Plan {plan} was deleted."))

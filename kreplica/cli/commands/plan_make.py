@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
-from kreplica.cli.commands.plan_views import describe_preview
+from kreplica.cli.commands.plan_views import print_preview
 from kreplica.cli.commands.plan_watch import watch
 from kreplica.cli.http.rest import RestClient
-from kreplica.cli.http.session import Session, confirm, connected, describe_writes, dry_run_option, yes_option
+from kreplica.cli.http.session import Session, confirm, dry_run_option, print_writes, with_session, yes_option
 from kreplica.cli.terminal.parameter_types import Duration, Replicas, Size
-from kreplica.cli.terminal.running import default_interrupts
+from kreplica.cli.terminal.running import interruptible
 from kreplica.cli.terminal.screen import Screen
 
 FILE_SIZE_MAX = 64 * 1024 * 1024
@@ -31,7 +31,7 @@ _OPTIONS = (
     click.option("--throttle", type=Size(), metavar="BYTES", help="Replication throttle in bytes/s, for example 50MB."),
     click.option("--moves-at-once", type=click.IntRange(min=1),
                  help="Concurrent moves per broker.  [default: 5]"),
-    click.option("--force", is_flag=True, help="Allow moves that remove the last in-sync replica of a partition."),
+    click.option("--force", is_flag=True, help="Allow a plan that removes the last in-sync replica of a partition."),
     click.option("--comment", help="A note, shown with the plan."),
     click.option("--detach", is_flag=True, help="Do not wait until the plan ends."),
     yes_option,
@@ -48,24 +48,24 @@ def command() -> None:
     """
 
 
-def plan_options(kind: Callable[..., dict[str, Any]]) -> Callable[..., None]:
-    """Decorate a function that returns the request members of one plan kind, so that it becomes a command."""
+def plan_options(request_of: Callable[..., dict[str, Any]]) -> Callable[..., None]:
+    """Turn a function that returns the request body of one plan kind into a command that creates the plan."""
 
-    @wraps(kind)
+    @wraps(request_of)
     def run(session: Session, **given: Any) -> None:
-        common = {name: given.pop(name) for name in _NAMES}
-        raise SystemExit(make(session, kind(**given), **common))
+        common = {name: given.pop(name) for name in _COMMON_OPTION_NAMES}
+        raise SystemExit(create_plan(session, request_of(**given), **common))
 
-    command = connected(run)
+    command = with_session(run)
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
-_NAMES = ("throttle", "moves_at_once", "force", "comment", "detach", "yes", "dry_run")
+_COMMON_OPTION_NAMES = ("throttle", "moves_at_once", "force", "comment", "detach", "yes", "dry_run")
 
 
-def make(
+def create_plan(
     session: Session,
     request: dict[str, Any],
     *,
@@ -79,7 +79,7 @@ def make(
 ) -> int:
     """Create the requested plan and follow it, or only preview it.
 
-    :param request: members of the request that depend on the kind of the plan.
+    :param request: request body without the common options of plans.
     :return: the exit status.
     """
     common = {"throttle_bytes_per_second": throttle, "moves_at_once": moves_at_once, "force": force or None,
@@ -87,10 +87,12 @@ def make(
     body = {**request, **{name: value for name, value in common.items() if value is not None}}
     if session.as_json and not dry_run:
         confirm("", yes=yes, session=session)
-    return session.ask(lambda client: _create(session, client, body, detach=detach, yes=yes, dry_run=dry_run))
+    return session.run_with_client(
+        lambda client: _preview_and_create(session, client, body, detach=detach, yes=yes, dry_run=dry_run)
+    )
 
 
-async def _create(
+async def _preview_and_create(
     session: Session, client: RestClient, body: dict[str, Any], *, detach: bool, yes: bool, dry_run: bool
 ) -> int:
     if session.as_json:
@@ -99,15 +101,15 @@ async def _create(
         return 0
     screen = Screen()
     preview = (await client.send("POST", "/v1/plans", body, query={"dry_run": True})).document
-    describe_preview(screen, preview)
+    print_preview(screen, preview)
     if dry_run:
         screen.line("Nothing was changed (--dry-run).  Writes to ZooKeeper:")
-        describe_writes(screen, preview["znodes"])
+        print_writes(screen, preview["znodes"])
         return 0
     if not preview["moves_count"]:
         screen.line("No moves are necessary.")
         return 0
-    with default_interrupts():
+    with interruptible():
         confirm("Proceed?", yes=yes, session=session)
     document = (await client.send("POST", "/v1/plans", body)).document
     plan = document.get("plan", document)
@@ -126,22 +128,19 @@ def reassign(moves: tuple[tuple[str, int, list[int]], ...], path: Path | None) -
     \b
     kreplica plan make reassign orders:0=1,2 orders:1=2,3 --throttle 50MB
     """
-    from_file = [] if path is None else _rows(path, "partitions", ("topic", "partition", "replicas"))
-    assignments = [*_named(moves), *from_file]
+    from_file = [] if path is None else _read_rows(path, "partitions", ("topic", "partition", "replicas"))
+    assignments = [*_assignments(moves), *from_file]
     if not assignments:
         raise click.UsageError("give partitions and their brokers, for example orders:0=1,2, or --file")
     return {"kind": "reassign", "assignments": assignments}
 
 
-def _named(moves: tuple[tuple[str, int, list[int]], ...]) -> list[dict[str, Any]]:
+def _assignments(moves: tuple[tuple[str, int, list[int]], ...]) -> list[dict[str, Any]]:
     return [{"topic": topic, "partition": number, "replicas": replicas} for topic, number, replicas in moves]
 
 
-def _rows(path: Path, member: str, names: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Read some columns of a list in a JSON file.
-
-    :param member: name of the list; ``names`` are the columns.
-    """
+def _read_rows(path: Path, member: str, names: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Read the list ``member`` of a JSON file, and return the fields ``names`` of each of its objects."""
     try:
         with path.open("rb") as file:
             document = json.loads(file.read(FILE_SIZE_MAX))
@@ -164,7 +163,7 @@ def replication_factor(topics: tuple[str, ...], replication_factor: int) -> dict
 @_BROKERS
 @plan_options
 def add_brokers(brokers: tuple[int, ...]) -> dict[str, Any]:
-    """Move replicas to new brokers so that each has an equal share."""
+    """Move replicas to new brokers, so that all brokers have an equal share."""
     return {"kind": "add_brokers", "brokers": list(brokers)}
 
 
@@ -173,28 +172,29 @@ def add_brokers(brokers: tuple[int, ...]) -> dict[str, Any]:
 @plan_options
 def drain(brokers: tuple[int, ...]) -> dict[str, Any]:
     """Move all replicas off brokers and cordon them."""
-    return drained(brokers)
+    return drain_request(brokers)
 
 
-def drained(brokers: tuple[int, ...]) -> dict[str, Any]:
-    """Return the request members of a plan that drains brokers."""
+def drain_request(brokers: tuple[int, ...]) -> dict[str, Any]:
+    """Return the request body for a plan that drains brokers."""
     return {"kind": "drain", "brokers": list(brokers)}
 
 
 @command.command()
 @click.option("--topic", "topics", multiple=True, help="Only replicas of this topic; may be repeated.")
 @click.option("--weights", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="Balance by the partition weights in this JSON file instead of by number of replicas.")  # fmt: skip
+              help="JSON file with partition weights to balance instead of the number of replicas.")  # fmt: skip
 @plan_options
 def rebalance(topics: tuple[str, ...], weights: Path | None) -> dict[str, Any]:
     """Balance the number of replicas per broker.
 
-    The plan moves as little data as possible.  With --weights, a file of {"weights": [{"topic", "partition", "weight"},
-    ...]}, the sum of weights per broker is balanced instead.  `kreplica pipeline profile --plan` measures weights.
+    The plan moves as little data as possible.  With --weights, it balances the sum of weights per broker instead.  The
+    file contains {"weights": [{"topic", "partition", "weight"}, ...]}.  `kreplica pipeline profile --plan` makes such a
+    plan from measured weights.
     """
     members: dict[str, Any] = {"topics": list(topics)} if topics else {}
     if weights is not None:
-        members["weights"] = _rows(weights, "weights", ("topic", "partition", "weight"))
+        members["weights"] = _read_rows(weights, "weights", ("topic", "partition", "weight"))
     return {"kind": "rebalance", **members}
 
 
@@ -219,10 +219,10 @@ def remove_partitions(topic: str, partitions: int, wait_ms: int | None) -> dict[
     The partitions are read-only for the time of --wait, and are then deleted.  Records that consumers have not read by
     then are lost.
     """
-    return removed_partitions(topic, partitions, wait_ms)
+    return removal_request(topic, partitions, wait_ms)
 
 
-def removed_partitions(topic: str, partitions: int, wait_ms: int | None) -> dict[str, Any]:
-    """Return the request members of a plan that removes partitions."""
+def removal_request(topic: str, partitions: int, wait_ms: int | None) -> dict[str, Any]:
+    """Return the request body for a plan that removes partitions."""
     members = {} if wait_ms is None else {"wait_ms": wait_ms}
     return {"kind": "remove_partitions", "topic": topic, "partitions": partitions, **members}

@@ -7,7 +7,15 @@ from typing import Any
 
 from rich.text import Text
 
-from kreplica.cli.terminal.screen import Screen, bad, bytes_text, counted, plain, seconds_text, time_text
+from kreplica.cli.terminal.screen import (
+    Screen,
+    bytes_text,
+    count_text,
+    escape_controls,
+    problem_text,
+    seconds_text,
+    time_text,
+)
 
 MOVES_SHOWN = 20
 
@@ -16,10 +24,10 @@ _STYLES = {"completed": "green", "running": "cyan", "failed": "bold red", "cance
 
 def state_text(state: str) -> Text:
     """Return the state of a plan or move in its colour."""
-    return Text(plain(state), _STYLES.get(state, ""))
+    return Text(escape_controls(state), _STYLES.get(state, ""))
 
 
-def describe_plans(screen: Screen, document: dict[str, Any]) -> None:
+def print_plans(screen: Screen, document: dict[str, Any]) -> None:
     """Print a table of plans."""
     columns = ("PLAN", "KIND", "STATE", "MOVES", "DATA", "TIME LEFT", "CREATED", "COMMENT")
     rows = [
@@ -35,10 +43,10 @@ def describe_plans(screen: Screen, document: dict[str, Any]) -> None:
         )
         for plan in document["plans"]
     ]
-    screen.table(columns, rows, nothing="No plans.", prose=("COMMENT",))
+    screen.table(columns, rows, empty_text="No plans.", prose=("COMMENT",))
 
 
-def describe_plan(screen: Screen, plan: dict[str, Any]) -> None:
+def print_plan(screen: Screen, plan: dict[str, Any]) -> None:
     """Print the details of a plan, without its moves."""
     progress = plan["progress"]
     throttle = plan["throttle_bytes_per_second"]
@@ -55,14 +63,14 @@ def describe_plan(screen: Screen, plan: dict[str, Any]) -> None:
             ("throttle", "none" if throttle is None else f"{bytes_text(throttle)}/s"),
             ("concurrent moves", f"{plan['moves_at_once']} per broker"),
             ("moves", f"{moves_done(progress)} ({progress['moving']} moving, {progress['waiting']} waiting)"),
-            ("failed", bad(failed) if failed else None),
+            ("failed", problem_text(failed) if failed else None),
             ("data", data_done(progress)),
             ("time left", seconds_text(progress["eta_seconds"])),
         ]
     )
 
 
-def describe_moves(screen: Screen, moves: Iterable[dict[str, Any]]) -> None:
+def print_moves(screen: Screen, moves: Iterable[dict[str, Any]]) -> None:
     """Print a table of moves."""
     columns = ("MOVE", "TOPIC", "PARTITION", "ACTION", "FROM", "TO", "DATA", "STATE", "")
     rows = [
@@ -79,10 +87,10 @@ def describe_moves(screen: Screen, moves: Iterable[dict[str, Any]]) -> None:
         )
         for move in moves
     ]
-    screen.table(columns, rows, nothing="No moves.")
+    screen.table(columns, rows, empty_text="No moves.")
 
 
-def describe_preview(screen: Screen, preview: dict[str, Any]) -> None:
+def print_preview(screen: Screen, preview: dict[str, Any]) -> None:
     """Print the moves and effects of a plan that does not exist yet."""
     moves, count = preview["moves"], preview["moves_count"]
     if moves:
@@ -91,18 +99,19 @@ def describe_preview(screen: Screen, preview: dict[str, Any]) -> None:
             (each["topic"], each["partition"], each["action"], each["from"], each["to"], bytes_text(each["bytes"]))
             for each in moves[:MOVES_SHOWN]
         ]
-        screen.table(columns, rows, nothing="")
+        screen.table(columns, rows, empty_text="")
         if count > MOVES_SHOWN:
             screen.line(f"and {count - MOVES_SHOWN} more")
         screen.line()
-    _describe_brokers(screen, preview["brokers"])
+    _print_brokers(screen, preview["brokers"])
     left = seconds_text(preview["eta_seconds"])
-    screen.line(f"{counted(count, 'move')}, {bytes_text(preview['bytes'])}{f', about {left}' if left else ''}", "bold")
+    duration = f", about {left}" if left else ""
+    screen.line(f"{count_text(count, 'move')}, {bytes_text(preview['bytes'])}{duration}", "bold")
     for warning in preview["warnings"]:
         screen.line(f"Warning: {warning}", "yellow")
 
 
-def _describe_brokers(screen: Screen, brokers: list[dict[str, Any]]) -> None:
+def _print_brokers(screen: Screen, brokers: list[dict[str, Any]]) -> None:
     columns = ("BROKER", "REPLICAS", "LEADERS", "DATA IN", "DATA OUT")
     rows = [
         (
@@ -115,7 +124,7 @@ def _describe_brokers(screen: Screen, brokers: list[dict[str, Any]]) -> None:
         for each in brokers
     ]
     if rows:
-        screen.table(columns, rows, nothing="")
+        screen.table(columns, rows, empty_text="")
         screen.line()
 
 
@@ -124,7 +133,7 @@ def _change(before: int, after: int) -> str:
 
 
 def moves_done(progress: dict[str, Any]) -> str:
-    """Return finished and total moves: ``3 of 10``."""
+    """Return the numbers of finished and total moves: ``3 of 10``."""
     return f"{progress['finished']} of {progress['moves']}"
 
 

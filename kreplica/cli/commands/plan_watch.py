@@ -13,30 +13,30 @@ from twisted.internet.defer import CancelledError
 from twisted.internet.task import deferLater
 
 from kreplica.cli.commands.plan_views import data_done, moves_done
-from kreplica.cli.http.rest import RestClient, Unreachable
-from kreplica.cli.http.session import INTERRUPTED, Session, connected, path_of
+from kreplica.cli.http.rest import AdminUnreachable, RestClient
+from kreplica.cli.http.session import INTERRUPTED, Session, path_of, with_session
 from kreplica.cli.terminal.screen import echo, seconds_text
 
 POLL_S = 0.5
-LINE_S = 10.0
+LINE_INTERVAL_S = 10.0
 """Minimum interval of progress lines if standard error is not a terminal."""
 
 UNREACHABLE_S_MAX = 60.0
-"""How long requests are retried while the broker does not respond."""
+"""Time after which a broker that does not respond is no longer retried."""
 
 ENDED = ("completed", "cancelled", "failed")
-Show = Callable[[dict[str, Any]], None]
+ShowPlan = Callable[[dict[str, Any]], None]
 
 
 @click.command()
 @click.argument("plan")
-@connected
+@with_session
 def command(session: Session, plan: str) -> None:
     """Follow the progress of a plan until it ends.  Ctrl-C ends this command, but not the plan.
 
-    Exit status: 0 if the plan completed, 1 if it failed or was cancelled.  With --json, each change is one line.
+    Exit status: 0 if the plan completed, 1 if it failed or was cancelled.  With --json, each change is a line.
     """
-    raise SystemExit(session.ask(lambda client: watch(session, client, plan)))
+    raise SystemExit(session.run_with_client(lambda client: watch(session, client, plan)))
 
 
 async def watch(session: Session, client: RestClient, plan_id: str) -> int:
@@ -44,20 +44,24 @@ async def watch(session: Session, client: RestClient, plan_id: str) -> int:
 
     :return: the exit status.
     """
-    show = _JsonLines() if session.as_json else _Bars() if Console(stderr=True).is_terminal else _TextLines(client)
+    display: _Display = _TextLines(client)
+    if session.as_json:
+        display = _JsonLines()
+    elif Console(stderr=True).is_terminal:
+        display = _ProgressBars()
     try:
-        with show:
-            plan = await _follow(client, plan_id, show.show)
+        with display:
+            plan = await _follow(client, plan_id, display.show)
     except CancelledError:
         click.echo(f"Plan {plan_id} is still running.  Follow it with kreplica plan watch {plan_id}, "
                    f"cancel it with kreplica plan cancel {plan_id}.", err=True)  # fmt: skip
         return INTERRUPTED
     if not session.as_json:
-        echo(_conclusion(plan))
+        echo(_summary(plan))
     return 0 if plan["state"] == "completed" else 1
 
 
-async def _follow(client: RestClient, plan_id: str, show: Show) -> dict[str, Any]:
+async def _follow(client: RestClient, plan_id: str, show: ShowPlan) -> dict[str, Any]:
     unreachable_s = 0.0
     while True:
         try:
@@ -66,7 +70,7 @@ async def _follow(client: RestClient, plan_id: str, show: Show) -> dict[str, Any
             show(plan)
             if plan["state"] in ENDED:
                 return plan
-        except Unreachable as error:
+        except AdminUnreachable as error:
             if unreachable_s == 0.0:
                 echo(f"kreplica: {error}; retrying", err=True)
             unreachable_s += POLL_S
@@ -75,13 +79,13 @@ async def _follow(client: RestClient, plan_id: str, show: Show) -> dict[str, Any
         await deferLater(client.reactor, POLL_S)
 
 
-def _conclusion(plan: dict[str, Any]) -> str:
+def _summary(plan: dict[str, Any]) -> str:
     progress = plan["progress"]
     reason = f": {plan['reason']}" if plan["reason"] else ""
     return f"Plan {plan['id']} {_OUTCOMES[plan['state']]}{reason} ({moves_done(progress)} moves, {data_done(progress)})"
 
 
-_OUTCOMES = {"completed": "is completed", "cancelled": "was cancelled", "failed": "has failed"}
+_OUTCOMES = {"completed": "is completed", "cancelled": "was cancelled", "failed": "failed"}
 
 
 class _Display:
@@ -112,21 +116,21 @@ class _JsonLines(_Display):
 
 
 class _TextLines(_Display):
-    """Prints a line at most every ``LINE_S``, for logs."""
+    """Prints a line at most every ``LINE_INTERVAL_S``, for logs."""
 
     def __init__(self, client: RestClient) -> None:
         self._reactor = client.reactor
-        self._last = ("", -LINE_S)
+        self._last = ("", -LINE_INTERVAL_S)
 
     def show(self, plan: dict[str, Any]) -> None:
         line, now_s = _line(plan), self._reactor.seconds()
         last, last_s = self._last
-        if line != last and now_s - last_s >= LINE_S:
+        if line != last and now_s - last_s >= LINE_INTERVAL_S:
             echo(line, err=True)
             self._last = (line, now_s)
 
 
-class _Bars(_Display):
+class _ProgressBars(_Display):
     """Draws a progress bar of moves and one of bytes."""
 
     def __init__(self) -> None:
@@ -135,7 +139,7 @@ class _Bars(_Display):
         self._moves = self._progress.add_task("moves", text="")
         self._data = self._progress.add_task("data", text="")
 
-    def __enter__(self) -> _Bars:
+    def __enter__(self) -> _ProgressBars:
         self._progress.start()
         return self
 

@@ -10,8 +10,8 @@ import click
 from twisted.internet.defer import CancelledError
 from twisted.internet.task import deferLater
 
-from kreplica.cli.http.rest import RestClient, Unreachable
-from kreplica.cli.http.session import Session, connected
+from kreplica.cli.http.rest import AdminUnreachable, RestClient
+from kreplica.cli.http.session import Session, with_session
 from kreplica.cli.terminal.screen import Screen, echo, time_text
 
 RETRY_S = 1.0
@@ -22,10 +22,10 @@ RETRIES_MAX = 30
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of entries.")
 @click.option("--before", metavar="ID", help="Only entries older than this one.")
 @click.option("--kind", help="Only entries of this kind.")
-@click.option("--follow", "-f", is_flag=True, help="Continue to print new entries until Ctrl-C.")
-@connected
+@click.option("--follow", "-f", is_flag=True, help="Then print new entries until Ctrl-C.")
+@with_session
 def command(session: Session, limit: int, before: str | None, kind: str | None, follow: bool) -> None:
-    """Show the events of all brokers, oldest first.
+    """Show the latest events of all brokers, oldest first.
 
     With --follow --json, each entry is printed as one line.
     """
@@ -33,15 +33,15 @@ def command(session: Session, limit: int, before: str | None, kind: str | None, 
         raise click.UsageError("--follow and --before exclude each other")
     query = {"limit": limit, "before": before, "kind": kind}
     if follow:
-        session.ask(lambda client: _Follower(session, kind).run(client, query))
+        session.run_with_client(lambda client: _TimelineFollower(session, kind).run(client, query))
     else:
-        session.show(session.get("/v1/timeline", query), _describe)
+        session.show(session.get("/v1/timeline", query), _print_entries)
 
 
-def _describe(screen: Screen, document: dict[str, Any]) -> None:
+def _print_entries(screen: Screen, document: dict[str, Any]) -> None:
     columns = ("TIME", "BROKER", "KIND", "SUBJECT", "")
     rows = [_row(entry) for entry in reversed(document["entries"])]
-    screen.table(columns, rows, nothing="No events.")
+    screen.table(columns, rows, empty_text="No events.")
     for problem in document.get("problems") or []:
         screen.line(f"Incomplete: {problem}")
 
@@ -50,7 +50,7 @@ def _row(entry: dict[str, Any]) -> tuple[object, ...]:
     return time_text(entry["at_ms"]), entry["broker_id"], entry["kind"], entry["subject"], entry["text"]
 
 
-class _Follower:
+class _TimelineFollower:
     """Prints past entries, then new ones; reconnects if the connection is lost."""
 
     def __init__(self, session: Session, kind: str | None) -> None:
@@ -59,7 +59,7 @@ class _Follower:
         self._screen = Screen()
         self._last_id: str | None = None
         self._shown: dict[str, None] = {}
-        """IDs of the latest printed entries, since past and new entries can overlap."""
+        """IDs of the last printed entries: past and new entries can overlap."""
 
     async def run(self, client: RestClient, query: dict[str, Any]) -> None:
         document = await client.get("/v1/timeline", query)
@@ -73,7 +73,7 @@ class _Follower:
                 try:
                     await self._follow(client)
                     failures = 0
-                except Unreachable as error:
+                except AdminUnreachable as error:
                     failures = 1 if self._last_id != before else failures + 1
                     if failures >= RETRIES_MAX:
                         raise

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kreplica.cli.commands.partition import PARTITION_COLUMNS, partition_rows
-from kreplica.cli.http.session import PAGE, Session, confirm, connected, dry_run_option, path_of, yes_option
+from kreplica.cli.http.session import PAGE, Session, confirm, dry_run_option, path_of, with_session, yes_option
 from kreplica.cli.terminal.lazy_groups import LazyGroup, Subcommand
 from kreplica.cli.terminal.parameter_types import Assignment, Setting
-from kreplica.cli.terminal.screen import Screen, bad, counted
+from kreplica.cli.terminal.screen import Screen, count_text, problem_text
+
+if TYPE_CHECKING:
+    from kreplica.cli.http.rest import RestClient
 
 _TOPIC = click.argument("topic")
 _PARTITIONS = click.argument("partitions", type=click.IntRange(min=1))
@@ -32,27 +35,27 @@ def command() -> None:
 @command.command("list")
 @click.option("--search", metavar="TEXT", help="Only names that contain this text.")
 @click.option("--internal", is_flag=True, help="Include internal topics.")
-@connected
-def listed(session: Session, search: str | None, internal: bool) -> None:
+@with_session
+def list_topics(session: Session, search: str | None, internal: bool) -> None:
     """List topics."""
     query = {**PAGE, "search": search, "internal": internal}
-    session.show(session.get_all("/v1/topics", "topics", query), _describe_all)
+    session.show(session.get_all("/v1/topics", "topics", query), _print_topics)
 
 
-def _describe_all(screen: Screen, document: dict[str, Any]) -> None:
+def _print_topics(screen: Screen, document: dict[str, Any]) -> None:
     columns = ("TOPIC", "PARTITIONS", "REPLICAS", "OFFLINE", "UNDER-REPLICATED", "")
     rows = [
         (
             each["name"],
             each["partitions"],
             each["replication_factor"],
-            bad(each["offline_partitions"], when=bool(each["offline_partitions"])),
-            bad(each["under_replicated_partitions"], when=bool(each["under_replicated_partitions"])),
+            problem_text(each["offline_partitions"], when=bool(each["offline_partitions"])),
+            problem_text(each["under_replicated_partitions"], when=bool(each["under_replicated_partitions"])),
             _remarks(each),
         )
         for each in document["topics"]
     ]
-    screen.table(columns, rows, nothing="No topics match.")
+    screen.table(columns, rows, empty_text="No topics match.")
 
 
 def _remarks(topic: dict[str, Any]) -> str:
@@ -62,26 +65,25 @@ def _remarks(topic: dict[str, Any]) -> str:
 
 @command.command("show")
 @_TOPIC
-@connected
-def shown(session: Session, topic: str) -> None:
+@with_session
+def show_topic(session: Session, topic: str) -> None:
     """Show a topic and its partitions.
 
-    With --json, only the topic; see `partition list --topic`.
+    With --json, the partitions are not printed; list them with `kreplica partition list --topic`.
     """
     path = path_of("topics", topic)
-    document = session.ask(lambda client: _topic(client, path, alone=session.as_json))
-    session.show(document, _describe)
+    document = session.run_with_client(lambda client: _fetch_topic(client, path, with_partitions=not session.as_json))
+    session.show(document, _print_topic)
 
 
-async def _topic(client: Any, path: str, *, alone: bool) -> dict[str, Any]:
+async def _fetch_topic(client: RestClient, path: str, *, with_partitions: bool) -> dict[str, Any]:
     document: dict[str, Any] = await client.get(path)
-    if not alone:
-        pages = await client.pages(f"{path}/partitions", "partitions", PAGE)
-        document["rows"] = pages["partitions"]
+    if with_partitions:
+        document["rows"] = (await client.get_list(f"{path}/partitions", "partitions", PAGE))["partitions"]
     return document
 
 
-def _describe(screen: Screen, topic: dict[str, Any]) -> None:
+def _print_topic(screen: Screen, topic: dict[str, Any]) -> None:
     configs = [f"{each['name']}={each['value']}" for each in topic["configs"] if not each["is_default"]]
     screen.pairs(
         [
@@ -94,7 +96,7 @@ def _describe(screen: Screen, topic: dict[str, Any]) -> None:
         ]
     )
     screen.line()
-    screen.table(PARTITION_COLUMNS[1:], [row[1:] for row in partition_rows(topic["rows"])], nothing="No partitions.")
+    screen.table(PARTITION_COLUMNS[1:], [row[1:] for row in partition_rows(topic["rows"])], empty_text="No partitions.")
 
 
 @command.command()
@@ -104,20 +106,20 @@ def _describe(screen: Screen, topic: dict[str, Any]) -> None:
 )
 @click.option("--replication-factor", type=click.IntRange(min=1),
               help="Replicas per partition.  [default: default.replication.factor of the broker]")  # fmt: skip
-@click.option("--assign", "assigned", multiple=True, type=Assignment(),
+@click.option("--assign", "assignments", multiple=True, type=Assignment(),
               help="Brokers of one partition, for example 0=1,2,3; repeat for each partition, "
               "starting with 0.")  # fmt: skip
 @click.option(
     "--config", "configs", multiple=True, type=Setting(), help="A topic setting, for example retention.ms=86400000."
 )
 @dry_run_option
-@connected
+@with_session
 def create(
     session: Session,
     topic: str,
     partitions: int | None,
     replication_factor: int | None,
-    assigned: tuple[tuple[int, list[int]], ...],
+    assignments: tuple[tuple[int, list[int]], ...],
     configs: tuple[tuple[str, str], ...],
     dry_run: bool,
 ) -> None:
@@ -127,39 +129,39 @@ def create(
     kreplica topic create orders --partitions 6 --replication-factor 3
     kreplica topic create audit --assign 0=1,2 --assign 1=2,3 --config cleanup.policy=compact
     """
-    if assigned and (partitions is not None or replication_factor is not None):
+    if assignments and (partitions is not None or replication_factor is not None):
         raise click.UsageError("--assign cannot be combined with --partitions or --replication-factor")
     body = {
         "name": topic,
         "partitions": partitions,
         "replication_factor": replication_factor,
-        "assignment": {str(number): brokers for number, brokers in assigned},
+        "assignment": {str(number): brokers for number, brokers in assignments},
         "configs": dict(configs),
     }
-    given = {name: value for name, value in body.items() if value not in (None, {})}
-    document = session.send("POST", "/v1/topics", given, query={"dry_run": dry_run})
-    session.show_written(document, _describe_created)
+    body_without_defaults = {name: value for name, value in body.items() if value not in (None, {})}
+    document = session.send("POST", "/v1/topics", body_without_defaults, query={"dry_run": dry_run})
+    session.show_write(document, _print_created)
 
 
-def _describe_created(screen: Screen, created: dict[str, Any]) -> None:
+def _print_created(screen: Screen, created: dict[str, Any]) -> None:
     partitions, replicas = (
-        counted(created["partitions"], "partition"),
-        counted(created["replication_factor"], "replica"),
+        count_text(created["partitions"], "partition"),
+        count_text(created["replication_factor"], "replica"),
     )
     screen.line(f"Created topic {created['name']} with {partitions} of {replicas}.")
-    _describe_leaders(screen, created)
+    _warn_if_leaderless(screen, created)
 
 
-def _describe_leaders(screen: Screen, created: dict[str, Any]) -> None:
+def _warn_if_leaderless(screen: Screen, created: dict[str, Any]) -> None:
     if not created["led"]:
-        screen.line(f"Some partitions have no leader yet: kreplica topic show {created['name']}", "bold")
+        screen.line(f"Some partitions have no leader yet; check with kreplica topic show {created['name']}", "bold")
 
 
 @command.command()
 @_TOPIC
 @_PARTITIONS
 @dry_run_option
-@connected
+@with_session
 def grow(session: Session, topic: str, partitions: int, dry_run: bool) -> None:
     """Add partitions to a topic, up to a total of PARTITIONS.
 
@@ -167,24 +169,24 @@ def grow(session: Session, topic: str, partitions: int, dry_run: bool) -> None:
     """
     body = {"partitions": partitions}
     document = session.send("PATCH", path_of("topics", topic), body, query={"dry_run": dry_run})
-    session.show_written(document, _describe_grown)
+    session.show_write(document, _print_grown)
 
 
-def _describe_grown(screen: Screen, grown: dict[str, Any]) -> None:
-    screen.line(f"Topic {grown['name']} now has {counted(grown['partitions'], 'partition')}.")
-    _describe_leaders(screen, grown)
+def _print_grown(screen: Screen, grown: dict[str, Any]) -> None:
+    screen.line(f"Topic {grown['name']} now has {count_text(grown['partitions'], 'partition')}.")
+    _warn_if_leaderless(screen, grown)
 
 
 @command.command()
 @_TOPIC
 @yes_option
 @dry_run_option
-@connected
+@with_session
 def delete(session: Session, topic: str, yes: bool, dry_run: bool) -> None:
     """Delete a topic and all its records."""
     if not dry_run:
         confirm(f"Delete topic {topic} and all its records?", yes=yes, session=session)
     document = session.send("DELETE", path_of("topics", topic), query={"dry_run": dry_run})
-    session.show_written(document, lambda screen, response: screen.line(
+    session.show_write(document, lambda screen, response: screen.line(
         f"Topic {topic} was deleted." if response["deleted"] else f"Topic {topic} is being deleted."
     ))  # fmt: skip

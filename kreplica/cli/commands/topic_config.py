@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kreplica.cli.commands.configs import change_settings, show_settings
-from kreplica.cli.http.session import Session, connected, dry_run_option, path_of
+from kreplica.cli.http.session import Session, dry_run_option, path_of, with_session
 from kreplica.cli.terminal.parameter_types import Setting
 
 _TOPIC = click.argument("topic")
@@ -19,19 +19,19 @@ def command() -> None:
 @command.command("get")
 @_TOPIC
 @click.argument("names", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Include settings with their default values.")
-@connected
-def got(session: Session, topic: str, names: tuple[str, ...], everything: bool) -> None:
-    """Show the settings NAMES of a topic, or all that differ from their defaults."""
-    show_settings(session, path_of("configs", "topics", topic), names, everything=everything)
+@click.option("--all", "include_defaults", is_flag=True, help="Include settings with their default values.")
+@with_session
+def get_settings(session: Session, topic: str, names: tuple[str, ...], include_defaults: bool) -> None:
+    """Show the settings NAMES of a topic; by default all that differ from their defaults."""
+    show_settings(session, path_of("configs", "topics", topic), names, include_defaults=include_defaults)
 
 
 @command.command("set")
 @_TOPIC
 @click.argument("settings", nargs=-1, required=True, type=Setting(), metavar="NAME=VALUE...")
 @dry_run_option
-@connected
-def changed(session: Session, topic: str, settings: tuple[tuple[str, str], ...], dry_run: bool) -> None:
+@with_session
+def set_settings(session: Session, topic: str, settings: tuple[tuple[str, str], ...], dry_run: bool) -> None:
     """Change settings of a topic atomically."""
     change_settings(session, path_of("configs", "topics", topic), target=f"topic {topic}",
                     changes=dict(settings), removals=(), dry_run=dry_run)  # fmt: skip
@@ -41,8 +41,8 @@ def changed(session: Session, topic: str, settings: tuple[tuple[str, str], ...],
 @_TOPIC
 @click.argument("names", nargs=-1, required=True)
 @dry_run_option
-@connected
-def removed(session: Session, topic: str, names: tuple[str, ...], dry_run: bool) -> None:
+@with_session
+def remove_settings(session: Session, topic: str, names: tuple[str, ...], dry_run: bool) -> None:
     """Reset settings of a topic to their defaults."""
     change_settings(session, path_of("configs", "topics", topic), target=f"topic {topic}",
                     changes={}, removals=names, dry_run=dry_run)  # fmt: skip

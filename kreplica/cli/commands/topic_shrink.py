@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kreplica.cli.commands.plan_make import REMOVAL_WAIT_HELP, plan_options, removed_partitions
+from kreplica.cli.commands.plan_make import REMOVAL_WAIT_HELP, plan_options, removal_request
 from kreplica.cli.terminal.parameter_types import Duration
 
 
@@ -22,4 +22,4 @@ def command(topic: str, partitions: int, wait_ms: int | None) -> dict[str, Any]:
     The partitions are read-only for the time of --wait, and are then deleted.  Records that consumers have not read by
     then are lost.
     """
-    return removed_partitions(topic, partitions, wait_ms)
+    return removal_request(topic, partitions, wait_ms)

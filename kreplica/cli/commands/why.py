@@ -1,4 +1,4 @@
-"""``kreplica why``: explanation of the state of a partition, group, plan or broker."""
+"""``kreplica why``: explanation of the state of a partition, group or plan, or of a slow broker."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from kreplica.cli.http.request_commands import command_of
-from kreplica.cli.http.session import Session, connected, path_of
+from kreplica.cli.http.session import Session, path_of, with_session
 from kreplica.cli.terminal.parameter_types import Partition
-from kreplica.cli.terminal.screen import Screen, bad, time_text
+from kreplica.cli.terminal.screen import Screen, problem_text, time_text
 
 _DECISIONS_SHOWN = 10
 
@@ -21,40 +21,40 @@ def command() -> None:
 
 @command.command()
 @click.argument("partition", type=Partition(), metavar="TOPIC:PARTITION")
-@connected
+@with_session
 def partition(session: Session, partition: tuple[str, int]) -> None:
     """Explain the state of a partition."""
     topic, number = partition
-    session.show(session.get(path_of("why", "partitions", topic, number)), _describe)
+    session.show(session.get(path_of("why", "partitions", topic, number)), _print_explanation)
 
 
 @command.command()
 @click.argument("group")
-@connected
+@with_session
 def group(session: Session, group: str) -> None:
     """Explain the state of a group."""
-    session.show(session.get(path_of("why", "groups", group)), _describe)
+    session.show(session.get(path_of("why", "groups", group)), _print_explanation)
 
 
 @command.command()
 @click.argument("plan")
-@connected
+@with_session
 def plan(session: Session, plan: str) -> None:
     """Explain the state of a plan."""
-    session.show(session.get(path_of("why", "plans", plan)), _describe)
+    session.show(session.get(path_of("why", "plans", plan)), _print_explanation)
 
 
 @command.command()
 @click.argument("broker", type=click.IntRange(min=0))
-@connected
+@with_session
 def broker(session: Session, broker: int) -> None:
-    """Explain slow responses of a broker: operations that blocked its event loop."""
-    session.show(session.get(path_of("why", "brokers", broker)), _describe)
+    """List the operations that blocked the event loop of a broker, which makes its responses slow."""
+    session.show(session.get(path_of("why", "brokers", broker)), _print_explanation)
 
 
-def _describe(screen: Screen, why: dict[str, Any]) -> None:
-    screen.line(bad(why["summary"], when=False))
-    _sentences(screen, "It waits for", why["waits_for"])
+def _print_explanation(screen: Screen, why: dict[str, Any]) -> None:
+    screen.line(problem_text(why["summary"], when=False))
+    _print_sentences(screen, "It waits for", why["waits_for"])
     if why["you_can"]:
         screen.line()
         screen.line("You can", "bold")
@@ -67,7 +67,7 @@ def _describe(screen: Screen, why: dict[str, Any]) -> None:
     if stalls:
         screen.line()
         blocked = [(time_text(each["at_ms"]), f"{each['duration_ms']} ms", each["cause"]) for each in stalls]
-        screen.table(("BLOCKED UNTIL", "FOR", "BY"), blocked, nothing="", prose=("BY",))
+        screen.table(("BLOCKED UNTIL", "FOR", "BY"), blocked, empty_text="", prose=("BY",))
     if why["decided"]:
         screen.line()
         columns = ("DECIDED", "BY BROKER", "EPOCH", "ON", "CHANGE")
@@ -75,10 +75,10 @@ def _describe(screen: Screen, why: dict[str, Any]) -> None:
             (time_text(each["at_ms"]), each["broker_id"], each["controller_epoch"], each["event"], each["change"])
             for each in why["decided"][:_DECISIONS_SHOWN]
         ]
-        screen.table(columns, rows, nothing="", prose=("ON", "CHANGE"))
+        screen.table(columns, rows, empty_text="", prose=("ON", "CHANGE"))
 
 
-def _sentences(screen: Screen, title: str, sentences: list[str]) -> None:
+def _print_sentences(screen: Screen, title: str, sentences: list[str]) -> None:
     if sentences:
         screen.line()
         screen.line(title, "bold")

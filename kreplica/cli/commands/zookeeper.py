@@ -11,7 +11,7 @@ from types import FrameType
 
 import click
 
-from kreplica.cli.http.session import Failed
+from kreplica.cli.http.session import CommandFailed
 from kreplica.zookeeper.java_server import (
     DATA_DIRECTORY,
     LOG_FILE,
@@ -27,7 +27,7 @@ OUTPUT_CHARS_MAX = 2000
 
 FLAGS = ("-Xmx512m",)
 SETTINGS = {
-    # The minimum session timeout is two ticks: short, so that killed brokers are detected soon.
+    # The minimum session timeout is two ticks; a short one detects killed brokers soon.
     "tickTime": 500,
     "maxSessionTimeout": 60_000,
     "maxClientCnxns": 0,
@@ -49,43 +49,47 @@ def command(data_dir: Path, port: int, interface: str) -> None:
     """
     directory = data_dir.absolute()
     try:
-        start = server_command(str(directory), FLAGS)
+        arguments = server_command(str(directory), FLAGS)
     except ZooKeeperUnavailable as error:
-        raise Failed(str(error)) from None
-    _refuse_taken_port(interface, port)
-    _prepare(directory, interface, port)
+        raise CommandFailed(str(error)) from None
+    _check_port_is_free(interface, port)
+    _write_server_files(directory, interface, port)
     with (directory / OUTPUT_FILE).open("ab") as output:
-        process = subprocess.Popen(start, cwd=directory, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+        process = subprocess.Popen(arguments, cwd=directory, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                                    start_new_session=True)  # fmt: skip
-    signals = _stop_on_signals(process)
-    if _serves(process, interface, port):
+    received_signals = _stop_on_signals(process)
+    if _wait_until_ready(process, interface, port):
         click.echo(f"ZooKeeper listens on {interface}:{port}; its data is in {directory}.  Ctrl-C stops it.")
     status = process.wait()
-    if not signals:
-        raise Failed(f"ZooKeeper exited with status {status}: {_errors(directory)}")
+    if not received_signals:
+        raise CommandFailed(f"ZooKeeper exited with status {status}: {_error_output(directory)}")
 
 
-def _refuse_taken_port(interface: str, port: int) -> None:
+def _check_port_is_free(interface: str, port: int) -> None:
     with socket.socket(socket.AF_INET6 if ":" in interface else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((interface, port))
         except OSError as error:
-            raise Failed(f"cannot listen on {interface}:{port}: {error.strerror}; choose another --port") from None
+            reason = error.strerror
+            raise CommandFailed(f"cannot listen on {interface}:{port}: {reason}; choose another --port") from None
 
 
-def _prepare(directory: Path, interface: str, port: int) -> None:
+def _write_server_files(directory: Path, interface: str, port: int) -> None:
     settings = {**SETTINGS, "clientPort": port, "clientPortAddress": interface}
     try:
         (directory / DATA_DIRECTORY).mkdir(parents=True, exist_ok=True)
         for name, text in server_files(str(directory), settings).items():
             (directory / name).write_text(text)
     except OSError as error:
-        raise Failed(f"cannot use --data-dir {directory}: {error.strerror}") from None
+        raise CommandFailed(f"cannot use --data-dir {directory}: {error.strerror}") from None
 
 
 def _stop_on_signals(process: subprocess.Popen[bytes]) -> list[int]:
-    """Stop the process on SIGINT and SIGTERM, and return a list to which the handlers append the received signals."""
+    """Stop the process on SIGINT and SIGTERM.
+
+    :return: the received signals; the handlers append to this list.
+    """
     received: list[int] = []
 
     def stop(number: int, _: FrameType | None) -> None:
@@ -97,7 +101,7 @@ def _stop_on_signals(process: subprocess.Popen[bytes]) -> list[int]:
     return received
 
 
-def _serves(process: subprocess.Popen[bytes], interface: str, port: int) -> bool:
+def _wait_until_ready(process: subprocess.Popen[bytes], interface: str, port: int) -> bool:
     """Wait until the server responds; return False if it exited, or was terminated after the start timeout."""
     deadline = time.monotonic() + START_TIME_S_MAX
     while process.poll() is None:
@@ -118,8 +122,8 @@ def _responds(interface: str, port: int) -> bool:
         return False
 
 
-def _errors(directory: Path) -> str:
-    """Return the errors in the server's output, or its end if there are none."""
+def _error_output(directory: Path) -> str:
+    """Return the errors in the server's output; if there are none, the end of the output."""
     for name in (OUTPUT_FILE, LOG_FILE):
         text = (directory / name).read_text(errors="replace") if (directory / name).exists() else ""
         if text.strip():

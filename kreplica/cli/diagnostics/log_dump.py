@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from kreplica.cli.diagnostics.log_entries import Entry, Unreadable, entries_of
-from kreplica.cli.diagnostics.log_lines import line_of
-from kreplica.cli.http.session import Failed
+from kreplica.cli.diagnostics.log_entries import Entry, UnreadableFile, read_entries
+from kreplica.cli.diagnostics.log_lines import entry_line
+from kreplica.cli.http.session import CommandFailed
 from kreplica.cli.terminal.screen import echo
 from kreplica.runtime.disk import ReadOnlyDisk
 from kreplica.storage.formats.checkpoints import PARTITION_METADATA
@@ -37,16 +37,16 @@ def command(path: Path, records: bool, from_offset: int, limit: int | None, full
         if not as_json and path.is_dir():
             echo(f"{file}:")
         try:
-            for entry in _limited(entries_of(ReadOnlyDisk(), str(file), records, from_offset), limit):
+            for entry in _limited(read_entries(ReadOnlyDisk(), str(file), records, from_offset), limit):
                 damaged = damaged or entry.get("crc_valid") is False
-                echo(json.dumps({"file": str(file), **entry}) if as_json else line_of(entry, full=full))
-        except Unreadable as error:
+                echo(json.dumps({"file": str(file), **entry}) if as_json else entry_line(entry, full=full))
+        except UnreadableFile as error:
             damaged = True
             echo(f"kreplica: {file}: {error}", err=True)
         except FileNotFoundError:
             continue  # a running broker removes and renames files
         except OSError as error:
-            raise Failed(f"{file} cannot be read: {error.strerror}") from None
+            raise CommandFailed(f"{file} cannot be read: {error.strerror}") from None
     raise SystemExit(1 if damaged else 0)
 
 
@@ -61,7 +61,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def _limited(entries: Iterator[Entry], limit: int | None) -> Iterator[dict[str, Any]]:
-    """Yield at most ``limit`` entries; records do not count."""
+    """Yield at most ``limit`` entries, not counting records."""
     count = 0
     for entry in entries:
         count += entry["entry"] != "record"

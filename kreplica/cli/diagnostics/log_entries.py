@@ -33,32 +33,32 @@ from kreplica.wire.control_records import parse_end_marker
 from kreplica.wire.records import Record, iter_records
 
 Entry: TypeAlias = dict[str, Any]
-"""The member ``entry`` is the kind; ``position``, if present, is the position in the file."""
+"""JSON object: ``entry`` is the kind of the entry, and ``position``, if present, its position in the file."""
 
 LEFTOVER_SUFFIXES = (".deleted", ".cleaned", ".swap")
 SMALL_FILE_SIZE_MAX = 64 * 1024 * 1024
 
 
-class Unreadable(Exception):
-    """The file, or the rest of it, does not have the format that its name denotes."""
+class UnreadableFile(Exception):
+    """The file does not have the format that its name indicates, or not to its end."""
 
 
-def entries_of(disk: Disk, path: str, records: bool, from_offset: int) -> Iterator[Entry]:
+def read_entries(disk: Disk, path: str, records: bool, from_offset: int) -> Iterator[Entry]:
     """Yield the entries of a file in order.
 
-    :param records: also yield the records of each batch, after it.
+    :param records: also yield the records of each batch, after the batch.
     :param from_offset: skip batches that end before it.
-    :raise Unreadable: the rest of the file cannot be parsed.
+    :raise UnreadableFile: the rest of the file cannot be parsed.
     """
     name = PurePath(path).name
     for suffix in LEFTOVER_SUFFIXES:
         name = name.removesuffix(suffix)
     if name.endswith(".log"):
         return _batches(disk, path, records, from_offset)
-    indexes: dict[str, Callable[[Disk, str, int], Iterator[Entry]]] = {
+    index_readers: dict[str, Callable[[Disk, str, int], Iterator[Entry]]] = {
         ".index": _offset_index, ".timeindex": _time_index, ".txnindex": _transaction_index,
     }  # fmt: skip
-    for suffix, index in indexes.items():
+    for suffix, index in index_readers.items():
         if name.endswith(suffix):
             return index(disk, path, base_offset_of(name))
     return _small_file(disk, path, name)
@@ -76,7 +76,7 @@ def _batches(disk: Disk, path: str, records: bool, from_offset: int) -> Iterator
             if records and crc_valid:
                 yield from _records(position, header, data)
     if end < size:
-        raise Unreadable(f"position {end}: not a complete batch; {size - end} bytes remain")
+        raise UnreadableFile(f"position {end}: not a complete batch; {size - end} bytes remain")
 
 
 def _batch(position: int, header: BatchHeader, *, crc_valid: bool) -> Entry:
@@ -110,7 +110,7 @@ def _records(position: int, header: BatchHeader, data: memoryview) -> Iterator[E
         for record in iter_records(data):
             yield _record(record, is_control=header.is_control)
     except (ProtocolError, KafkaError) as error:
-        raise Unreadable(f"position {position}: batch with base offset {header.base_offset}: {error}") from None
+        raise UnreadableFile(f"position {position}: batch with base offset {header.base_offset}: {error}") from None
 
 
 def _record(record: Record, *, is_control: bool) -> Entry:
@@ -144,34 +144,34 @@ def _offset_index(disk: Disk, path: str, base_offset: int) -> Iterator[Entry]:
     with closing(offset_index(disk, path)) as file:
         for entry in offset_entries(file, base_offset):
             yield {"entry": "offset", "position": entry.at, "offset": entry.offset, "log_position": entry.position}
-        _refuse_rest(file)
+        _check_no_remainder(file)
 
 
 def _time_index(disk: Disk, path: str, base_offset: int) -> Iterator[Entry]:
     with closing(time_index(disk, path)) as file:
         for entry in time_entries(file, base_offset):
             yield {"entry": "time", "position": entry.at, "timestamp_ms": entry.timestamp_ms, "offset": entry.offset}
-        _refuse_rest(file)
+        _check_no_remainder(file)
 
 
 def _transaction_index(disk: Disk, path: str, _: int) -> Iterator[Entry]:
     with closing(transaction_index(disk, path)) as file:
         for entry in aborted_entries(file):
             yield {"entry": "aborted", "position": entry.at, "version": entry.version, **entry.aborted._asdict()}
-        _refuse_rest(file)
+        _check_no_remainder(file)
 
 
-def _refuse_rest(file: EntryFile) -> None:
-    rest = file.size % file.entry_size
-    if rest:
-        raise Unreadable(f"position {file.size - rest}: {rest} bytes after the last complete entry")
+def _check_no_remainder(file: EntryFile) -> None:
+    remainder = file.size % file.entry_size
+    if remainder:
+        raise UnreadableFile(f"position {file.size - remainder}: {remainder} bytes after the last complete entry")
 
 
 def _small_file(disk: Disk, path: str, name: str) -> Iterator[Entry]:
     """Yield the entries of a file that is read into memory."""
     with closing(disk.open(path)) as file:
         if file.size() > SMALL_FILE_SIZE_MAX:
-            raise Unreadable(f"the file has {file.size():,} bytes; the maximum is {SMALL_FILE_SIZE_MAX:,}")
+            raise UnreadableFile(f"the file has {file.size():,} bytes; the maximum is {SMALL_FILE_SIZE_MAX:,}")
     try:
         if name.endswith(".snapshot"):
             for producer in decode_snapshot(path, disk.read_file(path)):
@@ -187,6 +187,6 @@ def _small_file(disk: Disk, path: str, name: str) -> Iterator[Entry]:
             topic_id = read_topic_id(disk, path)
             yield {"entry": "metadata", "topic_id": None if topic_id is None else encode_uuid(topic_id)}
         else:
-            raise Unreadable("unknown type of log file")
+            raise UnreadableFile("unknown type of log file")
     except StorageError as error:
-        raise Unreadable(str(error).removeprefix(f"{path}: ")) from None
+        raise UnreadableFile(str(error).removeprefix(f"{path}: ")) from None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kreplica.cli.terminal.screen import plain, time_text
+from kreplica.cli.terminal.screen import escape_controls, time_text
 
 TEXT_SIZE_MAX = 100
 
 
-def line_of(entry: dict[str, Any], *, full: bool) -> str:
+def entry_line(entry: dict[str, Any], *, full: bool) -> str:
     """Format an entry as one line.
 
     :param full: do not shorten keys and values.
@@ -57,7 +57,7 @@ def _record(entry: dict[str, Any], *, full: bool) -> str:
     if "marker" in entry:
         return f"{begin}  {entry['marker']} by coordinator epoch {entry['coordinator_epoch']}"
     headers = "".join(
-        f"  {plain(header['key'])}={_text(header['value'], header['encoding'], full=full)}"
+        f"  {escape_controls(header['key'])}={_text(header['value'], header['encoding'], full=full)}"
         for header in entry["headers"]
     )
     key = _text(entry["key"], entry["key_encoding"], full=full)
@@ -68,4 +68,4 @@ def _text(text: str | None, encoding: str | None, *, full: bool) -> str:
     if text is None:
         return "null"
     shown = text if full or len(text) <= TEXT_SIZE_MAX else f"{text[:TEXT_SIZE_MAX]}... ({len(text)} characters)"
-    return f"base64:{shown}" if encoding == "base64" else f'"{plain(shown)}"'.replace("\n", "\\n")
+    return f"base64:{shown}" if encoding == "base64" else f'"{escape_controls(shown)}"'.replace("\n", "\\n")

@@ -8,8 +8,8 @@ from dataclasses import asdict
 
 import click
 
-from kreplica.cli.http.session import Failed
-from kreplica.cli.terminal.screen import bytes_text, counted, plain
+from kreplica.cli.http.session import CommandFailed
+from kreplica.cli.terminal.screen import bytes_text, count_text, escape_controls
 from kreplica.runtime.disk import ReadOnlyDisk
 from kreplica.storage.inspection.segment_checks import CheckOptions, Problem
 from kreplica.storage.inspection.verification import NoLogsFound, Tally, Verification
@@ -34,25 +34,25 @@ def command(directory: str, records: bool, report_gaps: bool, no_gaps: bool, as_
     verification = Verification(ReadOnlyDisk(), options, lambda: time.sleep(PAUSE_S))
     try:
         for problem in verification.run(directory):
-            click.echo(_line(problem, as_json=as_json))
+            click.echo(_problem_line(problem, as_json=as_json))
     except NoLogsFound as error:
         raise click.UsageError(str(error)) from None
     except OSError as error:
-        raise Failed(f"{error.filename or directory} cannot be read: {error.strerror}") from None
+        raise CommandFailed(f"{error.filename or directory} cannot be read: {error.strerror}") from None
     tally = verification.tally
-    click.echo(json.dumps(asdict(tally)) if as_json else _conclusion(tally))
+    click.echo(json.dumps(asdict(tally)) if as_json else _summary(tally))
     raise SystemExit(1 if tally.problems else 0)
 
 
-def _line(problem: Problem, *, as_json: bool) -> str:
+def _problem_line(problem: Problem, *, as_json: bool) -> str:
     if as_json:
         return json.dumps({"file": problem.path, "position": problem.position, "problem": problem.text})
-    return plain(str(problem))
+    return escape_controls(str(problem))
 
 
-def _conclusion(tally: Tally) -> str:
+def _summary(tally: Tally) -> str:
     seen = (
-        f"{counted(tally.partitions, 'partition')}, {counted(tally.segments, 'segment')}, "
-        f"{counted(tally.batches, 'batch', 'batches')}, {bytes_text(tally.bytes)}"
+        f"{count_text(tally.partitions, 'partition')}, {count_text(tally.segments, 'segment')}, "
+        f"{count_text(tally.batches, 'batch', 'batches')}, {bytes_text(tally.bytes)}"
     )
-    return f"{seen}: {counted(tally.problems, 'problem') if tally.problems else 'no problems'}"
+    return f"{seen}: {count_text(tally.problems, 'problem') if tally.problems else 'no problems'}"

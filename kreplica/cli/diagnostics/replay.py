@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from kreplica.cli.terminal.screen import plain
+from kreplica.cli.terminal.screen import echo, escape_controls
 from kreplica.runtime.disk import ReadOnlyDisk
 from kreplica.testing.replay.difference import explain
 from kreplica.testing.replay.entry_text import EntryText
@@ -17,7 +17,7 @@ from kreplica.testing.storms.cleanup import deferred_collection
 from kreplica.testing.storms.sweep import disable_logging
 
 
-class Unreadable(click.ClickException):
+class UnreadableJournal(click.ClickException):
     """A file is not a controller journal."""
 
     exit_code = 2
@@ -40,7 +40,7 @@ def command(path: Path, verbose: bool, until: int | None) -> None:
         with deferred_collection():
             events, decisions = _replay_all(path, verbose, until)
     except JournalUnreadable as error:
-        raise Unreadable(plain(str(error))) from None
+        raise UnreadableJournal(escape_controls(str(error))) from None
     click.echo(f"{events} events, {decisions} decisions: all identical")
 
 
@@ -50,18 +50,18 @@ def _replay_all(path: Path, verbose: bool, until: int | None) -> tuple[int, int]
     :raise JournalUnreadable: a file, or a line in it, does not have the format of a journal.
     :raise SystemExit: the first difference was found.
     """
-    files = read_journals(ReadOnlyDisk(), str(path), lambda why: click.echo(plain(f"skipped: {why}"), err=True))
+    files = read_journals(ReadOnlyDisk(), str(path), lambda reason: echo(f"skipped: {reason}", err=True))
     events = decisions = 0
-    for file, following in zip(files, [*files[1:], None], strict=True):
+    for file, next_file in zip(files, [*files[1:], None], strict=True):
         if file.note:
-            click.echo(plain(file.note), err=True)
-        outcome = _replay(file, following, verbose, until)
+            echo(file.note, err=True)
+        outcome = _replay(file, next_file, verbose, until)
         events += outcome.events
         decisions += outcome.decisions
     return events, decisions
 
 
-def _replay(file: JournalFile, following: JournalFile | None, verbose: bool, until: int | None) -> Outcome:
+def _replay(file: JournalFile, next_file: JournalFile | None, verbose: bool, until: int | None) -> Outcome:
     """Replay one file.
 
     :raise SystemExit: a difference was found.
@@ -76,17 +76,17 @@ def _replay(file: JournalFile, following: JournalFile | None, verbose: bool, unt
         if verbose and lines:
             _echo(lines)
         lines.clear()
-    if following is not None:
-        replay.compare_end(following)
+    if next_file is not None:
+        replay.compare_end(next_file)
     difference = replay.outcome.difference
     if difference is not None:
         with replay.errors_as_unreadable(difference.expected or file.head):
-            explained = list(explain(difference, file, entry_text))
-        _echo(explained)
+            explanation = list(explain(difference, file, entry_text))
+        _echo(explanation)
         raise SystemExit(1)
     return replay.outcome
 
 
 def _echo(lines: Sequence[str]) -> None:
-    """Print lines with control characters escaped, since the content of a journal is not trusted."""
-    click.echo("\n".join(map(plain, lines)))
+    """Print lines with control characters escaped: the content of a journal is not trusted."""
+    click.echo("\n".join(map(escape_controls, lines)))

@@ -21,7 +21,7 @@ from kreplica.testing.storms.sweep import Tally, disable_logging, sweep
 FAILED = 1
 
 
-def _seeds(_: click.Context, __: click.Parameter, text: str | None) -> Iterable[int] | None:
+def _parse_seeds(_: click.Context, __: click.Parameter, text: str | None) -> Iterable[int] | None:
     if text is None:
         return None
     match = re.fullmatch(r"(\d+)(?:-(\d*))?", text)
@@ -36,38 +36,39 @@ def _seeds(_: click.Context, __: click.Parameter, text: str | None) -> Iterable[
     return range(first, last + 1)
 
 
-def _numbers(_: click.Context, __: click.Parameter, text: str | None) -> list[int] | None:
+def _parse_fault_numbers(_: click.Context, __: click.Parameter, text: str | None) -> list[int] | None:
     if text is None:
         return None
     try:
         return [int(number) for number in text.split(",") if number]
     except ValueError:
-        raise click.BadParameter(f"{text!r}: expected numbers of faults such as 3,7,12") from None
+        raise click.BadParameter(f"{text!r}: expected fault numbers such as 3,7,12") from None
 
 
-def _options(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+def _parse_options(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
     for text in texts:
         if "=" not in text:
             raise click.BadParameter(f"{text!r}: expected NAME=VALUE")
-    chosen = dict(text.split("=", 1) for text in texts)
+    overrides = dict(text.split("=", 1) for text in texts)
     try:
-        options_of(0, chosen)
+        options_of(0, overrides)
     except BadOption as error:
         raise click.BadParameter(str(error)) from None
-    return chosen
+    return overrides
 
 
 @click.command(context_settings={"show_default": True})
 @click.option("--seed", type=click.IntRange(min=0), help="Run one storm and describe it.")
-@click.option("--seeds", callback=_seeds, metavar="A-B", help="Run one storm per seed; A- is unlimited.")
+@click.option("--seeds", callback=_parse_seeds, metavar="A-B", help="Run one storm per seed; A- is unlimited.")
 @click.option("--minutes", type=click.FloatRange(min=0), help="With --seeds: start no storms after this many minutes.")
 @click.option("--jobs", type=click.IntRange(1, 256), default=1, help="Concurrent storms, one process each.")
-@click.option("--option", "chosen", multiple=True, callback=_options, metavar="NAME=VALUE",
+@click.option("--option", "overrides", multiple=True, callback=_parse_options, metavar="NAME=VALUE",
               help="Set an option instead of drawing it from the seed: "
               f"{', '.join(StormOptions.__dataclass_fields__)}.")  # fmt: skip
-@click.option("--faults", "only", callback=_numbers, metavar="N,N,...", help="With --seed: run only these faults.")
+@click.option("--faults", "fault_numbers", callback=_parse_fault_numbers, metavar="N,N,...",
+              help="With --seed: run only these faults.")  # fmt: skip
 @click.option(
-    "--minimize", "minimizes", is_flag=True, help="With --seed: find the smallest set of faults that still fails."
+    "--minimize", "should_minimize", is_flag=True, help="With --seed: find the smallest set of faults that still fails."
 )
 @click.option("--trace", type=click.File("w"), help="With --seed: write one line per event; - is standard output.")
 def command(
@@ -75,9 +76,9 @@ def command(
     seeds: Iterable[int] | None,
     minutes: float | None,
     jobs: int,
-    chosen: dict[str, str],
-    only: list[int] | None,
-    minimizes: bool,
+    overrides: dict[str, str],
+    fault_numbers: list[int] | None,
+    should_minimize: bool,
     trace: IO[str] | None,
 ) -> None:
     """Simulate clusters with faults in virtual time.
@@ -94,27 +95,33 @@ def command(
     """
     if (seed is None) == (seeds is None):
         raise click.UsageError("give either --seed or --seeds")
-    if seed is None and (only is not None or minimizes or trace is not None):
+    if seed is None and (fault_numbers is not None or should_minimize or trace is not None):
         raise click.UsageError("--faults, --minimize and --trace require --seed")
     if isinstance(seeds, count) and minutes is None:
         raise click.UsageError("unlimited seeds require --minutes")
     disable_logging()
     if seeds is not None:
-        _many(seeds, minutes, jobs, chosen)
+        _run_many(seeds, minutes, jobs, overrides)
     else:
         assert seed is not None
-        _one(seed, chosen, only, minimizes, trace)
+        _run_one(seed, overrides, fault_numbers, should_minimize, trace)
 
 
-def _one(seed: int, chosen: dict[str, str], only: list[int] | None, minimizes: bool, trace: IO[str] | None) -> NoReturn:
+def _run_one(
+    seed: int,
+    overrides: dict[str, str],
+    fault_numbers: list[int] | None,
+    should_minimize: bool,
+    trace: IO[str] | None,
+) -> NoReturn:
     write = None if trace is None else lambda line: print(line, file=trace)
-    outcome = run_storm(seed, options_of(seed, chosen), only, write)
-    if minimizes and not outcome.clean:
+    outcome = run_storm(seed, options_of(seed, overrides), fault_numbers, write)
+    if should_minimize and not outcome.clean:
         click.echo(f"seed {seed} fails with {len(outcome.plan)} faults: {outcome.failure}")
         minimum = minimize(outcome, lambda tried: click.echo(_attempt(tried)))
         click.echo(f"after {minimum.runs} storms:\n")
         outcome = minimum.outcome
-    click.echo(describe(outcome, chosen), err=trace is sys.stdout)
+    click.echo(describe(outcome, overrides), err=trace is sys.stdout)
     sys.exit(0 if outcome.clean else FAILED)
 
 
@@ -123,21 +130,21 @@ def _attempt(outcome: Outcome) -> str:
     return f"  {'passes' if outcome.clean else 'fails '} with faults {numbers}"
 
 
-def _many(seeds: Iterable[int], minutes: float | None, jobs: int, chosen: dict[str, str]) -> NoReturn:
+def _run_many(seeds: Iterable[int], minutes: float | None, jobs: int, overrides: dict[str, str]) -> NoReturn:
     tally, started_s = Tally(), monotonic()
     seconds_max = float("inf") if minutes is None else minutes * 60
-    with _interruptible(), Progress(seeds, seconds_max) as progress:
-        for outcome in sweep(seeds, jobs=jobs, chosen=chosen, seconds_max=seconds_max):
+    with _stop_on_interrupt(), Progress(seeds, seconds_max) as progress:
+        for outcome in sweep(seeds, jobs=jobs, chosen=overrides, seconds_max=seconds_max):
             tally.add(outcome)
             if not outcome.clean:
-                progress.print(describe_failure(outcome, chosen))
+                progress.print(describe_failure(outcome, overrides))
             progress.update(tally)
-    click.echo(describe_tally(tally, monotonic() - started_s, jobs, chosen))
+    click.echo(describe_tally(tally, monotonic() - started_s, jobs, overrides))
     sys.exit(FAILED if tally.failures or not tally.storms else 0)
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
+def _stop_on_interrupt() -> Iterator[None]:
     """End the sweep on Ctrl-C, and continue with the summary."""
     try:
         yield

@@ -14,36 +14,36 @@ from rich.progress import Progress as Bar
 from kreplica.testing.storms.outcome import Outcome
 from kreplica.testing.storms.sweep import Tally
 
-LINE_EVERY_S = 30.0
+LINE_INTERVAL_S = 30.0
 """Interval of progress lines if standard error is not a terminal."""
 
 
-def repetition(outcome: Outcome, chosen: Mapping[str, str], *, faults: bool = False) -> str:
+def repeat_command(outcome: Outcome, overrides: Mapping[str, str], *, faults: bool = False) -> str:
     """Return the command that repeats a storm.
 
-    :param faults: include the numbers of its faults.
+    :param faults: include ``--faults`` with the numbers of the faults that ran.
     """
     words = ["kreplica simulate", f"--seed {outcome.seed}"]
-    words += [f"--option {name}={value}" for name, value in chosen.items()]
+    words += [f"--option {name}={value}" for name, value in overrides.items()]
     if faults:
         words.append("--faults " + ",".join(str(fault.number) for fault in outcome.plan))
     return " ".join(words)
 
 
-def describe(outcome: Outcome, chosen: Mapping[str, str]) -> str:
+def describe(outcome: Outcome, overrides: Mapping[str, str]) -> str:
     """Describe one storm: options, planned faults, history and outcome."""
     lines = [f"seed {outcome.seed}: {outcome.options}", "", "planned faults:"]
     lines += [str(fault) for fault in outcome.plan] or ["  none"]
-    lines += ["", "history:", *outcome.timeline, "", figures(outcome)]
+    lines += ["", "history:", *outcome.timeline, "", counts_text(outcome)]
     if outcome.clean:
         lines.append("clean: no record lost or duplicated, and the cluster recovered")
     else:
         lines += ["", outcome.details.rstrip(), "", f"FAILED: {outcome.failure}"]
-        lines.append(f"repeat: {repetition(outcome, chosen, faults=True)}")
+        lines.append(f"repeat: {repeat_command(outcome, overrides, faults=True)}")
     return "\n".join(lines)
 
 
-def figures(outcome: Outcome) -> str:
+def counts_text(outcome: Outcome) -> str:
     """Return times and counts of one storm."""
     return (
         f"{outcome.virtual_s:.1f} s of virtual time in {outcome.wall_s:.2f} s "
@@ -52,12 +52,12 @@ def figures(outcome: Outcome) -> str:
     )
 
 
-def describe_failure(outcome: Outcome, chosen: Mapping[str, str]) -> str:
+def describe_failure(outcome: Outcome, overrides: Mapping[str, str]) -> str:
     """Describe a failed storm in two lines."""
-    return f"seed {outcome.seed} FAILED: {outcome.failure}\n  repeat: {repetition(outcome, chosen)}"
+    return f"seed {outcome.seed} FAILED: {outcome.failure}\n  repeat: {repeat_command(outcome, overrides)}"
 
 
-def describe_tally(tally: Tally, elapsed_s: float, jobs: int, chosen: Mapping[str, str]) -> str:
+def describe_tally(tally: Tally, elapsed_s: float, jobs: int, overrides: Mapping[str, str]) -> str:
     """Describe the totals of many storms."""
     hours = tally.virtual_s / 3600
     minutes = max(elapsed_s, 0.001) / 60
@@ -68,12 +68,12 @@ def describe_tally(tally: Tally, elapsed_s: float, jobs: int, chosen: Mapping[st
         f"{tally.faults:,} faults, {tally.events:,} events, {tally.acknowledged:,} records acknowledged",
     ]
     if tally.failures:
-        lines += ["failed:", *(f"  {repetition(each, chosen)}   # {each.failure}" for each in tally.failures)]
+        lines += ["failed:", *(f"  {repeat_command(each, overrides)}   # {each.failure}" for each in tally.failures)]
     return "\n".join(lines)
 
 
 class Progress:
-    """Progress of a sweep: a bar on a terminal, otherwise a line every ``LINE_EVERY_S``.
+    """Progress of a sweep: a bar on a terminal, otherwise a line every ``LINE_INTERVAL_S``.
 
     :param seeds: all seeds; may be infinite.
     :param seconds_max: maximum duration of the sweep.
@@ -112,6 +112,6 @@ class Progress:
         if self._bar is not None:
             done = tally.storms if self._total is not None else min(now_s - self._started_s, self._seconds_max)
             self._bar.update(self._task, completed=done, description=text)
-        elif now_s - self._printed_s >= LINE_EVERY_S:
+        elif now_s - self._printed_s >= LINE_INTERVAL_S:
             self._printed_s = now_s
             self.print(text)

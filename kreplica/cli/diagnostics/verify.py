@@ -1,4 +1,4 @@
-"""``kreplica verify``: run a load on any Kafka-compatible cluster, and check the results of all clients."""
+"""``kreplica verify``: run a load on any Kafka-compatible cluster, and verify the records that clients read."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ PORT_MAX = 65535
 WIDTH_WITHOUT_TERMINAL = 140
 
 
-def _addresses(_: click.Context, __: click.Parameter, text: str) -> list[Address]:
-    return [_address(part.strip()) for part in text.split(",") if part.strip()]
+def _parse_addresses(_: click.Context, __: click.Parameter, text: str) -> list[Address]:
+    return [_parse_address(part.strip()) for part in text.split(",") if part.strip()]
 
 
-def _address(text: str) -> Address:
+def _parse_address(text: str) -> Address:
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) <= PORT_MAX:
         raise click.BadParameter(f"{text!r}: expected HOST:PORT, for example 127.0.0.1:9092")
     return host, int(port)
 
 
-def _configs(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+def _parse_configs(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
     for text in texts:
         if "=" not in text:
             raise click.BadParameter(f"{text!r}: expected NAME=VALUE, for example segment.bytes=1048576")
@@ -47,7 +47,8 @@ def _configs(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> d
 
 
 @click.command(context_settings={"show_default": True})
-@click.option("--bootstrap", required=True, callback=_addresses, metavar="HOST:PORT,...", help="Bootstrap brokers.")
+@click.option("--bootstrap", required=True, callback=_parse_addresses, metavar="HOST:PORT,...",
+              help="Bootstrap brokers.")  # fmt: skip
 @click.option("--seconds", type=click.FloatRange(min=1), default=30.0, help="Duration of the load.")
 @click.option("--settle-seconds", "settle_s", type=click.FloatRange(min=1), default=60.0,
               help="Seconds to wait for progress after the load.")  # fmt: skip
@@ -65,7 +66,7 @@ def _configs(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> d
               help="Replication factor of the topic.  [default: 3, or the number of brokers]")  # fmt: skip
 @click.option("--min-insync-replicas", "min_in_sync", type=click.IntRange(min=1),
               help="min.insync.replicas of the topic.  [default: replicas - 1]")  # fmt: skip
-@click.option("--config", "configs", multiple=True, callback=_configs, metavar="NAME=VALUE",
+@click.option("--config", "configs", multiple=True, callback=_parse_configs, metavar="NAME=VALUE",
               help="Another topic setting; may be repeated.")  # fmt: skip
 @click.option("--topic", default="", show_default=False,
               help="Name of the topic to create.  [default: kreplica-verify- and a random suffix]")  # fmt: skip
@@ -103,10 +104,10 @@ def command(bootstrap: list[Address], acks: str, as_json: bool, **chosen: Any) -
     else:
         out = Console()
         describe(verdict, out if out.is_terminal else Console(width=WIDTH_WITHOUT_TERMINAL))
-    _end(verdict)
+    _exit(verdict)
 
 
-def _end(verdict: Verdict) -> NoReturn:
+def _exit(verdict: Verdict) -> NoReturn:
     raise SystemExit(0 if verdict.clean else FAILED)
 
 

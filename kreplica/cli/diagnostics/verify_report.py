@@ -14,15 +14,15 @@ from kreplica.testing.anomalies import MEANINGS, AnomalyReport
 from kreplica.testing.verification.verdict import Verdict
 from kreplica.testing.verification.verification import Progress
 
-LINE_EVERY_S = 5.0
+LINE_INTERVAL_S = 5.0
 EXAMPLES_SHOWN = 5
 
-WIDE = 120
-"""Terminal width from which every kind of anomaly is explained; below it, only the kinds that were found."""
+WIDE_COLUMNS = 120
+"""Minimum terminal width at which every kind of anomaly is explained, not only the kinds that were found."""
 
 
 class ProgressLine:
-    """Progress as one updated line on a terminal; otherwise a new line per phase and every ``LINE_EVERY_S``."""
+    """Progress as one updated line on a terminal; otherwise a new line per phase and every ``LINE_INTERVAL_S``."""
 
     def __init__(self, screen: Console) -> None:
         self._screen = screen
@@ -35,7 +35,7 @@ class ProgressLine:
         if self._live is not None:
             self._live.update(Text(progress_text(progress), no_wrap=True, overflow="ellipsis"), refresh=True)
         elif progress.phase != self._phase or progress.at_s >= self._next_s:
-            self._phase, self._next_s = progress.phase, progress.at_s + LINE_EVERY_S
+            self._phase, self._next_s = progress.phase, progress.at_s + LINE_INTERVAL_S
             self._screen.print(progress_text(progress), markup=False, highlight=False, soft_wrap=True)
 
     def __enter__(self) -> Self:
@@ -60,17 +60,17 @@ def progress_text(progress: Progress) -> str:
 
 def describe(verdict: Verdict, out: Console) -> None:
     """Print the result of a verification."""
-    for line in _figures(verdict):
+    for line in _count_lines(verdict):
         out.print(line, markup=False, highlight=False, soft_wrap=True)
     out.print()
-    out.print(_table(verdict.report, explained=out.width >= WIDE))
-    for line in _examples(verdict.report):
+    out.print(_table(verdict.report, with_all_meanings=out.width >= WIDE_COLUMNS))
+    for line in _example_lines(verdict.report):
         out.print(line, markup=False, highlight=False, soft_wrap=True)
     out.print()
-    out.print(_conclusion(verdict), soft_wrap=True)
+    out.print(_verdict_text(verdict), soft_wrap=True)
 
 
-def _figures(verdict: Verdict) -> list[str]:
+def _count_lines(verdict: Verdict) -> list[str]:
     setup, latency = verdict.setup, verdict.latency_ms
     megabytes_per_s = verdict.acknowledged_bytes / verdict.load_s / 1e6 if verdict.load_s else 0.0
     lines = [
@@ -93,7 +93,7 @@ def _figures(verdict: Verdict) -> list[str]:
     return lines
 
 
-def _table(report: AnomalyReport, *, explained: bool) -> Table:
+def _table(report: AnomalyReport, *, with_all_meanings: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("anomaly", no_wrap=True)
     table.add_column("found", justify="right")
@@ -102,12 +102,12 @@ def _table(report: AnomalyReport, *, explained: bool) -> Table:
     for row in report.rows:
         style = "" if not row.count else "bold red" if row.is_error else "yellow"
         severity = "error" if row.is_error else "noteworthy"
-        meaning = MEANINGS[row.kind] if row.count or explained else ""
+        meaning = MEANINGS[row.kind] if row.count or with_all_meanings else ""
         table.add_row(row.kind.value, f"{row.count:,}", severity, meaning, style=style)
     return table
 
 
-def _examples(report: AnomalyReport) -> list[str]:
+def _example_lines(report: AnomalyReport) -> list[str]:
     lines = []
     for row in report.rows:
         shown = report.examples[row.kind][:EXAMPLES_SHOWN]
@@ -117,7 +117,7 @@ def _examples(report: AnomalyReport) -> list[str]:
     return ["", *lines] if lines else []
 
 
-def _conclusion(verdict: Verdict) -> Text:
+def _verdict_text(verdict: Verdict) -> Text:
     violations = [f"{count:,} x {kind.value}" for kind, count in verdict.report.errors.items()]
     if verdict.acknowledged < verdict.sent:
         violations.append(f"{verdict.sent - verdict.acknowledged:,} records were never acknowledged")

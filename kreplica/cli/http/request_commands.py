@@ -1,4 +1,6 @@
-"""Conversion of requests to the admin API, which its advice contains, to equivalent commands."""
+"""Converts requests of the admin API to the equivalent ``kreplica`` commands, so that advice in responses can be shown
+as commands.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,11 @@ Body = Mapping[str, Any]
 
 
 def command_of(method: str, path: str, body: Body | None = None) -> str:
-    """Return the command that sends a request; the request itself if there is none."""
-    for its_method, pattern, words_of in _COMMANDS:
+    """Return the command that sends a request; if no command does, the request as text."""
+    for command_method, pattern, words_for in _COMMANDS:
         match = re.fullmatch(pattern, path)
-        if method == its_method and match is not None:
-            words = words_of([unquote(part) for part in match.groups()], body or {})
+        if method == command_method and match is not None:
+            words = words_for([unquote(part) for part in match.groups()], body or {})
             if words is not None:
                 return shlex.join(["kreplica", *words])
     return f"{method} {path}{'' if body is None else ' ' + json.dumps(body)}"

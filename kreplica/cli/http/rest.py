@@ -43,7 +43,7 @@ Document: TypeAlias = dict[str, Any]
 RESPONSE_TIME_S_MAX = 60.0
 CONNECT_TIME_S_MAX = 10.0
 SILENCE_S_MAX = 60.0
-"""Maximum pause in an event stream; the server sends at least a comment every 15 seconds."""
+"""Maximum pause in an event stream; a server without new events sends a comment every 15 seconds."""
 
 RESPONSE_SIZE_MAX = 256 * 1024 * 1024
 EVENTS_BUFFERED_MAX = 1000
@@ -65,11 +65,11 @@ class Server:
     ca_file: Path | None = None
 
 
-class Unreachable(KreplicaError):
+class AdminUnreachable(KreplicaError):
     """No response, or a response that is not from an admin API."""
 
 
-class Refused(KreplicaError):
+class RequestRejected(KreplicaError):
     """The server rejected the request.
 
     :ivar problem: problem document (RFC 9457).
@@ -82,7 +82,7 @@ class Refused(KreplicaError):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class AdminResponse:
     """Response to a request.
 
     :param document: None if the response has no body.
@@ -108,14 +108,14 @@ class RestClient:
     async def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
         """Return the document at a path.
 
-        :param query: members that are None are omitted.
-        :raise Unreachable: no admin API responded.
-        :raise Refused: the request was rejected.
+        :param query: parameters whose value is None are omitted.
+        :raise AdminUnreachable: no admin API responded.
+        :raise RequestRejected: the request was rejected.
         """
         return (await self.send("GET", path, query=query)).document
 
-    async def pages(self, path: str, member: str, query: Mapping[str, Any] | None = None) -> Document:
-        """Return a whole list: the document of the first page, with the entries of all pages in ``member``.
+    async def get_list(self, path: str, member: str, query: Mapping[str, Any] | None = None) -> Document:
+        """Return a paged list: the document of the first page, with the entries of all pages in ``member``.
 
         Raises the same exceptions as ``get``.
         """
@@ -137,7 +137,7 @@ class RestClient:
         *,
         query: Mapping[str, Any] | None = None,
         if_match: str | None = None,
-    ) -> Reply:
+    ) -> AdminResponse:
         """Send a request and return the response. Raises the same exceptions as ``get``.
 
         :param if_match: ETag that must still be current, without quotes.
@@ -150,16 +150,16 @@ class RestClient:
         data = None if body is None else json.dumps(body).encode()
         try:
             exchange = Deferred.fromCoroutine(self._exchange(method, self._url(path, query), headers, data))
-            response, content = await _within(self.reactor, RESPONSE_TIME_S_MAX, exchange)
+            response, content = await _with_timeout(self.reactor, RESPONSE_TIME_S_MAX, exchange)
         except CancelledError:
             raise
         except Exception as error:
             raise self._unreachable(error) from error
         document = self._document(response, content)
         if response.code >= 400:
-            raise Refused(response.code, document)
+            raise RequestRejected(response.code, document)
         etag = response.headers.getRawHeaders("etag", [None])[0]
-        return Reply(document, None if etag is None else etag.removeprefix("W/").strip('"'))
+        return AdminResponse(document, None if etag is None else etag.removeprefix("W/").strip('"'))
 
     async def events(
         self, path: str, query: Mapping[str, Any] | None = None, last_event_id: str | None = None
@@ -167,17 +167,17 @@ class RestClient:
         """Yield the events of a stream until the server ends it.
 
         :param last_event_id: ID of the last event received; the server continues after it.
-        :raise Unreachable: no admin API responded, the connection was lost, or a pause exceeded ``SILENCE_S_MAX``.
-        :raise Refused: the request was rejected.
+        :raise AdminUnreachable: no admin API responded, the connection was lost, or a pause exceeded ``SILENCE_S_MAX``.
+        :raise RequestRejected: the request was rejected.
         """
         headers = self._headers("text/event-stream")
         if last_event_id is not None:
             headers["Last-Event-ID"] = last_event_id
         try:
             request = self._http.get(self._url(path, query), headers=headers, unbuffered=True)
-            response = await _within(self.reactor, RESPONSE_TIME_S_MAX, request)
+            response = await _with_timeout(self.reactor, RESPONSE_TIME_S_MAX, request)
             if response.code != 200:
-                raise Refused(response.code, self._document(response, await _content(response)))
+                raise RequestRejected(response.code, self._document(response, await _content(response)))
             body = _EventBody(self.reactor)
             response.deliverBody(body)
             async with aclosing(body.events()) as events:
@@ -195,8 +195,8 @@ class RestClient:
         return headers
 
     def _url(self, path: str, query: Mapping[str, Any] | None) -> str:
-        given = {name: _query_text(value) for name, value in (query or {}).items() if value is not None}
-        return f"{self._server.url}{path}{'?' if given else ''}{urlencode(given)}"
+        parameters = {name: _query_text(value) for name, value in (query or {}).items() if value is not None}
+        return f"{self._server.url}{path}{'?' if parameters else ''}{urlencode(parameters)}"
 
     async def _exchange(
         self, method: str, url: str, headers: Mapping[str, str], data: bytes | None
@@ -213,27 +213,27 @@ class RestClient:
                 raise ValueError(content_type)
             return json.loads(content)
         except ValueError:
-            raise Unreachable(
+            raise AdminUnreachable(
                 f"{self._server.url} responded with status {response.code} and {content_type or 'no content type'}: "
                 "this is not an admin API of kreplica; check the address"
             ) from None
 
-    def _unreachable(self, error: Exception) -> Unreachable:
-        return Unreachable(
+    def _unreachable(self, error: Exception) -> AdminUnreachable:
+        return AdminUnreachable(
             f"no response from {self._server.url}: {_reason(error)}.  "
             "Use --admin URL or KREPLICA_ADMIN to set the address of a broker's admin API"
         )
 
 
 class _EventBody(Protocol):
-    """Yields events one by one; pauses the connection while too many are buffered, closes it after a long pause."""
+    """Body of an event stream: pauses while too many events are buffered, and closes after a long silence."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
         self._parser = EventParser()
         self._events: deque[ReceivedEvent] = deque()
         self._ended: Failure | None = None
-        self._waiting: Deferred[None] | None = None
+        self._pending: Deferred[None] | None = None
 
     async def events(self) -> AsyncGenerator[ReceivedEvent, None]:
         try:
@@ -244,11 +244,11 @@ class _EventBody(Protocol):
                     if not self._ended.check(ResponseDone, PotentialDataLoss):
                         self._ended.raiseException()
                     return
-                self._waiting = waiting = Deferred[None]()
+                self._pending = pending = Deferred[None]()
                 self.transport.resumeProducing()  # type: ignore[union-attr]
-                await _within(self._reactor, SILENCE_S_MAX, waiting)
+                await _with_timeout(self._reactor, SILENCE_S_MAX, pending)
         finally:
-            self._waiting = None
+            self._pending = None
             self._close()
 
     def dataReceived(self, data: bytes) -> None:
@@ -265,31 +265,31 @@ class _EventBody(Protocol):
         self._wake()
 
     def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None:
-            waiting.callback(None)
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.callback(None)
 
     def _close(self) -> None:
         if self._ended is None and self.transport is not None:
             self.transport.loseConnection()
 
 
-async def _within(reactor: Any, seconds: float, waiting: Deferred[T]) -> T:
-    """Return the result of a Deferred, which is cancelled if it takes too long.
+async def _with_timeout(reactor: Any, seconds: float, pending: Deferred[T]) -> T:
+    """Return the result of a Deferred, which is cancelled after ``seconds``.
 
-    :raise TimeoutError: it took too long.
-    :raise CancelledError: the caller was cancelled; the agent would report this as a failed request.
+    :raise TimeoutError: the time has expired.
+    :raise CancelledError: the caller was cancelled; without this function, treq would report a failed request.
     """
     is_late = False
 
-    def give_up() -> None:
+    def cancel() -> None:
         nonlocal is_late
         is_late = True
-        waiting.cancel()
+        pending.cancel()
 
-    timer = reactor.callLater(seconds, give_up)
+    timer = reactor.callLater(seconds, cancel)
     try:
-        return await waiting
+        return await pending
     except Exception as error:
         if is_late:
             raise TimeoutError from error
@@ -305,14 +305,14 @@ async def _content(response: Any) -> bytes:
     chunks: list[bytes] = []
     size = 0
 
-    def take(chunk: bytes) -> None:
+    def add_chunk(chunk: bytes) -> None:
         nonlocal size
         size += len(chunk)
         if size > RESPONSE_SIZE_MAX:
-            raise Unreachable(f"the response is larger than {RESPONSE_SIZE_MAX:,} bytes")
+            raise AdminUnreachable(f"the response is larger than {RESPONSE_SIZE_MAX:,} bytes")
         chunks.append(chunk)
 
-    await treq.collect(response, take)
+    await treq.collect(response, add_chunk)
     return b"".join(chunks)
 
 
@@ -334,9 +334,9 @@ def _cause(error: BaseException) -> BaseException:
     return error
 
 
-def _reason(failed: Exception) -> str:
+def _reason(request_error: Exception) -> str:
     """Return the reason of a failed request as text."""
-    error = _cause(failed)
+    error = _cause(request_error)
     if isinstance(error, SSL.Error):
         what = error.args[0][-1][-1] if error.args and error.args[0] else "the server does not use TLS"
         return f"{what} (use --ca-file to set the trusted certificates)"

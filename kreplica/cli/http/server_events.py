@@ -11,7 +11,7 @@ EVENT_SIZE_MAX = 32 * 1024 * 1024
 
 
 class EventTooLong(KreplicaError):
-    """An event is larger than the admin API sends, or the data is not a stream of events."""
+    """An event is larger than any event of the admin API; the data is probably not an event stream."""
 
 
 @dataclass(frozen=True, slots=True)

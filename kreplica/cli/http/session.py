@@ -14,10 +14,10 @@ from urllib.parse import quote, urlsplit
 import click
 
 from kreplica.cli.http.request_commands import command_of
-from kreplica.cli.terminal.screen import Screen, plain
+from kreplica.cli.terminal.screen import Screen, escape_controls
 
 if TYPE_CHECKING:
-    from kreplica.cli.http.rest import Document, Refused, RestClient
+    from kreplica.cli.http.rest import Document, RequestRejected, RestClient
     from kreplica.cli.terminal.running import Runner
 
 T = TypeVar("T")
@@ -29,16 +29,16 @@ INTERRUPTED = 130
 """Exit status after Ctrl-C: 128 plus the signal number, as in shells."""
 
 
-class Failed(click.ClickException):
+class CommandFailed(click.ClickException):
     """The command failed; its exit status is 1."""
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"kreplica: {plain(self.message)}", file=file, err=file is None)
+        click.echo(f"kreplica: {escape_controls(self.message)}", file=file, err=file is None)
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Access of one command to the admin API.
+    """Access to the admin API for one command.
 
     :param as_json: print documents as JSON instead of text.
     :param run: runs the reactor.
@@ -50,35 +50,35 @@ class Session:
     as_json: bool
     run: Runner
 
-    def ask(self, work: Callable[[RestClient], Awaitable[T]]) -> T:
-        """Run a coroutine with a client.
+    def run_with_client(self, work: Callable[[RestClient], Awaitable[T]]) -> T:
+        """Run the reactor until ``work``, called with a client, ends, and return its result.
 
-        :raise Failed: a request was rejected, or the admin API did not respond.
+        :raise CommandFailed: a request was rejected, or the admin API did not respond.
         """
-        from kreplica.cli.http.rest import Refused, RestClient, Server, Unreachable
+        from kreplica.cli.http.rest import AdminUnreachable, RequestRejected, RestClient, Server
 
-        async def connected(reactor: Any) -> T:
+        async def call(reactor: Any) -> T:
             return await work(RestClient(Server(self.url, self.token, self.ca_file), reactor))
 
         try:
-            return self.run(connected)
-        except Unreachable as error:
-            raise Failed(str(error)) from None
-        except Refused as error:
-            self._refused(error)
+            return self.run(call)
+        except AdminUnreachable as error:
+            raise CommandFailed(str(error)) from None
+        except RequestRejected as error:
+            self._report_rejection(error)
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Document:
         """Return the document at a path."""
-        document: Document = self.ask(lambda client: client.get(path, query))
+        document: Document = self.run_with_client(lambda client: client.get(path, query))
         return document
 
     def get_all(self, path: str, member: str, query: Mapping[str, Any] | None = None) -> Document:
-        """Return a whole list, page by page."""
-        return self.ask(lambda client: client.pages(path, member, query))
+        """Return a list whose pages are requested one after the other."""
+        return self.run_with_client(lambda client: client.get_list(path, member, query))
 
     def send(self, method: str, path: str, body: Any = None, *, query: Mapping[str, Any] | None = None) -> Any:
         """Send a write request and return the document of the response."""
-        return self.ask(lambda client: client.send(method, path, body, query=query)).document
+        return self.run_with_client(lambda client: client.send(method, path, body, query=query)).document
 
     def show(self, document: Any, describe: Callable[[Screen, Any], None]) -> None:
         """Print a document, as JSON or as the text that ``describe`` prints."""
@@ -87,30 +87,31 @@ class Session:
         else:
             describe(Screen(), document)
 
-    def show_written(self, document: Any, describe: Callable[[Screen, Any], None]) -> None:
+    def show_write(self, document: Any, describe: Callable[[Screen, Any], None]) -> None:
         """Print the response to a write request; the text output of a dry run is the list of ZooKeeper writes."""
 
-        def describe_result(screen: Screen, response: Any) -> None:
+        def print_result(screen: Screen, response: Any) -> None:
             if response and response.get("dry_run"):
                 screen.line("Nothing was changed (--dry-run).  Writes to ZooKeeper:")
-                describe_writes(screen, response.get("znodes") or [])
+                print_writes(screen, response.get("znodes") or [])
             else:
                 describe(screen, response)
 
-        self.show(document, describe_result)
+        self.show(document, print_result)
 
-    def _refused(self, error: Refused) -> NoReturn:
+    def _report_rejection(self, error: RequestRejected) -> NoReturn:
         if self.as_json:
             click.echo(json.dumps(error.problem), err=True)
             raise SystemExit(1)
         what_to_do = error.problem.get("what_to_do")
         if what_to_do is None and error.status == 401 and self.token is None:
             what_to_do = "Use --token-file or KREPLICA_TOKEN_FILE to give the token."
-        raise Failed("\n".join([plain(str(error)), *([_in_commands(str(what_to_do))] if what_to_do else [])]))
+        advice = [_replace_requests(str(what_to_do))] if what_to_do else []
+        raise CommandFailed("\n".join([escape_controls(str(error)), *advice]))
 
 
 def path_of(*segments: object) -> str:
-    """Return the path ``/v1/...`` of segments, which are quoted."""
+    """Return the path ``/v1/...``; the segments are quoted."""
     return "/".join(["/v1", *(quote(str(segment), safe="") for segment in segments)])
 
 
@@ -118,20 +119,20 @@ PAGE = {"limit": 10_000}
 """Query for long lists: the largest page that the admin API allows."""
 
 
-def _in_commands(what_to_do: str) -> str:
-    """Replace requests in advice of the admin API by equivalent commands."""
+def _replace_requests(what_to_do: str) -> str:
+    """Replace the requests in a text of the admin API with equivalent commands."""
 
     def command(found: re.Match[str]) -> str:
         words = command_of("GET", found[1])
         return f"`{words}`" if words.startswith("kreplica ") else found[0]
 
-    return _REQUEST.sub(command, plain(what_to_do))
+    return _REQUEST.sub(command, escape_controls(what_to_do))
 
 
 _REQUEST = re.compile(r"GET (/v1/[\w/]+)")
 
 
-def describe_writes(screen: Screen, writes: list[Any]) -> None:
+def print_writes(screen: Screen, writes: list[Any]) -> None:
     """Print the ZooKeeper writes of a request, one line per znode."""
     for write in writes:
         data = write.get("data")
@@ -141,7 +142,7 @@ def describe_writes(screen: Screen, writes: list[Any]) -> None:
         screen.line("  none")
 
 
-def _url(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+def _parse_url(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
     if text is None:
         return None
     parts = urlsplit(text if "//" in text else f"http://{text}")
@@ -154,7 +155,7 @@ def _url(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _token(_: click.Context, __: click.Parameter, path: Path | None) -> str | None:
+def _read_token(_: click.Context, __: click.Parameter, path: Path | None) -> str | None:
     if path is None:
         return None
     try:
@@ -167,7 +168,7 @@ def _token(_: click.Context, __: click.Parameter, path: Path | None) -> str | No
     return token
 
 
-def _ca_file(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
+def _check_ca_file(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
     if path is not None and "-----BEGIN CERTIFICATE-----" not in path.read_text(errors="replace"):
         raise click.BadParameter(f"{path} does not contain a certificate (PEM)")
     return path
@@ -176,17 +177,16 @@ def _ca_file(_: click.Context, __: click.Parameter, path: Path | None) -> Path |
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 _CREDENTIAL_OPTIONS = (
-    click.option("--token-file", "token", type=_FILE, envvar="KREPLICA_TOKEN_FILE", show_envvar=True, callback=_token,
-                 help="File with the bearer token of the admin API."),
-    click.option("--ca-file", type=_FILE, envvar="KREPLICA_CA_FILE", show_envvar=True, callback=_ca_file,
+    click.option("--token-file", "token", type=_FILE, envvar="KREPLICA_TOKEN_FILE", show_envvar=True,
+                 callback=_read_token, help="File with the bearer token of the admin API."),
+    click.option("--ca-file", type=_FILE, envvar="KREPLICA_CA_FILE", show_envvar=True, callback=_check_ca_file,
                  help="File with the certificates (PEM) to trust instead of the system's."),
 )  # fmt: skip
 
 
 def _admin_option(text: str, **more: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    return click.option(
-        "--admin", "url", metavar="URL", envvar="KREPLICA_ADMIN", show_envvar=True, callback=_url, help=text, **more
-    )
+    return click.option("--admin", "url", metavar="URL", envvar="KREPLICA_ADMIN", show_envvar=True,
+                        callback=_parse_url, help=text, **more)  # fmt: skip
 
 
 _JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print the response of the admin API as JSON.")
@@ -199,7 +199,7 @@ def admin_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def optional_admin_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the same options without a default: ``url`` is None if it is not given."""
+    """Add the options of ``admin_options`` without a default: ``url`` is None if it is not given."""
     text = "Admin API of any broker; used to find the brokers if --bootstrap is not given."
     return _with_options(command, _admin_option(text))
 
@@ -218,14 +218,14 @@ def admin_session(url: str, token: str | None, ca_file: Path | None, *, as_json:
     return Session(url, token, ca_file, as_json, runner)
 
 
-def connected(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of all commands that use the admin API; the command receives a ``Session`` as first argument."""
+def with_session(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options for the admin API to a command, which receives a ``Session`` as its first argument."""
 
     @wraps(command)
-    def with_session(*, url: str, token: str | None, ca_file: Path | None, as_json: bool, **others: Any) -> None:
+    def run_command(*, url: str, token: str | None, ca_file: Path | None, as_json: bool, **others: Any) -> None:
         command(admin_session(url, token, ca_file, as_json=as_json), **others)
 
-    return admin_options(_JSON_OPTION(with_session))
+    return admin_options(_JSON_OPTION(run_command))
 
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only show the writes to ZooKeeper.")
@@ -236,7 +236,7 @@ yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for conf
 def confirm(question: str, *, yes: bool, session: Session) -> None:
     """Ask the user for confirmation, unless ``--yes`` is given.
 
-    :raise click.UsageError: with ``--json``, since the caller is probably a program.
+    :raise click.UsageError: ``--json`` is given without ``--yes``; a program cannot confirm.
     """
     if yes:
         return

@@ -7,7 +7,7 @@ from html import escape
 
 from kreplica.cli.terminal.screen import bytes_text
 from kreplica.spark.pipelines.audit.replica_findings import Comparison, Coverage, Difference, Kind
-from kreplica.spark.pipelines.audit.report import OfBroker
+from kreplica.spark.pipelines.audit.report import BrokerTotals
 
 WIDTH = 1000
 PLOT_START, PLOT_END = 230, 800
@@ -25,9 +25,9 @@ SHAPES = {
     Kind.DIFFERENT: "M0-6L6 0L0 6L-6 0Z",
     Kind.EPOCHS: "M0-6L6 5H-6Z",
 }
-"""Marks of differences; the kinds have different shapes and the same colour."""
+"""SVG paths that mark differences; the kinds differ in shape, not in colour."""
 
-WORDS = {
+KIND_DESCRIPTIONS = {
     Kind.DAMAGED: "damaged: a checksum is wrong, or the bytes are not a batch",
     Kind.MISSING: "missing: the batch exists in other replicas",
     Kind.DIFFERENT: "different: other replicas have another batch",
@@ -35,7 +35,7 @@ WORDS = {
 }
 
 
-def bytes_chart(brokers: Sequence[OfBroker]) -> str:
+def bytes_chart(brokers: Sequence[BrokerTotals]) -> str:
     """Draw the number of bytes read from each broker."""
     most = max((each.size_bytes for each in brokers), default=0) or 1
     rows = []

@@ -1,4 +1,4 @@
-"""Report of an audit as a single HTML page without scripts or external resources, for light and dark displays."""
+"""Report of an audit as one HTML page without scripts or external resources, in a light and a dark theme."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from html import escape
 from importlib.resources import files
 
 from kreplica.cli.pipelines.audit_charts import (
+    KIND_DESCRIPTIONS,
     STRIPS_MAX,
-    WORDS,
     bytes_chart,
     coverage_chart,
     differences_chart,
     shape,
 )
-from kreplica.cli.terminal.screen import bytes_text, counted, seconds_text
+from kreplica.cli.terminal.screen import bytes_text, count_text, seconds_text
 from kreplica.spark.pipelines.audit.replica_findings import Comparison
 from kreplica.spark.pipelines.audit.report import AuditReport
 
@@ -81,7 +81,7 @@ Column = tuple[str, bool]
 def audit_page(report: AuditReport, now: datetime | None = None) -> str:
     """Return the page as HTML.
 
-    :param now: time of the report; None: the current time.
+    :param now: time of the report; None for the current time.
     """
     created = (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
     cluster = f" of cluster {report.cluster_id}" if report.cluster_id else ""
@@ -141,7 +141,9 @@ def _differences(report: AuditReport) -> str:
         return f'{head}<p class="muted">None.</p>'
     strips = [each for each in report.partitions if each.differences]
     legend = "".join(
-        f"<li>{shape(kind)}{escape(words)}</li>" for kind, words in WORDS.items() if kind in {d.kind for d in named}
+        f"<li>{shape(kind)}{escape(KIND_DESCRIPTIONS[kind])}</li>"
+        for kind in KIND_DESCRIPTIONS
+        if kind in {each.kind for each in named}
     )
     chart = (
         f'<figure class="card" tabindex="0">{differences_chart(strips)}<ul class="legend">{legend}</ul>'
@@ -152,7 +154,7 @@ def _differences(report: AuditReport) -> str:
         caption += f" The first {min(len(named), ROWS_MAX):,} of {report.difference_count:,}."
     columns = [("Topic", False), ("Partition", True), ("Offset", True), ("Broker", True), ("Kind", False)]
     rows = [
-        (each.topic, each.partition, each.base_offset, each.broker, _Wrong(each.kind.value), each.detail)
+        (each.topic, each.partition, each.base_offset, each.broker, _ErrorText(each.kind.value), each.detail)
         for each in named[:ROWS_MAX]
     ]
     return head + chart + _table([*columns, ("Detail", False)], rows, caption)
@@ -197,7 +199,7 @@ def _coverage(report: AuditReport) -> str:
     ]  # fmt: skip
     columns = [("Topic", False), ("Partition", True), ("Broker", True), ("From", True), ("To", True)]
     columns += [("High watermark", True), ("Batches", True), ("Bytes", True), ("", False)]
-    caption = "From: first offset that all replicas have. To: end of the last compared batch (exclusive)."
+    caption = "From: first offset that all replicas have. To: offset after the last compared batch."
     if len(rows) > ROWS_MAX:
         caption += f" The first {ROWS_MAX:,} of {len(rows):,} replicas."
     return (
@@ -205,7 +207,7 @@ def _coverage(report: AuditReport) -> str:
         '<li><span class="swatch"></span>compared</li>'
         '<li><span class="swatch late"></span>compared, and ends earlier than other replicas</li></ul>'
         f"<figcaption>One line for each broker with a replica, in the order {brokers}.{more}</figcaption>"
-        f"</figure><details><summary>All {counted(len(rows), 'replica')}</summary>"
+        f"</figure><details><summary>All {count_text(len(rows), 'replica')}</summary>"
         f"{_table(columns, rows[:ROWS_MAX], caption)}</details>"
     )
 
@@ -221,16 +223,16 @@ def _notes(report: AuditReport) -> str:
     compacted = sum(each.compacted_count for each in report.partitions)
     notes = list(report.notes)
     if compacted:
-        notes.append(f"{counted(compacted, 'batch', 'batches')} of compacted topics differ because of compaction")
+        notes.append(f"{count_text(compacted, 'batch', 'batches')} of compacted topics differ because of compaction")
     if report.taken_over:
-        notes.append(f"{counted(report.taken_over, 'partition')}: result of an earlier run")
+        notes.append(f"{count_text(report.taken_over, 'partition')}: result of an earlier run")
     if not notes:
         return ""
     items = "".join(f"<li>{escape(each)}</li>" for each in notes[:ROWS_MAX])
     return f'<h2>Notes</h2><ul class="card" style="padding: 0.75rem 1rem">{items}</ul>'
 
 
-class _Wrong(str):
+class _ErrorText(str):
     """A text that is highlighted as an error."""
 
     __slots__ = ()
@@ -251,7 +253,7 @@ def _cell(at: int, value: object, is_number: bool) -> str:
     text = f"{value:,}" if isinstance(value, int) and is_number else str(value)
     if at == 0:
         return f'<th scope="row"{_number(is_number)}>{escape(text)}</th>'
-    style = ' class="wrong"' if isinstance(value, _Wrong) else _number(is_number)
+    style = ' class="wrong"' if isinstance(value, _ErrorText) else _number(is_number)
     return f"<td{style}>{escape(text)}</td>"
 
 

@@ -6,15 +6,15 @@ import click
 
 from kreplica.cli.pipelines.pipeline_session import (
     comma_separated,
-    kafka_options,
+    open_spark,
+    parse_options,
+    parse_spark_options,
     print_json,
-    progress_shown,
-    spark_choice,
-    spark_for,
+    show_progress,
     spark_options,
 )
-from kreplica.cli.records.data_access import bootstrap_option, reported_on_failure
-from kreplica.cli.terminal.screen import Screen, bytes_text, counted, seconds_text
+from kreplica.cli.records.data_access import bootstrap_option, report_failures
+from kreplica.cli.terminal.screen import Screen, bytes_text, count_text, seconds_text
 from kreplica.cli.transfer.topic_options import read_uncommitted_option
 from kreplica.spark.pipelines.archive.archive import (
     BATCH_RECORDS_MAX,
@@ -37,18 +37,18 @@ CODECS = ("zstd", "snappy", "gzip", "lz4_raw", "uncompressed")
     metavar="REGEX",
     help="All topics whose whole name matches this Python regular expression, including topics created later.",
 )
-@click.option("--follow", is_flag=True, help="Continue to archive new records; otherwise stop at the current log end.")
+@click.option("--follow", is_flag=True, help="Archive new records until Ctrl-C; otherwise stop at the current log end.")
 @click.option("--every", metavar="TIME", default=FOLLOW_EVERY, show_default=True,
               help="With --follow: interval between writes, in Spark's notation.")  # fmt: skip
 @read_uncommitted_option
 @click.option("--values", type=click.Choice(VALUES), default=VALUES[0], show_default=True,
-              help="json: also parse values into a column json, whose fields may change over time.")  # fmt: skip
+              help="json: also parse values into a column json; its fields may change over time.")  # fmt: skip
 @click.option(
     "--codec", type=click.Choice(CODECS), default=CODECS[0], show_default=True, help="Codec of the Parquet files."
 )
 @click.option("--batch-records", type=click.IntRange(min=1), default=BATCH_RECORDS_MAX, show_default=True,
-              help="Maximum records per batch; after a crash at most one batch is processed again.")  # fmt: skip
-@click.option("--adopt", is_flag=True, help="Continue an archive of another cluster or of other topics.")
+              help="Maximum records per batch.  After a crash, at most one batch is read again.")  # fmt: skip
+@click.option("--adopt", is_flag=True, help="Continue an archive that was made from another cluster or other topics.")
 @click.option("--allow-data-loss", is_flag=True, help="Skip records that the cluster deletes before they are archived.")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE",
               help="A source option, for example kafka.fetch.max.bytes=...; may be repeated.")  # fmt: skip
@@ -73,9 +73,8 @@ def command(
 ) -> None:
     """Archive topics in a directory of Parquet files, each record once.
 
-    PATH is a directory, which all machines of a Spark cluster must share, or a URI that Spark supports: hdfs://...,
-    s3a://....  Run the same command again to resume where the last run ended, even after a crash; the
-    archive has no duplicates.
+    PATH is a directory, which all machines of a Spark cluster must share, or a URI that Spark supports (hdfs://...,
+    s3a://...).  The same command resumes after an interruption or a crash, without duplicates in the archive.
 
     \b
     kreplica pipeline archive --topics orders,payments /data/archive
@@ -84,7 +83,7 @@ def command(
     names = comma_separated(topics)
     if bool(names) == bool(pattern):
         raise click.UsageError("give either --topics or --pattern")
-    wanted = ArchiveOptions(
+    pipeline_options = ArchiveOptions(
         bootstrap=bootstrap,
         topics=names,
         pattern=pattern or None,
@@ -95,32 +94,32 @@ def command(
         follow_every=every if follow else None,
         adopt=adopt,
         allow_data_loss=allow_data_loss,
-        kafka=kafka_options(options),
+        kafka=parse_options(options),
     )
-    choice = spark_choice(master, conf)
+    spark_settings = parse_spark_options(master, conf)
     with (
-        reported_on_failure(lambda: "the same command resumes after the last complete batch"),
-        spark_for("kreplica pipeline archive", choice) as spark,
-        progress_shown() as report,
+        report_failures(lambda: "the same command resumes after the last complete batch"),
+        open_spark("kreplica pipeline archive", spark_settings) as spark,
+        show_progress() as report,
     ):
-        done = archive(spark, path, wanted, report)
+        result = archive(spark, path, pipeline_options, report)
     if as_json:
-        print_json(done)
+        print_json(result)
     else:
-        _show(Screen(), done)
+        _print_report(Screen(), result)
 
 
-def _show(screen: Screen, done: ArchiveReport) -> None:
-    rows = [(each.topic, each.partitions, each.records, each.lag) for each in done.topics]
-    screen.table(("topic", "partitions", "records", "lag"), rows, nothing="The topics have no records.")
-    if done.first_batch is None:
-        screen.line(f"{done.path}: no new records, lag {done.lag:,}")
+def _print_report(screen: Screen, result: ArchiveReport) -> None:
+    rows = [(each.topic, each.partitions, each.records, each.lag) for each in result.topics]
+    screen.table(("topic", "partitions", "records", "lag"), rows, empty_text="The topics have no records.")
+    if result.first_batch is None:
+        screen.line(f"{result.path}: no new records, lag {result.lag:,}")
         return
-    rate = done.records / max(done.seconds, 1e-3)
+    rate = result.records / max(result.seconds, 1e-3)
     screen.line(
-        f"{done.path}: {counted(done.records, 'record')} in {counted(done.batches, 'batch', 'batches')},"
-        f" the first is {done.first_batch}; {counted(done.files, 'file')}, {bytes_text(done.size_bytes)},"
-        f" {seconds_text(done.seconds)}, {rate:,.0f} records/s, lag {done.lag:,}"
+        f"{result.path}: {count_text(result.records, 'record')} in {count_text(result.batches, 'batch', 'batches')},"
+        f" the first is {result.first_batch}; {count_text(result.files, 'file')}, {bytes_text(result.size_bytes)},"
+        f" {seconds_text(result.seconds)}, {rate:,.0f} records/s, lag {result.lag:,}"
     )
 
 

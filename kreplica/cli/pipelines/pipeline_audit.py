@@ -1,4 +1,4 @@
-"""``kreplica pipeline audit``: verify that the replicas of a cluster agree; list the differences."""
+"""``kreplica pipeline audit``: compare the replicas of a cluster, and list the differences."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kreplica.cli.http.session import Failed
+from kreplica.cli.http.session import CommandFailed
 from kreplica.cli.pipelines.pipeline_session import (
     comma_separated,
+    open_spark,
+    parse_spark_options,
     print_json,
-    progress_shown,
-    spark_choice,
-    spark_for,
+    show_progress,
     spark_options,
 )
-from kreplica.cli.records.data_access import brokers_option, reported_on_failure
-from kreplica.cli.terminal.screen import Screen, bad, bytes_text, counted, seconds_text
+from kreplica.cli.records.data_access import brokers_option, report_failures
+from kreplica.cli.terminal.screen import Screen, bytes_text, count_text, problem_text, seconds_text
 
 if TYPE_CHECKING:
     from kreplica.spark.pipelines.audit.report import AuditReport
@@ -26,12 +26,12 @@ ROWS_SHOWN = 50
 NOTES_SHOWN = 20
 
 
-def _directories(
+def _parse_directories(
     _: click.Context, __: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[tuple[str, ...], dict[int, tuple[str, ...]]]:
     """Parse ``/a,/b`` and ``1=/a,/b``: directories of any broker, and directories by broker."""
     named: list[str] = []
-    of_brokers: dict[int, tuple[str, ...]] = {}
+    dirs_by_broker: dict[int, tuple[str, ...]] = {}
     for text in texts:
         broker, sign, paths = text.partition("=")
         is_of_broker = bool(sign) and broker.strip().isdecimal()
@@ -39,21 +39,21 @@ def _directories(
         if "/" in found or not all(found):
             raise click.BadParameter(f"{text!r}: expected DIRECTORY,... or BROKER=DIRECTORY,...")
         if is_of_broker:
-            of_brokers[int(broker)] = (*of_brokers.get(int(broker), ()), *found)
+            dirs_by_broker[int(broker)] = (*dirs_by_broker.get(int(broker), ()), *found)
         else:
             named += found
-    return tuple(named), of_brokers
+    return tuple(named), dirs_by_broker
 
 
 @click.command
 @click.argument("topics", nargs=-1)
-@click.option("--log-dirs", multiple=True, metavar="[BROKER=]DIR,...", callback=_directories,
-              help="Log directories of all brokers; BROKER= is required if meta.properties lacks the ID.")  # fmt: skip
+@click.option("--log-dirs", multiple=True, metavar="[BROKER=]DIR,...", callback=_parse_directories,
+              help="Log directories of all brokers; BROKER= is required if meta.properties has no ID.")  # fmt: skip
 @brokers_option(purpose="Bootstrap brokers, for assignments and high watermarks.", envvar="KREPLICA_BOOTSTRAP",
                 show_envvar=True)  # fmt: skip
 @click.option("--via-brokers", is_flag=True, help="Read replicas from their brokers instead of from files.")
 @click.option("--compacted", metavar="TOPIC,...", default="",
-              help="Compacted topics, if their cleanup policy cannot be looked up.")  # fmt: skip
+              help="Compacted topics, if the brokers cannot be asked for cleanup.policy.")  # fmt: skip
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML report to this file.")
 @click.option("--resume", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Record progress in this file, so that an interrupted audit can be resumed.")  # fmt: skip
@@ -70,34 +70,34 @@ def command(
     conf: tuple[str, ...],
     master: str | None,
 ) -> None:
-    """Verify that all replicas agree below the high watermark: checksums, offsets, leader epochs.
+    """Verify that all replicas are equal below the high watermark: checksums, offsets, leader epochs.
 
-    Reads TOPICS, or all topics including internal ones.  Brokers may keep running.  Exit status: 0 if all replicas
-    agree, 1 if there are differences or nothing could be compared.
+    Reads TOPICS; by default all topics, including internal ones.  The brokers may be running.  Exit status: 0 if all
+    replicas are equal, 1 if there are differences or not everything could be compared.
 
     \b
     kreplica pipeline audit --log-dirs /data/1/a,/data/1/b --log-dirs /data/2
     kreplica pipeline audit --log-dirs 1=/srv/1 --log-dirs 2=/srv/2 --bootstrap kafka-1:9092 --html audit.html
     kreplica pipeline audit --via-brokers --bootstrap kafka-1:9092 orders payments
     """
-    named, of_brokers = log_dirs
-    if via_brokers and (named or of_brokers):
+    named, dirs_by_broker = log_dirs
+    if via_brokers and (named or dirs_by_broker):
         raise click.UsageError("--via-brokers and --log-dirs exclude each other")
     if via_brokers and bootstrap is None:
-        raise click.UsageError("--via-brokers needs --bootstrap")
-    if not (via_brokers or named or of_brokers):
+        raise click.UsageError("--via-brokers requires --bootstrap")
+    if not (via_brokers or named or dirs_by_broker):
         raise click.UsageError("give --log-dirs, or --via-brokers to read the replicas from their brokers")
     state = f"progress is stored in {resume}" if resume is not None else "no progress is stored (see --resume)"
     with (
-        reported_on_failure(lambda: state),
-        spark_for("kreplica pipeline audit", spark_choice(master, conf)) as spark,
-        progress_shown() as progress,
+        report_failures(lambda: state),
+        open_spark("kreplica pipeline audit", parse_spark_options(master, conf)) as spark,
+        show_progress() as progress,
     ):
         from kreplica.spark.pipelines.audit.audit import AuditOptions, audit
 
         options = AuditOptions(
             log_dirs=named,
-            log_dirs_of=of_brokers,
+            log_dirs_of=dirs_by_broker,
             bootstrap=bootstrap,
             via_brokers=via_brokers,
             topics=frozenset(topics),
@@ -110,7 +110,7 @@ def command(
     if as_json:
         print_json(report.as_document())
     else:
-        _describe(report, Screen())
+        _print_report(report, Screen())
         if html is not None:
             click.echo(f"report: {html}")
     if not report.agrees:
@@ -123,17 +123,17 @@ def _write_page(report: AuditReport, path: Path) -> None:
     try:
         path.write_text(audit_page(report))
     except OSError as error:
-        raise Failed(f"{path} cannot be written: {error}") from error
+        raise CommandFailed(f"{path} cannot be written: {error}") from error
 
 
-def _describe(report: AuditReport, screen: Screen) -> None:
+def _print_report(report: AuditReport, screen: Screen) -> None:
     screen.table(
         ("TOPIC", "PARTITION", "OFFSET", "BROKER", "WHAT", "DETAIL"),
         [
-            (each.topic, each.partition, each.base_offset, each.broker, bad(each.kind.value), each.detail)
+            (each.topic, each.partition, each.base_offset, each.broker, problem_text(each.kind.value), each.detail)
             for each in report.differences[:ROWS_SHOWN]
         ],
-        nothing="No differences.",
+        empty_text="No differences.",
         prose=("DETAIL",),
     )
     if report.difference_count > ROWS_SHOWN:
@@ -145,17 +145,17 @@ def _describe(report: AuditReport, screen: Screen) -> None:
             (each.broker, each.replicas, each.batches, bytes_text(each.size_bytes), each.short, each.differences)
             for each in report.by_broker()
         ],
-        nothing="No replica was read.",
+        empty_text="No replica was read.",
     )
     for note in report.notes[:NOTES_SHOWN]:
         screen.line(f"note: {note}")
     if len(report.notes) > NOTES_SHOWN:
         screen.line(f"... and {len(report.notes) - NOTES_SHOWN:,} more notes")
     if report.taken_over:
-        screen.line(f"{counted(report.taken_over, 'partition')}: result of an earlier run")
+        screen.line(f"{count_text(report.taken_over, 'partition')}: result of an earlier run")
     rate = report.read_bytes / max(report.seconds, 1e-3) / 1e9
     took = f"{bytes_text(report.read_bytes)} in {seconds_text(report.seconds)}, {rate:.2f} GB/s"
-    screen.line(f"{counted(report.batches, 'batch', 'batches')}, {took}")
+    screen.line(f"{count_text(report.batches, 'batch', 'batches')}, {took}")
     screen.line(report.verdict, "bold green" if report.agrees else "bold red")
 
 

@@ -6,16 +6,16 @@ import click
 
 from kreplica.cli.pipelines.pipeline_session import (
     comma_separated,
-    kafka_options,
+    open_spark,
     pairs,
+    parse_options,
+    parse_spark_options,
     print_json,
-    progress_shown,
-    spark_choice,
-    spark_for,
+    show_progress,
     spark_options,
 )
-from kreplica.cli.records.data_access import bootstrap_option, reported_on_failure
-from kreplica.cli.terminal.screen import Screen, bad, counted, seconds_text
+from kreplica.cli.records.data_access import bootstrap_option, report_failures
+from kreplica.cli.terminal.screen import Screen, count_text, problem_text, seconds_text
 from kreplica.spark.pipelines.compare.compare import SHOWN_MAX, CompareOptions, CompareReport, compare
 from kreplica.spark.pipelines.compare.findings import Kind
 
@@ -46,56 +46,57 @@ def command(
 ) -> None:
     """Compare an archive with its topics: by offset, or with --as by content and order.
 
-    Exit status 1 if records are missing, duplicate, different, out of order or additional.  Records that retention
-    deleted from a topic, and records that are newer than the archive, are not differences and are counted separately.
+    Exit status: 1 if records are missing, duplicate, different, out of order or extra.  Records that retention deleted
+    from a topic, and records that are newer than the archive, are counted separately and are not differences.
 
     \b
     kreplica pipeline compare /data/archive
     kreplica pipeline compare --as orders=orders-again /data/archive
     """
-    wanted = CompareOptions(
+    pipeline_options = CompareOptions(
         bootstrap=bootstrap,
         topics=comma_separated(topics),
         others=pairs(renamed, "--as"),
         shown_max=shown_max,
-        kafka=kafka_options(options),
+        kafka=parse_options(options),
     )
-    choice = spark_choice(master, conf)
+    spark_settings = parse_spark_options(master, conf)
     with (
-        reported_on_failure(lambda: "the comparison is not complete"),
-        spark_for("kreplica pipeline compare", choice) as spark,
-        progress_shown() as report,
+        report_failures(lambda: "the comparison is not complete"),
+        open_spark("kreplica pipeline compare", spark_settings) as spark,
+        show_progress() as report,
     ):
-        done = compare(spark, path, wanted, report)
+        result = compare(spark, path, pipeline_options, report)
     if as_json:
-        print_json(done)
+        print_json(result)
     else:
-        _show(Screen(), done)
-    if not done.is_equal:
+        _print_report(Screen(), result)
+    if not result.is_equal:
         raise SystemExit(1)
 
 
-def _show(screen: Screen, done: CompareReport) -> None:
+def _print_report(screen: Screen, result: CompareReport) -> None:
     rows = [
-        (each.topic, each.other, each.partition, each.records, each.deleted, *(bad(each.counts[kind],
+        (each.topic, each.other, each.partition, each.records, each.deleted, *(problem_text(each.counts[kind],
          when=each.counts[kind] > 0) for kind in Kind))
-        for each in done.partitions
+        for each in result.partitions
     ]  # fmt: skip
     columns = ("topic", "compared with", "partition", "records", "deleted", *(kind.value for kind in Kind))
-    screen.table(columns, rows, nothing="The archive has no records.")
-    if done.differences:
+    screen.table(columns, rows, empty_text="The archive has no records.")
+    if result.differences:
         screen.line()
         named = [
             (each.kind.value, each.topic, each.partition, each.archive_offset, each.topic_offset)
-            for each in done.differences
+            for each in result.differences
         ]
-        screen.table(("difference", "topic", "partition", "offset in archive", "in topic"), named, nothing="")
-    for file in done.lost_files[:FILES_SHOWN_MAX]:
-        screen.line(f"{done.path}/{file} is missing")
-    lost = f", {counted(len(done.lost_files), 'file')} missing" if done.lost_files else ""
+        screen.table(("difference", "topic", "partition", "offset in archive", "in topic"), named, empty_text="")
+    for file in result.lost_files[:FILES_SHOWN_MAX]:
+        screen.line(f"{result.path}/{file} is missing")
+    lost = f", {count_text(len(result.lost_files), 'file')} missing" if result.lost_files else ""
+    differences = count_text(result.difference_count, "difference")
     screen.line(
-        f"{done.path}: {counted(done.records, 'record')} compared, {counted(done.difference_count, 'difference')}{lost}"
-        f"; {done.deleted:,} deleted from topics, lag {done.lag:,}; {seconds_text(done.seconds)}"
+        f"{result.path}: {count_text(result.records, 'record')} compared, {differences}{lost}"
+        f"; {result.deleted:,} deleted from topics, lag {result.lag:,}; {seconds_text(result.seconds)}"
     )
 
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kreplica.cli.commands.plan_views import describe_preview
+from kreplica.cli.commands.plan_views import print_preview
 from kreplica.cli.http.session import Session, admin_options, admin_session
 from kreplica.cli.pipelines.pipeline_session import (
-    kafka_options,
+    open_spark,
+    parse_options,
+    parse_spark_options,
     print_json,
-    progress_shown,
-    spark_choice,
-    spark_for,
+    show_progress,
     spark_options,
 )
-from kreplica.cli.pipelines.profile_views import describe_profile
-from kreplica.cli.records.data_access import bootstrap_option_alone, chosen_brokers, reported_on_failure
+from kreplica.cli.pipelines.profile_views import print_profile
+from kreplica.cli.records.data_access import bootstrap_option_only, report_failures, resolve_bootstrap
 from kreplica.cli.terminal.parameter_types import Size
 from kreplica.cli.terminal.screen import Screen
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @click.command
 @click.argument("topics", nargs=-1, metavar="[TOPIC]...")
-@bootstrap_option_alone()
+@bootstrap_option_only()
 @click.option(
     "--log-dirs", metavar="DIR,...", help="Read the log directories of one broker instead of fetching from brokers."
 )
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
               help="Number of keys and producers listed per topic.")  # fmt: skip
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE",
               help="A source option, for example startingTimestamp=...; may be repeated.")  # fmt: skip
-@click.option("--plan", "weighed", type=click.Choice(("bytes", "rate")),
+@click.option("--plan", "balance_by", type=click.Choice(("bytes", "rate")),
               help="Show a rebalance plan that balances bytes, or bytes per second, over brokers.")  # fmt: skip
-@click.option("--submit", is_flag=True, help="Create that plan.")
+@click.option("--submit", is_flag=True, help="Create the plan of --plan.")
 @click.option(
     "--throttle",
     type=Size(),
@@ -57,7 +57,7 @@ def command(
     sample: float,
     top: int,
     options: tuple[str, ...],
-    weighed: str | None,
+    balance_by: str | None,
     submit: bool,
     throttle: int | None,
     url: str,
@@ -69,8 +69,8 @@ def command(
 ) -> None:
     """Measure the records of topics: sizes, rates, keys, codecs, producers; by default of all topics.
 
-    The command only reads, up to the current high watermarks.  With --sample, records, bytes and codecs are still
-    counted in all batches; keys and sizes of values are measured in the sample.
+    The command reads up to the current high watermarks.  With --sample, records, bytes and codecs are still counted in
+    all batches, but keys and value sizes are measured only in the sample.
 
     With --plan, the admin API computes a rebalance plan for these topics from the measured bytes or rates.  The plan is
     created only with --submit.
@@ -80,50 +80,52 @@ def command(
     kreplica pipeline profile --log-dirs /var/lib/kreplica/1 --sample 0.05 --json
     kreplica pipeline profile --plan bytes --throttle 50MB --submit
     """
-    if weighed is None and (submit or throttle is not None):
+    if balance_by is None and (submit or throttle is not None):
         raise click.UsageError("--submit and --throttle require --plan")
     if log_dirs is None:
-        source = {"kafka.bootstrap.servers": chosen_brokers("bootstrap", bootstrap, url, token, ca_file)}
+        source = {"kafka.bootstrap.servers": resolve_bootstrap("bootstrap", bootstrap, url, token, ca_file)}
     else:
         source = {"kreplica.source": "segments", "kreplica.log.dirs": log_dirs}
-    given = {**kafka_options(options), **source, **_chosen(topics)}
-    choice = spark_choice(master, conf)
+    given = {**parse_options(options), **source, **_topic_selection(topics)}
+    spark_settings = parse_spark_options(master, conf)
     with (
-        reported_on_failure(lambda: "the profile is not complete"),
-        spark_for("kreplica pipeline profile", choice) as spark,
-        progress_shown() as report,
+        report_failures(lambda: "the profile is not complete"),
+        open_spark("kreplica pipeline profile", spark_settings) as spark,
+        show_progress() as report,
     ):
         from kreplica.spark.pipelines.profile.profile import profile
 
         found = profile(spark, given, sample=sample, top=top, report=report)
     if not as_json:
-        describe_profile(Screen(), found)
+        print_profile(Screen(), found)
     plan: dict[str, Any] | None = None
     try:
-        if weighed is not None:
+        if balance_by is not None:
             from kreplica.spark.pipelines.profile.rebalance_plan import rebalance_request
 
-            request = rebalance_request(found, weighed)
+            request = rebalance_request(found, balance_by)
             request |= {} if throttle is None else {"throttle_bytes_per_second": throttle}
             session = admin_session(url, token, ca_file, as_json=as_json)
-            plan = session.ask(lambda client: _planned(session, client, request, submit=submit))
+            plan = session.run_with_client(lambda client: _preview_or_create(session, client, request, submit=submit))
     finally:  # print the measurements even if the plan fails
         if as_json:
             print_json(asdict(found) | {"plan": plan})
 
 
-def _chosen(topics: tuple[str, ...]) -> dict[str, str]:
+def _topic_selection(topics: tuple[str, ...]) -> dict[str, str]:
     """Return the source options that select the topics."""
     return {"subscribe": ",".join(topics)} if topics else {"subscribePattern": ".*"}
 
 
-async def _planned(session: Session, client: RestClient, request: dict[str, Any], *, submit: bool) -> dict[str, Any]:
-    """Create the requested plan, or preview it, and return the response of the admin API."""
+async def _preview_or_create(
+    session: Session, client: RestClient, request: dict[str, Any], *, submit: bool
+) -> dict[str, Any]:
+    """Print a preview of the plan, create it if ``submit`` is True, and return the response of the admin API."""
     document: dict[str, Any] = (await client.send("POST", "/v1/plans", request, query={"dry_run": True})).document
     screen = Screen()
     if not session.as_json:
         screen.line()
-        describe_preview(screen, document)
+        print_preview(screen, document)
     if not document["moves_count"]:
         text = "No moves are necessary."
     elif not submit:

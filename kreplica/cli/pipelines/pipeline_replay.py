@@ -9,11 +9,11 @@ import click
 
 from kreplica.cli.pipelines.pipeline_session import (
     comma_separated,
-    kafka_options,
+    open_spark,
+    parse_options,
+    parse_spark_options,
     print_json,
-    progress_shown,
-    spark_choice,
-    spark_for,
+    show_progress,
     spark_options,
 )
 from kreplica.cli.records.data_access import bootstrap_option, codec_option
@@ -47,7 +47,7 @@ class Position(ParameterType):
 
 
 class Rename(ParameterType):
-    """``TOPIC=OTHER``, or ``OTHER`` for the only topic; converted to a pair."""
+    """``TOPIC=OTHER``, or ``OTHER`` if there is only one topic; converted to a pair."""
 
     name = "[TOPIC=]OTHER"
 
@@ -73,12 +73,14 @@ class Rename(ParameterType):
     help_text="Create missing topics with as many partitions as the records need.", with_partition_count=False
 )
 @by_key_option
-@click.option("--name", help="Name of this replay in the target cluster.  [default: derived from the options]")
+@click.option(
+    "--name", help="Name under which the target cluster stores the progress.  [default: derived from the options]"
+)
 @click.option(
     "--step-records", type=click.IntRange(min=1), help="Approximate number of records per step.  [default: 1000000]"
 )
 @click.option("--step-size", type=Size(), help="Approximate size of the files per step.  [default: 256MiB]")
-@click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="A sink option: kafka.NAME=VALUE.")
+@click.option("--option", "options", multiple=True, metavar="kafka.NAME=VALUE", help="A sink option; may be repeated.")
 @click.option("--dry-run", is_flag=True, help="Only print the plan.")
 @codec_option
 @spark_options
@@ -96,27 +98,27 @@ def command(
 ) -> None:
     """Write the records of an archive, or of other Parquet files, to topics: each once, in order, with its timestamp.
 
-    PATH is an archive of kreplica pipeline archive, or a directory of Parquet files with a column value and optionally
-    key, topic, partition, offset, timestamp and headers.  Run the same command again to resume where the last run
-    stopped.
+    PATH is an archive that `kreplica pipeline archive` wrote, or a directory of Parquet files.  The files must have the
+    column value; the columns key, topic, partition, offset, timestamp and headers are used if they exist.  The same
+    command resumes after an interruption.
 
     \b
     kreplica pipeline replay /data/archive --create
     kreplica pipeline replay /data/archive --topics orders --as orders=orders-2027 --from 2027-01-01
     """
-    choice = spark_choice(master, conf)
-    sink_options = {"kafka.compression.type": codec.name.lower(), **kafka_options(options)}
-    with spark_for("kreplica replay", choice) as spark:
+    spark_settings = parse_spark_options(master, conf)
+    sink_options = {"kafka.compression.type": codec.name.lower(), **parse_options(options)}
+    with open_spark("kreplica pipeline replay", spark_settings) as spark:
         from kreplica.spark.pipelines.replay.replay import plan_replay, replay
 
-        wanted = _wanted(topics, dict(renamed), sink_options, **chosen)
+        pipeline_options = _wanted(topics, dict(renamed), sink_options, **chosen)
         if dry_run:
-            plan = plan_replay(spark, path, wanted)
-            print_json(_plan_rows(plan)) if as_json else _show_plan(plan)
+            plan = plan_replay(spark, path, pipeline_options)
+            print_json(_plan_json(plan)) if as_json else _print_plan(plan)
             return
-        with progress_shown() as report:
-            done = replay(spark, path, wanted, report)
-    print_json(done) if as_json else _show(done)
+        with show_progress() as report:
+            result = replay(spark, path, pipeline_options, report)
+    print_json(result) if as_json else _print_report(result)
 
 
 def _wanted(
@@ -152,49 +154,49 @@ def _wanted(
     )
 
 
-def _show_targets(screen: Screen, targets: tuple[Target, ...]) -> None:
+def _print_targets(screen: Screen, targets: tuple[Target, ...]) -> None:
     rows = [
         (each.topic or "(all rows)", each.target, each.partitions or "to be created", each.partitions_needed or None,
          each.records) for each in targets
     ]  # fmt: skip
-    columns = ("topic", "target", "partitions", "needed", "offsets before")
-    screen.table(columns, rows, nothing="There are no records.")
+    columns = ("topic", "target", "partitions", "needed", "existing offsets")
+    screen.table(columns, rows, empty_text="There are no records.")
 
 
-def _plan_rows(plan: Plan) -> dict[str, Any]:
+def _plan_json(plan: Plan) -> dict[str, Any]:
     return {
         "name": plan.name,
         "targets": [each._asdict() for each in plan.targets],
         "offsets": plan.offsets,
         "offsets_done": plan.offsets_done,
         "steps": [
-            {"number": each.position, "ranges": [[*of.partition, of.start, of.end] for of in each.ranges]}
+            {"number": each.position, "ranges": [[*span.partition, span.start, span.end] for span in each.ranges]}
             for each in plan.steps
         ],
         "notes": plan.notes,
     }
 
 
-def _show_plan(plan: Plan) -> None:
+def _print_plan(plan: Plan) -> None:
     screen = Screen()
-    _show_targets(screen, plan.targets)
+    _print_targets(screen, plan.targets)
     for note in plan.notes:
         screen.line(note)
     left = plan.offsets - plan.offsets_done
-    done = f"; {plan.offsets_done:,} of {plan.offsets:,} are already replayed" if plan.offsets_done else ""
-    screen.line(f"{plan.name}: {left:,} offsets in {len(plan.steps):,} steps{done}")
+    result = f"; {plan.offsets_done:,} of {plan.offsets:,} are already replayed" if plan.offsets_done else ""
+    screen.line(f"{plan.name}: {left:,} offsets in {len(plan.steps):,} steps{result}")
 
 
-def _show(report: ReplayReport) -> None:
+def _print_report(report: ReplayReport) -> None:
     screen = Screen()
-    _show_targets(screen, report.targets)
+    _print_targets(screen, report.targets)
     for note in report.notes:
         screen.line(note)
     size, took = bytes_text(report.value_bytes), seconds_text(report.seconds)
     rate = report.records / max(report.seconds, 1e-3)
     screen.line(
         f"{report.name}: {records_text(report.records)}, {size}, in {report.steps:,} steps and {took} "
-        f"({rate:,.0f} records/s); {report.offsets:,} offsets replayed in all"
+        f"({rate:,.0f} records/s); {report.offsets:,} offsets replayed in total"
     )
 
 

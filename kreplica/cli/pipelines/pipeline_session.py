@@ -1,4 +1,4 @@
-"""Shared parts of the pipeline commands: Spark options and session, progress, report as JSON."""
+"""Shared parts of the pipeline commands: options, Spark session, progress, report as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from kreplica.cli.http.session import Failed
+from kreplica.cli.http.session import CommandFailed
 from kreplica.cli.records.data_progress import records_text
 from kreplica.cli.terminal.progress_bar import ProgressBar
 from kreplica.cli.terminal.screen import bytes_text
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-LINE_EVERY_S = 10.0
+LINE_INTERVAL_S = 10.0
 """Interval of progress lines if standard error is not a terminal."""
 
 MODULES = ("pyspark", "pyarrow", "numpy")
 
 
-class SparkChoice(NamedTuple):
+class SparkOptions(NamedTuple):
     """Spark options of a command.
 
-    :param master: master URL; None: that of ``spark-submit``, otherwise local.
+    :param master: master URL; None for that of ``spark-submit``, otherwise for this machine.
     """
 
     master: str | None
@@ -51,20 +51,20 @@ def spark_options(function: F) -> F:
     return function
 
 
-def kafka_options(texts: tuple[str, ...]) -> dict[str, str]:
-    """Parse the values of ``--option`` to options of the data source.
+def parse_options(texts: tuple[str, ...]) -> dict[str, str]:
+    """Parse the values of ``--option``, which are options of the data source.
 
     :raise click.BadParameter: a value is malformed.
     """
     return pairs(texts, "--option")
 
 
-def spark_choice(master: str | None, conf: tuple[str, ...]) -> SparkChoice:
+def parse_spark_options(master: str | None, conf: tuple[str, ...]) -> SparkOptions:
     """Parse the arguments that ``spark_options`` adds.
 
     :raise click.BadParameter: a setting is malformed.
     """
-    return SparkChoice(master, pairs(conf, "--conf"))
+    return SparkOptions(master, pairs(conf, "--conf"))
 
 
 def pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
@@ -87,46 +87,46 @@ def comma_separated(text: str | None) -> tuple[str, ...]:
 
 
 @contextmanager
-def spark_for(name: str, choice: SparkChoice) -> Iterator[SparkSession]:
-    """Provide a Spark session for the block, and convert expected errors of the block to one-line messages.
+def open_spark(name: str, spark_settings: SparkOptions) -> Iterator[SparkSession]:
+    """Yield a Spark session, and convert expected errors of the block to short messages.
 
-    :raise Failed: Spark or Java is not installed, or the pipeline failed.
+    :raise CommandFailed: Spark or Java is not installed, or the pipeline failed.
     """
     missing = [each for each in MODULES if find_spec(each) is None]
     if missing:
-        raise Failed(f"{', '.join(missing)}: not installed; run pip install 'kreplica[spark]'")
+        raise CommandFailed(f"{', '.join(missing)}: not installed; run pip install 'kreplica[spark]'")
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     from kreplica.spark.session import spark_session
 
-    quiet = {"spark.ui.showConsoleProgress": "false", **choice.settings}
+    quiet = {"spark.ui.showConsoleProgress": "false", **spark_settings.settings}
     try:
-        session = spark_session(name, master=choice.master, settings=quiet)
+        session = spark_session(name, master=spark_settings.master, settings=quiet)
         session.sparkContext.setLogLevel("FATAL")
     except (PySparkException, KreplicaError) as error:
-        raise Failed(str(error)) from error
+        raise CommandFailed(str(error)) from error
     except Py4JError as error:
-        where = f" at {choice.master}" if choice.master else ""
-        raise Failed(f"Spark{where} could not start (details in its log above): {java_cause(error)}") from error
+        where = f" at {spark_settings.master}" if spark_settings.master else ""
+        raise CommandFailed(f"Spark{where} could not start (details in its log above): {java_cause(error)}") from error
     try:
         yield session
     except (KreplicaError, ValueError, OSError) as error:
-        raise Failed(str(error)) from error
+        raise CommandFailed(str(error)) from error
     except (PySparkException, Py4JError) as error:
-        raise Failed(cause_of(error)) from error
+        raise CommandFailed(python_cause(error)) from error
     finally:
         session.stop()
 
 
 def java_cause(error: Exception) -> str:
-    """Return the first line of an error that names a Java exception, otherwise its first line."""
+    """Return the first line that names a Java exception; if there is none, the first line of the error."""
     lines = [line.strip(": ") for line in str(error).splitlines()]
     return next((line for line in lines if "Exception" in line or "Error:" in line), lines[0] if lines else "")
 
 
-def cause_of(error: Exception) -> str:
-    """Return the message of the Python exception that Spark wraps; if there is none, the first lines of the error."""
+def python_cause(error: Exception) -> str:
+    """Return the message of the Python exception in a Spark error; if there is none, the first lines of the error."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     traced = [at for at, line in enumerate(lines) if "Traceback (most recent call last)" in line]
     if traced:
@@ -147,8 +147,8 @@ def cause_of(error: Exception) -> str:
 
 
 @contextmanager
-def progress_shown() -> Iterator[Report]:
-    """Show progress on standard error: as a bar on a terminal, otherwise as a line every ``LINE_EVERY_S``."""
+def show_progress() -> Iterator[Report]:
+    """Show progress on standard error: as a bar on a terminal, otherwise as a line every ``LINE_INTERVAL_S``."""
     started_s = printed_s = monotonic()
 
     def rates(progress: Progress) -> str:
@@ -160,7 +160,7 @@ def progress_shown() -> Iterator[Report]:
 
     def print_line(progress: Progress) -> None:
         nonlocal printed_s
-        if monotonic() - printed_s >= LINE_EVERY_S:
+        if monotonic() - printed_s >= LINE_INTERVAL_S:
             printed_s = monotonic()
             share = f" {100 * progress.done / progress.total:.0f} %" if progress.total else ""
             click.echo(f"{progress.what}{share}: {rates(progress)}", err=True)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kreplica.cli.terminal.screen import Screen, bad, bytes_text, counted, time_text
+from kreplica.cli.terminal.screen import Screen, bytes_text, count_text, problem_text, time_text
 
 if TYPE_CHECKING:
     from kreplica.spark.pipelines.profile.report import ProfileReport, RateFigures, TopicFigures
 
 IMBALANCE_HIGH = 1.5
-"""Ratio of the largest partition to the mean from which it is highlighted."""
+"""Minimum ratio of the largest partition to the mean that is highlighted."""
 
 KEY_LENGTH_MAX = 60
 
 
-def describe_profile(screen: Screen, report: ProfileReport) -> None:
+def print_profile(screen: Screen, report: ProfileReport) -> None:
     """Print a table of all topics, then the details of each topic."""
     columns = ("TOPIC", "PARTITIONS", "RECORDS", "DATA", "IN MEMORY", "RECORDS/S", "KEYS", "SUPERSEDED", "IMBALANCE")
     rows = [
@@ -28,27 +28,27 @@ def describe_profile(screen: Screen, report: ProfileReport) -> None:
             f"{each.rates.records_per_second:,.1f}",
             _about(each.keys.distinct, each.keys.is_exact),
             _percent(each.keys.superseded_share),
-            bad(f"{each.imbalance:.2f}", when=each.imbalance >= IMBALANCE_HIGH),
+            problem_text(f"{each.imbalance:.2f}", when=each.imbalance >= IMBALANCE_HIGH),
         )
         for each in report.topics
     ]
-    screen.table(columns, rows, nothing="No topic has a partition.")
+    screen.table(columns, rows, empty_text="No topic has a partition.")
     if report.sample < 1:
         screen.line(f"Keys and values were measured in a sample of {_percent(report.sample)} of the batches.")
     for topic in report.topics:
         if topic.records:
             screen.line()
-            _describe_topic(screen, topic)
+            _print_topic(screen, topic)
 
 
-def _describe_topic(screen: Screen, topic: TopicFigures) -> None:
+def _print_topic(screen: Screen, topic: TopicFigures) -> None:
     screen.line(topic.topic, "bold")
     found, keys = topic.transactions, topic.keys
     in_transactions = found.committed + found.aborted + found.open
     types = ", ".join(f"{name} {count:,}" for name, count in topic.timestamp_types.items())
     screen.pairs(
         [
-            ("records", f"{topic.records:,} in {counted(topic.batches, 'batch', 'batches')}"),
+            ("records", f"{topic.records:,} in {count_text(topic.batches, 'batch', 'batches')}"),
             ("data", f"{bytes_text(topic.size_bytes)} in the log, {bytes_text(topic.size_in_memory)} in memory"),
             ("from", time_text(topic.rates.first_ms or None)),
             ("to", time_text(topic.rates.last_ms or None)),
@@ -68,16 +68,16 @@ def _describe_topic(screen: Screen, topic: TopicFigures) -> None:
     rows = [
         (name, each.min, each.median, each.p99, each.max, f"{each.mean:,.1f}") for name, each in sizes if each.count
     ]
-    screen.table(("BYTES OF", "MIN", "MEDIAN", "P99", "MAX", "MEAN"), rows, nothing="")
-    _describe_parts(screen, topic)
+    screen.table(("BYTES OF", "MIN", "MEDIAN", "P99", "MAX", "MEAN"), rows, empty_text="")
+    _print_details(screen, topic)
 
 
-def _describe_parts(screen: Screen, topic: TopicFigures) -> None:
+def _print_details(screen: Screen, topic: TopicFigures) -> None:
     codecs = [
         (each.codec, each.batches, each.records, bytes_text(each.size_bytes), each.ratio and f"{each.ratio:.2f}")
         for each in topic.codecs
     ]
-    screen.table(("CODEC", "BATCHES", "RECORDS", "DATA", "RATIO"), codecs, nothing="")
+    screen.table(("CODEC", "BATCHES", "RECORDS", "DATA", "RATIO"), codecs, empty_text="")
     producers = [
         (
             {-1: "without an ID", -2: "others"}.get(each.producer_id, str(each.producer_id)),
@@ -88,11 +88,11 @@ def _describe_parts(screen: Screen, topic: TopicFigures) -> None:
         )
         for each in topic.producers
     ]
-    screen.table(("PRODUCER", "RECORDS", "DATA", "SHARE", "TRANSACTIONS"), producers, nothing="No producers.")
+    screen.table(("PRODUCER", "RECORDS", "DATA", "SHARE", "TRANSACTIONS"), producers, empty_text="No producers.")
     keys = [(_short(each.key), each.records, _percent(each.share), bytes_text(each.size_bytes))
             for each in topic.keys.top]  # fmt: skip
     if keys:
-        screen.table(("KEY", "RECORDS", "SHARE", "DATA"), keys, nothing="")
+        screen.table(("KEY", "RECORDS", "SHARE", "DATA"), keys, empty_text="")
     if topic.keys.count_error and keys:
         screen.line(f"Counts are approximate: each may be too low by up to {topic.keys.count_error:,} records.")
     partitions = [
@@ -100,7 +100,7 @@ def _describe_parts(screen: Screen, topic: TopicFigures) -> None:
          f"{bytes_text(each.bytes_per_second)}/s", each.distinct_keys)
         for each in topic.partitions
     ]  # fmt: skip
-    screen.table(("PARTITION", "START", "END", "RECORDS", "DATA", "RATE", "KEYS"), partitions, nothing="")
+    screen.table(("PARTITION", "START", "END", "RECORDS", "DATA", "RATE", "KEYS"), partitions, empty_text="")
 
 
 def _rate(rates: RateFigures) -> str:

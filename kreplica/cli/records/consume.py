@@ -9,19 +9,19 @@ import click
 from kreplica.blocking import Isolation, Reader, ReaderOptions
 from kreplica.blocking.offsets import end_offsets
 from kreplica.blocking.reader import ReadRecord
-from kreplica.cli.records.data_access import bootstrap_option, open_cluster, reported_on_failure
+from kreplica.cli.records.data_access import bootstrap_option, open_cluster, report_failures
 from kreplica.cli.records.data_progress import records_text
-from kreplica.cli.records.positions import NumbersType, Start, StartType, chosen_partitions, start_offsets
-from kreplica.cli.records.record_format import Print, for_terminal, template
+from kreplica.cli.records.positions import PartitionsType, Start, StartType, select_partitions, start_offsets
+from kreplica.cli.records.record_format import RecordFormatter, compile_template, for_terminal
 from kreplica.cli.records.record_json import record_line
 from kreplica.transfer.topics import existing_topic
 
 DEFAULT_TEMPLATE = "{value}\\n"
 
 
-def _template(_: click.Context, __: click.Parameter, text: str) -> Print:
+def _parse_template(_: click.Context, __: click.Parameter, text: str) -> RecordFormatter:
     try:
-        return template(text)
+        return compile_template(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 
@@ -32,12 +32,12 @@ def _template(_: click.Context, __: click.Parameter, text: str) -> Print:
 @click.option("--from", "start", type=StartType(), default="earliest", show_default=True,
               help="Start position: earliest, latest, an offset, -N for the last N records of each partition, "
               "or a time (2027-01-31T08:30, timestamp:MS).")  # fmt: skip
-@click.option("--partitions", type=NumbersType(), help="Only these partitions.")
+@click.option("--partitions", type=PartitionsType(), help="Only these partitions.")
 @click.option("--count", "count_max", type=click.IntRange(min=1), help="Stop after this many records.")
 @click.option("--follow/--until-end", default=None,
-              help="Wait for new records, or stop at the current log end.  [default: --until-end; --follow with "
+              help="Wait for new records, or stop at the current log end.  [default: --until-end, but --follow with "
               "--from latest]")  # fmt: skip
-@click.option("--format", "print_record", default=DEFAULT_TEMPLATE, show_default=True, callback=_template,
+@click.option("--format", "print_record", default=DEFAULT_TEMPLATE, show_default=True, callback=_parse_template,
               metavar="TEMPLATE", help="Template of a record: {topic} {partition} {offset} {time} {timestamp_ms} "
               "{timestamp_type} {key} {value} {headers} {key_size} {value_size}.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, readable by produce --json.")
@@ -49,14 +49,14 @@ def command(
     partitions: list[int] | None,
     count_max: int | None,
     follow: bool | None,
-    print_record: Print,
+    print_record: RecordFormatter,
     as_json: bool,
     read_committed: bool,
 ) -> None:
     """Print the records of a topic.
 
-    The records of each partition are printed in order; partitions are read in parallel.  The command joins no group and
-    commits no offsets.  A null key or value is printed as null.  On a terminal, control characters are escaped.
+    The records of each partition are printed in order; partitions are read in parallel.  The command does not join a
+    group or commit offsets.  A null key or value is printed as null.  On a terminal, control characters are escaped.
 
     \b
     kreplica consume orders
@@ -69,9 +69,9 @@ def command(
     elif sys.stdout.isatty():
         print_record = for_terminal(print_record)
     printer = _Printer(print_record, count_max)
-    with open_cluster(bootstrap) as cluster, reported_on_failure(lambda: f"{records_text(printer.count)} read"):
+    with open_cluster(bootstrap) as cluster, report_failures(lambda: f"{records_text(printer.count)} read"):
         view = existing_topic(cluster, topic)
-        chosen = chosen_partitions(topic, [each.partition for each in view.partitions], partitions)
+        chosen = select_partitions(topic, [each.partition for each in view.partitions], partitions)
         follows = start.kind == "latest" if follow is None else follow
         starts = start_offsets(cluster, chosen, start, isolation)
         ends = None if follows else end_offsets(cluster, chosen, isolation)
@@ -87,7 +87,7 @@ def _json_line(record: ReadRecord) -> bytes:
 class _Printer:
     """Prints records to standard output, up to a maximum number."""
 
-    def __init__(self, print_record: Print, count_max: int | None) -> None:
+    def __init__(self, print_record: RecordFormatter, count_max: int | None) -> None:
         self._print = print_record
         self._count_max = count_max
         self.count = 0

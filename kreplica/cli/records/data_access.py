@@ -1,4 +1,4 @@
-"""Shared parts of the commands that read and write records: brokers, codec, interruptions and errors."""
+"""Shared parts of the commands that read and write records: broker addresses, codec, Ctrl-C and errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from kreplica.blocking import Cluster
-from kreplica.cli.http.session import INTERRUPTED, Failed, admin_session, optional_admin_options
+from kreplica.cli.http.session import INTERRUPTED, CommandFailed, admin_session, optional_admin_options
 from kreplica.client_core.addresses import parse_addresses
 from kreplica.client_core.errors import ClientError
 from kreplica.client_core.options import ClientOptions
@@ -42,35 +42,37 @@ def brokers_option(name: str = "--bootstrap", purpose: str = "Bootstrap brokers.
 
 
 def bootstrap_option(name: str = "--bootstrap", purpose: str = "Bootstrap brokers.") -> Decorator:
-    """Option for broker addresses with a default, and the options of the admin API, which can supply the addresses."""
+    """Option for broker addresses with a default, and the options of the admin API that can return them."""
     parameter = name.lstrip("-").replace("-", "_")
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
         def with_brokers(*, url: str | None, token: str | None, ca_file: Path | None, **others: Any) -> Any:
-            others[parameter] = chosen_brokers(parameter, others[parameter], url, token, ca_file)
+            others[parameter] = resolve_bootstrap(parameter, others[parameter], url, token, ca_file)
             return command(**others)
 
-        return bootstrap_option_alone(name, purpose)(optional_admin_options(with_brokers))
+        return bootstrap_option_only(name, purpose)(optional_admin_options(with_brokers))
 
     return decorate
 
 
-def bootstrap_option_alone(name: str = "--bootstrap", purpose: str = "Bootstrap brokers.") -> Decorator:
-    """Option for broker addresses, for a command that calls ``chosen_brokers`` itself."""
+def bootstrap_option_only(name: str = "--bootstrap", purpose: str = "Bootstrap brokers.") -> Decorator:
+    """Option for broker addresses only, for a command that calls ``resolve_bootstrap`` itself."""
     default = f"the brokers that the admin API of --admin or KREPLICA_ADMIN returns, otherwise {DEFAULT_BOOTSTRAP}"
     return brokers_option(name, f"{purpose}  [default: {default}]", envvar="KREPLICA_BOOTSTRAP", show_envvar=True)
 
 
-def chosen_brokers(parameter: str, given: str | None, url: str | None, token: str | None, ca_file: Path | None) -> str:
+def resolve_bootstrap(
+    parameter: str, given: str | None, url: str | None, token: str | None, ca_file: Path | None
+) -> str:
     """Return the addresses of the brokers to use.
 
-    An option has precedence over an environment variable. If both sources are of the same kind, the addresses have
-    precedence over the admin API.
+    Options have precedence over environment variables. If both are options, or both are environment variables, the
+    addresses have precedence over the admin API.
 
     :param parameter: click parameter of the addresses; ``given`` is its value.
     :param url: URL of the admin API.
-    :raise Failed: the admin API returns no live broker.
+    :raise CommandFailed: the admin API returns no live broker.
     """
     source = click.get_current_context().get_parameter_source
     has_url = source("url") not in (None, ParameterSource.DEFAULT)
@@ -81,7 +83,7 @@ def chosen_brokers(parameter: str, given: str | None, url: str | None, token: st
 
 
 def _brokers_of(url: str, token: str | None, ca_file: Path | None) -> str:
-    """Return one address of each live broker: the listener named PLAINTEXT if it exists, otherwise the first one."""
+    """Return one address of each live broker: that of the listener PLAINTEXT if it exists, otherwise the first one."""
     document = admin_session(url, token, ca_file, as_json=False).get("/v1/brokers")
     addresses = []
     for broker in document["brokers"]:
@@ -89,7 +91,7 @@ def _brokers_of(url: str, token: str | None, ca_file: Path | None) -> str:
         if endpoints:
             addresses.append(endpoints.get("PLAINTEXT") or next(iter(endpoints.values())))
     if not addresses:
-        raise Failed(f"the admin API at {url} reports no live broker: use --bootstrap")
+        raise CommandFailed(f"the admin API at {url} reports no live broker: use --bootstrap")
     return ",".join(addresses)
 
 
@@ -109,10 +111,10 @@ def open_cluster(bootstrap: str) -> Cluster:
 
 
 @contextmanager
-def reported_on_failure(state: Callable[[], str]) -> Iterator[None]:
-    """Convert Ctrl-C and errors of the block to exit statuses and messages that include the state of the work.
+def report_failures(state: Callable[[], str]) -> Iterator[None]:
+    """Convert Ctrl-C and errors of the block to an exit status, and a message with the state of the work.
 
-    If the reader of standard output has closed it, as ``head`` does, the command exits silently with status 0.
+    If the reader of standard output, such as ``head``, has closed it, the command exits silently with status 0.
 
     :param state: describes the work done so far.
     """
@@ -126,6 +128,6 @@ def reported_on_failure(state: Callable[[], str]) -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
     except TopicUnusable as error:
-        raise Failed(str(error)) from None
+        raise CommandFailed(str(error)) from None
     except ClientError as error:
-        raise Failed(f"{error} ({state()})") from error
+        raise CommandFailed(f"{error} ({state()})") from error

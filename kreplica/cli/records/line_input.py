@@ -1,4 +1,4 @@
-"""Lines of files or standard input, with notice of pauses, so that records of a slow writer are sent without delay."""
+"""Lines of files or standard input; pauses are reported, so that records of a slow writer are sent without delay."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def read_lines(descriptor: int, idle_s: float) -> Iterator[bytes | None]:
 
 
 def read_files(paths: tuple[Path, ...], idle_s: float) -> Iterator[tuple[str, bytes | None]]:
-    """Yield (place, line) for each line of files, or of standard input if no file is given.
+    """Yield (location, line) for each line of files, or of standard input if no file is given.
 
-    The place is for error messages; a line of None denotes a pause, see ``read_lines``.
+    The location is for error messages. A line of None is a pause, see ``read_lines``.
     """
     for path in paths or (STANDARD_INPUT,):
         is_file = path != STANDARD_INPUT

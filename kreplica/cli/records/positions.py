@@ -18,7 +18,7 @@ class Start(NamedTuple):
     """Start position of a read.
 
     :param kind: earliest, latest, offset, timestamp or last.
-    :param value: the offset, milliseconds since 1970, or the number of last offsets of each partition.
+    :param value: the offset, the time in milliseconds since 1970, or the number of last offsets of each partition.
     """
 
     kind: str
@@ -42,7 +42,7 @@ class StartType(ParameterType):
         return Start("timestamp", Time().convert(value, param, ctx))
 
 
-class NumbersType(ParameterType):
+class PartitionsType(ParameterType):
     """``0,2,4-7``; converted to a sorted list."""
 
     name = "0,2,4-7"
@@ -56,17 +56,18 @@ class NumbersType(ParameterType):
         return sorted(set(found))
 
 
-def chosen_partitions(topic: str, has: Sequence[int], wanted: Sequence[int] | None) -> list[TopicPartition]:
-    """Return the wanted partitions of a topic, or all of them.
+def select_partitions(topic: str, existing: Sequence[int], requested: Sequence[int] | None) -> list[TopicPartition]:
+    """Return the requested partitions of a topic.
 
-    :param has: the topic's partitions.
-    :param wanted: None: all.
-    :raise click.UsageError: the topic lacks a wanted partition.
+    :param existing: all partitions of the topic.
+    :param requested: None for all.
+    :raise click.UsageError: a requested partition does not exist.
     """
-    missing = [number for number in wanted or () if number not in has]
+    missing = [number for number in requested or () if number not in existing]
     if missing:
-        raise click.UsageError(f"{topic} has no partition {missing[0]}: it has {len(has)} partitions, numbered from 0")
-    return [TopicPartition(topic, number) for number in (has if wanted is None else wanted)]
+        count = len(existing)
+        raise click.UsageError(f"{topic} has no partition {missing[0]}: it has {count} partitions, numbered from 0")
+    return [TopicPartition(topic, number) for number in (existing if requested is None else requested)]
 
 
 def start_offsets(
@@ -81,9 +82,9 @@ def start_offsets(
         return ends
     if start.kind == "timestamp":
         found = offsets_by_time(cluster, dict.fromkeys(partitions, start.value), isolation)
-        wanted = {each: ends[each] if timed.offset == NO_OFFSET else timed.offset for each, timed in found.items()}
+        starts = {each: ends[each] if timed.offset == NO_OFFSET else timed.offset for each, timed in found.items()}
     elif start.kind == "last":
-        wanted = {each: ends[each] - start.value for each in partitions}
+        starts = {each: ends[each] - start.value for each in partitions}
     else:
-        wanted = dict.fromkeys(partitions, start.value)
-    return {each: min(max(offset, earliest[each]), max(ends[each], earliest[each])) for each, offset in wanted.items()}
+        starts = dict.fromkeys(partitions, start.value)
+    return {each: min(max(offset, earliest[each]), max(ends[each], earliest[each])) for each, offset in starts.items()}

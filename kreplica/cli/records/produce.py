@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 
 from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
-from kreplica.cli.http.session import Failed
-from kreplica.cli.records.data_access import bootstrap_option, codec_option, open_cluster, reported_on_failure
+from kreplica.cli.http.session import CommandFailed
+from kreplica.cli.records.data_access import bootstrap_option, codec_option, open_cluster, report_failures
 from kreplica.cli.records.data_progress import records_text
 from kreplica.cli.records.line_input import LineTooLong, read_files
-from kreplica.cli.records.record_json import BadRecord, GivenRecord, parse_line
+from kreplica.cli.records.record_json import BadRecord, InputRecord, parse_line
 from kreplica.cli.terminal.parameter_types import Setting
 from kreplica.transfer.topics import existing_topic
 from kreplica.wire.records import Headers
@@ -35,7 +35,7 @@ IDLE_S = 0.02
 @click.option(
     "--partition",
     type=click.IntRange(min=0),
-    help="Partition of all records.  [default: chosen by key; any partition for records without key]",
+    help="Partition of all records.  [default: chosen by key; any partition for records without a key]",
 )
 @click.option("--header", "headers", multiple=True, type=Setting(), help="A header of each record.")
 @codec_option
@@ -70,7 +70,7 @@ def command(
     options = ProducerOptions(acks=ACKS[acks], codec=codec, linger_s=IDLE_S)
     with open_cluster(bootstrap) as cluster:
         producer = Producer(cluster, options)
-        with reported_on_failure(lambda: _state(producer)), producer:
+        with report_failures(lambda: _state(producer)), producer:
             existing_topic(cluster, topic)
             _produce(cluster, producer, topic, converter, files)
     if sys.stderr.isatty():
@@ -85,7 +85,7 @@ def _produce(
     cluster: Cluster, producer: Producer, topic: str, converter: _LineConverter, files: tuple[Path, ...]
 ) -> None:
     try:
-        for place, line in read_files(files, IDLE_S):
+        for location, line in read_files(files, IDLE_S):
             if line is None:
                 producer.flush()
                 continue
@@ -93,7 +93,7 @@ def _produce(
                 record = converter.record(line)
             except BadRecord as error:
                 producer.flush()
-                raise Failed(f"{place}: {error} ({_state(producer)})") from None
+                raise CommandFailed(f"{location}: {error} ({_state(producer)})") from None
             producer.send(
                 topic,
                 record.value,
@@ -103,11 +103,11 @@ def _produce(
                 timestamp_ms=record.timestamp_ms,
             )
     except LineTooLong as error:
-        raise Failed(f"{error} ({_state(producer)})") from None
+        raise CommandFailed(f"{error} ({_state(producer)})") from None
 
 
 class _LineConverter:
-    """Conversion of lines to records."""
+    """Converts lines to records."""
 
     def __init__(self, separator: str | None, as_json: bool, partition: int | None, headers: Headers) -> None:
         self._separator = None if separator is None else separator.encode()
@@ -115,7 +115,7 @@ class _LineConverter:
         self._partition = partition
         self._headers = headers
 
-    def record(self, line: bytes) -> GivenRecord:
+    def record(self, line: bytes) -> InputRecord:
         """Convert a line.
 
         :raise BadRecord: the line is not a valid record.
@@ -125,8 +125,8 @@ class _LineConverter:
             partition = record.partition if self._partition is None else self._partition
             return record._replace(headers=record.headers + self._headers, partition=partition)
         if self._separator is None:
-            return GivenRecord(None, line, self._headers, self._partition)
+            return InputRecord(None, line, self._headers, self._partition)
         key, separator, value = line.partition(self._separator)
         if not separator:
             raise BadRecord(f"the key separator {self._separator.decode()!r} is missing")
-        return GivenRecord(key, value, self._headers, self._partition)
+        return InputRecord(key, value, self._headers, self._partition)

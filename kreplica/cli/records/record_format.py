@@ -8,9 +8,9 @@ from datetime import datetime
 from string import Formatter
 
 from kreplica.blocking.reader import ReadRecord
-from kreplica.cli.terminal.screen import plain
+from kreplica.cli.terminal.screen import escape_controls
 
-Print = Callable[[ReadRecord], bytes]
+RecordFormatter = Callable[[ReadRecord], bytes]
 
 NULL = b"null"
 
@@ -33,7 +33,7 @@ def _time(record: ReadRecord) -> bytes:
         return b"%d" % record.timestamp_ms
 
 
-FIELDS: dict[str, Print] = {
+FIELDS: dict[str, RecordFormatter] = {
     "topic": lambda record: record.topic.encode(),
     "partition": lambda record: b"%d" % record.partition,
     "offset": lambda record: b"%d" % record.offset,
@@ -49,12 +49,12 @@ FIELDS: dict[str, Print] = {
 """Fields of templates."""
 
 
-def template(text: str) -> Print:
+def compile_template(text: str) -> RecordFormatter:
     """Return a function that formats records with a template such as ``{key}: {value}\\n``.
 
     :raise ValueError: the template is malformed, or names an unknown field.
     """
-    pieces: list[bytes | Print] = []
+    pieces: list[bytes | RecordFormatter] = []
     for literal, name, spec, conversion in Formatter().parse(_unescaped(text)):
         pieces.append(literal.encode(errors="surrogateescape"))
         if name is None:
@@ -70,9 +70,9 @@ def template(text: str) -> Print:
     return print_record
 
 
-def for_terminal(print_record: Print) -> Print:
-    """Return the function with control characters escaped, since records are not trusted."""
-    return lambda record: plain(print_record(record).decode(errors="replace")).encode()
+def for_terminal(print_record: RecordFormatter) -> RecordFormatter:
+    """Return a formatter whose output has control characters escaped: records are not trusted."""
+    return lambda record: escape_controls(print_record(record).decode(errors="replace")).encode()
 
 
 def _unescaped(text: str) -> str:

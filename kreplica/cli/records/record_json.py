@@ -1,6 +1,6 @@
-"""Conversion of records to JSON objects and back, without loss; the members are those of messages in the REST API.
+"""Lossless conversion of records to JSON objects and back; the members are those of messages in the REST API.
 
-Bytes that are valid UTF-8 become text, all others base64; the member ``..._encoding`` says which.
+Bytes become text if they are valid UTF-8, otherwise base64; the member ``..._encoding`` is the encoding.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ INT64_MAX = 2**63 - 1
 
 
 class BadRecord(Exception):
-    """A text is not a valid record; the message says why."""
+    """A line of input is not a valid record."""
 
 
-class GivenRecord(NamedTuple):
+class InputRecord(NamedTuple):
     """A record to write.
 
-    :param partition: None: chosen by key, or by the producer.
-    :param timestamp_ms: None: the current time.
+    :param partition: None to choose it by key, or any partition without a key.
+    :param timestamp_ms: None for the current time.
     """
 
     key: bytes | None
@@ -57,7 +57,7 @@ def record_line(record: ReadRecord) -> bytes:
     return json.dumps(record_document(record), separators=(",", ":")).encode("ascii")
 
 
-def parse_line(line: bytes) -> GivenRecord:
+def parse_line(line: bytes) -> InputRecord:
     """Parse a line; topic, offset and unknown members are ignored.
 
     :raise BadRecord: the line is not a valid record.
@@ -68,7 +68,7 @@ def parse_line(line: bytes) -> GivenRecord:
         raise BadRecord(f"invalid JSON: {error}") from None
     if not isinstance(document, dict):
         raise BadRecord(f'expected a JSON object such as {{"key": "k", "value": "v"}}, not {_type_name(document)}')
-    return GivenRecord(
+    return InputRecord(
         _bytes(document, "key"),
         _bytes(document, "value"),
         _headers(document.get("headers")),

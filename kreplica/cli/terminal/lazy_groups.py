@@ -14,8 +14,8 @@ HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 class Subcommand(NamedTuple):
     """A subcommand that is not imported yet.
 
-    :param module: the module below ``kreplica.cli`` whose ``command`` it is.
-    :param help: its line in the group's help.
+    :param module: name below ``kreplica.cli`` of the module that defines it as ``command``.
+    :param help: one line for the help of the group.
     """
 
     module: str

@@ -20,7 +20,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)(i?)(?:B(?:/s)?)?", re.IGNORECASE)
 
 
 class Duration(ParameterType):
-    """``90s``, ``2h30m``, ``1d``, or ISO 8601's ``PT2H30M``; converted to milliseconds."""
+    """A duration: ``90s``, ``2h30m``, ``1d`` or, in ISO 8601, ``PT2H30M``; converted to milliseconds."""
 
     name = "duration"
 
@@ -101,7 +101,7 @@ class Partition(ParameterType):
 
 
 class Partitions(ParameterType):
-    """``TOPIC`` (all of its partitions) or ``TOPIC:0,1,4-7``; converted to the topic and a list, or None for all."""
+    """``TOPIC`` or ``TOPIC:0,1,4-7``; converted to the topic and a list of partitions, which is None for all."""
 
     name = "TOPIC[:PARTITIONS]"
 
@@ -157,7 +157,7 @@ def partitions_by_topic(given: tuple[tuple[str, list[int] | None], ...]) -> dict
 
 
 def partition_numbers(text: str) -> list[int] | None:
-    """Parse numbers and ranges such as ``0,1,4-7``; return None if the text is malformed or a range too large."""
+    """Parse numbers and ranges such as ``0,1,4-7``; return None if the text is malformed or a range is too large."""
     numbers: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part, re.ASCII)

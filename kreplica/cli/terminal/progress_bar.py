@@ -39,7 +39,7 @@ class ProgressBar:
         """Show the progress, at most once per ``UPDATE_S_MIN``.
 
         :param text: returns the text beside the bar; called only if it is drawn.
-        :param description: None: unchanged; so is ``total``.
+        :param description: None leaves it unchanged; the same holds for ``total``.
         """
         now_s = monotonic()
         if now_s - self._updated_s >= UPDATE_S_MIN:

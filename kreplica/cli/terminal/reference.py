@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import click
 
 from kreplica.cli import main
-from kreplica.cli.http.session import connected
+from kreplica.cli.http.session import with_session
 
 WIDTH = 10_000
 
@@ -58,7 +58,7 @@ def _text(help_text: str) -> str:
 
 
 def _options(command: click.Command, context: click.Context) -> Iterator[str]:
-    """Yield a table row per option, without the common options of commands that use the admin API."""
+    """Yield a table row per option, except the common options of commands that use the admin API."""
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
         if not isinstance(parameter, click.Option) or record is None or "--help" in parameter.opts:
@@ -71,7 +71,7 @@ def _options(command: click.Command, context: click.Context) -> Iterator[str]:
 
 _COMMON = {
     parameter.name: parameter.help
-    for parameter in click.command()(connected(lambda session: None)).params
+    for parameter in click.command()(with_session(lambda session: None)).params
     if isinstance(parameter, click.Option)
 }
 

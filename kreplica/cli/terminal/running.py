@@ -1,4 +1,4 @@
-"""Runs a coroutine on the process's reactor, which Ctrl-C cancels."""
+"""Runs a coroutine on the reactor of the process; Ctrl-C cancels the coroutine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Work = Callable[[Any], Coroutine[Any, Any, T]]
 
 
 class Runner(Protocol):
-    """Runs a coroutine to its end, as ``run`` does."""
+    """Type of ``run`` and of its replacement in tests."""
 
     def __call__(self, work: Work[T]) -> T:
         """Return the result of the work.
@@ -60,8 +60,8 @@ def run(work: Work[T]) -> T:
 
 
 @contextmanager
-def default_interrupts() -> Iterator[None]:
-    """Let Ctrl-C raise ``KeyboardInterrupt`` in the block, which blocks the reactor to ask the user a question."""
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C raise ``KeyboardInterrupt`` in a block that waits for the user and thereby stops the reactor."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Text output: lines and tables, fitted to the terminal; plain text if standard output is not a terminal."""
+"""Text output: lines and tables in the width of the terminal; plain text if standard output is not a terminal."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 WIDTH_WITHOUT_TERMINAL = 1000
-"""Wider than any row, so that programs that read the output get unbroken lines."""
+"""Wider than any row, so that lines are not broken for programs that read the output."""
 
 PROSE_WIDTH_MIN = 20
 
-NOTHING = "-"
+NO_VALUE = "-"
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -35,7 +35,7 @@ class Screen:
 
     def line(self, text: str | Text = "", style: str = "") -> None:
         """Print a line of text."""
-        self._print(Text(plain(text), style) if isinstance(text, str) else text)
+        self._print(Text(escape_controls(text), style) if isinstance(text, str) else text)
 
     def pairs(self, rows: Iterable[tuple[str, object]]) -> None:
         """Print names and values; a pair whose value is None is omitted."""
@@ -48,18 +48,18 @@ class Screen:
         self._print(grid)
 
     def table(
-        self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, nothing: str, prose: Sequence[str] = ("",)
+        self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty_text: str, prose: Sequence[str] = ("",)
     ) -> None:
         """Print a table; columns of numbers are aligned to the right.
 
-        Names and numbers are never wrapped in their cell: if the terminal is too narrow, the whole line is wrapped.
+        Names and numbers are never wrapped within their cell; if the terminal is too narrow, whole lines wrap.
 
-        :param nothing: text that is printed if there are no rows.
+        :param empty_text: text that is printed if there are no rows.
         :param prose: titles of the columns whose text may be wrapped.
         """
         rows = list(rows)
         if not rows:
-            self.line(nothing)
+            self.line(empty_text)
             return
         shown = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
         for index, title in enumerate(columns):
@@ -82,19 +82,19 @@ class Screen:
         click.echo("\n".join(line.rstrip() for line in text.getvalue().splitlines()))
 
 
-def bad(value: object, *, when: bool = True) -> Text:
-    """Return a value highlighted as a problem."""
+def problem_text(value: object, *, when: bool = True) -> Text:
+    """Return a value, highlighted as a problem if ``when`` is True."""
     return Text(_words(value), style="bold red" if when else "")
 
 
-def plain(text: str) -> str:
-    """Return a text with control characters escaped, since names and records are not trusted."""
+def escape_controls(text: str) -> str:
+    """Return a text with control characters escaped: names and records are not trusted."""
     return _CONTROL.sub(lambda found: "\n" if found[0] == "\n" else f"\\x{ord(found[0]):02x}", text)
 
 
 def echo(text: str, *, err: bool = False) -> None:
     """Print a line with control characters escaped."""
-    click.echo(plain(text), err=err)
+    click.echo(escape_controls(text), err=err)
 
 
 def time_text(at_ms: int | None) -> str | None:
@@ -124,7 +124,7 @@ def seconds_text(seconds: float | None) -> str | None:
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def counted(count: int, singular: str, plural: str | None = None) -> str:
+def count_text(count: int, singular: str, plural: str | None = None) -> str:
     """Return a count with its noun: ``1 move``, ``2 moves``."""
     return f"{count} {singular if count == 1 else plural or singular + 's'}"
 
@@ -141,9 +141,9 @@ def _cell(value: object) -> Text:
 
 def _words(value: object) -> str:
     if value is None:
-        return NOTHING
+        return NO_VALUE
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
-        return ",".join(map(_words, value)) or NOTHING
-    return plain(str(value)).replace("\n", "\\n")
+        return ",".join(map(_words, value)) or NO_VALUE
+    return escape_controls(str(value)).replace("\n", "\\n")

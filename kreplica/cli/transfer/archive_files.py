@@ -1,4 +1,4 @@
-"""Files of records as lines, optionally compressed with gzip or zstd."""
+"""Files with a record per line, optionally compressed with gzip or zstd."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import IO, Protocol
 
 import cramjam
 
-from kreplica.cli.http.session import Failed
+from kreplica.cli.http.session import CommandFailed
 from kreplica.transfer.complete_files import replaced_when_complete
 
 FRAME_SIZE = 4 << 20
@@ -21,8 +21,8 @@ FRAME_SIZE = 4 << 20
 
 FRAME_SIZE_MAX = 256 << 20
 READ_SIZE = 1 << 18
-LINES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
-PARQUET = ".parquet"
+LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".jsonl.zst")
+PARQUET_SUFFIX = ".parquet"
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
@@ -36,21 +36,22 @@ class Sink(Protocol):
 
 
 def file_format(path: Path) -> str:
-    """Return the format that the file name denotes: one of ``LINES``, or ``PARQUET``.
+    """Return the format of a file by its suffix: one of ``LINE_SUFFIXES``, or ``PARQUET_SUFFIX``.
 
-    :raise Failed: the file name has another suffix.
+    :raise CommandFailed: the file name has another suffix.
     """
-    for suffix in (*LINES, PARQUET):
+    for suffix in (*LINE_SUFFIXES, PARQUET_SUFFIX):
         if path.name.endswith(suffix):
             return suffix
-    raise Failed(f"{path}: unknown file format; the name must end with {', '.join(LINES)} or {PARQUET}")
+    suffixes = f"{', '.join(LINE_SUFFIXES)} or {PARQUET_SUFFIX}"
+    raise CommandFailed(f"{path}: unknown file format; the name must end with {suffixes}")
 
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
     """Yield the path of a temporary file, which is renamed to ``path`` if the block succeeds, otherwise deleted.
 
-    :raise Failed: the file cannot be written.
+    :raise CommandFailed: the file cannot be written.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
@@ -59,7 +60,7 @@ def new_file(path: Path) -> Iterator[Path]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise Failed(f"{path}: {error.strerror or error}") from error
+        raise CommandFailed(f"{path}: {error.strerror or error}") from error
 
 
 def line_sink(path: Path, suffix: str) -> Sink:
@@ -98,7 +99,7 @@ def read_lines(path: Path, suffix: str, on_read: Callable[[int], None]) -> Itera
     """Yield the lines of a file, without line ends.
 
     :param on_read: called with the number of bytes of the file that were read so far.
-    :raise Failed: the file cannot be read.
+    :raise CommandFailed: the file cannot be read.
     """
     try:
         with path.open("rb") as file:
@@ -111,7 +112,7 @@ def read_lines(path: Path, suffix: str, on_read: Callable[[int], None]) -> Itera
             if rest:
                 yield rest
     except (OSError, EOFError, zlib.error, cramjam.DecompressionError) as error:
-        raise Failed(f"{path}: {error}") from error
+        raise CommandFailed(f"{path}: {error}") from error
 
 
 def _chunks(file: IO[bytes], *, gzipped: bool) -> Iterator[bytes]:
@@ -126,7 +127,7 @@ def _frames(file: IO[bytes], path: Path) -> Iterator[bytes]:
         yield bytes(cramjam.zstd.decompress(_read_frame(file, start)))
     if start:
         position = file.tell() - len(start)
-        raise Failed(f"{path}: expected a zstd frame at byte {position}")
+        raise CommandFailed(f"{path}: expected a zstd frame at byte {position}")
 
 
 def _read_frame(file: IO[bytes], start: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Parquet files of records, in the columns of Spark's Kafka sources: ``key, value, topic, partition, offset, timestamp,
+"""Parquet files of records with the columns of Spark's Kafka source: ``key, value, topic, partition, offset, timestamp,
 timestampType, headers``. Requires pyarrow (``pip install 'kreplica[spark]'``).
 """
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from kreplica.blocking.reader import ReadRecord
-from kreplica.cli.http.session import Failed
-from kreplica.cli.records.record_json import GivenRecord
+from kreplica.cli.http.session import CommandFailed
+from kreplica.cli.records.record_json import InputRecord
 
 ROWS_MAX, ROWS_SIZE_MAX = 50_000, 32 << 20
 """Maximum rows and bytes of a row group."""
@@ -21,13 +21,13 @@ READ_ROWS = 2000
 def parquet_modules() -> tuple[Any, Any]:
     """Import pyarrow and its Parquet module.
 
-    :raise Failed: they are not installed.
+    :raise CommandFailed: they are not installed.
     """
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise Failed("Parquet needs pyarrow: pip install 'kreplica[spark]'") from None
+        raise CommandFailed("Parquet needs pyarrow: pip install 'kreplica[spark]'") from None
     return pyarrow, pyarrow.parquet
 
 
@@ -47,7 +47,7 @@ class ParquetSink:
     def write(self, record: ReadRecord) -> None:
         """Write a record.
 
-        :raise Failed: Parquet cannot represent a record of this row group.
+        :raise CommandFailed: Parquet cannot represent a record of this row group.
         """
         headers = [{"key": name, "value": data} for name, data in record.headers] or None
         self._rows.append(
@@ -83,23 +83,24 @@ class ParquetSink:
                 self._arrow.array(column, type=field.type) for column, field in zip(columns, self._schema, strict=True)
             ]
         except UnicodeEncodeError as error:
-            raise Failed(f"the header name {error.object!a} is not valid UTF-8: use .jsonl for this topic") from None
+            name = error.object
+            raise CommandFailed(f"the header name {name!a} is not valid UTF-8: use .jsonl for this topic") from None
         self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
 
 
-def read_parquet(path: Path, on_read: Callable[[int], None]) -> Iterator[GivenRecord]:
+def read_parquet(path: Path, on_read: Callable[[int], None]) -> Iterator[InputRecord]:
     """Yield the records of a file; only the column ``value`` is required.
 
     :param on_read: called with the number of rows that were read so far.
-    :raise Failed: the file cannot be read, or has no column ``value``.
+    :raise CommandFailed: the file cannot be read, or has no column ``value``.
     """
     arrow, parquet = parquet_modules()
     try:
         file = parquet.ParquetFile(path)
-        has = set(file.schema_arrow.names)
-        if "value" not in has:
-            raise Failed(f"{path}: the column value is missing; the columns are {', '.join(sorted(has))}")
-        names = [name for name in ("key", "value", "partition", "timestamp", "headers") if name in has]
+        existing = set(file.schema_arrow.names)
+        if "value" not in existing:
+            raise CommandFailed(f"{path}: the column value is missing; the columns are {', '.join(sorted(existing))}")
+        names = [name for name in ("key", "value", "partition", "timestamp", "headers") if name in existing]
         rows = 0
         for batch in file.iter_batches(batch_size=READ_ROWS, columns=names):
             columns = {name: _values(arrow, batch.column(name)) for name in names}
@@ -107,19 +108,19 @@ def read_parquet(path: Path, on_read: Callable[[int], None]) -> Iterator[GivenRe
             rows += batch.num_rows
             on_read(rows)
     except (OSError, arrow.ArrowException) as error:
-        raise Failed(f"{path}: {error}") from error
+        raise CommandFailed(f"{path}: {error}") from error
 
 
 def row_count(path: Path) -> int:
     """Return the number of rows of a file.
 
-    :raise Failed: the file cannot be read.
+    :raise CommandFailed: the file cannot be read.
     """
     arrow, parquet = parquet_modules()
     try:
         return int(parquet.ParquetFile(path).metadata.num_rows)
     except (OSError, arrow.ArrowException) as error:
-        raise Failed(f"{path}: {error}") from error
+        raise CommandFailed(f"{path}: {error}") from error
 
 
 def _values(arrow: Any, column: Any) -> list[Any]:
@@ -129,13 +130,13 @@ def _values(arrow: Any, column: Any) -> list[Any]:
     return values
 
 
-def _records(columns: dict[str, list[Any]], count: int) -> Iterator[GivenRecord]:
+def _records(columns: dict[str, list[Any]], count: int) -> Iterator[InputRecord]:
     absent: list[Any] = [None] * count
     names = ("key", "value", "headers", "partition", "timestamp")
     rows = zip(*(columns.get(name, absent) for name in names), strict=True)
     for key, value, headers, partition, timestamp_ms in rows:
         pairs = tuple((each["key"], _bytes(each["value"])) for each in headers or ())
-        yield GivenRecord(_bytes(key), _bytes(value), pairs, partition, -1 if timestamp_ms is None else timestamp_ms)
+        yield InputRecord(_bytes(key), _bytes(value), pairs, partition, -1 if timestamp_ms is None else timestamp_ms)
 
 
 def _bytes(value: Any) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Copy of records from one topic to another, and verification by checksums."""
+"""Copies records from one topic to another, with checksums for verification."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kreplica.cli.records.data_progress import CopyProgress, records_text
 from kreplica.wire.records import Headers
 
 TRANSACTION_RECORDS = 10_000
-"""Records after which a transaction is committed, at the end of a batch of the source."""
+"""Minimum records of a transaction, which ends with a batch of the source."""
 
 _LENGTHS = Struct(">qiii")
 _DIGEST_SIZE = 16
@@ -29,7 +29,7 @@ class _Sum:
 
 
 class Checksums:
-    """Number of records of each partition, and a checksum over them that depends on their order.
+    """Number and checksum of the records of each partition; a checksum depends on their order.
 
     :param with_timestamps: include timestamps; False if the topic's brokers replace them.
     """
@@ -76,7 +76,7 @@ class CopyPlan:
     """Source and target of a copy.
 
     :param by_key: choose partitions by key instead of keeping them.
-    :param group: transactional ID, also the group to which the source's offsets are committed; None: no transactions.
+    :param group: transactional ID, and group for which the offsets of the source are committed; None: no transactions.
     """
 
     source: str
@@ -98,7 +98,7 @@ class Copy:
     def run(self, progress: CopyProgress) -> None:
         """Copy all records up to the end offsets of the reader.
 
-        With transactions, the caller has begun the first one; the last one is committed.
+        If the copy is transactional, the caller has begun the first transaction, and this method commits the last one.
         """
         start = sum(self._reader.positions.values())
         for (_, partition), _, records, _ in self._reader.batches():

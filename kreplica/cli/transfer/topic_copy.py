@@ -18,13 +18,13 @@ from kreplica.blocking import (
 )
 from kreplica.blocking.admin import topic_settings
 from kreplica.blocking.offsets import committed_offsets, earliest_offsets, end_offsets
-from kreplica.cli.http.session import Failed
+from kreplica.cli.http.session import CommandFailed
 from kreplica.cli.records.data_access import (
     bootstrap_option,
     brokers_option,
     codec_option,
     open_cluster,
-    reported_on_failure,
+    report_failures,
 )
 from kreplica.cli.records.data_progress import CopyProgress, records_text
 from kreplica.cli.transfer.copying import Checksums, Copy, CopyPlan, read_checksums
@@ -49,8 +49,8 @@ from kreplica.transfer.topics import (
 @by_key_option
 @read_uncommitted_option
 @click.option("--transactional", metavar="ID",
-              help="Write in transactions with this transactional ID.  They also store the source's offsets, so the "
-              "same command can be run again and resumes without duplicates.")  # fmt: skip
+              help="Write in transactions with this transactional ID.  They also commit the offsets of the source, so "
+              "the same command resumes without duplicates.")  # fmt: skip
 @click.option("--verify", is_flag=True, help="Read the target at the end and compare counts and checksums.")
 @codec_option
 def command(
@@ -78,13 +78,13 @@ def command(
     if source == target and to_bootstrap == from_bootstrap:
         raise click.UsageError("a topic cannot be copied to itself")
     if by_key and transactional is not None:
-        raise click.UsageError("--by-key and --transactional exclude each other: offsets are stored by partition")
+        raise click.UsageError("--by-key and --transactional exclude each other: offsets are committed by partition")
     isolation = Isolation.READ_UNCOMMITTED if read_uncommitted else Isolation.READ_COMMITTED
     progress = CopyProgress(f"copy {source}", None)
     with (
         open_cluster(from_bootstrap) as from_cluster,
         open_cluster(to_bootstrap) as to_cluster,
-        reported_on_failure(lambda: _state(progress, transactional)),
+        report_failures(lambda: _state(progress, transactional)),
     ):
         source_view = existing_topic(from_cluster, source)
         target_view = find_or_create(to_cluster, target, creation, len(source_view.partitions))
@@ -103,7 +103,7 @@ def command(
 
 def _state(progress: CopyProgress, transactional: str | None) -> str:
     if transactional is None:
-        return f"{records_text(progress.records)} sent; the last of them may be missing"
+        return f"{records_text(progress.records)} sent; the last ones may be missing in the target"
     return f"{records_text(progress.records)} sent; the same command resumes after the last committed transaction"
 
 
@@ -122,7 +122,7 @@ class _Route:
         partitions = [TopicPartition(self.source.name, each.partition) for each in self.source.partitions]
         starts = earliest_offsets(self.from_cluster, partitions)
         if plan.group is not None:
-            producer.begin()  # before the offsets are read: ends the open transaction of an earlier run with this ID
+            producer.begin()  # first, since it ends the open transaction of an earlier run
             starts |= self._committed(plan.group)
         ends = end_offsets(self.from_cluster, partitions, self.isolation)
         progress.set_total(offset_count(starts, ends))
@@ -132,11 +132,11 @@ class _Route:
 
     def _committed(self, group: str) -> dict[TopicPartition, int]:
         found = committed_offsets(self.to_cluster, group, [self.target.name])
-        has = {each.partition for each in self.source.partitions}
+        existing = {each.partition for each in self.source.partitions}
         return {
             TopicPartition(self.source.name, each.partition): committed.offset
             for each, committed in found.items()
-            if each.partition in has
+            if each.partition in existing
         }
 
 
@@ -157,12 +157,12 @@ class _Verification:
     def check(self) -> None:
         """Compare the records.
 
-        :raise Failed: they differ.
+        :raise CommandFailed: they differ.
         """
         found = read_checksums(self._cluster, self._starts, self._ends(), with_timestamps=self._with_timestamps)
         differences = self.sums.differences(found)
         if differences:
-            raise Failed(
+            raise CommandFailed(
                 f"{self._target.name} differs from the records sent: {'; '.join(differences)} (records that other"
                 " producers wrote during the copy are counted too)"
             )

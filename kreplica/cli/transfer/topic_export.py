@@ -11,12 +11,12 @@ import click
 from kreplica.blocking import Isolation, Reader, ReaderOptions
 from kreplica.blocking.offsets import end_offsets
 from kreplica.blocking.reader import ReadRecord
-from kreplica.cli.http.session import Failed
-from kreplica.cli.records.data_access import bootstrap_option, open_cluster, reported_on_failure
+from kreplica.cli.http.session import CommandFailed
+from kreplica.cli.records.data_access import bootstrap_option, open_cluster, report_failures
 from kreplica.cli.records.data_progress import CopyProgress
-from kreplica.cli.records.positions import NumbersType, Start, StartType, chosen_partitions, start_offsets
+from kreplica.cli.records.positions import PartitionsType, Start, StartType, select_partitions, start_offsets
 from kreplica.cli.records.record_json import record_line
-from kreplica.cli.transfer.archive_files import PARQUET, file_format, line_sink, new_file
+from kreplica.cli.transfer.archive_files import PARQUET_SUFFIX, file_format, line_sink, new_file
 from kreplica.cli.transfer.archive_parquet import ParquetSink
 from kreplica.cli.transfer.topic_options import read_uncommitted_option
 from kreplica.transfer.offset_ranges import offset_count
@@ -30,7 +30,7 @@ from kreplica.transfer.topics import existing_topic
 @click.option("--from", "start", type=StartType(), default="earliest", show_default=True,
               help="Start position: earliest, an offset, -N for the last N records of each partition, or a "
               "time.")  # fmt: skip
-@click.option("--partitions", type=NumbersType(), help="Only these partitions.")
+@click.option("--partitions", type=PartitionsType(), help="Only these partitions.")
 @read_uncommitted_option
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def command(
@@ -45,7 +45,7 @@ def command(
     """Write the current records of a topic to FILE, whose suffix is .jsonl, .jsonl.gz, .jsonl.zst or .parquet.
 
     Key, value, headers, timestamp, partition, offset and the order within each partition are preserved.  Records
-    written to the topic after the start are not exported.  FILE appears only when it is complete.
+    written after the export started are not exported.  FILE is created only when it is complete.
 
     \b
     kreplica topic export orders orders.jsonl.zst
@@ -53,11 +53,11 @@ def command(
     """
     suffix = file_format(file)
     if file.exists() and not force:
-        raise Failed(f"{file} already exists: --force overwrites it")
+        raise CommandFailed(f"{file} already exists: --force overwrites it")
     isolation = Isolation.READ_UNCOMMITTED if read_uncommitted else Isolation.READ_COMMITTED
-    with open_cluster(bootstrap) as cluster, reported_on_failure(lambda: f"{file} was not written"):
+    with open_cluster(bootstrap) as cluster, report_failures(lambda: f"{file} was not written"):
         view = existing_topic(cluster, topic)
-        chosen = chosen_partitions(topic, [each.partition for each in view.partitions], partitions)
+        chosen = select_partitions(topic, [each.partition for each in view.partitions], partitions)
         starts = start_offsets(cluster, chosen, start, isolation)
         ends = end_offsets(cluster, chosen, isolation)
         progress = CopyProgress(f"export {topic}", offset_count(starts, ends))
@@ -74,7 +74,7 @@ def command(
 
 @contextmanager
 def _sink(path: Path, suffix: str) -> Iterator[Callable[[ReadRecord], object]]:
-    if suffix == PARQUET:
+    if suffix == PARQUET_SUFFIX:
         parquet = ParquetSink(path)
         try:
             yield parquet.write

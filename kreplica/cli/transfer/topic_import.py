@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 
 from kreplica.blocking import Codec, Producer, ProducerOptions
-from kreplica.cli.http.session import Failed
-from kreplica.cli.records.data_access import bootstrap_option, codec_option, open_cluster, reported_on_failure
+from kreplica.cli.http.session import CommandFailed
+from kreplica.cli.records.data_access import bootstrap_option, codec_option, open_cluster, report_failures
 from kreplica.cli.records.data_progress import CopyProgress, records_text
-from kreplica.cli.records.record_json import BadRecord, GivenRecord, parse_line
-from kreplica.cli.transfer.archive_files import PARQUET, file_format, read_lines
+from kreplica.cli.records.record_json import BadRecord, InputRecord, parse_line
+from kreplica.cli.transfer.archive_files import PARQUET_SUFFIX, file_format, read_lines
 from kreplica.cli.transfer.archive_parquet import read_parquet, row_count
 from kreplica.cli.transfer.topic_options import by_key_option, creation_options
 from kreplica.transfer.topics import ADD_PARTITIONS, TopicCreation, find_or_create
@@ -33,21 +33,20 @@ def command(
     by_key: bool,
     codec: Codec,
 ) -> None:
-    """Write the records of FILE, in a format of kreplica topic export, to a topic.
+    """Write the records of FILE, which has a format of `kreplica topic export`, to a topic.
 
     Partition, timestamp, key, value and headers of each record, and the order within each partition, are preserved;
-    offsets are new.  The command fails at the first record that cannot be written, and names it; earlier records remain
-    in the topic.
+    offsets are new.  If a record cannot be written, the command names it and ends; earlier records remain in the topic.
 
     \b
     kreplica topic import orders.jsonl.zst orders-again --create
     kreplica topic import orders.parquet orders --by-key
     """
     suffix = file_format(file)
-    progress = CopyProgress(f"import {topic}", row_count(file) if suffix == PARQUET else file.stat().st_size)
+    progress = CopyProgress(f"import {topic}", row_count(file) if suffix == PARQUET_SUFFIX else file.stat().st_size)
     with open_cluster(bootstrap) as cluster:
         producer = Producer(cluster, ProducerOptions(codec=codec))
-        with reported_on_failure(lambda: f"{records_text(producer.written)} written"), producer:
+        with report_failures(lambda: f"{records_text(producer.written)} written"), producer:
             needed = _partition_count(file, suffix) if creation.create and not (creation.partitions or by_key) else None
             view = find_or_create(cluster, topic, creation, needed)
             with progress:
@@ -56,14 +55,14 @@ def command(
     click.echo(f"{topic}: {progress.summary}")
 
 
-def _records(file: Path, suffix: str, progress: CopyProgress | None) -> Iterator[tuple[str, GivenRecord]]:
-    """Yield (place, record) for each record of a file; the place is for error messages."""
+def _records(file: Path, suffix: str, progress: CopyProgress | None) -> Iterator[tuple[str, InputRecord]]:
+    """Yield (location, record) for each record of a file; the location is for error messages."""
 
     def on_read(done: int) -> None:
         if progress is not None:
             progress.add(0, 0, done)
 
-    if suffix == PARQUET:
+    if suffix == PARQUET_SUFFIX:
         for number, record in enumerate(read_parquet(file, on_read), 1):
             yield f"{file}, row {number}", record
         return
@@ -71,7 +70,7 @@ def _records(file: Path, suffix: str, progress: CopyProgress | None) -> Iterator
         try:
             yield f"{file}, line {number}", parse_line(line)
         except BadRecord as error:
-            raise Failed(f"{file}, line {number}: {error}") from None
+            raise CommandFailed(f"{file}, line {number}: {error}") from None
 
 
 def _partition_count(file: Path, suffix: str) -> int:
@@ -83,11 +82,11 @@ def _partition_count(file: Path, suffix: str) -> int:
 def _import(
     file: Path, suffix: str, producer: Producer, progress: CopyProgress, topic: str, partitions: int, *, by_key: bool
 ) -> None:
-    for place, (key, value, headers, partition, timestamp_ms) in _records(file, suffix, progress):
+    for location, (key, value, headers, partition, timestamp_ms) in _records(file, suffix, progress):
         if partition is not None and partition >= partitions and not by_key:
             producer.flush()
-            raise Failed(
-                f"{place}: the record has partition {partition}, and {topic} has {partitions} partitions"
+            raise CommandFailed(
+                f"{location}: the record has partition {partition}, but {topic} has {partitions} partitions"
                 f" ({records_text(producer.written)} written): {ADD_PARTITIONS}"
             )
         producer.send(

@@ -35,7 +35,7 @@ _partitions_option = click.option(
 def creation_options(
     *, help_text: str = "Create the topic if it does not exist.", with_partition_count: bool = True
 ) -> Decorator:
-    """Add the options for the creation of a topic; the command receives them as ``creation``, a ``TopicCreation``."""
+    """Add the options for creating a topic; the command receives a ``TopicCreation`` as ``creation``."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)

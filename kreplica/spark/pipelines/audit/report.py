@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from kreplica.spark.pipelines.audit.replica_findings import DIFFERENCES_MAX, Comparison, Coverage, Difference, Kind
 
 
-class OfBroker(NamedTuple):
+class BrokerTotals(NamedTuple):
     """Results of one broker.
 
     :param short: replicas that are still catching up.
@@ -87,7 +87,7 @@ class AuditReport:
         """True if the comparison is complete, not empty, and without differences."""
         return not (self.is_empty or self.undone or self.difference_count)
 
-    def by_broker(self) -> list[OfBroker]:
+    def by_broker(self) -> list[BrokerTotals]:
         """Results by broker; counts listed differences only."""
         differences = Counter(each.broker for each in self.differences)
         found = []
@@ -95,7 +95,7 @@ class AuditReport:
             own = [each for partition in self.partitions for each in partition.coverages if each.broker == broker]
             batches, size = sum(each.batches for each in own), sum(each.size_bytes for each in own)
             short = sum(each.is_short for each in own)
-            found.append(OfBroker(broker, len(own), batches, size, short, differences[broker]))
+            found.append(BrokerTotals(broker, len(own), batches, size, short, differences[broker]))
         return found
 
     def as_document(self) -> dict[str, Any]:
