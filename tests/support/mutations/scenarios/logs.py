@@ -90,7 +90,7 @@ def overlapping_fetches(seed: int) -> None:
 
 
 def damaged_log_after_restart(seed: int) -> None:
-    """A bit of a follower's log flips while it restarts; the log is set aside if the other replicas need it."""
+    """A bit of a follower's log flips while it restarts; its log is discarded only if no other broker needs it."""
     with scene(seed, configs={**TOGETHER, "flush.messages": "1"}) as run:
         run.cluster.run(3.0)  # until a checkpoint declares the data durable that is damaged then
         path = held(run, FOLLOWER).log.segments.active.path(LOG_SUFFIX)
