@@ -152,7 +152,7 @@ class BrokerMetrics:
         stalls = self._stalls
         name = "kreplica_reactor_stall"
         yield counter(f"{name}s", "Stalls of the event loop of at least kreplica.stall.log.ms.", stalls.stalls)
-        yield counter(f"{name}_seconds", "Sum of the durations of these stalls.", stalls.stalled_s)
+        yield counter(f"{name}_seconds", "Sum of the durations of stalls.", stalls.stalled_s)
         yield gauge(f"{name}_longest_seconds", "Longest stall since startup.", stalls.longest_s)
 
     def _cluster(self) -> Iterator[Family]:
