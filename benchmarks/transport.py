@@ -91,14 +91,14 @@ class Handlers:
         if len(topic["partition_data"][0]["records"]) != self._size:
             raise ValueError("unexpected load")
         row = {"index": 0, "error_code": 0, "base_offset": 7, "log_append_time_ms": -1, "log_start_offset": 0}
-        request.answer({"responses": [{"name": topic["name"], "partition_responses": [row]}], "throttle_time_ms": 0})
+        request.respond({"responses": [{"name": topic["name"], "partition_responses": [row]}], "throttle_time_ms": 0})
         self._seen()
 
     def fetch(self, request: Request) -> None:
         row = {"partition_index": 0, "error_code": 0, "high_watermark": 7, "last_stable_offset": 7,
                "log_start_offset": 0, "aborted_transactions": None, "preferred_read_replica": -1,
                "records": self._ranges[self._count % len(self._ranges)]}  # fmt: skip
-        request.answer({"throttle_time_ms": 0, "error_code": 0, "session_id": 0,
+        request.respond({"throttle_time_ms": 0, "error_code": 0, "session_id": 0,
                         "responses": [{"topic": "benchmark", "partitions": [row]}]})  # fmt: skip
         self._seen()
 

@@ -17,7 +17,14 @@ from kreplica.settings.listeners import (
     parse_listeners,
     parse_protocols,
 )
-from kreplica.settings.names import broker_setting, hint, ignored_warnings, unsupported_protection
+from kreplica.settings.names import (
+    CURRENT_NAMES,
+    broker_setting,
+    hint,
+    ignored_warnings,
+    renamed_warnings,
+    unsupported_protection,
+)
 from kreplica.settings.properties import parse_properties
 from kreplica.settings.setting import Source, format_value
 from kreplica.settings.validators import Value
@@ -68,16 +75,21 @@ class BrokerSettings:
         :param origin: source of the text for error messages, such as a path.
         :raise SettingsError: a setting is unknown, malformed, missing or contradictory; the message names the line.
         """
-        given = {
-            name: Given(entry.value, f"{origin}, line {entry.line}")
-            for name, entry in parse_properties(text, origin).items()
-        }
+        given = {}
+        names = []
+        for name, entry in parse_properties(text, origin).items():
+            given[CURRENT_NAMES.get(name, name)] = Given(entry.value, f"{origin}, line {entry.line}")
+            names.append(name)
         for override in overrides:
             name, equals, value = override.partition("=")
             if not equals:
                 raise SettingsError(f"--override {override}: expected name=value")
-            given[name.strip()] = Given(value, f"--override {name.strip()}")
-        return cls(given, origin)
+            name = name.strip()
+            given[CURRENT_NAMES.get(name, name)] = Given(value, f"--override {name}")
+            names.append(name)
+        settings = cls(given, origin)
+        settings.warnings += renamed_warnings(dict.fromkeys(names))
+        return settings
 
     def __getitem__(self, name: str) -> Any:
         """Return the configured value of a setting, or Kafka's default, which may be None.

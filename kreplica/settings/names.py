@@ -10,6 +10,12 @@ from kreplica.settings.definitions import BROKER_SETTINGS, TOPIC_SETTINGS
 from kreplica.settings.setting import Setting, Type, format_value
 from kreplica.settings.validators import Value
 
+CURRENT_NAMES = {
+    f"kreplica.{scope}.outstanding.answer.bytes": f"kreplica.{scope}.outstanding.response.bytes"
+    for scope in ("connection", "address", "broker")
+}
+"""Current names of renamed settings by their earlier names, which are deprecated but still accepted."""
+
 LISTENER_PREFIX = "listener.name."
 PLUGIN_PREFIX = "kreplica.plugin."
 
@@ -57,6 +63,11 @@ def ignored_warnings(settings: Iterable[Setting]) -> tuple[str, ...]:
         for setting in settings
         if not setting.implemented
     )
+
+
+def renamed_warnings(names: Iterable[str]) -> tuple[str, ...]:
+    """Return a warning for each earlier name of a renamed setting."""
+    return tuple(f"{name} is deprecated; use {CURRENT_NAMES[name]}" for name in names if name in CURRENT_NAMES)
 
 
 def unsupported_protection(setting: Setting, value: Value) -> str | None:

@@ -38,7 +38,7 @@ class Controller:
 
     def _answer(self, request: Request) -> None:
         self.asked.append(request.body)
-        request.answer(self._answers.pop(0) if len(self._answers) > 1 else self._answers[0])
+        request.respond(self._answers.pop(0) if len(self._answers) > 1 else self._answers[0])
 
 
 class World:

@@ -68,18 +68,18 @@ class Handlers:
         if acks == 0:
             request.complete_without_response()
         elif acks == 1:
-            request.answer(produced(len(records)))
+            request.respond(produced(len(records)))
         else:
             self.parked.append(request)
 
     def fetch(self, request: Request) -> None:
         self.received.append(request.correlation_id)
         row = {"partition_index": 0, "high_watermark": 9, "records": self.records}
-        request.answer({"responses": [{"topic": "t", "partitions": [row]}]})
+        request.respond({"responses": [{"topic": "t", "partitions": [row]}]})
 
     def release(self) -> None:
         """Complete the oldest pending Produce."""
-        self.parked.popleft().answer(produced(0))
+        self.parked.popleft().respond(produced(0))
 
 
 def produced(size: int) -> dict[str, Any]:

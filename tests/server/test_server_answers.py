@@ -5,7 +5,7 @@ from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 
 from kreplica.server.metadata.metadata_cache import MetadataCache
-from kreplica.server.protocol.responses import HELD_SECONDS_MAX, answer_from, wait_for_brokers
+from kreplica.server.protocol.responses import HELD_SECONDS_MAX, respond_with_result, wait_for_brokers
 from kreplica.wire.messages import LEADER_AND_ISR
 from kreplica.zookeeper import ConnectionLoss, SessionExpired
 
@@ -86,7 +86,7 @@ def test_only_unexpected_errors_are_logged(error, logged):
     request, events = FakeRequest(), []
     globalLogPublisher.addObserver(events.append)
     try:
-        answer_from(request, failing())
+        respond_with_result(request, failing())
     finally:
         globalLogPublisher.removeObserver(events.append)
     assert len(request.aborted) == 1

@@ -1,4 +1,4 @@
-"""Limits on the unanswered requests and unread responses of client addresses and of the broker."""
+"""Limits on the in-flight requests and unread responses of client addresses and of the broker."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Broker:
         del self.waiting[:count]
         group = {"group_id": "g" * 982, "protocol_type": "", "group_state": ""}
         for request in answered:
-            request.answer({"throttle_time_ms": 0, "error_code": 0, "groups": [group]})
+            request.respond({"throttle_time_ms": 0, "error_code": 0, "groups": [group]})
 
 
 class Client:
@@ -168,7 +168,7 @@ def is_closed(*clients: Client) -> list[bool]:
 
 def test_unread_responses_of_one_address_are_bounded() -> None:
     """Connections whose clients stopped reading are closed, the largest first; another address is not affected."""
-    broker = Broker(address_answer_bytes_max=10_000)
+    broker = Broker(address_response_bytes_max=10_000)
     large, small = slow_reader(broker, 6), slow_reader(broker, 3)
     other = slow_reader(broker, 6, "10.0.0.2")
     last = slow_reader(broker, 3)
@@ -184,7 +184,7 @@ def test_unread_responses_of_one_address_are_bounded() -> None:
 
 def test_a_client_that_reads_slowly_is_not_closed() -> None:
     """Only a client that reads nothing for the whole time counts as stalled."""
-    broker = Broker(address_answer_bytes_max=5_000)
+    broker = Broker(address_response_bytes_max=5_000)
     slow = slow_reader(broker, 6)
     for _ in range(10):
         broker.clock.advance(STALL_S / 2)
@@ -195,7 +195,7 @@ def test_a_client_that_reads_slowly_is_not_closed() -> None:
 
 def test_twice_the_bound_is_never_exceeded() -> None:
     """Then the largest connection is closed at once."""
-    broker = Broker(address_answer_bytes_max=5_000)
+    broker = Broker(address_response_bytes_max=5_000)
     clients = [slow_reader(broker, number) for number in (2, 3, 6)]
     assert is_closed(*clients) == [False, False, True]
     assert broker.loads.held_bytes <= 10_000
@@ -203,7 +203,7 @@ def test_twice_the_bound_is_never_exceeded() -> None:
 
 def test_unread_responses_of_all_addresses_are_bounded() -> None:
     """The address that holds most is closed first."""
-    broker = Broker(broker_answer_bytes_max=10_000)
+    broker = Broker(broker_response_bytes_max=10_000)
     greedy = [slow_reader(broker, 4), slow_reader(broker, 4)]
     modest = slow_reader(broker, 5, "10.0.0.2")
     broker.clock.advance(STALL_S)
@@ -213,7 +213,7 @@ def test_unread_responses_of_all_addresses_are_bounded() -> None:
 
 def test_responses_behind_an_unanswered_request_count() -> None:
     """They are in memory although the client would read them."""
-    broker = Broker(address_answer_bytes_max=5_000)
+    broker = Broker(address_response_bytes_max=5_000)
     client = broker.connect().send(10)
     first = broker.waiting.pop(0)
     broker.answer(4)

@@ -205,8 +205,8 @@ def test_second_response_to_a_request_is_an_error() -> None:
     bench = Bench()
     bench.receive(produce_frame(1, b"x", acks=-1))
     request = bench.handlers.parked[0]
-    request.answer(produced(1))
-    for again in (lambda: request.answer(produced(1)), request.complete_without_response):
+    request.respond(produced(1))
+    for again in (lambda: request.respond(produced(1)), request.complete_without_response):
         with pytest.raises(RuntimeError, match="Produce 7 #1, answered>: it was already answered"):
             again()
     assert bench.ids() == [1]
@@ -216,7 +216,7 @@ def test_response_that_cannot_be_built_closes_the_connection(lines: list[dict[st
     """The invalid field is logged."""
     bench = Bench()
     bench.receive(produce_frame(1, b"x", acks=-1), produce_frame(2, b"waits", acks=-1))
-    bench.handlers.parked[0].answer(produced(2**64))
+    bench.handlers.parked[0].respond(produced(2**64))
     assert bench.transport.state == "closed"
     assert bench.handlers.abandoned == [1, 2]
     assert ["base_offset" in str(line["log_failure"].value) for line in lines if "log_failure" in line] == [True]
@@ -257,7 +257,7 @@ def test_failing_close_callback_does_not_prevent_the_others(lines: list[dict[str
 
 def test_responses_behind_a_pending_one_count_as_unsent() -> None:
     """The connection is no longer read, so that a client cannot accumulate responses behind a pending request."""
-    bench = Bench(Bounds(answer_bytes_outstanding_max=1000))
+    bench = Bench(Bounds(response_bytes_outstanding_max=1000))
     bench.receive(produce_frame(1, b"waits", acks=-1))
     for number in range(2, 40):
         if bench.transport.is_reading:
@@ -272,7 +272,7 @@ def test_responses_behind_a_pending_one_count_as_unsent() -> None:
 
 def test_reading_resumes_below_half_of_the_limit() -> None:
     """A slow reader's connection does not switch between paused and reading with every byte that it takes."""
-    bench = Bench(Bounds(answer_bytes_outstanding_max=400))
+    bench = Bench(Bounds(response_bytes_outstanding_max=400))
     bench.transport.full = True
     while bench.transport.is_reading:
         bench.receive(produce_frame(1, b"x"))
@@ -293,7 +293,7 @@ def test_counters_and_times() -> None:
     counted = bench.metrics.api(PRODUCE.key)
     assert (counted.requests, counted.errors, counted.bytes_in) == (1, 0, len(frame) - 4)
     assert counted.bytes_out == len(bench.transport.sends[0])
-    assert counted.answered_time_s == pytest.approx(2.5)
+    assert counted.response_time_s == pytest.approx(2.5)
 
 
 def test_abort_by_a_handler_logs_the_reason(lines: list[dict[str, Any]]) -> None:
@@ -304,7 +304,7 @@ def test_abort_by_a_handler_logs_the_reason(lines: list[dict[str, Any]]) -> None
     request.abort("produce with acks=0 failed")
     assert bench.transport.state == "closed"
     assert [line["reason"] for line in lines if "reason" in line] == ["produce with acks=0 failed"]
-    request.answer(produced(1))
+    request.respond(produced(1))
     assert bench.transport.sends == []
 
 
@@ -313,4 +313,4 @@ def test_refused_requests_are_logged_with_their_client(lines: list[dict[str, Any
     bench = Bench()
     bench.receive(b"\0\0\0\x0e\x03\xe7\0\x02\0\0\0\x07\0\4kcat")
     reasons = [line["reason"] for line in lines if "reason" in line]
-    assert reasons == ["API 999 version 2 of client 'kcat' is not served"]
+    assert reasons == ["API 999 version 2 from client 'kcat' is not supported"]

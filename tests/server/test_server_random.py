@@ -37,7 +37,7 @@ class Traffic:
         return Bounds(
             requests_outstanding_max=random.choice([1, 2, 5, 512]),
             request_bytes_outstanding_max=random.choice([1, 50_000, 2_000_000]),
-            answer_bytes_outstanding_max=random.choice([1, 100_000, 5_000_000]),
+            response_bytes_outstanding_max=random.choice([1, 100_000, 5_000_000]),
             partial_bytes_max=random.choice([1, 100_000, 10_000_000]),
             partial_stall_s=1e9,
         )
@@ -49,7 +49,7 @@ class Traffic:
         if acks == 0:
             request.complete_without_response()
         elif acks == 1:
-            request.answer(produced(size))
+            request.respond(produced(size))
         else:
             self.parked.append(request)
 
@@ -59,7 +59,7 @@ class Traffic:
         if request.correlation_id % 3 == 0:
             records = records.read()
         row = {"partition_index": 0, "records": records}
-        request.answer({"responses": [{"topic": "t", "partitions": [row]}]})
+        request.respond({"responses": [{"topic": "t", "partitions": [row]}]})
 
     async def play(self, scene: Scene) -> None:
         self.file = scene.runtime.disk.open(self.path, create=True)
@@ -75,7 +75,7 @@ class Traffic:
                 if self.parked:
                     request = self.parked[self.random.randrange(len(self.parked))]
                     self.parked.remove(request)
-                    request.answer(produced(0))
+                    request.respond(produced(0))
         for each in runs:
             await each
 

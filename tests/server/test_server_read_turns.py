@@ -125,7 +125,7 @@ def test_many_connections_with_many_requests_do_not_delay_another(
         handled.append(request.correlation_id)
         if len(handled) == GREEDY:
             sockets[0].send(produce_frame(MODEST_ID, b"x"))
-        request.answer(produced(1))
+        request.respond(produced(1))
 
     async def story(scene: Scene) -> None:
         monkeypatch.setattr(scene.handlers, "produce", produce)

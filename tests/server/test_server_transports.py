@@ -167,7 +167,7 @@ def test_slow_reader_is_paused(play_story: Play) -> None:
     """
 
     async def story(scene: Scene) -> None:
-        scene.start(dataclasses.replace(Bounds(), answer_bytes_outstanding_max=3_000_000))
+        scene.start(dataclasses.replace(Bounds(), response_bytes_outstanding_max=3_000_000))
         scene.handlers.records = bytes(1_000_000)
         client, other = await scene.connect(), await scene.connect()
         client.transport.pauseProducing()

@@ -290,3 +290,11 @@ def test_load_file(tmp_path):
         load(path)
     with pytest.raises(SettingsError, match="nowhere cannot be read"):
         load(tmp_path / "nowhere")
+
+
+def test_earlier_name_of_a_renamed_setting_works_with_a_warning() -> None:
+    earlier, current = (f"kreplica.address.outstanding.{word}.bytes" for word in ("answer", "response"))
+    made = BrokerSettings.from_text(f"{MINIMUM}{earlier}=5000\n")
+    assert made[current] == 5000
+    assert made.warnings == (f"{earlier} is deprecated; use {current}",)
+    assert BrokerSettings.from_text(f"{MINIMUM}{earlier}=5000\n", [f"{current}=6000"])[current] == 6000

@@ -176,7 +176,7 @@ class ScriptedBroker:
                 {"topic_id": ids[topic], "partition_errors": [row for row in rows if row["topic_name"] == topic]}
                 for topic in ids
             ]
-        request.answer(answer)
+        request.respond(answer)
 
 
 class ScriptedController:

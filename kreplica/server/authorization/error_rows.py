@@ -10,15 +10,15 @@ Refused = Callable[[Any, int], Row]
 """Function from a request row and an error code to a response row."""
 
 
-def named(asked: str | None = "name", answered: str = "name", **more: Any) -> Refused:
+def named(request_field: str | None = "name", response_field: str = "name", **more: Any) -> Refused:
     """Build a row with a name and an error code.
 
-    :param asked: the request field with the name; None if the rows are the names.
+    :param request_field: the request field with the name; None if the rows are the names.
     :param more: other required fields of the response.
     """
 
     def refused(row: Any, code: int) -> Row:
-        return {answered: row if asked is None else row[asked], "error_code": code, **more}
+        return {response_field: row if request_field is None else row[request_field], "error_code": code, **more}
 
     return refused
 
@@ -27,8 +27,8 @@ def with_partitions(
     name: str = "name",
     partitions: str = "partitions",
     index: str | None = "partition_index",
-    answered: str = "partitions",
-    answered_index: str = "partition_index",
+    response_field: str = "partitions",
+    response_index: str = "partition_index",
     **more: Any,
 ) -> Refused:
     """Build a topic row with an error code for each partition.
@@ -39,7 +39,7 @@ def with_partitions(
 
     def refused(row: Row, code: int) -> Row:
         numbers = [each if index is None else each[index] for each in row[partitions] or ()]
-        return {name: row[name], answered: [{answered_index: n, "error_code": code, **more} for n in numbers]}
+        return {name: row[name], response_field: [{response_index: n, "error_code": code, **more} for n in numbers]}
 
     return refused
 

@@ -62,7 +62,7 @@ def _guard_delete_topics(permissions: Permissions, handle: Handler, metadata: Me
             if field in body:
                 body[field] = allowed
         if refusals:
-            request.amend_response(lambda answer: {**answer, "responses": [*answer["responses"], *refusals]})
+            request.amend_response(lambda response: {**response, "responses": [*response["responses"], *refusals]})
         handle(request)
 
     return guarded_

@@ -21,9 +21,9 @@ def guard_metadata(permissions: Permissions, handle: Handler, metadata: Metadata
 
     def guarded(request: Request) -> None:
         body = request.body
-        asked = body["topics"]
+        requested = body["topics"]
         refusals: list[Row] = []
-        if asked is None or (request.version == 0 and not asked):
+        if requested is None or (request.version == 0 and not requested):
             visible = [n for n in sorted(metadata.topics) if permissions.allows(request, Operation.DESCRIBE, topic(n))]
             if not visible and request.version == 0:
                 request.amend_response(_without_topics)  # an empty list would ask for all topics
@@ -31,11 +31,11 @@ def guard_metadata(permissions: Permissions, handle: Handler, metadata: Metadata
                 body["topics"] = [{"name": name, "topic_id": ZERO_UUID} for name in visible]
                 body["allow_auto_topic_creation"] = False
         else:
-            body["topics"] = [row for row in asked if _is_allowed(permissions, request, row, metadata, refusals)]
+            body["topics"] = [row for row in requested if _is_allowed(permissions, request, row, metadata, refusals)]
         if refusals and not body["topics"] and request.version == 0:
             request.amend_response(_without_topics)
         if refusals:
-            request.amend_response(lambda answer: _with_rows(request.version, answer, refusals))
+            request.amend_response(lambda response: _with_rows(request.version, response, refusals))
         handle(request)
 
     return guarded
@@ -68,11 +68,11 @@ def _refusal(name: str | None, topic_id: Any, code: ErrorCode) -> Row:
     return {"error_code": int(code), "name": name, "topic_id": topic_id, "is_internal": False, "partitions": []}
 
 
-def _without_topics(answer: Row) -> Row:
-    return {**answer, "topics": Built(0, ())}
+def _without_topics(response: Row) -> Row:
+    return {**response, "topics": Built(0, ())}
 
 
-def _with_rows(version: int, answer: Row, rows: list[Row]) -> Row:
+def _with_rows(version: int, response: Row, rows: list[Row]) -> Row:
     build = METADATA.response.element(version, "topics")
-    built: Built = answer["topics"]
-    return {**answer, "topics": Built(built.count + len(rows), [*built.pieces, *map(build, rows)])}
+    built: Built = response["topics"]
+    return {**response, "topics": Built(built.count + len(rows), [*built.pieces, *map(build, rows)])}

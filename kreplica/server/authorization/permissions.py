@@ -57,7 +57,7 @@ class Permissions:
         try:
             return bool(self._authorizer.is_allowed(principal, operation, resource))
         except Exception:
-            self._failed(f"asked whether {principal.host} may {operation.value} {resource.type.value} {resource.name}")
+            self._failed(f"checking if {principal.host} may {operation.value} {resource.type.value} {resource.name}")
             return False
 
     def may_read(self, request: Request, *, is_follower: bool) -> Callable[[str], bool]:

@@ -39,7 +39,7 @@ def guard_produce(permissions: Permissions, handle: Handler) -> Handler:
             handle(request)
             request.abort(f"produce with acks=0 failed: {code.name}")
             return
-        request.amend_response(lambda answer: {**answer, "responses": [*answer["responses"], *rows]})
+        request.amend_response(lambda response: {**response, "responses": [*response["responses"], *rows]})
         handle(request)
 
     return guarded

@@ -29,7 +29,7 @@ class RequestRule(NamedTuple):
         def guarded(request: Request) -> None:
             for operation, resource in self.needs(request.body):
                 if not permissions.allows(request, operation, resource):
-                    request.answer(self.refusal(request.body, code_of(resource)))
+                    request.respond(self.refusal(request.body, code_of(resource)))
                     return
             handle(request)
 

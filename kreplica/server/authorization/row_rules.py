@@ -1,4 +1,4 @@
-"""Checks requests row by row: refused rows are removed and answered with an error."""
+"""Checks requests row by row: refused rows are removed and get an error row in the response."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Row = dict[str, Any]
 class RowRule(NamedTuple):
     """Describes what each row of a request needs.
 
-    :param asked: the request field with the rows; if it is null or absent, the request asks for all rows.
-    :param answered: the response field with the rows.
+    :param request_field: the request field with the rows; if it is null or absent, all rows are requested.
+    :param response_field: the response field with the rows.
     :param need: returns what a row needs; None if it needs nothing.
     :param also: an operation on the cluster that authorizes all rows.
     """
 
-    asked: str
-    answered: str
+    request_field: str
+    response_field: str
     need: Callable[[Any], tuple[Operation, Resource] | None]
     refused: Refused
     also: Operation | None = None
@@ -34,14 +34,15 @@ class RowRule(NamedTuple):
         def guarded(request: Request) -> None:
             refusals = self.remove_refused(permissions, request)
             if refusals:
-                request.amend_response(lambda body: {**body, self.answered: [*body.get(self.answered, ()), *refusals]})
+                field = self.response_field
+                request.amend_response(lambda body: {**body, field: [*body.get(field, ()), *refusals]})
             handle(request)
 
         return guarded
 
     def remove_refused(self, permissions: Permissions, request: Request) -> list[Row]:
         """Remove refused rows from the request; return their error rows."""
-        rows = request.body.get(self.asked)
+        rows = request.body.get(self.request_field)
         if not rows or (self.also is not None and permissions.allows(request, self.also, CLUSTER)):
             return []
         allowed, refusals = [], []
@@ -51,5 +52,5 @@ class RowRule(NamedTuple):
                 allowed.append(row)
             else:
                 refusals.append(self.refused(row, code_of(need[1])))
-        request.body[self.asked] = allowed
+        request.body[self.request_field] = allowed
         return refusals

@@ -104,9 +104,9 @@ def _added_offsets(body: Row) -> Sequence[Need]:
     return [*_transaction(body), *_member(body)]
 
 
-def _committed(answered_as: str = "topics") -> Callable[[Row, int], Row]:
+def _committed(response_field: str = "topics") -> Callable[[Row, int], Row]:
     refused = with_partitions()
-    return lambda body, code: {"error_code": code, answered_as: [refused(row, code) for row in body["topics"]]}
+    return lambda body, code: {"error_code": code, response_field: [refused(row, code) for row in body["topics"]]}
 
 
 def _elections(body: Row, code: int) -> Row:
@@ -123,15 +123,15 @@ def _markers(body: Row, code: int) -> Row:
     }
 
 
-def _each(asked: str, answered: str, kept: str | None = None) -> Callable[[Row, int], Row]:
+def _each(request_field: str, response_field: str, kept: str | None = None) -> Callable[[Row, int], Row]:
     """Return a function that builds a refusal with a row for each row of the request.
 
     :param kept: field that is copied from the request row to the response row.
     """
 
     def refusal(body: Row, code: int) -> Row:
-        rows = [{} if kept is None else {kept: row[kept]} for row in body[asked]]
-        return {answered: [{**row, "error_code": code} for row in rows]}
+        rows = [{} if kept is None else {kept: row[kept]} for row in body[request_field]]
+        return {response_field: [{**row, "error_code": code} for row in rows]}
 
     return refusal
 

@@ -19,7 +19,7 @@ from kreplica.server.fetch.partition_reads import CONSUMER, PartitionReads, Read
 from kreplica.server.fetch.sessions import NO_SESSION, FetchContext, FetchSessions
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.request import LARGE_BYTES, Request
-from kreplica.server.protocol.responses import LeaderHints, answered_by, in_slices, respond_in_slices
+from kreplica.server.protocol.responses import LeaderHints, in_slices, respond_in_slices, run_handler
 
 TOPIC_IDS_FROM = 13
 """First version that identifies topics by ID."""
@@ -96,14 +96,14 @@ class Fetch:
             and followers is not None
             and followers.epochs.get(reader.replica_id) != reader.broker_epoch
         ):
-            answered_by(request, self._confirm(request, reader, followers))
+            run_handler(request, self._confirm(request, reader, followers))
             return
         if self._may_read is not None:
             reader = reader._replace(may_read=self._may_read(request, is_follower=reader.is_follower))
         if reader.is_follower:
             request.connection.mark_control()
         if request.size >= LARGE_BYTES:
-            answered_by(request, self._begin_large(request, reader))
+            run_handler(request, self._begin_large(request, reader))
             return
         try:
             context = self._sessions.begin(
@@ -116,7 +116,7 @@ class Fetch:
                 follower=reader.is_follower,
             )
         except KafkaError as error:
-            request.answer(_answer(int(error.code), NO_SESSION, []))
+            request.respond(_response_body(int(error.code), NO_SESSION, []))
             return
         _PendingFetch(self, request, reader, context).start()
 
@@ -135,7 +135,7 @@ class Fetch:
         try:
             context = await in_slices(request, begin)
         except KafkaError as error:
-            request.answer(_answer(int(error.code), NO_SESSION, []))
+            request.respond(_response_body(int(error.code), NO_SESSION, []))
             return
         fetch = _PendingFetch(self, request, reader, context)
         fetch.is_large = True
@@ -148,7 +148,7 @@ class Fetch:
         elif request.version < ERROR_CODE_FROM:
             request.abort(f"broker {reader.replica_id} is not registered")
         else:
-            request.answer(_answer(int(ErrorCode.STALE_BROKER_EPOCH), NO_SESSION, []))
+            request.respond(_response_body(int(ErrorCode.STALE_BROKER_EPOCH), NO_SESSION, []))
 
 
 def _reader(request: Request) -> Reader:
@@ -208,10 +208,10 @@ class _PendingFetch:
                 self._read(wanted)
             if count % READS_PER_CLOCK_CHECK == 0 and (self.is_large or seconds() > until_s):
                 self.is_large = True
-                answered_by(self._request, self._read_rest())
+                run_handler(self._request, self._read_rest())
                 return
         if self._is_enough() or self._wait_s <= 0:
-            self._answer()
+            self._respond()
         else:
             self._wait()
 
@@ -225,9 +225,9 @@ class _PendingFetch:
             return
         self._is_read = True
         if self._is_enough() or self._wait_s <= 0:
-            self._answer()
+            self._respond()
         else:
-            self._call_later(self._wait_s, self._answer)
+            self._call_later(self._wait_s, self._respond)
 
     def _read_steps(self) -> Steps[None]:
         watch = self._watch
@@ -285,13 +285,13 @@ class _PendingFetch:
             if read.partition is not None:
                 watch.add(wanted, read.partition)
         if self._is_read:
-            self._call_later(self._wait_s, self._answer)
+            self._call_later(self._wait_s, self._respond)
 
     def _changed(self, wanted: list[FetchPartition]) -> None:
         for one in wanted:
             self._read(one)
         if self._is_read and self._is_enough():
-            self._answer()
+            self._respond()
             return
         assert self._watch is not None
         for one in wanted:
@@ -302,7 +302,7 @@ class _PendingFetch:
     def _supersede(self) -> None:
         """Respond with the data read so far, because the next fetch of the session has arrived."""
         self._superseded = True
-        self._answer()
+        self._respond()
 
     def _call_later(self, delay_s: float, work: Any) -> None:
         if not self._is_observed:
@@ -325,11 +325,11 @@ class _PendingFetch:
 
     # --- response ----------------------------------------------------------------------------------------------------
 
-    def _answer(self) -> None:
+    def _respond(self) -> None:
         self._end()
         if self.is_large:
             self._request.build_in_slices()
-            respond_in_slices(self._request, self._answer_steps())
+            respond_in_slices(self._request, self._response_steps())
             return
         rows: dict[FetchPartition, Row] = {}
         for wanted, read in self._reads.items():
@@ -348,12 +348,12 @@ class _PendingFetch:
                 responses.append({"topic": wanted.topic, "topic_id": wanted.topic_id, "partitions": []})
                 last = wanted
             responses[-1]["partitions"].append(row)
-        answer = _answer(0, session_id, responses)
+        response = _response_body(0, session_id, responses)
         if self._leader_hints is not None:
-            answer["node_endpoints"] = self._leader_hints.endpoints()
-        self._request.answer(answer)
+            response["node_endpoints"] = self._leader_hints.endpoints()
+        self._request.respond(response)
 
-    def _answer_steps(self) -> Steps[Row]:
+    def _response_steps(self) -> Steps[Row]:
         """Build a large response."""
         context = self._context
         responses: list[Row] = []
@@ -373,11 +373,11 @@ class _PendingFetch:
             if count % STEP_BUILT_ROWS == 0:
                 yield
         session_id = NO_SESSION if context.session is None else context.session.session_id
-        answer = _answer(0, session_id, responses)
+        response = _response_body(0, session_id, responses)
         if self._leader_hints is not None:
-            answer["node_endpoints"] = self._leader_hints.endpoints()
-        return answer
+            response["node_endpoints"] = self._leader_hints.endpoints()
+        return response
 
 
-def _answer(error_code: int, session_id: int, responses: list[Row]) -> Row:
+def _response_body(error_code: int, session_id: int, responses: list[Row]) -> Row:
     return {"throttle_time_ms": 0, "error_code": error_code, "session_id": session_id, "responses": responses}

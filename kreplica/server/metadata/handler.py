@@ -23,7 +23,7 @@ from kreplica.server.metadata.metadata_cache import (
     TopicMetadata,
 )
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_from, respond_in_slices
+from kreplica.server.protocol.responses import respond_in_slices, respond_with_result
 from kreplica.wire.messages import METADATA
 from kreplica.wire.primitives import Built
 from kreplica.wire.schema import MessageBuilder
@@ -80,18 +80,18 @@ class Metadata:
                 if number % STEP_ROWS == 0:
                     yield
             if missing:
-                answer_from(request, self._answer_creating(request, names, rows, missing))
+                respond_with_result(request, self._response_after_creating(request, names, rows, missing))
                 return None
-        return (yield from self._answer(request, [*rows, *names]))
+        return (yield from self._response(request, [*rows, *names]))
 
     def _requested(self, request: Request) -> Steps[tuple[list[str], list[Row]]]:
         """Return the requested names, and the error rows of unknown IDs."""
-        asked = request.body["topics"]
-        if asked is None or (request.version == 0 and not asked):
+        topics = request.body["topics"]
+        if topics is None or (request.version == 0 and not topics):
             return sorted(self._metadata.topics), []
         names: dict[str, None] = {}
         rows = []
-        for number, topic in enumerate(asked, 1):
+        for number, topic in enumerate(topics, 1):
             name, topic_id = self._metadata.requested_topic(topic, request.version)
             if name is not None:
                 names[name] = None
@@ -103,8 +103,10 @@ class Metadata:
                 yield
         return list(names), rows
 
-    async def _answer_creating(self, request: Request, names: list[str], rows: list[Row], missing: list[str]) -> Row:
-        """Create topics and answer; topics beyond the limits are created when the client retries."""
+    async def _response_after_creating(
+        self, request: Request, names: list[str], rows: list[Row], missing: list[str]
+    ) -> Row:
+        """Create topics and return the response; topics beyond the limits are created when the client retries."""
         now = missing[: self._creations.admit(request.connection.host, len(missing))]
         running: list[Deferred[ErrorCode]] = []
         try:
@@ -119,25 +121,25 @@ class Metadata:
             self._creations.finished(len(now))
         later = dict.fromkeys(missing[len(now) :], ErrorCode.LEADER_NOT_AVAILABLE)
         created = dict(zip(now, errors, strict=True))
-        return await request.in_slices(self._answer_created(request, names, rows, {**later, **created}))
+        return await request.in_slices(self._response_with_created(request, names, rows, {**later, **created}))
 
     def _start_creating(self, names: list[str], running: list[Deferred[ErrorCode]]) -> Steps[None]:
         for name in names:
             running.append(Deferred.fromCoroutine(self._create(name)))
             yield
 
-    def _answer_created(
+    def _response_with_created(
         self, request: Request, names: list[str], rows: list[Row], errors: dict[str, ErrorCode]
     ) -> Steps[Row]:
-        asked: list[Row | str] = [*rows]
+        topics: list[Row | str] = [*rows]
         for number, name in enumerate(names, 1):
             if name not in errors or name in self._metadata.topics:
-                asked.append(name)
+                topics.append(name)
             else:
-                asked.append(_error_row(name, ZERO_UUID, errors[name]))
+                topics.append(_error_row(name, ZERO_UUID, errors[name]))
             if number % STEP_ROWS == 0:
                 yield
-        return (yield from self._answer(request, asked))
+        return (yield from self._response(request, topics))
 
     async def _create(self, name: str) -> ErrorCode:
         """Create a topic with the broker's defaults; the client retries until it has leaders."""
@@ -148,7 +150,7 @@ class Metadata:
                 return error.code
         return ErrorCode.LEADER_NOT_AVAILABLE
 
-    def _answer(self, request: Request, topics: list[Row | str]) -> Steps[Row]:
+    def _response(self, request: Request, topics: list[Row | str]) -> Steps[Row]:
         """Build the response.
 
         :param topics: rows, or topic names, whose rows come from the cache.

@@ -247,7 +247,7 @@ class _Job:
             self.done()
         except Exception:
             log.failure("a request failed after its batches were validated")
-            self.connection.abort("its Produce failed")
+            self.connection.abort("Produce failed")
 
     def next_portion(self) -> list[Unvalidated]:
         """Remove and return the next batches, at least one and up to ``PORTION_SIZE`` bytes."""

@@ -1,7 +1,7 @@
 """Groups Produce requests of one read that match the same template.
 
-A producer with many small batches sends them back to back.  A run of such requests is appended with one system call
-and answered with one buffer.
+A producer with many small batches sends them back to back.  A run of such requests is appended with one system call,
+and one buffer has all responses.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class ProduceRun:
         """True if no earlier response is pending on this connection."""
         return not self.connection.outstanding
 
-    def answer(self, frames: bytes) -> None:
+    def respond(self, frames: bytes) -> None:
         """Send the responses of all requests; only valid if ``is_next``."""
         connection = self.connection
         metrics = self.metrics
         metrics.bytes_out += len(frames)
-        metrics.answered(connection.seconds() - self._received_s, len(self.records))
+        metrics.count_response(connection.seconds() - self._received_s, len(self.records))
         connection.send_at_once(frames)
 
     def requests(self) -> list[Request]:
@@ -119,18 +119,18 @@ class ProduceRuns:
         found = self._templates.find(frame) if frame[:2] == _PRODUCE_KEY else None
         if found is None:
             if run is not None:
-                self.settle()
+                self.handle_open_run()
             return False
         correlation_id, template, records, codec = found
         if run is None or run.template is not template or run.connection is not connection:
             if run is not None:
-                self.settle()
+                self.handle_open_run()
             if connection.held or not self._flush_scope.is_open:
                 return False
             run = self._run = ProduceRun(
                 connection, self._routes[PRODUCE.key, template.version], template, self._seconds()
             )
-            self._flush_scope.before_end(self.settle)
+            self._flush_scope.before_end(self.handle_open_run)
         run.correlation_ids.append(correlation_id)
         run.records.append(records)
         run.codecs |= codec
@@ -138,7 +138,7 @@ class ProduceRuns:
         metrics.requests += 1
         metrics.bytes_in += len(frame)
         if len(run.records) == RUN_MAX:
-            self.settle()
+            self.handle_open_run()
         return True
 
     def learn(self, frame: memoryview, header: RequestHeader, body: dict[str, Any]) -> None:
@@ -146,7 +146,7 @@ class ProduceRuns:
         if "transactional_id" in body and body["acks"] in (LEADER_ONLY, ALL_IN_SYNC):
             self._templates.learn(frame, header, body)
 
-    def settle(self) -> None:
+    def handle_open_run(self) -> None:
         """Handle the open run, if there is one."""
         run, self._run = self._run, None
         if run is None:
@@ -155,4 +155,4 @@ class ProduceRuns:
             self._handle(run)
         except Exception:
             log.failure("{count} requests of {client!r} failed", count=len(run.records), client=run.template.client_id)
-            run.abort("its Produce failed")
+            run.abort("Produce failed")

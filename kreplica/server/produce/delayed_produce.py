@@ -79,7 +79,7 @@ class Pending:
 class DelayedProduce:
     """Request with at least one batch that may not be acknowledged yet.
 
-    :param answer: called once, when no batch is pending; never if the connection closes first.
+    :param respond: called once, when no batch is pending; never if the connection closes first.
     """
 
     def __init__(
@@ -88,20 +88,20 @@ class DelayedProduce:
         request: Request,
         pending: list[Pending],
         timeout_s: float,
-        answer: Callable[[], None],
+        respond: Callable[[], None],
     ) -> None:
         self._pending = pending
-        self._answer = answer
+        self._respond = respond
         waiting = DelayedOperation(reactor, [p.partition for p in pending], timeout_s, self._try_complete, self._expire)
         request.on_abandoned(waiting.abandon)
 
     def _try_complete(self, changed: set[Partition]) -> bool:
         self._pending = [p for p in self._pending if p.partition not in changed or not p.is_over()]
         if not self._pending:
-            self._answer()
+            self._respond()
         return not self._pending
 
     def _expire(self) -> None:
         for pending in self._pending:
             pending.expire()
-        self._answer()
+        self._respond()

@@ -203,7 +203,7 @@ class Produce:
                 return
         outcomes = self._append_run(partition, template, records, run.connection)
         if partition is not None and run.is_next and _all_reached(outcomes, partition, template.acks):
-            run.answer(template.responses(run.correlation_ids, outcomes, partition.log.log_start_offset))
+            run.respond(template.responses(run.correlation_ids, outcomes, partition.log.log_start_offset))
         else:
             self._finish_each(run.requests(), template, partition, outcomes)
 
@@ -261,26 +261,26 @@ class Produce:
             request.body = {}  # releases the request's buffer
             responses = produced.responses
             DelayedProduce(
-                self._reactor, request, produced.pending, timeout_s, lambda: self._answer(request, responses)
+                self._reactor, request, produced.pending, timeout_s, lambda: self._respond(request, responses)
             )
         elif failed is not None:
-            self._answer(request, produced.responses)
+            self._respond(request, produced.responses)
         else:
-            request.answer(response_body(produced.responses))
+            request.respond(response_body(produced.responses))
 
-    def _answer(self, request: Request, responses: list[Row]) -> None:
+    def _respond(self, request: Request, responses: list[Row]) -> None:
         """Send the response, with the current leader of each partition that failed."""
         if request.is_sliced:
-            respond_in_slices(request, self._answer_steps(request, responses))
+            respond_in_slices(request, self._response_steps(request, responses))
             return
         hints = LeaderHints(self._partitions, self._metadata, request.connection.listener)
         for topic in responses:
             for row in topic["partition_responses"]:
                 if row["error_code"]:
                     _add_hint(hints, topic["name"], row)
-        request.answer(response_body(responses, hints.endpoints()))
+        request.respond(response_body(responses, hints.endpoints()))
 
-    def _answer_steps(self, request: Request, responses: list[Row]) -> Steps[Row]:
+    def _response_steps(self, request: Request, responses: list[Row]) -> Steps[Row]:
         hints = LeaderHints(self._partitions, self._metadata, request.connection.listener)
         for topic in responses:
             for number, row in enumerate(topic["partition_responses"]):

@@ -16,7 +16,7 @@ from kreplica.server.produce.batch_validation import Unvalidated
 from kreplica.server.produce.results import Produced
 from kreplica.server.produce.transactional_produce import TransactionalProduces
 from kreplica.server.protocol.request import COPIED_BYTES_MAX, Request
-from kreplica.server.protocol.responses import answered_by, in_slices
+from kreplica.server.protocol.responses import in_slices, run_handler
 
 PARTITIONS_AT_ONCE = 200
 """Partitions of one request that are appended in one step; each takes from 10 us to 100 us."""
@@ -69,7 +69,7 @@ class LargeProduce:
                 for data in topic["partition_data"]:
                     _copy(data, "records")
         request.build_in_slices()
-        answered_by(request, self._run())
+        run_handler(request, self._run())
 
     async def _run(self) -> None:
         request, produce = self._request, self._produce

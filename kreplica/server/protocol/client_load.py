@@ -1,4 +1,4 @@
-"""Unanswered requests and unread responses of all connections, by client address and in total."""
+"""In-flight requests and unread responses of all connections, by client address and in total."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class AddressLoad:
     """Load of the connections of one client address.
 
     :ivar connections: number of open connections.
-    :ivar requests: number of unanswered requests; its connections update it.
+    :ivar requests: number of in-flight requests; its connections update it.
     :ivar check_at: number of requests from which each new one calls ``check``.
-    :ivar is_full: each connection of the address may have only one unanswered request.
+    :ivar is_full: each connection of the address may have only one in-flight request.
     :ivar relax_at: number of requests at which a full address calls ``relax``.
     :ivar held_bytes: unread responses.
     """
@@ -68,7 +68,7 @@ class AddressLoad:
         self.relax()
 
     def check(self) -> bool:
-        """Return True if the address has as many unanswered requests as it may have."""
+        """Return True if the address has as many in-flight requests as it may have."""
         if not self.is_full:
             requests_max = self._loads.requests_max_of(self)
             if self.requests < requests_max:
@@ -80,7 +80,7 @@ class AddressLoad:
         return True
 
     def relax(self) -> None:
-        """Let each connection have several unanswered requests again."""
+        """Let each connection have several in-flight requests again."""
         self.is_full = False
         self.check_at = min(self.requests + STEP_REQUESTS, self._loads.bounds.address_requests_outstanding_max)
 
@@ -94,7 +94,7 @@ class AddressLoad:
     def closed(self, connection: Holder, requests: int) -> None:
         """Remove a closed connection.
 
-        :param requests: number of its unanswered requests.
+        :param requests: number of its in-flight requests.
         """
         self.requests -= requests
         self.hold(connection, 0, was_read=False)
@@ -120,7 +120,7 @@ class ClientLoads:
 
     @property
     def requests(self) -> int:
-        """Number of unanswered requests of all connections."""
+        """Number of in-flight requests of all connections."""
         return sum(load.requests for load in self._by_address.values())
 
     def opened(self, address: str) -> AddressLoad:
@@ -138,7 +138,7 @@ class ClientLoads:
             del self._by_address[load.address]
 
     def requests_max_of(self, load: AddressLoad) -> int:
-        """Return the number of unanswered requests that an address may have at the moment."""
+        """Return the number of in-flight requests that an address may have at the moment."""
         bounds = self.bounds
         if self.requests < bounds.broker_requests_outstanding_max:
             return bounds.address_requests_outstanding_max
@@ -170,11 +170,11 @@ class ClientLoads:
 
     def _enforce_limits(self, load: AddressLoad) -> None:
         bounds = self.bounds
-        if load.held_bytes > bounds.address_answer_bytes_max:
+        if load.held_bytes > bounds.address_response_bytes_max:
             mine = {connection: held for connection, held in self._held.items() if held.load is load}
-            self._close_some(mine, lambda: load.held_bytes, bounds.address_answer_bytes_max)
-        if self.held_bytes > bounds.broker_answer_bytes_max:
-            self._close_some(dict(self._held), lambda: self.held_bytes, bounds.broker_answer_bytes_max)
+            self._close_some(mine, lambda: load.held_bytes, bounds.address_response_bytes_max)
+        if self.held_bytes > bounds.broker_response_bytes_max:
+            self._close_some(dict(self._held), lambda: self.held_bytes, bounds.broker_response_bytes_max)
 
     def _close_some(self, holders: dict[Holder, _Held], held_bytes: Callable[[], int], bytes_max: int) -> None:
         """Close stalled connections, those of the address with the most bytes first, the largest first.

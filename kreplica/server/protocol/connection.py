@@ -58,7 +58,7 @@ class OutstandingRequest(Protocol):
     size: int
     is_complete: bool
     pieces: list[Piece] | None
-    answer_bytes: int
+    response_bytes: int
 
     @property
     def description(self) -> str:
@@ -82,7 +82,6 @@ class Connection:
     """
 
     __slots__ = (
-        "_answer_bytes",
         "_bounds",
         "_closed_callbacks",
         "_flush_scope",
@@ -94,6 +93,7 @@ class Connection:
         "_out",
         "_request_bytes",
         "_requests",
+        "_response_bytes",
         "_stopping",
         "_suspensions",
         "_transport",
@@ -133,7 +133,7 @@ class Connection:
         # A list, since requests are few and an empty deque takes 600 bytes on each idle connection.
         self._requests: list[OutstandingRequest] = []
         self._request_bytes = 0
-        self._answer_bytes = 0
+        self._response_bytes = 0
         self._held_bytes = 0
         self._load = load or ClientLoads(bounds, metrics, seconds).opened(peer)
         self._out: list[Piece] = []
@@ -160,8 +160,8 @@ class Connection:
 
     @property
     def is_settled(self) -> bool:
-        """True if every request is answered and every response is sent."""
-        return not self._requests and not self._answer_bytes
+        """True if the response to every request is sent."""
+        return not self._requests and not self._response_bytes
 
     def mark_control(self) -> None:
         """Serve this connection before data connections (KIP-291)."""
@@ -177,7 +177,7 @@ class Connection:
             self._closed_callbacks += (callback,)
 
     def stop(self) -> None:
-        """Stop accepting requests, and close when the pending ones are answered."""
+        """Stop accepting requests, and close when the responses to pending ones are sent."""
         if not self.closed and not self._stopping:
             self._stopping = True
             self._pause()
@@ -268,9 +268,9 @@ class Connection:
         ):
             self._pause()
 
-    def answered(self, request: OutstandingRequest) -> None:
+    def response_ready(self, request: OutstandingRequest) -> None:
         """Send the response of a request, and later ones that waited for it, if no earlier one is pending."""
-        self._answer_bytes += request.answer_bytes
+        self._response_bytes += request.response_bytes
         requests = self._requests
         if requests[0] is request:
             out, load = self._out, self._load
@@ -285,19 +285,19 @@ class Connection:
         if not self._flushing:
             self._flushing = True
             self._flush_scope.add(self)
-        if self._answer_bytes >= self._bounds.answer_bytes_outstanding_max:
+        if self._response_bytes >= self._bounds.response_bytes_outstanding_max:
             self._pause()
 
     def send_at_once(self, frames: bytes) -> None:
         """Send responses of requests that were not added with ``begin``; no earlier response may be pending."""
         if self.closed:
             return
-        self._answer_bytes += len(frames)
+        self._response_bytes += len(frames)
         self._out.append(frames)
         if not self._flushing:
             self._flushing = True
             self._flush_scope.add(self)
-        if self._answer_bytes >= self._bounds.answer_bytes_outstanding_max:
+        if self._response_bytes >= self._bounds.response_bytes_outstanding_max:
             self._pause()
 
     # --- for the flush scope and the transport -----------------------------------------------------------------------
@@ -311,14 +311,14 @@ class Connection:
         self._flushing = False
         if not self.closed:
             self._send()
-            if self._answer_bytes or self._held_bytes:
+            if self._response_bytes or self._held_bytes:
                 self._count_held(was_read=False)
             self._resume_if_possible()
             self._close_if_settled()
 
     def sent(self, size: int) -> None:
         """Record response bytes written to the socket; the transport calls this last, after its own work."""
-        self._answer_bytes -= size
+        self._response_bytes -= size
         if self._held_bytes and not self.closed:
             self._count_held(was_read=size > 0)
         if self.paused and not self.closed:
@@ -334,7 +334,7 @@ class Connection:
     def _send(self) -> None:
         if self._out:
             out, self._out = self._out, []
-            self._answer_bytes -= self._transport.send(out)
+            self._response_bytes -= self._transport.send(out)
 
     def _count_held(self, *, was_read: bool) -> None:
         """Count the responses in memory, including those that wait for an earlier one."""
@@ -362,7 +362,7 @@ class Connection:
             and (not self._requests or not self._load.is_full or self.is_control)
             and len(self._requests) <= bounds.requests_outstanding_max // 2
             and self._request_bytes <= bounds.request_bytes_outstanding_max // 2
-            and self._answer_bytes <= bounds.answer_bytes_outstanding_max // 2
+            and self._response_bytes <= bounds.response_bytes_outstanding_max // 2
         ):
             self.paused = False
             self._transport.resume_reading()

@@ -129,7 +129,7 @@ class ControlAdmission:
                     self._decide(command)
                 except Exception:
                     log.failure("{request!r} failed", request=command.request)
-                    command.request.abort(f"its {command.request.api.name} failed")
+                    command.request.abort(f"{command.request.api.name} failed")
 
     def _decide(self, command: _Command) -> None:
         request, fence = command.request, self._fence

@@ -16,7 +16,7 @@ from kreplica.server.protocol.handler_table import HandlerEntry, HandlerTable
 from kreplica.server.protocol.limits import Bounds
 from kreplica.server.protocol.metrics import ServerMetrics
 from kreplica.server.protocol.request import COPIED_BYTES_MAX, Request, Route
-from kreplica.server.protocol.responses import answered_by
+from kreplica.server.protocol.responses import run_handler
 from kreplica.server.transport.flush_scope import FlushScope
 from kreplica.wire.headers import RequestHeader, parse_request_header
 from kreplica.wire.message_parsers import MessageParsers
@@ -25,8 +25,8 @@ from kreplica.wire.primitives import COST_BYTES, COST_MAX, Buffer
 
 log = Logger()
 
-_UNBOUNDED = frozenset({PRODUCE.key, LEADER_AND_ISR.key, STOP_REPLICA.key, UPDATE_METADATA.key})
-"""APIs whose frames are bounded by ``socket.request.max.bytes`` and ``COST_MAX`` alone."""
+_EXEMPT_FROM_API_LIMITS = frozenset({PRODUCE.key, LEADER_AND_ISR.key, STOP_REPLICA.key, UPDATE_METADATA.key})
+"""APIs whose requests are limited only by ``socket.request.max.bytes`` and ``COST_MAX``."""
 
 
 class Dispatch:
@@ -36,7 +36,7 @@ class Dispatch:
 
     :param table: handlers by API key; ApiVersions is added.
     :param seconds: clock of the reactor.
-    :param flush_scope: scope in which frames are passed in.
+    :param flush_scope: the scope that is open whenever ``frame_received`` is called.
     :param bounds: limits of one request.
     """
 
@@ -63,7 +63,7 @@ class Dispatch:
             self._runs = ProduceRuns(produce.handle_run, self._routes, flush_scope, seconds)
 
     def frame_received(self, connection: Connection, frame: memoryview) -> None:
-        """Handle one frame; returns when its handler returns, perhaps before the request is answered.
+        """Handle one frame; returns when its handler returns, perhaps before the response is sent.
 
         :param frame: without its length prefix; not accessed after the end of the flush scope, unless
             ``Connection.keeps_frame`` is set.
@@ -111,10 +111,10 @@ class Dispatch:
         except Exception:
             self._failed(request)
 
-    def settle(self) -> None:
-        """Handle the open run of Produce requests, before its connection is closed or buffers are reused."""
+    def handle_open_run(self) -> None:
+        """Handle the gathered Produce requests; called before their connection is closed or buffers are reused."""
         if self._runs is not None:
-            self._runs.settle()
+            self._runs.handle_open_run()
 
     # --- rare cases --------------------------------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class Dispatch:
         client_id = _probable_client_id(frame)
         return f"{name} {version} of {len(frame)} bytes from client {client_id!r} at {connection.peer}"
 
-    def excess(self, frame: Buffer, size: int) -> str | None:
+    def reason_too_large(self, frame: Buffer, size: int) -> str | None:
         """Return why a frame is too large for its API, None if it is not.
 
         :param frame: at least the first two bytes.
@@ -133,17 +133,18 @@ class Dispatch:
         """
         size_max = self._bytes_max_without_records
         key = int.from_bytes(frame[:2], "big")
-        if size <= size_max or key in _UNBOUNDED:
+        if size <= size_max or key in _EXEMPT_FROM_API_LIMITS:
             return None
         name = APIS[key].name if key in APIS else f"API {key}"
-        return f"a {name} request of {size} bytes; {size_max} are allowed (kreplica.request.without.records.max.bytes)"
+        limit = f"{size_max} (kreplica.request.without.records.max.bytes)"
+        return f"a {name} request of {size} bytes is larger than the limit of {limit}"
 
     def _receive_large(self, connection: Connection, route: Route, header: RequestHeader, frame: memoryview) -> None:
         """Parse a frame in slices, then handle it; its connection is not read meanwhile."""
-        excess = self.excess(frame, len(frame))
-        if excess is not None:
+        reason = self.reason_too_large(frame, len(frame))
+        if reason is not None:
             route.metrics.errors += 1
-            connection.abort(excess)
+            connection.abort(reason)
             return
         if len(frame) <= COPIED_BYTES_MAX:
             frame = memoryview(bytes(frame))
@@ -153,9 +154,9 @@ class Dispatch:
         connection.begin(request)
         if route.api is PRODUCE:
             request.build_in_slices()
-        cost_max = COST_MAX if route.api.key in _UNBOUNDED else self._cost_max
+        cost_max = COST_MAX if route.api.key in _EXEMPT_FROM_API_LIMITS else self._cost_max
         steps = route.api.request.sliced_parser(route.version, cost_max)(frame, header.body_offset)
-        answered_by(request, self._parse_and_handle(request, route, steps))
+        run_handler(request, self._parse_and_handle(request, route, steps))
 
     async def _parse_and_handle(self, request: Request, route: Route, steps: Steps[dict[str, Any]]) -> None:
         connection = request.connection
@@ -180,8 +181,8 @@ class Dispatch:
             connection.release_frame()
 
     def _failed(self, request: Request) -> None:
-        log.failure("{request!r} of {client!r} failed", request=request, client=request.client_id)
-        request.abort(f"its {request.api.name} failed")
+        log.failure("{request!r} from client {client!r} failed", request=request, client=request.client_id)
+        request.abort(f"{request.api.name} failed")
 
     def _route(self, connection: Connection, header: RequestHeader, frame: memoryview) -> Route | None:
         entry = self.table.get(header.api_key)
@@ -198,7 +199,7 @@ class Dispatch:
         return None
 
     def _refuse_version(self, connection: Connection, header: RequestHeader, size: int) -> None:
-        """Answer with the supported versions of ApiVersions, in the layout of version 0 (KIP-511).
+        """Respond with the supported versions of ApiVersions, in the layout of version 0 (KIP-511).
 
         The body is not parsed, since its layout is unknown.
         """
@@ -214,7 +215,7 @@ class Dispatch:
             "min_version": entry.versions_min,
             "max_version": entry.versions_max,
         }
-        request.answer({"error_code": int(ErrorCode.UNSUPPORTED_VERSION), "api_keys": [versions]})
+        request.respond({"error_code": int(ErrorCode.UNSUPPORTED_VERSION), "api_keys": [versions]})
 
     def _refuse(self, connection: Connection, header: RequestHeader, frame: memoryview) -> None:
         api = APIS.get(header.api_key)
@@ -222,14 +223,14 @@ class Dispatch:
         if header.api_key in self.table:
             self.metrics.api(header.api_key).errors += 1
         client_id = _probable_client_id(frame) if header.client_id is None else header.client_id
-        connection.abort(f"{name} version {header.api_version} of client {client_id!r} is not served")
+        connection.abort(f"{name} version {header.api_version} from client {client_id!r} is not supported")
 
     def _malformed(self, connection: Connection, what: str, client_id: str | None, error: ProtocolError) -> None:
-        client = "" if client_id is None else f" of client {client_id!r}"
+        client = "" if client_id is None else f" from client {client_id!r}"
         connection.abort(f"{what}{client} is malformed: {error}")
 
 
 def _probable_client_id(frame: memoryview) -> str | None:
-    """Return the client ID at the position of all known header versions; None if it does not fit in the frame."""
+    """Return the client ID at its position in all header versions so far; None if the frame is too short for it."""
     length = int.from_bytes(frame[8:10], "big", signed=True)
     return str(frame[10 : 10 + length], "utf-8", "replace") if 0 <= length <= len(frame) - 10 else None

@@ -16,21 +16,21 @@ class Bounds:
         controller's commands, ``kreplica.request.without.records.max.bytes``; a longer one closes its connection.
     :param parsed_bytes_max: estimated memory of one such request once it is parsed,
         ``kreplica.request.parsed.max.bytes``.
-    :param requests_outstanding_max: unanswered requests of one connection; at the limit, the connection is not read
-        until half of them are answered.
+    :param requests_outstanding_max: in-flight requests of one connection; at the limit, the connection is not read
+        until half of them have a response.
     :param request_bytes_outstanding_max: maximum bytes of those requests; more would only evict each other from
         the CPU cache. A single larger request is accepted.
-    :param answer_bytes_outstanding_max: bytes of responses that the client of one connection has not read; a single
+    :param response_bytes_outstanding_max: bytes of responses that the client of one connection has not read; a single
         larger response is sent.
-    :param address_requests_outstanding_max: unanswered requests of all connections of one client address; at the limit,
-        each of these connections may have only one until half of them are answered.
-    :param broker_requests_outstanding_max: unanswered requests of all connections; at the limit, each address is
+    :param address_requests_outstanding_max: in-flight requests of all connections of one client address; at the limit,
+        each of these connections may have only one until half of them have a response.
+    :param broker_requests_outstanding_max: in-flight requests of all connections; at the limit, each address is
         limited to an equal share.
-    :param address_answer_bytes_max: bytes in memory of responses that clients of one address have not read; beyond it,
-        connections whose clients read nothing for ``partial_stall_s`` are closed, and beyond twice the limit others,
-        the largest first.
-    :param broker_answer_bytes_max: the same limit for all addresses together; connections of the address with the most
-        bytes are closed first.
+    :param address_response_bytes_max: bytes in memory of responses that clients of one address have not read; beyond
+        it, connections whose clients read nothing for ``partial_stall_s`` are closed, and beyond twice the limit
+        others, the largest first.
+    :param broker_response_bytes_max: the same limit for all addresses together; connections of the address with the
+        most bytes are closed first.
     :param partial_bytes_max: bytes of incomplete frames of all connections, ``queued.max.request.bytes``; a quarter is
         reserved for frames of up to 1 MiB, which never wait for larger ones.
     :param partial_stall_s: period over which the rate of an incomplete frame is measured.
@@ -49,11 +49,11 @@ class Bounds:
     parsed_bytes_max: int = 20_000_000
     requests_outstanding_max: int = 512
     request_bytes_outstanding_max: int = 8 * 1024 * 1024
-    answer_bytes_outstanding_max: int = 4 * 1024 * 1024
+    response_bytes_outstanding_max: int = 4 * 1024 * 1024
     address_requests_outstanding_max: int = 30_000
     broker_requests_outstanding_max: int = 100_000
-    address_answer_bytes_max: int = 256 * 1024 * 1024
-    broker_answer_bytes_max: int = 1024 * 1024 * 1024
+    address_response_bytes_max: int = 256 * 1024 * 1024
+    broker_response_bytes_max: int = 1024 * 1024 * 1024
     partial_bytes_max: int = 512 * 1024 * 1024
     partial_stall_s: float = 5.0
     partial_rate_min: int = 16_384

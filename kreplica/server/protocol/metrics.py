@@ -15,23 +15,23 @@ class ApiMetrics:
     :ivar errors: requests that closed their connection: malformed, refused, or failed in the handler.
     :ivar bytes_in: bytes of request frames, without length prefixes.
     :ivar bytes_out: bytes of responses, with length prefixes.
-    :ivar answered_time_s: sum of the times from dispatch to response, including waits.
+    :ivar response_time_s: sum of the times from dispatch to response, including waits.
     :ivar times: distribution of these times in seconds, for Produce and Fetch; None for other APIs.
     """
 
-    __slots__ = ("answered_time_s", "bytes_in", "bytes_out", "errors", "requests", "times")
+    __slots__ = ("bytes_in", "bytes_out", "errors", "requests", "response_time_s", "times")
 
     def __init__(self, times: Distribution | None = None) -> None:
         self.requests = 0
         self.errors = 0
         self.bytes_in = 0
         self.bytes_out = 0
-        self.answered_time_s = 0.0
+        self.response_time_s = 0.0
         self.times = times
 
-    def answered(self, seconds: float, requests: int = 1) -> None:
+    def count_response(self, seconds: float, requests: int = 1) -> None:
         """Record responses that were sent ``seconds`` after their requests were dispatched."""
-        self.answered_time_s += seconds * requests
+        self.response_time_s += seconds * requests
         if self.times is not None:
             self.times.note(seconds, requests)
 

@@ -103,23 +103,22 @@ class Route:
 
 
 class Request:
-    """One request; its handler answers it exactly once, now or later.
+    """One request; its handler responds exactly once, now or later.
 
     ``body`` is the result of ``Schema.parse``.  **Memoryviews in it are valid only until the handler returns**: their
     buffers are reused, so a handler copies the data that it keeps.
 
     :ivar size: frame size in bytes.
-    :ivar is_waiting: the request is neither answered nor abandoned.
+    :ivar is_waiting: the request is has no response yet and is not abandoned.
     :ivar is_complete: the response is built, or the request needs none.
     :ivar is_sliced: the response is prepared and built in slices (``build_in_slices``).
     """
 
     __slots__ = (
         "_abandoned",
-        "_is_answered",
+        "_has_responded",
         "_received_s",
         "_route",
-        "answer_bytes",
         "body",
         "client_id",
         "connection",
@@ -128,6 +127,7 @@ class Request:
         "is_sliced",
         "is_waiting",
         "pieces",
+        "response_bytes",
         "size",
     )
 
@@ -151,14 +151,14 @@ class Request:
         self.is_sliced = False
         self._route = route
         self._received_s = received_s
-        self._is_answered = False
+        self._has_responded = False
         self._abandoned: list[Callable[[], object]] | None = None
         # Set when the response is built; None without a response.
         self.pieces: list[Piece] | None
-        self.answer_bytes: int
+        self.response_bytes: int
 
     def __repr__(self) -> str:
-        state = "waiting" if self.is_waiting else "answered" if self._is_answered else "abandoned"
+        state = "waiting" if self.is_waiting else "responded" if self._has_responded else "abandoned"
         return f"<{self.api.name} {self.version} #{self.correlation_id}, {state}>"
 
     @property
@@ -176,14 +176,14 @@ class Request:
     def version(self) -> int:
         return self._route.version
 
-    def answer(self, body: dict[str, Any]) -> None:
+    def respond(self, body: dict[str, Any]) -> None:
         """Send the response, in the order of requests.  Does nothing if the connection has closed.
 
         A body that does not fit the schema is an error of the handler: it is logged and closes the connection, since
-        the request would never be answered.
+        the client would never get a response.
 
         :param body: see ``Schema.build``; records may be a range of a file.
-        :raise RuntimeError: the request was already answered.
+        :raise RuntimeError: the request already has a response.
         """
         if not self.is_waiting:
             self._refuse_second()
@@ -229,7 +229,7 @@ class Request:
         self._route = self._route.sliced()
 
     def amend_response(self, amend: Amend) -> None:
-        """Amend the body of the response; must be called before ``answer``."""
+        """Amend the body of the response; must be called before ``respond``."""
         self._route = self._route.amended(amend)
 
     def complete_without_response(self) -> None:
@@ -254,7 +254,7 @@ class Request:
             if self._abandoned is None:
                 self._abandoned = []
             self._abandoned.append(callback)
-        elif not self._is_answered:
+        elif not self._has_responded:
             callback()
 
     def abandon(self) -> list[Callable[[], object]]:
@@ -271,32 +271,32 @@ class Request:
         """Build the rest of a large response in slices; the request counts as complete for its handler."""
         building = self.in_slices(steps)
         self.is_waiting = False
-        self._is_answered = True
-        building.addCallback(framed).addCallback(lambda answer: self._finish(*answer))
+        self._has_responded = True
+        building.addCallback(framed).addCallback(lambda response: self._finish(*response))
         building.addErrback(self._cannot_build)
         building.addErrback(lambda failure: log.failure("responding to {request!r} failed", failure, request=self))
 
     def _cannot_build(self, failure: Failure) -> None:
         if failure.check(CancelledError) is None:
             log.failure("the response to {request!r} cannot be built", failure, request=self)
-            self.abort(f"the response to its {self.api.name} cannot be built")
+            self.abort(f"the response to {self.api.name} cannot be built")
 
     def _finish(self, pieces: list[Piece] | None, size: int) -> None:
         self.is_waiting = False
         self.is_complete = True
-        self._is_answered = True
+        self._has_responded = True
         self._abandoned = None
         self.pieces = pieces
-        self.answer_bytes = size
+        self.response_bytes = size
         connection = self.connection
         metrics = self._route.metrics
         metrics.bytes_out += size
-        metrics.answered(connection.seconds() - self._received_s)
-        connection.answered(self)
+        metrics.count_response(connection.seconds() - self._received_s)
+        connection.response_ready(self)
 
     def _refuse_second(self) -> None:
-        if self._is_answered:
-            raise RuntimeError(f"{self!r}: it was already answered")
+        if self._has_responded:
+            raise RuntimeError(f"{self!r}: it already has a response")
 
 
 Handler = Callable[[Request], None]

@@ -1,4 +1,4 @@
-"""Shared parts of responses: long-running handlers, and hints to the current leader."""
+"""Runs handlers that respond later or in slices, and builds the hints to current leaders in responses."""
 
 from __future__ import annotations
 
@@ -73,21 +73,21 @@ class LeaderHints:
         ]
 
 
-def answer_from(request: Request, coroutine: Coroutine[Any, Any, dict[str, Any]]) -> None:
-    """Answer with the result of a coroutine, which is cancelled when the connection closes.
+def respond_with_result(request: Request, coroutine: Coroutine[Any, Any, dict[str, Any]]) -> None:
+    """Respond with the result of a coroutine, which is cancelled when the connection closes.
 
-    Handlers answer expected errors themselves.  An unexpected error is logged with its traceback and closes the
+    The coroutine turns expected errors into responses.  An unexpected error is logged with its traceback and closes the
     connection.  A lost ZooKeeper connection closes the connection too, and the client retries.
     """
 
     async def whole() -> None:
-        request.answer(await coroutine)
+        request.respond(await coroutine)
 
-    answered_by(request, whole())
+    run_handler(request, whole())
 
 
-def answered_by(request: Request, coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine that answers the request itself; errors are handled as in ``answer_from``."""
+def run_handler(request: Request, coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine that responds to the request itself; errors are handled as in ``respond_with_result``."""
     running = Deferred.fromCoroutine(coroutine)
     request.on_abandoned(running.cancel)
 
@@ -103,15 +103,15 @@ def answered_by(request: Request, coroutine: Coroutine[Any, Any, None]) -> None:
 
 
 def respond_in_slices(request: Request, steps: Steps[dict[str, Any] | None]) -> None:
-    """Answer with the result of a generator that yields between slices; it is closed with the connection.
+    """Respond with the result of a generator that yields between steps; it is closed with the connection.
 
     :param steps: returns None if the response is sent by other means.
     """
     result = request.connection.slices.begin(steps)
     if isinstance(result, Pending):
-        answered_by(request, _answer_rest(request, steps))
+        run_handler(request, _respond_with_rest(request, steps))
     elif result is not None:
-        request.answer(result)
+        request.respond(result)
 
 
 async def in_slices(request: Request, steps: Steps[T]) -> T:
@@ -123,10 +123,10 @@ async def in_slices(request: Request, steps: Steps[T]) -> T:
     return await request.in_slices(steps) if isinstance(result, Pending) else result
 
 
-async def _answer_rest(request: Request, steps: Steps[dict[str, Any] | None]) -> None:
+async def _respond_with_rest(request: Request, steps: Steps[dict[str, Any] | None]) -> None:
     result = await request.in_slices(steps)
     if result is not None:
-        request.answer(result)
+        request.respond(result)
 
 
 def wait_for_brokers(metadata: MetadataCache, handle: Handler) -> Handler:
@@ -148,7 +148,7 @@ def wait_for_brokers(metadata: MetadataCache, handle: Handler) -> Handler:
         def failed(failure: Failure) -> None:
             if failure.check(CancelledError) is None:
                 log.failure("{api} failed", failure, api=request.api.name)
-                request.abort(f"its {request.api.name} failed")
+                request.abort(f"{request.api.name} failed")
 
         waiting = metadata.wait_until(lambda: bool(metadata.brokers), HELD_SECONDS_MAX)
         request.on_abandoned(waiting.cancel)

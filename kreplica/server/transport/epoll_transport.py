@@ -154,7 +154,7 @@ class EpollTransport(tcp.Server):
         with resources.flush_scope:
             frame = view[_LENGTH.size : self._frame_size]
             self._frame_received(connection, frame)
-            resources.dispatch.settle()
+            resources.dispatch.handle_open_run()
             now_s = connection.seconds()
             self._note_if_long(frame, now_s - start_s)
             if not connection.keeps_frame:
@@ -176,7 +176,7 @@ class EpollTransport(tcp.Server):
         while size - position >= 4 and not connection.paused:
             length: int = _LENGTH.unpack_from(view, position)[0]
             if not 0 <= length <= length_max:
-                self._resources.dispatch.settle()
+                self._resources.dispatch.handle_open_run()
                 connection.abort(f"a frame of {length} bytes; 0 to {length_max} are allowed (socket.request.max.bytes)")
                 return
             end = position + 4 + length
@@ -198,9 +198,9 @@ class EpollTransport(tcp.Server):
             self._remainder = bytes(rest)
             return
         self._frame_size = _LENGTH.unpack_from(rest)[0] + _LENGTH.size
-        excess = self._resources.dispatch.excess(rest[_LENGTH.size :], self._frame_size - _LENGTH.size)
-        if excess is not None:
-            self.connection.abort(excess)
+        reason = self._resources.dispatch.reason_too_large(rest[_LENGTH.size :], self._frame_size - _LENGTH.size)
+        if reason is not None:
+            self.connection.abort(reason)
             return
         try:
             self._frame = self._resources.buffers.take(self._frame_size)

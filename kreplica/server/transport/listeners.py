@@ -133,7 +133,7 @@ class Server:
         return number
 
     async def stop(self, timeout_s: float = 5.0) -> None:
-        """Stop accepting connections, answer the pending requests, and close the connections.
+        """Stop accepting connections, respond to the pending requests, and close the connections.
 
         :param timeout_s: then connections with pending requests are closed, too.
         """

@@ -71,7 +71,7 @@ class TwistedTransport(Protocol):
                     else:
                         self._resources.dispatch.frame_received(connection, frame)
             except ProtocolError as error:
-                self._resources.dispatch.settle()
+                self._resources.dispatch.handle_open_run()
                 connection.abort(f"{error} (socket.request.max.bytes)")
                 return
         reader, partial_frames = self._reader, self._resources.partial_frames

@@ -65,7 +65,7 @@ def admin_site(broker: AdminParts, stalls: StallWatch, listener: tuple[str, int]
 
 
 def resources(broker: AdminParts, registrations: RegistrationReader) -> Sequence[Resource]:
-    """Return the resources that a broker answers alone, except the metrics."""
+    """Return the resources that a broker serves alone, except the metrics."""
     return (
         *_basic(broker, registrations),
         Health(broker),

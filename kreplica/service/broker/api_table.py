@@ -98,7 +98,7 @@ WITHOUT_SECURITY: Sequence[tuple[Api, Handler]] = (
     (messages.DESCRIBE_CLIENT_QUOTAS, client_quotas.describe_client_quotas),
     (messages.ALTER_CLIENT_QUOTAS, client_quotas.alter_client_quotas),
 )
-"""APIs that are answered as a broker without authentication, ACLs and quotas answers them."""
+"""APIs whose responses are those of a Kafka broker without authentication, ACLs and quotas."""
 
 
 class ApiParts(GroupApiParts, TransactionApiParts, Protocol):

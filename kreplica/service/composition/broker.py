@@ -339,7 +339,7 @@ class Broker:
     # --- stop --------------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Stop accepting requests, answer those in flight, flush the logs and mark them as cleanly closed."""
+        """Stop accepting requests, respond to those in flight, flush the logs and mark them as cleanly closed."""
         if self.stopping:
             return
         self.stopping = True

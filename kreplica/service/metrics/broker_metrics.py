@@ -170,7 +170,7 @@ class BrokerMetrics:
         yield by_api("errors", "Requests that closed their connection.", ((n, c.errors) for n, c in apis))
         yield by_api("requestbytes", "Bytes of requests.", ((n, c.bytes_in) for n, c in apis))
         yield by_api("responsebytes", "Bytes of responses.", ((n, c.bytes_out) for n, c in apis))
-        times = ((name, counters.answered_time_s * 1e3) for name, counters in apis)
+        times = ((name, counters.response_time_s * 1e3) for name, counters in apis)
         yield by_api("totaltimems", "Sum of the times from request to response, in milliseconds.", times)
         yield histogram(
             "kreplica_request_seconds",

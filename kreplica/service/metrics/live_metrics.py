@@ -163,8 +163,8 @@ def _requests(metrics: ServerMetrics) -> dict[str, Any]:
     return {
         "bytes_in": produce.bytes_in,
         "bytes_out": fetch.bytes_out,
-        "produce": {"requests": produce.requests, "time_ms": produce.answered_time_s * 1000},
-        "fetch": {"requests": fetch.requests, "time_ms": fetch.answered_time_s * 1000},
+        "produce": {"requests": produce.requests, "time_ms": produce.response_time_s * 1000},
+        "fetch": {"requests": fetch.requests, "time_ms": fetch.response_time_s * 1000},
         "connections": metrics.connections,
     }
 

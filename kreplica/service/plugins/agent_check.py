@@ -26,7 +26,7 @@ class AgentCheck:
             raise ValueError(f"listen: {text!r} is not HOST:PORT")
         self._address = (host, int(port))
         self._reactor = context.runtime.reactor
-        self._factory = _Answers(context.broker)
+        self._factory = _StateFactory(context.broker)
         self._listening: Any = None
 
     @property
@@ -43,17 +43,17 @@ class AgentCheck:
             await maybeDeferred(listening.stopListening)
 
 
-class _Answers(Factory):
+class _StateFactory(Factory):
     noisy = False
 
     def __init__(self, broker: BrokerView) -> None:
         self._broker = broker
 
     def buildProtocol(self, addr: object) -> Protocol:
-        return _Answer(self._broker)
+        return _StateProtocol(self._broker)
 
 
-class _Answer(Protocol):
+class _StateProtocol(Protocol):
     def __init__(self, broker: BrokerView) -> None:
         self._broker = broker
 

@@ -109,8 +109,8 @@ class PluginBroker:
         }
         connections = self._broker.connections
         try:
-            answer = await connections.request(leader, PRODUCE, body, timeout_s=TIMEOUT_S + 1)
+            response = await connections.request(leader, PRODUCE, body, timeout_s=TIMEOUT_S + 1)
         except ClientError as error:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
-        row: dict[str, Any] = answer["responses"][0]["partition_responses"][0]
+        row: dict[str, Any] = response["responses"][0]["partition_responses"][0]
         return row

@@ -1,6 +1,6 @@
 """The admin port of a process with several brokers, which stays open if all brokers are dead.
 
-Requests for the process itself are answered here; all others go to the first running broker.
+Requests for the process itself are handled here; all others go to the first running broker.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ProcessRoot(Resource):
         """Close open streams."""
         self._own.stop()
 
-    # --- what brokers answer -----------------------------------------------------------------------------------------
+    # --- forwarded requests ------------------------------------------------------------------------------------------
 
     def _give(self, request: Request, broker_id: int, root: Any) -> None:
         self._given[request] = broker_id
@@ -69,7 +69,7 @@ class ProcessRoot(Resource):
             root.render(request)
 
     def _broker_changed(self, broker_id: int) -> None:
-        """Abort pending requests to a broker that can no longer answer, so that clients can retry."""
+        """Abort pending requests to a broker that can no longer respond, so that clients can retry."""
         if broker_id in self._brokers.running() and not self._brokers.is_cut(broker_id):
             return
         for request, asked in list(self._given.items()):

@@ -19,21 +19,21 @@ LIMITS = (
     ),
     Setting(
         "kreplica.address.outstanding.requests.max", INT, 30_000, at_least(1), LOW, READ_ONLY,
-        "The maximum number of unanswered requests of one client address; beyond it, each of its connections has only "
+        "The maximum number of in-flight requests of one client address; beyond it, each of its connections has only "
         "one at a time.",
     ),
     Setting(
         "kreplica.broker.outstanding.requests.max", INT, 100_000, at_least(1), LOW, READ_ONLY,
-        "The maximum number of unanswered requests of all connections; beyond it, client addresses with more than "
+        "The maximum number of in-flight requests of all connections; beyond it, client addresses with more than "
         "their share are limited to it.",
     ),
     Setting(
-        "kreplica.address.outstanding.answer.bytes", LONG, 256 * MIB, at_least(1024), LOW, READ_ONLY,
+        "kreplica.address.outstanding.response.bytes", LONG, 256 * MIB, at_least(1024), LOW, READ_ONLY,
         "The maximum memory of responses that the clients of one address have not read; beyond it, connections whose "
         "clients read nothing for kreplica.partial.request.stall.ms are closed.",
     ),
     Setting(
-        "kreplica.broker.outstanding.answer.bytes", LONG, 1024 * MIB, at_least(1024), LOW, READ_ONLY,
+        "kreplica.broker.outstanding.response.bytes", LONG, 1024 * MIB, at_least(1024), LOW, READ_ONLY,
         "The same maximum for all client addresses together.",
     ),
     Setting(

@@ -28,14 +28,14 @@ OWN_SETTINGS = (
     ),
     Setting(
         "kreplica.connection.outstanding.requests.max", INT, 512, at_least(1), LOW, READ_ONLY,
-        "The maximum number of unanswered requests of a connection before the broker stops reading from it.",
+        "The maximum number of in-flight requests of a connection before the broker stops reading from it.",
     ),
     Setting(
         "kreplica.connection.outstanding.request.bytes", INT, 8 * 2**20, at_least(1), LOW, READ_ONLY,
-        "The maximum bytes of unanswered requests of a connection before the broker stops reading from it.",
+        "The maximum bytes of in-flight requests of a connection before the broker stops reading from it.",
     ),
     Setting(
-        "kreplica.connection.outstanding.answer.bytes", INT, 4 * 2**20, at_least(1), LOW, READ_ONLY,
+        "kreplica.connection.outstanding.response.bytes", INT, 4 * 2**20, at_least(1), LOW, READ_ONLY,
         "The maximum bytes of unsent responses of a connection before the broker stops reading from it.",
     ),
     Setting(

@@ -9,7 +9,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.membership import SettingsWriter
 from kreplica.server.handlers.topics.topic_results import gather_by_topic
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_from
+from kreplica.server.protocol.responses import respond_with_result
 from kreplica.settings.alterations import AlterOperation
 
 Row = dict[str, Any]
@@ -22,9 +22,9 @@ class _Alter:
         self._writer = writer
 
     def __call__(self, request: Request) -> None:
-        answer_from(request, self._answer(request))
+        respond_with_result(request, self._response(request))
 
-    async def _answer(self, request: Request) -> Row:
+    async def _response(self, request: Request) -> Row:
         body = request.body
         resources = body["resources"]
         counts = Counter((row["resource_type"], row["resource_name"]) for row in resources)

@@ -27,7 +27,7 @@ class AlterReplicaLogDirs:
                     code = self._code(wanted["path"], TopicPartition(topic["name"], index))
                     results[topic["name"]].append({"partition_index": index, "error_code": int(code)})
         rows = [{"topic_name": topic, "partitions": partitions} for topic, partitions in results.items()]
-        request.answer({"results": rows})
+        request.respond({"results": rows})
 
     def _code(self, path: str, key: TopicPartition) -> ErrorCode:
         directory = next((each for each in self._partitions.directories.directories if each.path == path), None)

@@ -18,7 +18,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 class ApiVersions:
-    """Answers ApiVersions.
+    """Handles ApiVersions.
 
     :param table: the table of dispatched APIs, so no unsupported API is advertised.
     """
@@ -36,9 +36,9 @@ class ApiVersions:
                     error = ErrorCode.INVALID_REQUEST
         if error is ErrorCode.NONE:
             features = features_response(self._table, request.version)
-            request.answer({"error_code": 0, "api_keys": self._all_rows(), **features})
+            request.respond({"error_code": 0, "api_keys": self._all_rows(), **features})
         else:
-            request.answer({"error_code": int(error), "api_keys": []})
+            request.respond({"error_code": int(error), "api_keys": []})
 
     def _all_rows(self) -> list[dict[str, Any]]:
         if self._rows is None:

@@ -9,8 +9,8 @@ REFUSED = "This broker does not enforce client quotas, so it does not store them
 
 
 def describe_client_quotas(request: Request) -> None:
-    """Answer that no quota is in force."""
-    request.answer({"error_code": 0, "error_message": None, "entries": []})
+    """Respond that no quota is in force."""
+    request.respond({"error_code": 0, "error_message": None, "entries": []})
 
 
 def alter_client_quotas(request: Request) -> None:
@@ -19,4 +19,4 @@ def alter_client_quotas(request: Request) -> None:
     rows = [
         {"error_code": code, "error_message": REFUSED, "entity": entry["entity"]} for entry in request.body["entries"]
     ]
-    request.answer({"entries": rows})
+    request.respond({"entries": rows})

@@ -17,7 +17,7 @@ from kreplica.runtime.turns import Turns
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.control_admission import ControlAdmission
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_from, respond_in_slices
+from kreplica.server.protocol.responses import respond_in_slices, respond_with_result
 
 Row = dict[str, Any]
 
@@ -51,10 +51,10 @@ class LeaderAndIsr:
 
     def _decided(self, request: Request, refused: ErrorCode) -> None:
         if refused is not ErrorCode.NONE:
-            request.answer(_leader_and_isr_answer(refused))
+            request.respond(_leader_and_isr_response(refused))
             return
         body = request.body
-        answer_from(request, self._fence.in_order(lambda: self._obey(body)))
+        respond_with_result(request, self._fence.in_order(lambda: self._obey(body)))
 
     async def _obey(self, body: Row) -> Row:
         # The settings of a new topic must be known before its logs are created.
@@ -62,7 +62,7 @@ class LeaderAndIsr:
         leaderships = await self._leaderships(body)
         refused = _refused_by_now(self._fence, body)
         if refused is not ErrorCode.NONE:
-            return _leader_and_isr_answer(refused)
+            return _leader_and_isr_response(refused)
         errors = await self._partitions.lead_and_follow(leaderships)
         self._metadata.recheck()  # a start waits until every log has a role
         flat: list[Row] = []
@@ -79,7 +79,7 @@ class LeaderAndIsr:
                     await turns.next()
             flat += rows
             topics.append({"topic_id": topic.get("topic_id", ZERO_UUID), "partition_errors": rows})
-        return _leader_and_isr_answer(ErrorCode.NONE, topics, flat)
+        return _leader_and_isr_response(ErrorCode.NONE, topics, flat)
 
     async def _leaderships(self, body: Row) -> dict[TopicPartition, Leadership]:
         turns = Turns(self._reactor)
@@ -96,7 +96,7 @@ class LeaderAndIsr:
         return not self._settings.knows(topic["topic_name"]) or any(row["is_new"] for row in topic["partition_states"])
 
 
-def _leader_and_isr_answer(error: ErrorCode, topics: Sequence[Row] = (), flat: Sequence[Row] = ()) -> Row:
+def _leader_and_isr_response(error: ErrorCode, topics: Sequence[Row] = (), flat: Sequence[Row] = ()) -> Row:
     """Build the response.
 
     :param flat: True for versions before topic IDs.
@@ -143,10 +143,10 @@ class StopReplica:
 
     def _decided(self, request: Request, refused: ErrorCode) -> None:
         if refused is not ErrorCode.NONE:
-            request.answer({"error_code": int(refused), "partition_errors": []})
+            request.respond({"error_code": int(refused), "partition_errors": []})
             return
         body = request.body
-        answer_from(request, self._fence.in_order(lambda: self._obey(body)))
+        respond_with_result(request, self._fence.in_order(lambda: self._obey(body)))
 
     async def _obey(self, body: Row) -> Row:
         refused = _refused_by_now(self._fence, body)
@@ -184,7 +184,7 @@ class UpdateMetadata:
 
     def _decided(self, request: Request, refused: ErrorCode) -> None:
         if refused is not ErrorCode.NONE:
-            request.answer({"error_code": int(refused)})
+            request.respond({"error_code": int(refused)})
             return
         respond_in_slices(request, self._obey(request.body))
 

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_from
+from kreplica.server.protocol.responses import respond_with_result
 
 Row = dict[str, Any]
 
@@ -20,7 +20,7 @@ AskShutdown = Callable[[int, int], Deferred[list[TopicPartition]]]
 
 
 class ControlledShutdown:
-    """Answers ControlledShutdown.
+    """Handles ControlledShutdown.
 
     :param ask: returns NOT_CONTROLLER if this broker is not the controller.
     """
@@ -30,9 +30,9 @@ class ControlledShutdown:
 
     def __call__(self, request: Request) -> None:
         request.connection.mark_control()
-        answer_from(request, self._answer(request.body))
+        respond_with_result(request, self._response(request.body))
 
-    async def _answer(self, body: Row) -> Row:
+    async def _response(self, body: Row) -> Row:
         try:
             led = await self._ask(body["broker_id"], body.get("broker_epoch", -1))
         except KafkaError as error:

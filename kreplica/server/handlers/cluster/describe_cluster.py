@@ -14,33 +14,33 @@ BROKERS = 1
 
 
 class DescribeCluster:
-    """Answers with the live brokers; with ZooKeeper a broker is either registered or not, never fenced."""
+    """Responds with the live brokers; with ZooKeeper a broker is either registered or not, never fenced."""
 
     def __init__(self, metadata: MetadataCache, operations: AuthorizedOperations) -> None:
         self._metadata = metadata
         self._operations = operations
 
     def __call__(self, request: Request) -> None:
-        asked = request.body.get("endpoint_type", BROKERS)
-        answer: dict[str, Any] = {
+        requested = request.body.get("endpoint_type", BROKERS)
+        response: dict[str, Any] = {
             "cluster_id": self._metadata.cluster_id,
             "controller_id": self._metadata.controller_id,
             "brokers": [],
         }
-        if asked != BROKERS:
-            request.answer(
-                answer
+        if requested != BROKERS:
+            request.respond(
+                response
                 | {
                     "error_code": int(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
-                    "error_message": f"endpoint type {asked} is not served: only brokers (1) have endpoints here",
-                    "endpoint_type": asked,
+                    "error_message": f"endpoint type {requested} is not served: only brokers (1) have endpoints here",
+                    "endpoint_type": requested,
                 }
             )
             return
-        answer["brokers"] = [
+        response["brokers"] = [
             {"broker_id": broker.broker_id, "host": endpoint.host, "port": endpoint.port, "rack": broker.rack}
             for broker, endpoint in self._metadata.live_on(request.connection.listener)
         ]
         if request.body["include_cluster_authorized_operations"]:
-            answer["cluster_authorized_operations"] = self._operations.on_cluster(request)
-        request.answer(answer)
+            response["cluster_authorized_operations"] = self._operations.on_cluster(request)
+        request.respond(response)

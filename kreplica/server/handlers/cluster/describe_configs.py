@@ -18,16 +18,16 @@ Row = dict[str, Any]
 
 
 class DescribeConfigs:
-    """Answers for topics and for this broker; other brokers' settings must be requested from those brokers."""
+    """Responds for topics and for this broker; other brokers' settings must be requested from those brokers."""
 
     def __init__(self, settings: DynamicSettings, metadata: MetadataCache) -> None:
         self._settings = settings
         self._metadata = metadata
 
     def __call__(self, request: Request) -> None:
-        respond_in_slices(request, self._answer(request))
+        respond_in_slices(request, self._response(request))
 
-    def _answer(self, request: Request) -> Steps[Row]:
+    def _response(self, request: Request) -> Steps[Row]:
         with_synonyms = request.body.get("include_synonyms", False)
         with_documentation = request.body.get("include_documentation", False)
         results = []
@@ -44,8 +44,8 @@ class DescribeConfigs:
             except KafkaError as error:
                 row |= {"error_code": int(error.code), "error_message": error.message or None}
             else:
-                asked = resource["configuration_keys"]
-                wanted = None if asked is None else set(asked)
+                requested = resource["configuration_keys"]
+                wanted = None if requested is None else set(requested)
                 row["configs"] = [
                     _config(one, with_synonyms, with_documentation)
                     for one in rows

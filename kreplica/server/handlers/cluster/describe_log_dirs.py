@@ -23,13 +23,13 @@ class DescribeLogDirs:
         self._disk = disk
 
     def __call__(self, request: Request) -> None:
-        respond_in_slices(request, self._answer(request))
+        respond_in_slices(request, self._response(request))
 
-    def _answer(self, request: Request) -> Steps[Row]:
-        asked = request.body["topics"]
+    def _response(self, request: Request) -> Steps[Row]:
+        requested = request.body["topics"]
         wanted = None
-        if asked is not None:
-            wanted = {TopicPartition(topic["topic"], index) for topic in asked for index in topic["partitions"]}
+        if requested is not None:
+            wanted = {TopicPartition(topic["topic"], index) for topic in requested for index in topic["partitions"]}
         results = []
         for directory in list(self._partitions.directories.directories):
             results.append((yield from self._row(directory, wanted)))

@@ -1,4 +1,4 @@
-"""ACL, SASL, delegation token and SCRAM APIs, answered like a Kafka broker without these features.
+"""ACL, SASL, delegation token and SCRAM APIs, with the responses of a Kafka broker without these features.
 
 Tools and client libraries call them to detect features. Each handler is a function of the request.
 """
@@ -20,27 +20,27 @@ NO_TIME = -1
 
 def describe_acls(request: Request) -> None:
     """DescribeAcls (key 29)."""
-    request.answer({**_acls_disabled(), "resources": []})
+    request.respond({**_acls_disabled(), "resources": []})
 
 
 def create_acls(request: Request) -> None:
     """CreateAcls (key 30): each is refused."""
-    request.answer({"results": [_acls_disabled() for _ in request.body["creations"]]})
+    request.respond({"results": [_acls_disabled() for _ in request.body["creations"]]})
 
 
 def delete_acls(request: Request) -> None:
     """DeleteAcls (key 31): each filter is refused."""
-    request.answer({"filter_results": [{**_acls_disabled(), "matching_acls": []} for _ in request.body["filters"]]})
+    request.respond({"filter_results": [{**_acls_disabled(), "matching_acls": []} for _ in request.body["filters"]]})
 
 
 def sasl_handshake(request: Request) -> None:
     """SaslHandshake (key 17) on a listener without SASL."""
-    request.answer({"error_code": int(ErrorCode.ILLEGAL_SASL_STATE), "mechanisms": []})
+    request.respond({"error_code": int(ErrorCode.ILLEGAL_SASL_STATE), "mechanisms": []})
 
 
 def sasl_authenticate(request: Request) -> None:
     """SaslAuthenticate (key 36) on a listener without SASL."""
-    request.answer(
+    request.respond(
         {
             "error_code": int(ErrorCode.ILLEGAL_SASL_STATE),
             "error_message": "SaslAuthenticate was received on a listener that does not use SASL.",
@@ -51,7 +51,7 @@ def sasl_authenticate(request: Request) -> None:
 
 def create_delegation_token(request: Request) -> None:
     """CreateDelegationToken (key 38): no listener authenticates its clients."""
-    request.answer(
+    request.respond(
         {
             "error_code": int(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED),
             "principal_type": "User",
@@ -70,18 +70,18 @@ def create_delegation_token(request: Request) -> None:
 def change_delegation_token(request: Request) -> None:
     """RenewDelegationToken (key 39) and ExpireDelegationToken (key 40)."""
     code = int(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
-    request.answer({"error_code": code, "expiry_timestamp_ms": NO_TIME})
+    request.respond({"error_code": code, "expiry_timestamp_ms": NO_TIME})
 
 
 def describe_delegation_tokens(request: Request) -> None:
     """DescribeDelegationToken (key 41)."""
-    request.answer({"error_code": int(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED), "tokens": []})
+    request.respond({"error_code": int(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED), "tokens": []})
 
 
 def describe_scram_credentials(request: Request) -> None:
     """DescribeUserScramCredentials (key 50): no user has any."""
     counts = Counter(row["name"] for row in request.body["users"] or ())
-    request.answer({"error_code": 0, "results": [_no_credential(user, count) for user, count in counts.items()]})
+    request.respond({"error_code": 0, "results": [_no_credential(user, count) for user, count in counts.items()]})
 
 
 def alter_scram_credentials(request: Request) -> None:
@@ -93,7 +93,7 @@ def alter_scram_credentials(request: Request) -> None:
     for row in request.body["upsertions"]:
         text = "This broker does not keep SCRAM credentials."
         rows[row["name"]] = _result(row["name"], ErrorCode.UNSUPPORTED_SASL_MECHANISM, text)
-    request.answer({"results": list(rows.values())})
+    request.respond({"results": list(rows.values())})
 
 
 def _acls_disabled() -> Row:

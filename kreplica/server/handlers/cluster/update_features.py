@@ -9,7 +9,7 @@ from kreplica.server.protocol.request import Request
 
 
 class UpdateFeatures:
-    """Answers UpdateFeatures.
+    """Handles UpdateFeatures.
 
     :param is_controller: True if this broker is the active controller; others refuse the request.
     """
@@ -21,4 +21,4 @@ class UpdateFeatures:
         code, message = ErrorCode.INVALID_REQUEST, "Feature levels are fixed by the brokers' version."
         if not self._is_controller():
             code, message = ErrorCode.NOT_CONTROLLER, "This broker is not the active controller."
-        request.answer({"error_code": int(code), "error_message": message, "results": []})
+        request.respond({"error_code": int(code), "error_message": message, "results": []})

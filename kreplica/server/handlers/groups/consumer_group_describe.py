@@ -20,16 +20,16 @@ CONSUMER_MEMBER = 1
 
 
 class ConsumerGroupDescribe:
-    """Answers in slices; one group's failure is that group's answer."""
+    """Responds in slices; one group's failure is that group's response."""
 
     def __init__(self, groups: ConsumerCoordinator, operations: AuthorizedOperations) -> None:
         self._groups = groups
         self._operations = operations
 
     def __call__(self, request: Request) -> None:
-        respond_in_slices(request, self._answer(request))
+        respond_in_slices(request, self._response(request))
 
-    def _answer(self, request: Request) -> Steps[dict[str, Any]]:
+    def _response(self, request: Request) -> Steps[dict[str, Any]]:
         rows = []
         for number, group_id in enumerate(request.body["group_ids"], 1):
             row = self._group(request, group_id)

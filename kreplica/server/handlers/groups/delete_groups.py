@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 class DeleteGroups:
-    """Answers when every deletion is committed or refused."""
+    """Responds when every deletion is committed or refused."""
 
     def __init__(self, groups: GroupCoordinator) -> None:
         self._groups = groups
@@ -38,14 +38,14 @@ class _Deletions:
     def begin(self, groups: GroupCoordinator) -> Steps[Row | None]:
         """Start the deletions in slices.
 
-        :return: the response if all deletions have finished; otherwise the last one answers.
+        :return: the response if all deletions have finished; otherwise the last one responds.
         """
         for number, group_id in enumerate(self._group_ids, 1):
             groups.delete(group_id, partial(self._over, group_id))
             if number % STEP_GROUPS == 0:
                 yield
         self._is_begun = True
-        return (yield from self._answer()) if self._are_over else None
+        return (yield from self._response()) if self._are_over else None
 
     @property
     def _are_over(self) -> bool:
@@ -54,9 +54,9 @@ class _Deletions:
     def _over(self, group_id: str, code: ErrorCode) -> None:
         self._codes[group_id] = code
         if self._is_begun and self._are_over:
-            respond_in_slices(self._request, self._answer())
+            respond_in_slices(self._request, self._response())
 
-    def _answer(self) -> Steps[Row]:
+    def _response(self) -> Steps[Row]:
         results = []
         for number, group_id in enumerate(self._group_ids, 1):
             results.append({"group_id": group_id, "error_code": int(self._codes[group_id])})

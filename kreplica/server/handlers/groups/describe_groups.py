@@ -22,21 +22,21 @@ NOTHING_KNOWN = Description("")
 
 
 class DescribeGroups:
-    """Answers in slices; one group's failure is that group's answer."""
+    """Responds in slices; one group's failure is that group's response."""
 
     def __init__(self, groups: GroupCoordinator, operations: AuthorizedOperations) -> None:
         self._groups = groups
         self._operations = operations
 
     def __call__(self, request: Request) -> None:
-        respond_in_slices(request, self._answer(request))
+        respond_in_slices(request, self._response(request))
 
-    def _answer(self, request: Request) -> Steps[dict[str, Any]]:
-        asked = request.body.get("include_authorized_operations")
+    def _response(self, request: Request) -> Steps[dict[str, Any]]:
+        with_operations = request.body.get("include_authorized_operations")
         rows = []
         for number, group_id in enumerate(request.body["groups"], 1):
             row = self._describe(group_id, request.version)
-            if asked and not row["error_code"]:
+            if with_operations and not row["error_code"]:
                 row["authorized_operations"] = self._operations.on_group(request, row["group_id"])
             rows.append(row)
             if row["members"] or number % STEP_GROUPS == 0:

@@ -21,7 +21,10 @@ Row = dict[str, Any]
 
 
 class FindCoordinator:
-    """Answers with the leader of the partition that has the state; creates the internal topic on first use."""
+    """Responds with the leader of the partition that stores the state of the group or transactional ID.
+
+    Creates the internal topic on first use.
+    """
 
     def __init__(self, view: ClusterView, metadata: MetadataCache, internal_topics: InternalTopics) -> None:
         self._view = view
@@ -33,10 +36,10 @@ class FindCoordinator:
         key_type = body.get("key_type", 0)
         listener = request.connection.listener
         if request.version < BATCHED_FROM:
-            request.answer(self._row(key_type, body["key"], listener))
+            request.respond(self._row(key_type, body["key"], listener))
             return
         rows = [self._row(key_type, key, listener) | {"key": key} for key in body["coordinator_keys"]]
-        request.answer({"coordinators": rows})
+        request.respond({"coordinators": rows})
 
     def _row(self, key_type: int, key: str, listener: str) -> Row:
         try:
@@ -53,14 +56,15 @@ class FindCoordinator:
     def _find(self, key_type: int, key: str, listener: str) -> Row:
         topic = TOPIC_OF_KEY_TYPE.get(key_type)
         if topic is None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type}")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown coordinator type {key_type}")
         if key_type == 1 and not key:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id cannot be empty")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional ID is empty")
         count = self._view.partition_count(topic)
         if count is None:
             self._internal_topics.ensure(topic)
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} is being made")
-        leader = self._view.leader_of(TopicPartition(topic, partition_of(key, count)))
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} is being created; retry")
+        partition = TopicPartition(topic, partition_of(key, count))
+        leader = self._view.leader_of(partition)
         for broker, endpoint in self._metadata.live_on(listener):
             if broker.broker_id == leader:
                 return {
@@ -70,4 +74,5 @@ class FindCoordinator:
                     "error_code": 0,
                     "error_message": None,
                 }
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the partition of {topic} has no leader")
+        text = f"{partition} has no live leader with an endpoint on listener {listener}; retry"
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)

@@ -7,7 +7,7 @@ from kreplica.server.protocol.request import Request
 
 
 class Heartbeat:
-    """Answers at once."""
+    """Responds at once."""
 
     def __init__(self, groups: GroupCoordinator) -> None:
         self._groups = groups
@@ -17,4 +17,4 @@ class Heartbeat:
         code = self._groups.heartbeat(
             body["group_id"], body["member_id"], body.get("group_instance_id"), body["generation_id"]
         )
-        request.answer({"throttle_time_ms": 0, "error_code": int(code)})
+        request.respond({"throttle_time_ms": 0, "error_code": int(code)})

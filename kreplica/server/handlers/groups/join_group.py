@@ -15,7 +15,7 @@ SKIPPED_ASSIGNMENT_FROM = 9
 
 
 class JoinGroup:
-    """Answers when all members have joined, at most after the rebalance timeout."""
+    """Responds when all members have joined, at most after the rebalance timeout."""
 
     def __init__(self, groups: GroupCoordinator) -> None:
         self._groups = groups
@@ -41,12 +41,12 @@ class JoinGroup:
         group_id = body["group_id"]
         request.body = body = {}  # its views would keep the whole frame in memory while the member waits
 
-        def answer(joined: Joined) -> None:
-            _answer(request, joined)
+        def respond(joined: Joined) -> None:
+            _respond(request, joined)
 
-        self._groups.join(group_id, join, answer)
+        self._groups.join(group_id, join, respond)
         if request.is_waiting:
-            request.on_abandoned(lambda: self._groups.abandon_join(group_id, answer))
+            request.on_abandoned(lambda: self._groups.abandon_join(group_id, respond))
 
 
 def client_host(request: Request) -> str:
@@ -54,9 +54,9 @@ def client_host(request: Request) -> str:
     return "/" + request.connection.peer.rpartition(":")[0].strip("[]")
 
 
-def _answer(request: Request, joined: Joined) -> None:
+def _respond(request: Request, joined: Joined) -> None:
     no_protocol = None if request.version >= NULL_PROTOCOL_FROM else ""
-    request.answer(
+    request.respond(
         {
             "throttle_time_ms": 0,
             "error_code": int(joined.error),

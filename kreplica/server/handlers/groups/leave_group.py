@@ -12,7 +12,7 @@ SEVERAL_FROM = 3
 
 
 class LeaveGroup:
-    """Answers at once; nothing is written until the remaining members have joined again."""
+    """Responds at once; nothing is written until the remaining members have joined again."""
 
     def __init__(self, groups: GroupCoordinator) -> None:
         self._groups = groups
@@ -28,11 +28,11 @@ class LeaveGroup:
         try:
             codes = self._groups.leave(body["group_id"], leaves)
         except KafkaError as error:
-            request.answer({"throttle_time_ms": 0, "error_code": int(error.code), "members": []})
+            request.respond({"throttle_time_ms": 0, "error_code": int(error.code), "members": []})
             return
         of_all = codes[0] if request.version < SEVERAL_FROM else ErrorCode.NONE
         members = [
             {"member_id": leave.member_id, "group_instance_id": leave.instance_id, "error_code": int(code)}
             for leave, code in zip(leaves, codes, strict=True)
         ]
-        request.answer({"throttle_time_ms": 0, "error_code": int(of_all), "members": members})
+        request.respond({"throttle_time_ms": 0, "error_code": int(of_all), "members": members})

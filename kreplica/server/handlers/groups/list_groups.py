@@ -7,7 +7,7 @@ from typing import Any
 from kreplica.groups.coordinator import GroupCoordinator, ListedGroup
 from kreplica.runtime.slices import STEP_ROWS, Steps
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_from, in_slices
+from kreplica.server.protocol.responses import in_slices, respond_with_result
 
 
 class ListGroups:
@@ -17,7 +17,7 @@ class ListGroups:
         self._groups = groups
 
     def __call__(self, request: Request) -> None:
-        answer_from(request, self._list(request, request.body))
+        respond_with_result(request, self._list(request, request.body))
 
     async def _list(self, request: Request, body: dict[str, Any]) -> dict[str, Any]:
         code, listed = await self._groups.list_groups(body.get("states_filter", ()), body.get("types_filter", ()))

@@ -20,7 +20,7 @@ TIME_MS_MAX = 2**63 - 1
 
 
 class OffsetCommit:
-    """Answers once the offsets are committed in the log.
+    """Responds once the offsets are committed in the log.
 
     :param metadata_characters_max: ``offset.metadata.max.bytes``.
     """
@@ -52,7 +52,7 @@ class OffsetCommit:
             prepared = yield from rows.prepare(self._shards, body["group_id"])
         except KafkaError:
             rows.fail(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
-            request.answer({"throttle_time_ms": 0, "topics": rows.topics})
+            request.respond({"throttle_time_ms": 0, "topics": rows.topics})
         else:
             self._commit(request, rows, prepared)
 
@@ -63,7 +63,7 @@ class OffsetCommit:
         def answer(code: ErrorCode) -> None:
             if code is not ErrorCode.NONE:
                 rows.fail(code)
-            request.answer({"throttle_time_ms": 0, "topics": rows.topics})
+            request.respond({"throttle_time_ms": 0, "topics": rows.topics})
 
         if not rows.values:
             answer(ErrorCode.NONE)

@@ -17,16 +17,16 @@ Partitions = dict[tuple[str, int], None]
 
 
 class OffsetDelete:
-    """Answers when the deletion is committed in the log; deleting an absent offset succeeds."""
+    """Responds when the deletion is committed in the log; deleting an absent offset succeeds."""
 
     def __init__(self, shards: Shards[GroupShard], view: ClusterView) -> None:
         self._shards = shards
         self._view = view
 
     def __call__(self, request: Request) -> None:
-        respond_in_slices(request, self._answer(request))
+        respond_in_slices(request, self._response(request))
 
-    def _answer(self, request: Request) -> Steps[Row | None]:
+    def _response(self, request: Request) -> Steps[Row | None]:
         body = request.body
         group_id = body["group_id"]
         wanted: Partitions = {}
@@ -41,18 +41,18 @@ class OffsetDelete:
         except KafkaError as error:
             return {"error_code": int(error.code), "throttle_time_ms": 0, "topics": []}
 
-        def answer(code: ErrorCode) -> None:
+        def respond(code: ErrorCode) -> None:
             if code is ErrorCode.NONE:
                 shard.remove_if_unused(group_id)
-                request.answer({"error_code": 0, "throttle_time_ms": 0, "topics": topics})
+                request.respond({"error_code": 0, "throttle_time_ms": 0, "topics": topics})
             else:
-                request.answer({"error_code": int(code), "throttle_time_ms": 0, "topics": []})
+                request.respond({"error_code": int(code), "throttle_time_ms": 0, "topics": []})
 
         records = shard.offsets.tombstones(group_id, lambda topic, index: (topic, index) in wanted)
         if records:
-            shard.offsets.remove(records, answer)
+            shard.offsets.remove(records, respond)
         else:
-            answer(ErrorCode.NONE)
+            respond(ErrorCode.NONE)
         return None
 
     def _group(self, group_id: str) -> tuple[GroupShard, Group]:
@@ -69,8 +69,8 @@ class OffsetDelete:
         group.check_offset_delete()
         return shard, group
 
-    def _topic(self, group: Group, asked: Row, wanted: Partitions) -> Steps[Row]:
-        name = asked["name"]
+    def _topic(self, group: Group, requested: Row, wanted: Partitions) -> Steps[Row]:
+        name = requested["name"]
         if self._view.partition_count(name) is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif group.is_subscribed_to(name):
@@ -79,7 +79,7 @@ class OffsetDelete:
             code = ErrorCode.NONE
         rows = []
         yield
-        for number, row in enumerate(asked["partitions"], 1):
+        for number, row in enumerate(requested["partitions"], 1):
             index = row["partition_index"]
             if code is ErrorCode.NONE:
                 wanted[name, index] = None

@@ -26,15 +26,15 @@ PartitionRow = Callable[[str, int], Row]
 
 
 class OffsetFetch:
-    """Answers with committed offsets."""
+    """Responds with committed offsets."""
 
     def __init__(self, shards: Shards[GroupShard]) -> None:
         self._shards = shards
 
     def __call__(self, request: Request) -> None:
-        respond_in_slices(request, self._answer(request))
+        respond_in_slices(request, self._response(request))
 
-    def _answer(self, request: Request) -> Steps[Row]:
+    def _response(self, request: Request) -> Steps[Row]:
         body = request.body
         require_stable = body.get("require_stable", False)
         if request.version >= BATCHED_FROM:
@@ -44,24 +44,24 @@ class OffsetFetch:
                 if len(groups) % STEP_ROWS == 0:
                     yield
             return {"throttle_time_ms": 0, "groups": groups}
-        answer = yield from self._group(body, require_stable)
-        if answer["error_code"] and request.version < GROUP_ERRORS_FROM:
-            code = ErrorCode.of(answer["error_code"])
+        response = yield from self._group(body, require_stable)
+        if response["error_code"] and request.version < GROUP_ERRORS_FROM:
+            code = ErrorCode.of(response["error_code"])
             wanted = ((topic["name"], topic["partition_indexes"]) for topic in body["topics"])
-            answer["topics"] = yield from _topics(wanted, lambda _, index: _error_row(index, code))
-        return {"throttle_time_ms": 0, **answer}
+            response["topics"] = yield from _topics(wanted, lambda _, index: _error_row(index, code))
+        return {"throttle_time_ms": 0, **response}
 
-    def _group(self, asked: Row, require_stable: bool) -> Steps[Row]:
+    def _group(self, requested: Row, require_stable: bool) -> Steps[Row]:
         """Return the offsets of one group; all of them if the request names no topics."""
-        group_id = asked["group_id"]
+        group_id = requested["group_id"]
         try:
             shard = self._shards.current_shard_of(group_id)
             group = shard.group(group_id)
             if group is not None:
-                group.check_fetch(asked.get("member_id"), asked.get("member_epoch", NO_GENERATION))
+                group.check_fetch(requested.get("member_id"), requested.get("member_epoch", NO_GENERATION))
         except KafkaError as error:
             return {"group_id": group_id, "topics": [], "error_code": int(error.code)}
-        topics = asked["topics"]
+        topics = requested["topics"]
         if topics is None:
             # A copy, because other commits can happen between two slices.
             wanted: Wanted = [

@@ -8,7 +8,7 @@ from kreplica.server.protocol.request import Request
 
 
 class SyncGroup:
-    """Answers when the leader's assignment is committed."""
+    """Responds when the leader's assignment is committed."""
 
     def __init__(self, groups: GroupCoordinator) -> None:
         self._groups = groups
@@ -25,11 +25,11 @@ class SyncGroup:
         )
         group_id = body["group_id"]
         request.body = {}  # its views would keep the whole frame in memory while the member waits
-        self._groups.sync(group_id, sync, lambda synced: _answer(request, synced))
+        self._groups.sync(group_id, sync, lambda synced: _respond(request, synced))
 
 
-def _answer(request: Request, synced: Synced) -> None:
-    request.answer(
+def _respond(request: Request, synced: Synced) -> None:
+    request.respond(
         {
             "throttle_time_ms": 0,
             "error_code": int(synced.error),

@@ -11,7 +11,7 @@ from kreplica.errors import KafkaError
 from kreplica.model import TopicPartition
 from kreplica.runtime.slices import STEP_ROWS, Steps
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_from, in_slices
+from kreplica.server.protocol.responses import in_slices, respond_with_result
 
 Row = dict[str, Any]
 
@@ -23,7 +23,7 @@ AskReassignment = Callable[[Targets], "Deferred[Mapping[TopicPartition, KafkaErr
 
 
 class AlterPartitionReassignments:
-    """Answers when the reassignments are written to ZooKeeper, before they are complete.
+    """Responds when the reassignments are written to ZooKeeper, before they are complete.
 
     :param ask: returns NOT_CONTROLLER if this broker is not the controller.
     """
@@ -32,9 +32,9 @@ class AlterPartitionReassignments:
         self._ask = ask
 
     def __call__(self, request: Request) -> None:
-        answer_from(request, self._answer(request, request.body))
+        respond_with_result(request, self._response(request, request.body))
 
-    async def _answer(self, request: Request, body: Row) -> Row:
+    async def _response(self, request: Request, body: Row) -> Row:
         targets = await in_slices(request, _targets(body["topics"]))
         try:
             results = await self._ask(targets)

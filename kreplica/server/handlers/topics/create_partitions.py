@@ -12,7 +12,7 @@ from kreplica.server.handlers.topics.topic_admin import TopicAdmin
 from kreplica.server.handlers.topics.topic_results import gather_by_topic
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_from
+from kreplica.server.protocol.responses import respond_with_result
 
 Row = dict[str, Any]
 
@@ -24,9 +24,9 @@ class CreatePartitions:
         self._is_controller = is_controller
 
     def __call__(self, request: Request) -> None:
-        answer_from(request, self._answer(request))
+        respond_with_result(request, self._response(request))
 
-    async def _answer(self, request: Request) -> Row:
+    async def _response(self, request: Request) -> Row:
         body = request.body
         counts = Counter(row["name"] for row in body["topics"])
         unique = {row["name"]: row for row in body["topics"]}

@@ -17,7 +17,7 @@ from kreplica.server.handlers.topics.topic_admin import NEW_PARTITIONS_MAX, Topi
 from kreplica.server.handlers.topics.topic_results import gather_by_topic
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_from, in_slices
+from kreplica.server.protocol.responses import in_slices, respond_with_result
 
 Row = dict[str, Any]
 UNSET = -1
@@ -30,7 +30,7 @@ CONFIGS_MAX = 1000
 
 
 class CreateTopics:
-    """Answers CreateTopics.
+    """Handles CreateTopics.
 
     :param is_controller: True if this broker is the active controller.
     """
@@ -48,7 +48,7 @@ class CreateTopics:
         self._is_controller = is_controller
 
     def __call__(self, request: Request) -> None:
-        answer_from(request, self._answer(request))
+        respond_with_result(request, self._answer(request))
 
     async def _answer(self, request: Request) -> Row:
         body = request.body

@@ -32,13 +32,13 @@ class DeleteRecords:
         if pending:
             _WaitingDeletion(self._reactor, request, {"topics": topics}, pending)
         else:
-            request.answer({"topics": topics})
+            request.respond({"topics": topics})
 
-    def _delete(self, topic: str, asked: Row, pending: list[_Pending]) -> Row:
-        row = {"partition_index": asked["partition_index"], "low_watermark": -1, "error_code": 0}
+    def _delete(self, topic: str, requested: Row, pending: list[_Pending]) -> Row:
+        row = {"partition_index": requested["partition_index"], "low_watermark": -1, "error_code": 0}
         try:
-            partition = self._partitions.led(TopicPartition(topic, asked["partition_index"]))
-            offset = partition.delete_records(asked["offset"])
+            partition = self._partitions.led(TopicPartition(topic, requested["partition_index"]))
+            offset = partition.delete_records(requested["offset"])
         except KafkaError as error:
             row["error_code"] = int(error.code)
             return row
@@ -79,9 +79,9 @@ class _Pending:
 class _WaitingDeletion:
     """A request that waits for replicas of at least one partition."""
 
-    def __init__(self, reactor: Reactor, request: Request, answer: Row, pending: list[_Pending]) -> None:
+    def __init__(self, reactor: Reactor, request: Request, response: Row, pending: list[_Pending]) -> None:
         self._request = request
-        self._answer = answer
+        self._response = response
         self._pending = pending
         timeout_s = request.body["timeout_ms"] / 1000
         waiting = DelayedOperation(reactor, [p.partition for p in pending], timeout_s, self._look, self._expire)
@@ -90,10 +90,10 @@ class _WaitingDeletion:
     def _look(self, changed: set[Partition]) -> bool:
         self._pending = [p for p in self._pending if p.partition not in changed or not p.is_over()]
         if not self._pending:
-            self._request.answer(self._answer)
+            self._request.respond(self._response)
         return not self._pending
 
     def _expire(self) -> None:
         for pending in self._pending:
             pending.expire()
-        self._request.answer(self._answer)
+        self._request.respond(self._response)

@@ -1,4 +1,4 @@
-"""DeleteTopics (key 20): answered by the controller when the topic is removed from ZooKeeper."""
+"""DeleteTopics (key 20): the controller responds when the topic is removed from ZooKeeper."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kreplica.server.handlers.topics.topic_admin import TopicAdmin
 from kreplica.server.handlers.topics.topic_results import gather_by_topic
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_from, in_slices
+from kreplica.server.protocol.responses import in_slices, respond_with_result
 
 Row = dict[str, Any]
 
@@ -23,20 +23,20 @@ TOPICS_AT_ONCE = 20
 ZooKeeper come together, and each update of the metadata checks all topics that wait for it."""
 
 
-def _asked(body: Row) -> Steps[tuple[list[Row], Counter[tuple[str | None, UUID]]]]:
+def _requested(body: Row) -> Steps[tuple[list[Row], Counter[tuple[str | None, UUID]]]]:
     """Return the requested topics, and how often each is named."""
     # Versions below 6 list names; later ones list rows with a name or an ID.
-    asked: list[Row] = list(body.get("topics") or ())
+    requested: list[Row] = list(body.get("topics") or ())
     for number, name in enumerate(dict.fromkeys(body.get("topic_names") or ()), 1):
-        asked.append({"name": name, "topic_id": ZERO_UUID})
+        requested.append({"name": name, "topic_id": ZERO_UUID})
         if number % STEP_ROWS == 0:
             yield
     counts: Counter[tuple[str | None, UUID]] = Counter()
-    for number, row in enumerate(asked, 1):
+    for number, row in enumerate(requested, 1):
         counts[row["name"], row["topic_id"]] += 1
         if number % STEP_ROWS == 0:
             yield
-    return asked, counts
+    return requested, counts
 
 
 class DeleteTopics:
@@ -51,28 +51,28 @@ class DeleteTopics:
         self._enabled = enabled
 
     def __call__(self, request: Request) -> None:
-        answer_from(request, self._answer(request))
+        respond_with_result(request, self._response(request))
 
-    async def _answer(self, request: Request) -> Row:
+    async def _response(self, request: Request) -> Row:
         seconds = request.connection.seconds
         ends_s = seconds() + request.body["timeout_ms"] / 1000
-        asked, counts = await in_slices(request, _asked(request.body))
+        requested, counts = await in_slices(request, _requested(request.body))
 
-        async def ask(row: Row) -> Row:
+        async def start(row: Row) -> Row:
             if counts[row["name"], row["topic_id"]] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the topic appears in the request more than once")
-            return await self._request(row)
+            return await self._start_deletion(row)
 
         async def wait(row: Row) -> Row:
             if not row["error_code"]:
                 await self._wait(row["name"], row["topic_id"], ends_s, seconds)
             return row
 
-        # All deletions are requested before the first is waited for: the wait may last until the client gives up.
-        requested = await gather_by_topic(request, asked, ask, self._error_row, TOPICS_AT_ONCE)
-        return {"responses": await gather_by_topic(request, requested, wait, self._error_row, TOPICS_AT_ONCE)}
+        # Start all deletions before waiting for the first: the wait may last until the client gives up.
+        started = await gather_by_topic(request, requested, start, self._error_row, TOPICS_AT_ONCE)
+        return {"responses": await gather_by_topic(request, started, wait, self._error_row, TOPICS_AT_ONCE)}
 
-    async def _request(self, row: Row) -> Row:
+    async def _start_deletion(self, row: Row) -> Row:
         """Request the deletion of one topic; return its response row."""
         if not self._is_controller():
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")

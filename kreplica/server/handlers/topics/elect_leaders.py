@@ -13,7 +13,7 @@ from kreplica.model import TopicPartition
 from kreplica.runtime.slices import STEP_ROWS, Steps
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_from, in_slices
+from kreplica.server.protocol.responses import in_slices, respond_with_result
 
 Row = dict[str, Any]
 
@@ -37,16 +37,16 @@ TEXTS = {
 
 
 class ElectLeaders:
-    """Answers once this broker's own metadata has the new leaders, or after the timeout."""
+    """Responds once this broker's own metadata has the new leaders, or after the timeout."""
 
     def __init__(self, ask: AskElection, metadata: MetadataCache) -> None:
         self._ask = ask
         self._metadata = metadata
 
     def __call__(self, request: Request) -> None:
-        answer_from(request, self._answer(request, request.body))
+        respond_with_result(request, self._response(request, request.body))
 
-    async def _answer(self, request: Request, body: Row) -> Row:
+    async def _response(self, request: Request, body: Row) -> Row:
         topics, election_type = body["topic_partitions"], body.get("election_type", PREFERRED)
         wanted = None if topics is None else await in_slices(request, _partitions(topics))
         if election_type not in TYPES:

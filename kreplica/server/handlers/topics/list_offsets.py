@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 
 class ListOffsets:
-    """Answers without tiered storage: the earliest local offset is the earliest offset, and no offset is tiered."""
+    """Responds without tiered storage: the earliest local offset is the earliest offset, and no offset is tiered."""
 
     def __init__(self, partitions: Partitions) -> None:
         self._partitions = partitions
@@ -38,9 +38,9 @@ class ListOffsets:
         replica_id, isolation = body["replica_id"], body.get("isolation_level", 0)
         if replica_id >= 0:
             request.connection.mark_control()
-        respond_in_slices(request, self._answer(request, replica_id, isolation))
+        respond_in_slices(request, self._response(request, replica_id, isolation))
 
-    def _answer(self, request: Request, replica_id: int, isolation: int) -> Steps[Row]:
+    def _response(self, request: Request, replica_id: int, isolation: int) -> Steps[Row]:
         topics, count = [], 0
         for topic in request.body["topics"]:
             name, rows = topic["name"], []
@@ -53,18 +53,18 @@ class ListOffsets:
             topics.append({"name": name, "partitions": rows})
         return {"topics": topics}
 
-    def _row(self, key: TopicPartition, asked: Row, replica_id: int, isolation: int, version: int) -> Row:
+    def _row(self, key: TopicPartition, requested: Row, replica_id: int, isolation: int, version: int) -> Row:
         row: Row = {"partition_index": key.partition, "error_code": 0}
-        epoch = asked.get("current_leader_epoch", NO_EPOCH)
+        epoch = requested.get("current_leader_epoch", NO_EPOCH)
         try:
             partition = self._partitions.led(key, epoch) if replica_id != DEBUGGER else self._held(key, epoch)
             if version == SEGMENTS_VERSION:
                 end = partition.visible_end(isolation) if replica_id == CONSUMER else partition.log.log_end_offset
-                return row | {"old_style_offsets": _segment_offsets(partition, asked, end)}
+                return row | {"old_style_offsets": _segment_offsets(partition, requested, end)}
             if replica_id == CONSUMER:
-                timestamp, offset, epoch = _find_committed(partition, asked["timestamp"], isolation)
+                timestamp, offset, epoch = _find_committed(partition, requested["timestamp"], isolation)
             else:
-                timestamp, offset, epoch = _find(partition, asked["timestamp"], partition.log.log_end_offset)
+                timestamp, offset, epoch = _find(partition, requested["timestamp"], partition.log.log_end_offset)
         except KafkaError as error:
             code = error.code
             if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_FROM:
@@ -83,15 +83,15 @@ class ListOffsets:
         return partition
 
 
-def _segment_offsets(partition: Partition, asked: Row, end: int) -> list[int]:
+def _segment_offsets(partition: Partition, requested: Row, end: int) -> list[int]:
     """Return the offsets at which segments start, and the end of the log, latest first, as before Kafka 0.10.1.
 
-    Kafka compares the time asked for with the time at which a segment's file was last written; here it is compared with
+    Kafka compares the requested time with the time at which a segment's file was last written; here it is compared with
     the segment's largest timestamp, which does not change when a replica is copied.
 
     :param end: the largest offset that may be returned.
     """
-    log, timestamp = partition.log, asked["timestamp"]
+    log, timestamp = partition.log, requested["timestamp"]
     starts = [(max(segment.base_offset, log.log_start_offset), segment) for segment in log.segments]
     offsets = [offset for offset, _ in starts]
     if timestamp == LATEST:
@@ -105,7 +105,7 @@ def _segment_offsets(partition: Partition, asked: Row, end: int) -> list[int]:
         except (OSError, StorageError) as error:
             raise partition.read_failed(log.log_start_offset, error) from error
         del offsets[older[-1] if older else 0 :]
-    found = offsets[::-1][: max(asked["max_num_offsets"], 0)]
+    found = offsets[::-1][: max(requested["max_num_offsets"], 0)]
     if found and found[0] > end:
         return [end, *(offset for offset in found if offset <= end)]
     return found

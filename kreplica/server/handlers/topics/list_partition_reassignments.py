@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 from kreplica.errors import KafkaError
 from kreplica.model import TopicPartition
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_from
+from kreplica.server.protocol.responses import respond_with_result
 
 Row = dict[str, Any]
 
@@ -33,7 +33,7 @@ AskMoves = Callable[["list[TopicPartition] | None"], "Deferred[Mapping[TopicPart
 
 
 class ListPartitionReassignments:
-    """Answers ListPartitionReassignments.
+    """Handles ListPartitionReassignments.
 
     :param ask: returns NOT_CONTROLLER if this broker is not the controller.
     """
@@ -42,9 +42,9 @@ class ListPartitionReassignments:
         self._ask = ask
 
     def __call__(self, request: Request) -> None:
-        answer_from(request, self._answer(request.body))
+        respond_with_result(request, self._response(request.body))
 
-    async def _answer(self, body: Row) -> Row:
+    async def _response(self, body: Row) -> Row:
         try:
             moves = await self._ask(_partitions(body["topics"]))
         except KafkaError as error:

@@ -17,7 +17,7 @@ NO_REPLICA = -2
 
 
 class OffsetForLeaderEpoch:
-    """Answers only for led partitions (KIP-320): a follower's log may still be truncated."""
+    """Responds only for led partitions (KIP-320): a follower's log may still be truncated."""
 
     def __init__(self, partitions: Partitions) -> None:
         self._partitions = partitions
@@ -25,9 +25,9 @@ class OffsetForLeaderEpoch:
     def __call__(self, request: Request) -> None:
         if request.body.get("replica_id", NO_REPLICA) >= 0:
             request.connection.mark_control()  # a follower that uses this API to truncate, as before Fetch 12
-        respond_in_slices(request, self._answer(request.body))
+        respond_in_slices(request, self._response(request.body))
 
-    def _answer(self, body: dict[str, Any]) -> Steps[dict[str, Any]]:
+    def _response(self, body: dict[str, Any]) -> Steps[dict[str, Any]]:
         topics, count = [], 0
         for topic in body["topics"]:
             name, rows = topic["topic"], []
@@ -39,11 +39,11 @@ class OffsetForLeaderEpoch:
             topics.append({"topic": name, "partitions": rows})
         return {"topics": topics}
 
-    def _row(self, key: TopicPartition, asked: dict[str, Any]) -> dict[str, Any]:
+    def _row(self, key: TopicPartition, requested: dict[str, Any]) -> dict[str, Any]:
         row = {"error_code": 0, "partition": key.partition, "leader_epoch": -1, "end_offset": -1}
         try:
-            partition = self._partitions.led(key, asked.get("current_leader_epoch", NO_EPOCH))
+            partition = self._partitions.led(key, requested.get("current_leader_epoch", NO_EPOCH))
         except KafkaError as error:
             return row | {"error_code": int(error.code)}
-        epoch, end_offset = partition.end_offset_for_epoch(asked["leader_epoch"])
+        epoch, end_offset = partition.end_offset_for_epoch(requested["leader_epoch"])
         return row | {"leader_epoch": epoch, "end_offset": end_offset}

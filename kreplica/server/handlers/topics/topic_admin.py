@@ -169,7 +169,7 @@ class TopicAdmin:
         count = defaults.partitions if topic.partitions is None else topic.partitions
         factor = defaults.replication_factor if topic.replication_factor is None else topic.replication_factor
         if count <= 0:
-            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{count} partitions were asked for; at least 1 is needed")
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{count} partitions were requested; at least 1 is needed")
         _check_count(count)
         if factor <= 0:
             raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"a replication factor of {factor} is not above 0")
@@ -300,8 +300,8 @@ class TopicAdmin:
         if await translate_errors(self._client.exists(znodes.topic_path(topic))) is None:
             raise _unknown(topic)
         request = znodes.delete_topic_path(topic)
-        asked = await translate_errors(self._client.exists(request)) is not None
-        return [] if asked else [Create(request)]
+        is_requested = await translate_errors(self._client.exists(request)) is not None
+        return [] if is_requested else [Create(request)]
 
     async def until_deleted(self, topic: str, timeout_s: float) -> bool:
         """Wait until a topic is removed from ZooKeeper, so that its name is free; return False after a timeout."""
@@ -339,7 +339,7 @@ def _check_count(count: int) -> None:
     if count > NEW_PARTITIONS_MAX:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
-            f"{count} new partitions were asked for; {NEW_PARTITIONS_MAX} can be made at a time",
+            f"{count} new partitions were requested; at most {NEW_PARTITIONS_MAX} can be created at a time",
         )
 
 

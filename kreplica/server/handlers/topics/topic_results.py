@@ -19,7 +19,7 @@ _MISSING: Row = {}
 
 async def gather_by_topic(
     request: Request,
-    asked: Iterable[Row],
+    rows: Iterable[Row],
     handle: Callable[[Row], Awaitable[Row]],
     refuse: Callable[[Row, KafkaError], Row],
     running_max: int | None = None,
@@ -39,7 +39,7 @@ async def gather_by_topic(
         except KafkaError as error:
             results[number] = refuse(row, error)
 
-    pending = iter(asked)
+    pending = iter(rows)
 
     def start() -> Steps[bool]:
         """Start rows; return True if some are left."""

@@ -23,15 +23,15 @@ class AddOffsetsToTxn:
         self._internal_topics = internal_topics
 
     def __call__(self, request: Request) -> None:
-        def answered(code: ErrorCode) -> None:
-            request.answer({"error_code": fenced_code(code, is_known=request.version >= FENCED_FROM)})
+        def respond(code: ErrorCode) -> None:
+            request.respond({"error_code": fenced_code(code, is_known=request.version >= FENCED_FROM)})
 
         body = request.body
         count = self._view.partition_count(CONSUMER_OFFSETS)
         if count is None:
             self._internal_topics.ensure(CONSUMER_OFFSETS)
-            answered(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            respond(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         key = TopicPartition(CONSUMER_OFFSETS, partition_of(body["group_id"], count))
         claimed = Identity(body["producer_id"], body["producer_epoch"])
-        self._coordinator.add(body["transactional_id"], claimed, [key], answered)
+        self._coordinator.add(body["transactional_id"], claimed, [key], respond)

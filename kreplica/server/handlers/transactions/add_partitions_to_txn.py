@@ -53,11 +53,11 @@ class AddPartitionsToTxn:
             steps = _Batch(request).serve(self._serve)
         respond_in_slices(request, steps)
 
-    def _serve(self, asked: Row, answered: Callable[[Codes], None]) -> Steps[None]:
+    def _serve(self, requested: Row, respond: Callable[[Codes], None]) -> Steps[None]:
         """Read the partitions in slices, then add all of them in one step."""
         keys: dict[TopicPartition, None] = {}
         unknown = []
-        for topic in asked["topics"]:
+        for topic in requested["topics"]:
             for number in topic["partitions"]:
                 key = TopicPartition(topic["name"], number)
                 keys[key] = None
@@ -65,18 +65,18 @@ class AddPartitionsToTxn:
                     unknown.append(key)
                 if len(keys) % STEP_ROWS == 0:
                     yield
-        transactional_id = asked["transactional_id"]
-        claimed = Identity(asked["producer_id"], asked["producer_epoch"])
+        transactional_id = requested["transactional_id"]
+        claimed = Identity(requested["producer_id"], requested["producer_epoch"])
         if not keys:
-            answered({})
-        elif asked.get("verify_only", False):
-            answered(self._coordinator.verify(transactional_id, claimed, list(keys)))
+            respond({})
+        elif requested.get("verify_only", False):
+            respond(self._coordinator.verify(transactional_id, claimed, list(keys)))
         elif unknown:
             codes = dict.fromkeys(keys, ErrorCode.OPERATION_NOT_ATTEMPTED)
-            answered(codes | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            respond(codes | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         else:
             self._coordinator.add(
-                transactional_id, claimed, list(keys), lambda code: answered(dict.fromkeys(keys, code))
+                transactional_id, claimed, list(keys), lambda code: respond(dict.fromkeys(keys, code))
             )
 
     def _is_known(self, key: TopicPartition) -> bool:
@@ -85,32 +85,32 @@ class AddPartitionsToTxn:
 
 
 class _Batch:
-    """A request of a broker, which is answered when all its transactions are handled."""
+    """A request of a broker, which is respond when all its transactions are handled."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
-        self._asked: list[Row] = request.body["transactions"]
-        self._codes: list[Codes | None] = [None] * len(self._asked)
-        self._missing = len(self._asked)
+        self._requested: list[Row] = request.body["transactions"]
+        self._codes: list[Codes | None] = [None] * len(self._requested)
+        self._missing = len(self._requested)
 
     def serve(self, serve: Callable[[Row, Callable[[Codes], None]], Steps[None]]) -> Steps[Row | None]:
-        for index, asked in enumerate(self._asked):
-            yield from serve(asked, partial(self._answered, index))
+        for index, requested in enumerate(self._requested):
+            yield from serve(requested, partial(self._add_result, index))
             if index % STEP_TRANSACTIONS == STEP_TRANSACTIONS - 1:
                 yield
-        return None if self._asked else {"error_code": 0, "results_by_transaction": []}
+        return None if self._requested else {"error_code": 0, "results_by_transaction": []}
 
-    def _answered(self, index: int, codes: Codes) -> None:
+    def _add_result(self, index: int, codes: Codes) -> None:
         self._codes[index] = codes
         self._missing -= 1
         if not self._missing:
-            respond_in_slices(self._request, self._answer())
+            respond_in_slices(self._request, self._response())
 
-    def _answer(self) -> Steps[Row]:
+    def _response(self) -> Steps[Row]:
         rows = []
-        for asked, codes in zip(self._asked, self._codes, strict=True):
+        for requested, codes in zip(self._requested, self._codes, strict=True):
             topics = yield from _topics(codes or {}, self._request.version)
-            rows.append({"transactional_id": asked["transactional_id"], "topic_results": topics})
+            rows.append({"transactional_id": requested["transactional_id"], "topic_results": topics})
             if len(rows) % STEP_TRANSACTIONS == 0:
                 yield
         return {"error_code": 0, "results_by_transaction": rows}

@@ -12,12 +12,12 @@ from kreplica.cluster import znodes
 from kreplica.errors import ErrorCode
 from kreplica.membership.producer_ids import ProducerIds
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_from
+from kreplica.server.protocol.responses import respond_with_result
 from kreplica.zookeeper import NoNode, ZooKeeperClient
 
 
 class AllocateProducerIds:
-    """Answers AllocateProducerIds.
+    """Handles AllocateProducerIds.
 
     :param is_controller: True if this broker is the active controller; others refuse the request.
     """
@@ -28,9 +28,9 @@ class AllocateProducerIds:
         self._is_controller = is_controller
 
     def __call__(self, request: Request) -> None:
-        answer_from(request, self._answer(request.body["broker_id"], request.body["broker_epoch"]))
+        respond_with_result(request, self._response(request.body["broker_id"], request.body["broker_epoch"]))
 
-    async def _answer(self, broker_id: int, broker_epoch: int) -> dict[str, Any]:
+    async def _response(self, broker_id: int, broker_epoch: int) -> dict[str, Any]:
         if not self._is_controller():
             return _refusal(ErrorCode.NOT_CONTROLLER)
         try:

@@ -10,31 +10,31 @@ from kreplica.replication import Partition, Partitions
 from kreplica.runtime import Reactor
 from kreplica.runtime.turns import Turns
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_from
+from kreplica.server.protocol.responses import respond_with_result
 from kreplica.storage.producers.producer_state import ProducerEntry
 
 Row = dict[str, Any]
 
 
 class DescribeProducers:
-    """Answers for every local replica, because tools look for hanging transactions on each replica."""
+    """Responds for every local replica, because tools look for hanging transactions on each replica."""
 
     def __init__(self, reactor: Reactor, partitions: Partitions) -> None:
         self._reactor = reactor
         self._partitions = partitions
 
     def __call__(self, request: Request) -> None:
-        answer_from(request, self._describe(request.body["topics"]))
+        respond_with_result(request, self._describe(request.body["topics"]))
 
     async def _describe(self, topics: list[Row]) -> Row:
         turns = Turns(self._reactor)
-        answers = []
+        responses = []
         for topic in topics:
             rows = []
             for number in topic["partition_indexes"]:
                 rows.append(await self._describe_one(TopicPartition(topic["name"], number), turns))
-            answers.append({"name": topic["name"], "partitions": rows})
-        return {"topics": answers}
+            responses.append({"name": topic["name"], "partitions": rows})
+        return {"topics": responses}
 
     async def _describe_one(self, key: TopicPartition, turns: Turns) -> Row:
         row: Row = {"partition_index": key.partition, "error_code": 0, "active_producers": []}

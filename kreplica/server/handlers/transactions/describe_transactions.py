@@ -10,13 +10,13 @@ from kreplica.transactions import TransactionCoordinator, by_topic
 
 
 class DescribeTransactions:
-    """Answers for the transactional IDs that this broker coordinates."""
+    """Responds for the transactional IDs that this broker coordinates."""
 
     def __init__(self, coordinator: TransactionCoordinator) -> None:
         self._coordinator = coordinator
 
     def __call__(self, request: Request) -> None:
-        request.answer({"transaction_states": [self._row(each) for each in request.body["transactional_ids"]]})
+        request.respond({"transaction_states": [self._row(each) for each in request.body["transactional_ids"]]})
 
     def _row(self, transactional_id: str) -> dict[str, Any]:
         try:

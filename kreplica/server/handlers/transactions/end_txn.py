@@ -13,7 +13,7 @@ EPOCH_GROWS_FROM = 5
 
 
 class EndTxn:
-    """Answers when the decision is in the log; the markers are written afterwards."""
+    """Responds when the decision is in the log; the markers are written afterwards."""
 
     def __init__(self, coordinator: TransactionCoordinator) -> None:
         self._coordinator = coordinator
@@ -21,15 +21,15 @@ class EndTxn:
     def __call__(self, request: Request) -> None:
         body = request.body
         claimed = Identity(body["producer_id"], body["producer_epoch"])
-        asked = EndRequest(claimed, body["committed"], epoch_grows=request.version >= EPOCH_GROWS_FROM)
+        end = EndRequest(claimed, body["committed"], epoch_grows=request.version >= EPOCH_GROWS_FROM)
 
-        def answered(answer: ProducerResponse) -> None:
-            request.answer(
+        def respond(response: ProducerResponse) -> None:
+            request.respond(
                 {
-                    "error_code": fenced_code(answer.code, is_known=request.version >= FENCED_FROM),
-                    "producer_id": answer.identity.producer_id,
-                    "producer_epoch": answer.identity.epoch,
+                    "error_code": fenced_code(response.code, is_known=request.version >= FENCED_FROM),
+                    "producer_id": response.identity.producer_id,
+                    "producer_epoch": response.identity.epoch,
                 }
             )
 
-        self._coordinator.end(body["transactional_id"], asked, answered)
+        self._coordinator.end(body["transactional_id"], end, respond)

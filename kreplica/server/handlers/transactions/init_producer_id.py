@@ -9,7 +9,7 @@ from kreplica.membership.producer_ids import ProducerIds
 from kreplica.server.handlers.groups.join_group import client_host
 from kreplica.server.handlers.transactions.transaction_codes import fenced_code
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_from
+from kreplica.server.protocol.responses import respond_with_result
 from kreplica.transactions import Identity, InitRequest, ProducerResponse, TransactionCoordinator
 from kreplica.zookeeper import ZooKeeperError
 
@@ -28,20 +28,20 @@ class InitProducerId:
         transactional_id = body["transactional_id"]
         claimed = Identity(body.get("producer_id", -1), body.get("producer_epoch", -1))
         if (claimed.producer_id == -1) != (claimed.epoch == -1):
-            request.answer(_error(ErrorCode.INVALID_REQUEST))  # both are set or neither (KIP-360)
+            request.respond(_error(ErrorCode.INVALID_REQUEST))  # both are set or neither (KIP-360)
         elif transactional_id is None:
-            answer_from(request, self._next())
+            respond_with_result(request, self._next())
         elif transactional_id == "":
-            request.answer(_error(ErrorCode.INVALID_REQUEST))
+            request.respond(_error(ErrorCode.INVALID_REQUEST))
         else:
-            asked = InitRequest(
+            init = InitRequest(
                 body["transaction_timeout_ms"],
                 claimed,
                 body.get("enable_2pc", False),
                 body.get("keep_prepared_txn", False),
                 client_host(request),
             )
-            self._coordinator.begin(transactional_id, asked, lambda answer: request.answer(_row(answer, request)))
+            self._coordinator.begin(transactional_id, init, lambda response: request.respond(_row(response, request)))
 
     async def _next(self) -> dict[str, Any]:
         try:
@@ -52,13 +52,13 @@ class InitProducerId:
         return {"error_code": 0, "producer_id": producer_id, "producer_epoch": 0}
 
 
-def _row(answer: ProducerResponse, request: Request) -> dict[str, Any]:
+def _row(response: ProducerResponse, request: Request) -> dict[str, Any]:
     return {
-        "error_code": fenced_code(answer.code, is_known=request.version >= FENCED_FROM),
-        "producer_id": answer.identity.producer_id,
-        "producer_epoch": answer.identity.epoch,
-        "ongoing_txn_producer_id": answer.ongoing.producer_id,
-        "ongoing_txn_producer_epoch": answer.ongoing.epoch,
+        "error_code": fenced_code(response.code, is_known=request.version >= FENCED_FROM),
+        "producer_id": response.identity.producer_id,
+        "producer_epoch": response.identity.epoch,
+        "ongoing_txn_producer_id": response.ongoing.producer_id,
+        "ongoing_txn_producer_epoch": response.ongoing.epoch,
     }
 
 

@@ -9,7 +9,7 @@ from kreplica.errors import KafkaError
 from kreplica.runtime import Reactor
 from kreplica.runtime.turns import Turns
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answer_from
+from kreplica.server.protocol.responses import respond_with_result
 from kreplica.transactions import NO_TIME, STATES_BY_TITLE, Transaction, TransactionCoordinator
 
 NO_DURATION = -1
@@ -27,7 +27,7 @@ class ListTransactions:
         self._wall_clock_ms = wall_clock_ms
 
     def __call__(self, request: Request) -> None:
-        answer_from(request, self._list(request.body))
+        respond_with_result(request, self._list(request.body))
 
     async def _list(self, body: dict[str, Any]) -> dict[str, Any]:
         unknown = [title for title in body["state_filters"] if title not in STATES_BY_TITLE]

@@ -31,7 +31,7 @@ ADDS_FROM = 5
 
 
 class TxnOffsetCommit:
-    """Answers when the offsets are committed in the log; they take effect at the end of the transaction.
+    """Responds when the offsets are committed in the log; they take effect at the end of the transaction.
 
     The group's partition must be in the transaction, which is verified first: otherwise the group would not receive the
     transaction's marker.
@@ -68,7 +68,7 @@ class TxnOffsetCommit:
             prepared = yield from rows.prepare(self._groups.shards, body["group_id"], producer)
         except KafkaError:
             rows.fail(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
-            request.answer({"throttle_time_ms": 0, "topics": rows.topics})
+            request.respond({"throttle_time_ms": 0, "topics": rows.topics})
         else:
             self._admit(request, rows, prepared)
 
@@ -78,7 +78,7 @@ class TxnOffsetCommit:
         def answer(code: ErrorCode) -> None:
             if code is not ErrorCode.NONE:
                 rows.fail(_code_for_version(code, request.version))
-            request.answer({"throttle_time_ms": 0, "topics": rows.topics})
+            request.respond({"throttle_time_ms": 0, "topics": rows.topics})
 
         if not rows.values:
             answer(ErrorCode.NONE)

@@ -14,7 +14,7 @@ from kreplica.runtime.turns import Turns
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.produce.delayed_produce import ALL_IN_SYNC, DelayedProduce, Pending
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import answered_by
+from kreplica.server.protocol.responses import run_handler
 from kreplica.wire.control_records import EndMarker
 
 EPOCH_GROWS_FROM = 2
@@ -33,7 +33,7 @@ class OffsetGroups(Protocol):
 
 
 class WriteTxnMarkers:
-    """Answers when all in-sync replicas have the markers; a failure affects only its partition.
+    """Responds when all in-sync replicas have the markers; a failure affects only its partition.
 
     A marker is written even if the transaction has no records or has ended, because the coordinator retries until it
     succeeds, and late records of the transaction are recognized by the marker.
@@ -59,11 +59,11 @@ class WriteTxnMarkers:
         self._wall_clock_ms = wall_clock_ms
 
     def __call__(self, request: Request) -> None:
-        answered_by(request, self._write(request))
+        run_handler(request, self._write(request))
 
     async def _write(self, request: Request) -> None:
         pending: list[Pending] = []
-        answer: Row = {"markers": []}
+        response: Row = {"markers": []}
         turns = Turns(self._reactor)
         epoch_max = self._coordinator_epoch_max()
         for marker in request.body["markers"]:
@@ -75,34 +75,34 @@ class WriteTxnMarkers:
                     rows.append(self._append(marker, TopicPartition(topic["name"], number), pending, epoch_max))
                     if turns.is_over:
                         await turns.next()
-            answer["markers"].append({"producer_id": marker["producer_id"], "topics": topics})
+            response["markers"].append({"producer_id": marker["producer_id"], "topics": topics})
         waiting = [each for each in pending if not each.is_over()]
         if waiting:
             DelayedProduce(
-                self._reactor, request, waiting, TIMEOUT_S, lambda: self._answer(request, answer)
+                self._reactor, request, waiting, TIMEOUT_S, lambda: self._respond(request, response)
             )
         else:
-            self._answer(request, answer)
+            self._respond(request, response)
 
     def _coordinator_epoch_max(self) -> int:
         """Return the highest leader epoch of the transactions' topic: each is the epoch of one coordinator."""
         topic = self._metadata.topic(TRANSACTION_STATE)
         return max((state.leader_epoch for state in topic.partitions.values()), default=-1) if topic else -1
 
-    def _append(self, asked: Row, key: TopicPartition, pending: list[Pending], epoch_max: int) -> Row:
+    def _append(self, requested: Row, key: TopicPartition, pending: list[Pending], epoch_max: int) -> Row:
         row: Row = {"partition_index": key.partition, "error_code": 0}
-        if asked["coordinator_epoch"] > max(epoch_max, 0):
+        if requested["coordinator_epoch"] > max(epoch_max, 0):
             # The metadata may be out of date; a real coordinator retries.
             row["error_code"] = int(ErrorCode.REQUEST_TIMED_OUT)
             return row
         try:
             partition = self._partitions.led(key)
             result = partition.append_marker(
-                asked["producer_id"],
-                asked["producer_epoch"],
-                EndMarker(asked["transaction_result"], asked["coordinator_epoch"]),
+                requested["producer_id"],
+                requested["producer_epoch"],
+                EndMarker(requested["transaction_result"], requested["coordinator_epoch"]),
                 self._wall_clock_ms(),
-                epoch_grows=asked.get("transaction_version", 0) >= EPOCH_GROWS_FROM,
+                epoch_grows=requested.get("transaction_version", 0) >= EPOCH_GROWS_FROM,
             )
         except KafkaError as error:
             row["error_code"] = int(error.code)
@@ -110,13 +110,13 @@ class WriteTxnMarkers:
             pending.append(Pending(partition, result.last_offset + 1, ALL_IN_SYNC, row))
         return row
 
-    def _answer(self, request: Request, answer: Row) -> None:
-        for marker, asked in zip(answer["markers"], request.body["markers"], strict=True):
+    def _respond(self, request: Request, response: Row) -> None:
+        for marker, requested in zip(response["markers"], request.body["markers"], strict=True):
             for topic in marker["topics"]:
                 if topic["name"] == CONSUMER_OFFSETS:
                     for row in topic["partitions"]:
-                        self._notify_group(row, marker["producer_id"], committed=asked["transaction_result"])
-        request.answer(answer)
+                        self._notify_group(row, marker["producer_id"], committed=requested["transaction_result"])
+        request.respond(response)
 
     def _notify_group(self, row: Row, producer_id: int, *, committed: bool) -> None:
         """Notify the group coordinator of committed markers; the coordinator retries all others."""
