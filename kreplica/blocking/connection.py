@@ -220,7 +220,7 @@ class Connection:
 
     def _take(self) -> list[memoryview]:
         """Return the frames that are complete; a long frame is received in place."""
-        room = self._frames.room
+        room = self._frames.receive_buffer
         try:
             self.socket.settimeout(self._options.request_timeout_s)
             data = b"" if room is not None else self.socket.recv(RECEIVED_SIZE_MAX)
@@ -231,7 +231,7 @@ class Connection:
             raise self._lost("closed by the broker")
         if room is None:
             return list(self._frames.feed(data))
-        frame = self._frames.fill(size)
+        frame = self._frames.received(size)
         return [] if frame is None else [frame]
 
     def _answered(self, frame: memoryview) -> Pending:

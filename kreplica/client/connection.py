@@ -235,11 +235,11 @@ class Connection(Protocol):
             self.transport.setTcpNoDelay(True)
             self.transport.setTcpKeepAlive(True)
         self.transport.registerProducer(self, True)
-        receive_in_place(self.transport, lambda: self._frames.room, self._filled)
+        receive_in_place(self.transport, lambda: self._frames.receive_buffer, self._filled)
 
     def _filled(self, size: int) -> None:
         """Process bytes received in place."""
-        complete_frame = self._frames.fill(size)
+        complete_frame = self._frames.received(size)
         if complete_frame is not None and not self.closed:
             self._process_frames([complete_frame])
 

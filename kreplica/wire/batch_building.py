@@ -32,7 +32,7 @@ from kreplica.wire.compression import Codec, compress
 from kreplica.wire.records import DECOMPRESSED_SIZE_MAX, Headers, Record, iter_heads, open_records, read_record
 
 NEXT_OFFSET = -1
-"""Offset argument for the offset after the previous record."""
+"""Value of ``offset`` that stands for the offset after the previous record."""
 
 NO_LEADER_EPOCH = -1
 
@@ -98,13 +98,13 @@ class BatchBuilder:
     ) -> int:
         """Add a record.
 
-        :param offset: larger than the previous offset; ``NEXT_OFFSET`` leaves no gap.
+        :param offset: larger than the previous offset; ``NEXT_OFFSET`` for the previous offset plus one.
         :return: its offset.
         :raise ValueError: the offset is not larger than the previous one; the record is not added.
         """
         delta = self._last_delta + 1 if offset == NEXT_OFFSET else offset - self.base_offset
         if delta <= self._last_delta:
-            raise ValueError(f"offset {offset} is not beyond {self.base_offset + self._last_delta}")
+            raise ValueError(f"offset {offset} is not larger than {self.base_offset + self._last_delta}")
         if not self._encoded:
             self._base_timestamp = timestamp_ms if self.delete_horizon_ms is None else self.delete_horizon_ms
         record = encode_record(timestamp_ms - self._base_timestamp, delta, key, value, headers)
@@ -121,7 +121,7 @@ class BatchBuilder:
         :raise ValueError: no record was added.
         """
         if not self._encoded:
-            raise ValueError("a batch without records")
+            raise ValueError("the batch has no records")
         header = BatchHeader(
             base_offset=self.base_offset,
             length=0,
@@ -153,10 +153,10 @@ class BatchBuilder:
 
 
 def build_batch(records: Iterable[Record], **options: Unpack[BatchOptions]) -> bytes:
-    """Return a batch of records, which keep their offsets unless these are ``NEXT_OFFSET``.
+    """Return a batch of records with their offsets; ``NEXT_OFFSET`` is replaced by the next offset.
 
     :param options: fields of ``BatchBuilder``.
-    :raise ValueError: no records, or offsets that do not increase from ``base_offset``.
+    :raise ValueError: there are no records, or the offsets do not increase from ``base_offset`` on.
     """
     builder = BatchBuilder(**options)
     for offset, timestamp_ms, key, value, headers in records:
@@ -172,14 +172,15 @@ def filter_batch(
     keep_empty: bool = False,
     decompressed_size_max: int = DECOMPRESSED_SIZE_MAX,
 ) -> bytes | None:
-    """Return the batch without the records that ``keep`` rejects, as log compaction writes it.
+    """Return the batch without the records that ``keep`` rejects, as log compaction writes it; None if none is left.
 
-    Offsets, leader epoch, producer, sequence and ``last_offset_delta`` are unchanged, so that consecutive batches leave
-    no gap and the producer's last sequence is kept.
+    Offsets, leader epoch, producer, sequence and ``last_offset_delta`` are unchanged, so the offset ranges of
+    consecutive batches have no gap and the producer's last sequence remains known.
 
     :param delete_horizon_ms: time after which the kept tombstones and markers may be removed, unless the batch already
         has such a time.
-    :param keep_empty: if no record is kept, return the header alone, which keeps its sequence (KIP-98), not None.
+    :param keep_empty: if no record is left, return a batch without records, which keeps the sequence (KIP-98), not
+        None.
     :raise ProtocolError: a record is malformed.
     """
     header = parse_header(batch)
@@ -202,14 +203,14 @@ def filter_batch(
 def with_records(header: BatchHeader, records: Sequence[Record]) -> bytes:
     """Return a batch with the same header fields and other records, see ``filter_batch``.
 
-    :param records: offsets must increase within the header's range; without records only the header remains.
+    :param records: offsets must increase within the range of the header; may be empty.
     :raise ValueError: an offset is out of range or order.
     """
     if not records:
         return _empty(header)
     offsets = [record.offset for record in records]
     if offsets != sorted(set(offsets)) or offsets[0] < header.base_offset or offsets[-1] > header.last_offset:
-        raise ValueError(f"offsets {offsets} are not growing within {header.base_offset} to {header.last_offset}")
+        raise ValueError(f"offsets {offsets} do not increase from {header.base_offset} to {header.last_offset}")
     base_timestamp = records[0].timestamp_ms
     parts = [_encode(record, header.base_offset, base_timestamp) for record in records]
     changed = header._replace(
@@ -259,7 +260,7 @@ def _encode(record: Record, base_offset: int, base_timestamp: int) -> bytes:
 
 
 def _empty(header: BatchHeader) -> bytes:
-    """Return a batch without records, in which both timestamps are the maximum."""
+    """Return a batch without records; its base timestamp is the maximum timestamp."""
     attributes = header.attributes & ~CODEC_MASK & ~DELETE_HORIZON_BIT
     return seal(header._replace(attributes=attributes, base_timestamp=header.max_timestamp, record_count=0), b"")
 

@@ -20,7 +20,7 @@ WritableBytes: TypeAlias = bytearray | memoryview
 HEADER = Struct(">qiibIhiqqqhii")
 HEADER_SIZE = 61
 LENGTH_END = 12
-"""Size of the fields up to ``length``, which does not count them."""
+"""Size of ``base_offset`` and ``length``, which ``length`` does not include."""
 
 MAGIC = 2
 MAGIC_POSITION = 16
@@ -53,7 +53,7 @@ _new_tuple = tuple.__new__
 _BASE_OFFSET = Struct(">q")
 _LEADER_EPOCH = Struct(">i")
 _LEADER_EPOCH_POSITION = 12
-_PLACE = Struct(">qii")
+_OFFSET_LENGTH_EPOCH = Struct(">qii")
 _CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")
 _TIMESTAMP = Struct(">q")
@@ -145,15 +145,15 @@ class BatchHeader(NamedTuple):
 def parse_header(buffer: Bytes, position: int = 0) -> BatchHeader:
     """Parse the header at a position; the records may extend past the buffer.
 
-    :raise ProtocolError: fewer than ``HEADER_SIZE`` bytes, an invalid length, or another magic.
+    :raise ProtocolError: the buffer has fewer than ``HEADER_SIZE`` bytes, or the length or the magic is invalid.
     """
     if position + HEADER_SIZE > len(buffer):
-        raise ProtocolError("RecordBatch", f"{len(buffer) - position} bytes, the header alone has {HEADER_SIZE}")
+        raise ProtocolError("RecordBatch", f"{len(buffer) - position} bytes, the header has {HEADER_SIZE}")
     header = _new_tuple(BatchHeader, _unpack_header(buffer, position))
     if header[3] != MAGIC:
-        raise ProtocolError("RecordBatch.magic", f"{header[3]}, only {MAGIC} is supported")
+        raise ProtocolError("RecordBatch.magic", f"{header[3]} is not supported, only {MAGIC} is")
     if header[1] < _LENGTH_MIN:
-        raise ProtocolError("RecordBatch.length", f"{header[1]}, the header alone takes {_LENGTH_MIN}")
+        raise ProtocolError("RecordBatch.length", f"{header[1]} is less than the minimum of {_LENGTH_MIN}")
     return header
 
 
@@ -161,25 +161,25 @@ def iter_headers(buffer: Bytes, *, incomplete_last: bool = False) -> Iterator[tu
     """Yield (position, header) of each batch in the buffer.
 
     :param incomplete_last: accept a truncated last batch, as in fetched records (KIP-74).
-    :raise ProtocolError: bytes that are not a batch, or a truncated last batch.
+    :raise ProtocolError: a header is invalid, or the last batch is truncated.
     """
     position, end = 0, len(buffer)
     while position + HEADER_SIZE <= end:
         header = _new_tuple(BatchHeader, _unpack_header(buffer, position))
-        behind = position + header[1] + LENGTH_END
+        end_of_batch = position + header[1] + LENGTH_END
         if header[3] != MAGIC or header[1] < _LENGTH_MIN:
             parse_header(buffer, position)  # raises the detailed error
-        if behind > end:
+        if end_of_batch > end:
             break
         yield position, header
-        position = behind
+        position = end_of_batch
     if position < end and not incomplete_last:
         header = parse_header(buffer, position)
-        raise ProtocolError("RecordBatch.length", f"{header.size} bytes of batch, {end - position} are left")
+        raise ProtocolError("RecordBatch.length", f"the batch has {header.size} bytes, {end - position} remain")
 
 
 def verify_crc(buffer: Bytes, header: BatchHeader, position: int = 0) -> bool:
-    """Return whether the CRC-32C of the batch matches; false if the batch is truncated."""
+    """Return True if the CRC-32C of the batch is correct, False also if the batch is truncated."""
     end = position + header[1] + LENGTH_END
     if end > len(buffer):
         return False
@@ -187,16 +187,16 @@ def verify_crc(buffer: Bytes, header: BatchHeader, position: int = 0) -> bool:
 
 
 def check_batch(buffer: Bytes) -> BatchHeader:
-    """Check the header and the CRC of a batch that a client produced; the records are not read.
+    """Check the header and the CRC of a batch from a producer; the records are not read.
 
-    It rejects coordinators' markers, which are control batches without a sequence.
+    Control batches are rejected: clients may not write them.
 
     The caller checks the limits that depend on settings: size, age of the timestamps, zstd below Produce v7, keys.
     Some clients leave ``max_timestamp`` at ``NO_TIMESTAMP``; then ``records.max_timestamp_record`` finds the value and
     ``stamp_max_timestamp`` sets it.
 
     :param buffer: the partition's whole ``records`` field.
-    :raise KafkaError: INVALID_RECORD (not exactly one batch, or contradictory fields), CORRUPT_MESSAGE
+    :raise KafkaError: INVALID_RECORD (not exactly one batch, or fields that contradict each other), CORRUPT_MESSAGE
         (truncated, or wrong CRC), UNSUPPORTED_FOR_MESSAGE_FORMAT (magic 0 and 1), UNSUPPORTED_COMPRESSION_TYPE,
         INVALID_TIMESTAMP.
     """
@@ -214,16 +214,16 @@ def check_batch(buffer: Bytes) -> BatchHeader:
     if attributes & ~CLIENT_ATTRIBUTES or attributes & CODEC_MASK > CODEC_ID_MAX:
         raise _wrong_attributes(header)
     if count <= 0 or last_offset_delta != count - 1:
-        raise _invalid(f"{count} records whose last offset delta is {last_offset_delta}")
+        raise _invalid(f"{count} records, but the last offset delta is {last_offset_delta}")
     if not attributes & CODEC_MASK and count * RECORD_SIZE_MIN > size - HEADER_SIZE:
         raise _invalid(f"{count} records do not fit into {size - HEADER_SIZE} bytes")
     if base_timestamp < NO_TIMESTAMP or (max_timestamp < base_timestamp and max_timestamp != NO_TIMESTAMP):
         raise KafkaError(ErrorCode.INVALID_TIMESTAMP, f"timestamps from {base_timestamp} to {max_timestamp}")
     if producer_id >= 0:
         if epoch < 0 or sequence < 0:
-            raise _invalid(f"producer {producer_id} has epoch {epoch} and sequence {sequence}")
+            raise _invalid(f"producer {producer_id} has a negative epoch or sequence: {epoch}, {sequence}")
     elif producer_id != NO_PRODUCER_ID or attributes & TRANSACTIONAL_BIT:
-        raise _invalid(f"producer id {producer_id}" + (" in a transaction" if producer_id == NO_PRODUCER_ID else ""))
+        raise _invalid(f"producer ID {producer_id}" + (" in a transaction" if producer_id == NO_PRODUCER_ID else ""))
     return header
 
 
@@ -233,14 +233,14 @@ def stamp(buffer: WritableBytes, base_offset: int, leader_epoch: int, position: 
     _LEADER_EPOCH.pack_into(buffer, position + _LEADER_EPOCH_POSITION, leader_epoch)
 
 
-def stamped(buffer: WritableBytes, header: BatchHeader, base_offset: int, leader_epoch: int) -> BatchHeader:
-    """Set the base offset and the leader epoch of a checked batch, and return the new header.
+def stamp_checked(buffer: WritableBytes, header: BatchHeader, base_offset: int, leader_epoch: int) -> BatchHeader:
+    """Set the base offset and the leader epoch of a checked batch, and return its new header.
 
     :param buffer: starts with the batch.
     :param header: header of the batch.
     """
     length = header[1]
-    _PLACE.pack_into(buffer, 0, base_offset, length, leader_epoch)
+    _OFFSET_LENGTH_EPOCH.pack_into(buffer, 0, base_offset, length, leader_epoch)
     return _new_tuple(BatchHeader, (base_offset, length, leader_epoch, *header[3:]))
 
 
@@ -254,7 +254,7 @@ def stamp_producer(buffer: WritableBytes, producer_id: int, producer_epoch: int,
 
 
 def stamp_log_append_time(buffer: WritableBytes, timestamp_ms: int) -> None:
-    """Set LogAppendTime and its timestamp in a checked batch, and update the CRC (KIP-32).
+    """Set the timestamp type LogAppendTime and the timestamp of a checked batch, and update the CRC (KIP-32).
 
     :param buffer: exactly the batch.
     """
@@ -274,21 +274,21 @@ def stamp_max_timestamp(buffer: WritableBytes, timestamp_ms: int) -> None:
 
 def _wrong_attributes(header: BatchHeader) -> KafkaError:
     if header.codec > CODEC_ID_MAX:
-        return KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {header.codec} is not known")
+        return KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression codec {header.codec}")
     if header.is_control:
         return _invalid("clients may not write control batches")
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         return KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type to LogAppendTime")
-    return _invalid(f"attributes {header.attributes & 0xFFFF:#06x} set bits that have no meaning")
+    return _invalid(f"attributes {header.attributes & 0xFFFF:#06x} have undefined bits set")
 
 
 def _too_short(buffer: Bytes) -> KafkaError:
     size = len(buffer)
     if size == 0:
-        return _invalid("a partition needs exactly one batch, there is none")
+        return _invalid("the records of a partition must be exactly one batch, but are empty")
     if size > MAGIC_POSITION and buffer[MAGIC_POSITION] < MAGIC:
         return _wrong_magic(buffer[MAGIC_POSITION])
-    return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are less than a batch's header")
+    return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are shorter than a batch header")
 
 
 def _wrong_magic(magic: int) -> KafkaError:
@@ -296,13 +296,13 @@ def _wrong_magic(magic: int) -> KafkaError:
         return KafkaError(
             ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"message format {magic} is not supported, only {MAGIC} is"
         )
-    return _invalid(f"message format {magic} is not known")
+    return _invalid(f"unknown message format {magic}")
 
 
 def _wrong_length(length: int, size: int) -> KafkaError:
     if _LENGTH_MIN <= length < size - LENGTH_END:
-        return _invalid("a partition needs exactly one batch, there are more bytes after it")
-    return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a batch of length {length} in {size} bytes")
+        return _invalid("the records of a partition must be exactly one batch, but more bytes follow it")
+    return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch length is {length}, but {size} bytes were sent")
 
 
 def _invalid(message: str) -> KafkaError:

@@ -1,7 +1,8 @@
 """Compresses and decompresses the records of batches, with a limit on the decompressed size.
 
-Codecs are those of Java clients: gzip; snappy in the framing of the xerial library (raw blocks of other clients
-are read, too); an lz4 frame of independent 64 KiB blocks, the only ones that Java reads; zstd (KIP-110).
+Compressed data has the formats of Java clients: gzip; snappy in the framing of the xerial library (raw snappy, which
+other clients send, is also read); lz4 frames of independent 64 KiB blocks, the only ones that Java reads; zstd
+(KIP-110).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ T = TypeVar("T")
 PATH = "RecordBatch.records"
 CHUNK_SIZE = 64 * 1024
 PIECE_SIZE_MAX = 1024 * 1024
-"""Largest number of bytes that one call of a decompressor may produce."""
+"""Maximum number of bytes that one call of a decompressor may produce."""
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -67,7 +68,7 @@ class Codec(IntEnum):
 def compress(codec: int, data: Bytes) -> bytes:
     """Compress with a ``Codec``.
 
-    :raise ProtocolError: the codec is not known.
+    :raise ProtocolError: the codec is unknown.
     """
     if codec == Codec.NONE:
         return bytes(data)
@@ -79,13 +80,13 @@ def decompress(codec: int, data: Bytes, size_max: int) -> bytes:
 
     :param size_max: maximum decompressed bytes; at most one chunk more is allocated.
     :raise DecompressedTooLarge: the data exceeds ``size_max``.
-    :raise ProtocolError: the codec is not known, or the data is corrupt or cut short.
+    :raise ProtocolError: the codec is unknown, or the data is corrupt or truncated.
     """
     return bytes(decompress_to_buffer(codec, data, size_max))
 
 
 def decompress_to_buffer(codec: int, data: Bytes, size_max: int) -> bytes | bytearray:
-    """Decompress as ``decompress`` does, without the copy that makes the result immutable."""
+    """Decompress like ``decompress``, but without copying the result to immutable bytes."""
     if codec == Codec.NONE:
         if len(data) > size_max:
             raise _too_large(size_max)
@@ -94,7 +95,7 @@ def decompress_to_buffer(codec: int, data: Bytes, size_max: int) -> bytes | byte
 
 
 def check_readable_by_java(codec: int, data: Bytes) -> None:
-    """Check that Java clients can decompress the data too: they read lz4 frames of independent blocks only.
+    """Check that Java clients can decompress the data: they read only lz4 frames of independent blocks.
 
     :raise ProtocolError: they cannot.
     """
@@ -106,7 +107,7 @@ def check_readable_by_java(codec: int, data: Bytes) -> None:
 def _codec(functions: dict[int, Callable[..., T]], codec: int) -> Callable[..., T]:
     function = functions.get(codec)
     if function is None:
-        raise ProtocolError("RecordBatch.attributes", f"compression codec {codec} is not known")
+        raise ProtocolError("RecordBatch.attributes", f"unknown compression codec {codec}")
     return function
 
 
@@ -124,7 +125,7 @@ def _decompress_gzip(data: Bytes, size_max: int) -> bytes | bytearray:
             while not member.eof and len(output) <= size_max:
                 piece = member.decompress(member.unconsumed_tail, _next_size(len(output), size_max))
                 if not piece and not member.eof:
-                    raise _corrupt("gzip", "cut short")
+                    raise _corrupt("gzip", "truncated")
                 output += piece
     except zlib.error as error:
         raise _corrupt("gzip", error) from error
@@ -136,7 +137,8 @@ def _decompress_gzip(data: Bytes, size_max: int) -> bytes | bytearray:
 
 
 def _next_size(size: int, size_max: int) -> int:
-    """Return the size of the next chunk after ``size`` bytes; one byte above the limit reveals an excess."""
+    """Return the size of the next chunk after ``size`` bytes; may exceed the limit by one byte, to detect larger
+    data."""
     return min(max(size, CHUNK_SIZE), PIECE_SIZE_MAX, size_max + 1 - size)
 
 
@@ -173,15 +175,15 @@ def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
     """Yield the raw blocks after the xerial header, each prefixed by its length (int32)."""
     position = len(XERIAL_HEADER)
     if len(view) < position:
-        raise _corrupt("snappy", "the header is cut short")
+        raise _corrupt("snappy", "the header is truncated")
     while position < len(view):
         try:
             (length,) = _BLOCK_LENGTH.unpack_from(view, position)
         except StructError as error:
-            raise _corrupt("snappy", "a block's length is cut short") from error
+            raise _corrupt("snappy", "the length of a block is truncated") from error
         position += _BLOCK_LENGTH.size
         if not 0 < length <= len(view) - position:
-            raise _corrupt("snappy", f"a block of {length} bytes, {len(view) - position} are left")
+            raise _corrupt("snappy", f"a block has {length} bytes, {len(view) - position} remain")
         yield view[position : position + length]
         position += length
 
@@ -204,7 +206,7 @@ def _decompress_lz4(data: Bytes, size_max: int) -> bytes | bytearray:
             while not frame.eof and len(output) <= size_max:
                 piece = frame.decompress(b"", max_length=_next_size(len(output), size_max))
                 if not piece and not frame.eof:
-                    raise _corrupt("lz4", "cut short")
+                    raise _corrupt("lz4", "truncated")
                 output += piece
     except RuntimeError as error:
         raise _corrupt("lz4", error) from error

@@ -52,5 +52,5 @@ def parse_end_marker(record: Record) -> EndMarker | None:
             return None
         _, coordinator_epoch = _VALUE.unpack_from(record.value or b"")
     except StructError as error:
-        raise ProtocolError(f"Record(offset={record.offset})", f"a transaction marker is cut short: {error}") from None
+        raise ProtocolError(f"Record(offset={record.offset})", f"a transaction marker is truncated: {error}") from None
     return EndMarker(kind == COMMIT, coordinator_epoch)

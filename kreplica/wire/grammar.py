@@ -6,13 +6,13 @@ A line is ``name type versions @tag:versions =default``; all parts after the typ
       name str? 3+
       partitions []i32
 
-* Fields nest by an indentation of two blanks; ``[]`` is an array of records and ``{}`` a record of the nested fields.
+* Nested fields are indented by two spaces; ``[]`` is an array of records and ``{}`` a record of the nested fields.
 * Types: ``i8 i16 u16 i32 u32 i64 f64 bool uuid str bytes records``, and ``[]`` before any of them.
 * ``?`` after the type: the field is nullable, in all versions or in the given ones (``str?7+``, ``str?1-3``).
-* Versions: ``3``, ``3+``, ``0-4``; a field exists only in versions that its parent has, too.
+* Versions: ``3``, ``3+``, ``0-4``; a field exists only in versions that its parent also has.
 * ``@0``: the field has this tag in the tag section, in all versions or in those after a colon (KIP-482).
-* ``=``: default: a number, ``null``, or text.  Without it, the default is null if the field is nullable, else the
-  type's zero.
+* ``=``: the default: a number, ``null``, or text.  Without ``=``, the default is null if the field is nullable,
+  otherwise the zero value of the type.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Line:
 def _read_line(text: str) -> Line:
     match = _LINE.fullmatch(text)
     if match is None or not match["type"]:
-        raise ValueError(f"not a line of a schema: {text!r}")
+        raise ValueError(f"invalid schema line: {text!r}")
     return Line(
         name=match["name"],
         type=match["type"],
@@ -81,7 +81,7 @@ def read_lines(text: str) -> list[Line]:
     """Read the text of a message.
 
     :return: the top-level lines, with the lines nested below them.
-    :raise ValueError: a line is not in the grammar, or is indented by more than one additional level.
+    :raise ValueError: a line is invalid, or is indented by more than one level below the previous line.
     """
     lines = [line for line in text.splitlines() if line.strip()]
     margin = min((len(line) - len(line.lstrip()) for line in lines), default=0)
@@ -90,7 +90,7 @@ def read_lines(text: str) -> list[Line]:
     for line in lines:
         level, odd = divmod(len(line) - len(line.lstrip()) - margin, 2)
         if odd or level >= len(levels):
-            raise ValueError(f"indentation does not fit: {line!r}")
+            raise ValueError(f"invalid indentation: {line!r}")
         read = _read_line(line.strip())
         levels[level].append(read)
         levels[level + 1 :] = [read.children]
@@ -107,7 +107,7 @@ def _default(text: str | None, kind: WireType, nullable: bool) -> Any:
     return text
 
 
-class _TreeOfVersion:
+class _TreeBuilder:
     """Creates the types of one version; types that are equal in all versions are shared."""
 
     def __init__(self, version: int, flexible: bool) -> None:
@@ -142,23 +142,23 @@ def make_tree(lines: list[Line], version: int, *, flexible: bool, title: str) ->
 
     :param flexible: use the encodings of KIP-482.
     :param title: name of the message.
-    :raise KeyError: a type is not in the grammar.
+    :raise KeyError: a type is unknown.
     """
-    return _TreeOfVersion(version, flexible).record(lines, title=title)
+    return _TreeBuilder(version, flexible).record(lines, title=title)
 
 
-def refuse_unknown(lines: list[Line], value: Any, path: str) -> None:
+def check_field_names(lines: list[Line], value: Any, path: str) -> None:
     """Check that every name in a value exists in some version of the message.
 
     :param path: path of the value, for the error.
-    :raise ValueError: no version has such a name.
+    :raise ValueError: a name exists in no version.
     """
     if isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
-            refuse_unknown(lines, item, f"{path}[{index}]")
+            check_field_names(lines, item, f"{path}[{index}]")
     elif isinstance(value, dict):
         children = {line.name: line.children for line in lines}
         for name, item in value.items():
             if name not in children:
-                raise ValueError(f"{path}: has no field {name!r}")
-            refuse_unknown(children[name], item, f"{path}.{name}")
+                raise ValueError(f"{path} has no field {name!r}")
+            check_field_names(children[name], item, f"{path}.{name}")

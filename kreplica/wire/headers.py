@@ -27,9 +27,9 @@ _HEADER_VERSIONS = {
 class RequestHeader(NamedTuple):
     """Header of a request.
 
-    :param client_id: None if the client did not send one.
-    :param body_offset: position of the body in the frame.  None if the API or the version has no schema; then the
-        header is parsed only up to the correlation ID, and ``client_id`` is None.
+    :param client_id: None if the client did not send one, or if ``body_offset`` is None.
+    :param body_offset: position of the body in the frame; None if the API or the version is unknown, in which case the
+        header is parsed only up to the correlation ID.
     """
 
     api_key: int
@@ -60,14 +60,14 @@ def parse_request_header(frame: Buffer) -> RequestHeader:
             elif length != -1:
                 raise ProtocolError("RequestHeader.client_id", f"length {length} is not allowed")
             if header_version == 2:
-                end = _behind_tags(frame, end) if frame[end] else end + 1
+                end = _skip_tags(frame, end) if frame[end] else end + 1
             if end > len(frame):
-                raise ProtocolError("RequestHeader.client_id", f"needs {length} bytes, {len(frame) - 10} remain")
+                raise ProtocolError("RequestHeader.client_id", f"has {length} bytes, but {len(frame) - 10} remain")
         return _new_tuple(RequestHeader, (api_key, api_version, correlation_id, client_id, end))
     except UnicodeDecodeError as error:
         raise ProtocolError("RequestHeader.client_id", f"is not UTF-8: {error.reason}") from None
     except (StructError, IndexError):
-        raise ProtocolError("RequestHeader", f"the frame of {len(frame)} bytes ends within it") from None
+        raise ProtocolError("RequestHeader", f"the frame of {len(frame)} bytes ends within the header") from None
     except MalformedError:
         raise ProtocolError("RequestHeader.tags", "the tag section is malformed") from None
 
@@ -101,9 +101,9 @@ def parse_response_header(header_version: int, frame: Buffer) -> tuple[int, int]
         correlation_id: int = _CORRELATION_ID.unpack_from(frame)[0]
         if not header_version:
             return correlation_id, 4
-        return correlation_id, _behind_tags(frame, 4) if frame[4] else 5
+        return correlation_id, _skip_tags(frame, 4) if frame[4] else 5
     except (StructError, IndexError):
-        raise ProtocolError("ResponseHeader", f"the frame of {len(frame)} bytes ends within it") from None
+        raise ProtocolError("ResponseHeader", f"the frame of {len(frame)} bytes ends within the header") from None
     except MalformedError:
         raise ProtocolError("ResponseHeader.tags", "the tag section is malformed") from None
 
@@ -116,6 +116,6 @@ def build_response_header(header_version: int, correlation_id: int) -> bytes:
     return _CORRELATION_ID.pack(correlation_id) + (_NO_TAGS if header_version else b"")
 
 
-def _behind_tags(frame: Buffer, position: int) -> int:
-    """Skip a tag section that is not empty, and return the position after it."""
+def _skip_tags(frame: Buffer, position: int) -> int:
+    """Return the position after a tag section that is not empty."""
     return read_tags(frame, position + 1, len(frame), frame[position], 0, {})[1]

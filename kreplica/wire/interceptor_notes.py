@@ -1,7 +1,7 @@
 """Control batches with notes of produce interceptors, which consumers skip.
 
-A note precedes the changed batch and refers to it by CRC.  If that batch does not follow, the note was never
-acknowledged and is ignored.  Kafka's clients skip control batches and unknown control records.
+A note precedes the batch that the interceptor changed, and refers to it by CRC.  If that batch does not follow, the
+note was never acknowledged and is ignored.  Kafka clients skip control records of unknown types.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Notes(NamedTuple):
     notes: tuple[Note, ...]
     crc: int | None
 
-    def are_of(self, following: BatchHeader | None) -> bool:
-        """Return whether the notes are valid, given the next batch."""
+    def apply_to(self, following: BatchHeader | None) -> bool:
+        """Return True if the notes are valid with ``following`` as the next batch."""
         return self.crc is None or (following is not None and following.crc == self.crc)
 
 
@@ -60,7 +60,7 @@ def build_notes(notes: Sequence[Note], crc: int | None, timestamp_ms: int) -> by
 
 
 def parse_notes(batch: Bytes) -> Notes | None:
-    """Parse the notes of a control batch; None for other control batches.
+    """Return the notes of a control batch, None if it has other control records.
 
     :raise ProtocolError: a note is truncated.
     """
@@ -74,7 +74,7 @@ def parse_notes(batch: Bytes) -> Notes | None:
                 return None
             _, is_followed, named, length = _VALUE.unpack_from(value)
         except StructError as error:
-            raise ProtocolError(f"Record(offset={record.offset})", f"a note is cut short: {error}") from None
+            raise ProtocolError(f"Record(offset={record.offset})", f"a note is truncated: {error}") from None
         crc = named if is_followed else None
         name_end = _VALUE.size + length
         found.append(Note(value[_VALUE.size : name_end].decode(errors="replace"), value[name_end:]))

@@ -1,4 +1,4 @@
-"""Parsers with the message templates that one broker or one client connection has learned."""
+"""Parsers that learn message templates; each broker or client connection has its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kreplica.wire.template_cache import TemplateParser
 
 
 class MessageParsers:
-    """Parsers of one owner; nothing that they learn is shared with another owner, and they are not thread-safe."""
+    """Parsers with the templates that one broker or client connection has learned; not thread-safe."""
 
     def __init__(self) -> None:
         self._parsers: dict[tuple[Schema, int], MessageParser] = {}
@@ -20,7 +20,7 @@ class MessageParsers:
         return (self._parsers.get((schema, version)) or self.parser(schema, version))(buffer, offset)
 
     def parser(self, schema: Schema, version: int) -> MessageParser:
-        """Return ``parse`` of one version, for the hot path.
+        """Return a function that parses one version, for the hot path.
 
         :raise ProtocolError: the message has no such version.
         """

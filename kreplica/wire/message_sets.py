@@ -19,9 +19,9 @@ from kreplica.wire.compression import Codec, DecompressedTooLarge, decompress
 
 PATH = "MessageSet"
 MESSAGES_PER_SLICE = 256
-"""Messages converted between calls of ``pause``."""
+"""Number of messages converted between calls of ``pause``."""
 
-_PLACE = Struct(">qi")
+_OFFSET_AND_SIZE = Struct(">qi")
 _HEAD = Struct(">IBB")
 _TIMESTAMP = Struct(">q")
 _LENGTH = Struct(">i")
@@ -44,7 +44,7 @@ def is_message_set(records: Bytes) -> bool:
 
 
 def convert(records: Bytes, size_max: int, pause: Callable[[], object] | None = None) -> bytes:
-    """Convert the messages of one partition's Produce to one batch of format 2, with the same codec.
+    """Convert the messages of one partition in a Produce request to one batch of format 2, with the same codec.
 
     :param size_max: maximum decompressed size in bytes.
     :param pause: called periodically during long work.
@@ -54,7 +54,7 @@ def convert(records: Bytes, size_max: int, pause: Callable[[], object] | None = 
     messages = iter_messages(records)
     codec = records[_ATTRIBUTES_POSITION] & CODEC_MASK if len(records) > _ATTRIBUTES_POSITION else 0
     if codec:
-        messages = _opened(messages, codec, size_max)
+        messages = _decompress_set(messages, codec, size_max)
     builder = BatchBuilder(codec=codec)
     for number, message in enumerate(messages):
         if message.attributes & CODEC_MASK:
@@ -65,21 +65,21 @@ def convert(records: Bytes, size_max: int, pause: Callable[[], object] | None = 
         if pause is not None and number % MESSAGES_PER_SLICE == MESSAGES_PER_SLICE - 1:
             pause()
     if not builder.record_count:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "a message set without messages")
+        raise KafkaError(ErrorCode.INVALID_RECORD, "the message set has no messages")
     return builder.build()
 
 
-def _opened(messages: Iterator[Message], codec: int, size_max: int) -> Iterator[Message]:
+def _decompress_set(messages: Iterator[Message], codec: int, size_max: int) -> Iterator[Message]:
     """Return the messages inside the single compressed message of a set."""
     (outer, *others) = messages
     if others:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a compressed message must be the only one of its set")
     if codec not in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4):
         raise KafkaError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"message formats 0 and 1 have no compression codec {codec}"
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"message formats 0 and 1 do not support compression codec {codec}"
         )
     if outer.value is None:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "a compressed message without a value")
+        raise KafkaError(ErrorCode.INVALID_RECORD, "the compressed message has no value")
     try:
         return iter_messages(decompress(codec, outer.value, size_max))
     except DecompressedTooLarge:
@@ -89,28 +89,28 @@ def _opened(messages: Iterator[Message], codec: int, size_max: int) -> Iterator[
 
 
 def iter_messages(records: Bytes) -> Iterator[Message]:
-    """Return the messages of a set without decompressing them.
+    """Yield the messages of a set without decompressing them.
 
-    :raise KafkaError: CORRUPT_MESSAGE (a CRC, or lengths that do not fit), INVALID_RECORD (another format).
+    :raise KafkaError: CORRUPT_MESSAGE (wrong CRC or length), INVALID_RECORD (another format).
     """
     view = memoryview(records)
     position = 0
     while position < len(view):
         try:
-            _, size = _PLACE.unpack_from(view, position)
-            start = position + _PLACE.size
+            _, size = _OFFSET_AND_SIZE.unpack_from(view, position)
+            start = position + _OFFSET_AND_SIZE.size
             position = start + size
             if size < _HEAD.size or position > len(view):
-                raise _corrupt(f"a message of {size} bytes, {len(view) - start} are left")
+                raise _corrupt(f"a message has {size} bytes, {len(view) - start} remain")
             yield _message(view[start:position])
         except StructError as error:
-            raise _corrupt("a message is cut short") from error
+            raise _corrupt("a message is truncated") from error
 
 
 def _message(message: memoryview) -> Message:
     crc, magic, attributes = _HEAD.unpack_from(message)
     if magic > 1:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"a message of format {magic} among those of formats 0 and 1")
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"message format {magic} in a set of formats 0 and 1")
     if crc32(message[_CRC_SIZE:]) != crc:
         raise _corrupt("the CRC of a message does not match its bytes")
     position = _HEAD.size
@@ -131,7 +131,7 @@ def _bytes(message: memoryview, position: int) -> tuple[bytes | None, int]:
     if length == -1:
         return None, position
     if not 0 <= length <= len(message) - position:
-        raise _corrupt(f"a length of {length}, {len(message) - position} bytes are left")
+        raise _corrupt(f"a length is {length}, but {len(message) - position} bytes remain")
     return bytes(message[position : position + length]), position + length
 
 

@@ -1,4 +1,4 @@
-"""Partition of a key, equal to that of Kafka's Java clients."""
+"""Partition of a key, computed as by Kafka's Java clients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _POSITIVE = 0x7FFFFFFF
 
 
 def murmur2(key: bytes) -> int:
-    """Return the murmur2 hash by which Kafka's producers select partitions, as an unsigned 32-bit number."""
+    """Return the murmur2 hash with which Kafka producers select partitions, as an unsigned 32-bit number."""
     size = len(key)
     result = _SEED ^ size
     whole = size & ~3

@@ -1,4 +1,4 @@
-"""Pure functions that generated code calls (varints, tag sections, packed numbers), and limits on input."""
+"""Functions that generated code calls (varints, tag sections, sizes), and limits on the cost of a message."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from uuid import UUID
 
 COST_MAX = 8_000_000
-"""Maximum cost of one frame, the sum of its arrays and tags, in units of about 40 bytes of Python objects.
+"""Maximum cost of one message, the sum over its arrays and tags; a unit is about 40 bytes of Python objects.
 
 A number in a list costs 1, a record 5 plus its fields (``WireType.cost``).  The limit bounds the memory and the time
-that any frame takes, however its elements nest, and still allows a LeaderAndIsr request for 250,000 partitions.
+that any message takes, and still allows a LeaderAndIsr request for 250,000 partitions.
 """
 
 COST_BYTES = 40
@@ -22,7 +22,7 @@ TAG_COST = 5
 """Cost of each tag, known or unknown."""
 
 TAGS_MAX = 100
-"""Tags in one section; the protocol defines fewer than ten."""
+"""Maximum number of tags in one section; the protocol defines fewer than ten."""
 
 STEP_COST = 1000
 """Cost of the elements that a sliced parser or builder handles between two yields: about a tenth of a millisecond."""
@@ -36,7 +36,7 @@ INLINE_SIZE_MAX = 4096
 Buffer = bytes | bytearray | memoryview
 
 
-class Built:
+class PrebuiltElements:
     """Prebuilt elements of an array (``Schema.element``), used instead of a list.
 
     :param count: number of elements.
@@ -59,10 +59,10 @@ class Built:
 
 
 class MalformedError(Exception):
-    """Raised by generated parsers; the types then parse the bytes again and raise a detailed error."""
+    """Raised by generated parsers for malformed bytes; the types then parse them again and raise a detailed error."""
 
 
-class CostlyError(MalformedError):
+class CostLimitExceeded(MalformedError):
     """Raised by generated parsers if a message exceeds their cost limit."""
 
 
@@ -97,8 +97,8 @@ def uvarint_rest(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
 
     :param position: position of the second byte.
     :return: the number, and the position after it.
-    :raise MalformedError: when it takes more than five bytes or is beyond ``LENGTH_MAX``.
-    :raise IndexError: when the buffer ends within it.
+    :raise MalformedError: the number takes more than five bytes or is larger than ``LENGTH_MAX``.
+    :raise IndexError: the buffer ends within the number.
     """
     byte = buffer[position]
     if byte < 128:
@@ -116,7 +116,7 @@ def uvarint_rest(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
 
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """Read an unsigned varint, and return it with the position after it; see ``uvarint_rest``."""
+    """Read an unsigned varint, and return it with the position after it; errors are those of ``uvarint_rest``."""
     first = buffer[position]
     return (first, position + 1) if first < 128 else uvarint_rest(buffer, position + 1, first)
 
@@ -130,8 +130,8 @@ def read_tags(
     """Read a tag section that is not empty: known tags are parsed, others are skipped.
 
     :param position: position after the first byte of the tag count, which is ``first``.
-    :param size: end of the buffer.
-    :param cost: cost of the frame before the section.
+    :param size: size of the buffer.
+    :param cost: cost of the message before the section.
     :return: known tags with their values, the position after the section, the cost including the section.
     :raise MalformedError: tags are out of order, too many, or have a wrong size.
     """
@@ -172,7 +172,7 @@ def write_tags(fields: Iterable[tuple[int, Any, Any, Callable[[Any], bytes]]]) -
 
 @lru_cache(maxsize=4096)
 def uuid_of(data: bytes) -> UUID:
-    """Return a UUID, cached since topic IDs repeat in requests and creating one takes a microsecond."""
+    """Return a UUID, cached because topic IDs repeat in requests and creating one takes a microsecond."""
     return UUID(bytes=data)
 
 

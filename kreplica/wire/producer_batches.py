@@ -1,4 +1,4 @@
-"""Encodes all records of a producer's batch at once."""
+"""Builds the batches of producers: encodes all records of a batch at once."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from kreplica.wire.compression import compress
 from kreplica.wire.records import Headers
 
 PLAIN_SIZE_END = 8000
-"""Size from which on values are not encoded by column, since the encoding uses tables by value size."""
+"""Values of at least this size are not encoded by column, because that takes tables with an entry per value size."""
 
 _VARINT_ENDS = (1 << 6, 1 << 13, 1 << 20, 1 << 27, 1 << 31)
-"""The first numbers, not below 0, whose zigzag varints take two bytes, three, and so on."""
+"""The smallest numbers whose zigzag varints take two bytes, three bytes, and so on."""
 
 
 def build_producer_batch(
@@ -34,13 +34,13 @@ def build_producer_batch(
     *,
     transactional: bool = False,
 ) -> bytearray:
-    """Return a producer's batch, into which producer ID and sequence can be stamped.
+    """Return a producer's batch without a producer ID, which ``batches.stamp_producer`` can set.
 
     :param timestamps: one per record, as in the other three sequences.
-    :raise ValueError: no records.
+    :raise ValueError: there are no records.
     """
     if not timestamps:
-        raise ValueError("a batch without records")
+        raise ValueError("the batch has no records")
     count, base_timestamp = len(timestamps), timestamps[0]
     header = BatchHeader(
         base_offset=0,
@@ -67,7 +67,8 @@ def _plain_records(
     values: Sequence[bytes | None],
     headers: Sequence[Headers],
 ) -> bytes:
-    """Encode records without keys and headers and with close timestamps by column; empty if a record differs."""
+    """Encode plain records (no keys, no headers, close timestamps) by column; return nothing if a record is not
+    plain."""
     count, base_timestamp, end = len(timestamps), timestamps[0], _VARINT_ENDS[0]
     if (
         keys[0] is not None
@@ -126,7 +127,7 @@ def _encode_run(
     rows: Iterator[tuple[int, bytes | None, bytes | None, Headers]],
     base_timestamp: int,
 ) -> None:
-    """Encode records as ``encode_record`` does, but faster if a record has the timestamp and sizes of the one before.
+    """Encode records like ``encode_record``, but faster if a record has the timestamp and sizes of the previous one.
 
     :param deltas: varints of the offset deltas, all of one size; at most one record per varint is taken from ``rows``.
     """

@@ -1,9 +1,9 @@
-"""Reads all records of a batch at once into columns.
+"""Reads all records of a batch into columns.
 
-A plain record has neither key nor headers, and the offset after the previous one.  Plain records of equal size are
-checked by slices with a stride, a column of bytes at a time, and their values are extracted together.  Other plain
-records take one ``unpack_from`` each; all other records are read byte by byte.  At the first error, ``records``
-reads the section again and raises a detailed error.
+A plain record has no key, no headers, and the offset after the previous one.  Plain records of equal size are checked
+with strided slices, one byte position at a time, and one ``unpack_from`` extracts their values.  Other plain records
+take one ``unpack_from`` each; all other records are read byte by byte.  After an error, ``records`` reads the section
+again and raises a detailed error.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from kreplica.wire.records import (
     read_varint,
 )
 
-ALIKE_MIN = 12
-"""Minimum number of records of equal size that are read together."""
+SAME_SIZE_MIN = 12
+"""Minimum number of records of equal size that are read at once."""
 
-CUTS_CACHED = 32
-"""Number of cached structs of ``_cut``, by size and count of records."""
+EXTRACTORS_CACHED = 32
+"""Maximum number of cached ``_extractor`` structs."""
 
-PAUSE = 16
-"""Records that are read one by one after two failed attempts to read records together."""
+RETRY_AFTER = 16
+"""Number of records read one by one after two failed attempts to read several at once."""
 
 _TIMESTAMP_MAX = 1 << 62
 _new = tuple.__new__
@@ -69,7 +69,7 @@ class Columns(NamedTuple):
 def read_records(section: bytes, header: BatchHeader) -> list[Record]:
     """Return all records of a section.
 
-    :raise ProtocolError: as ``records.read_record`` and ``records.iter_heads``.
+    :raise ProtocolError: as in ``records.read_record`` and ``records.iter_heads``.
     """
     return list(map(_new, repeat(Record), zip(*read_columns(section, header), strict=True)))
 
@@ -77,19 +77,19 @@ def read_records(section: bytes, header: BatchHeader) -> list[Record]:
 def read_columns(section: bytes, header: BatchHeader) -> Columns:
     """Return all records of a section as columns.
 
-    :raise ProtocolError: as ``records.read_record`` and ``records.iter_heads``.
+    :raise ProtocolError: as in ``records.read_record`` and ``records.iter_heads``.
     """
     if -_TIMESTAMP_MAX < header[7] < _TIMESTAMP_MAX:
         try:
-            return _Section(section, header).read()
+            return _SectionReader(section, header).read()
         except (IndexError, OverflowError, ProtocolError):
             pass
     found = [read_record(section, head) for head in iter_heads(section, header)]
     return Columns(*([list(column) for column in zip(*found, strict=True)] or [[], [], [], [], []]))
 
 
-class _Section:
-    """Reader of one section.
+class _SectionReader:
+    """Reads the records of one section.
 
     :ivar end: position after the last record read.
     :ivar delta: offset delta of that record.
@@ -111,7 +111,7 @@ class _Section:
     def read(self) -> Columns:
         """Read the section.
 
-        :raise OverflowError: the section is malformed; other errors mean the same.
+        :raise OverflowError: the section is malformed; IndexError and ProtocolError mean the same.
         """
         header, count, columns = self.header, self.count, self.columns
         values, timestamps = columns.values, columns.timestamps
@@ -121,7 +121,7 @@ class _Section:
                 if self._read_plain() or self._read_keyed():
                     was_tried = False
                     continue
-                try_from, was_tried = len(values) + (PAUSE if was_tried else 1), True
+                try_from, was_tried = len(values) + (RETRY_AFTER if was_tried else 1), True
             self._read_one_by_one(try_from)
         if self.end != len(self.section) or self.delta > header.last_offset_delta:
             raise OverflowError
@@ -136,7 +136,7 @@ class _Section:
     def _read_plain(self) -> int:
         """Read consecutive plain records, and return their number, which may be 0.
 
-        Their lengths take one or two bytes; their timestamps and offsets take as many as those of the first one.
+        Their lengths take one or two bytes; their timestamps and offsets take as many bytes as those of the first one.
         """
         columns, first, start = self.columns, self.delta + 1, self.end
         is_wide = first > 63
@@ -144,26 +144,26 @@ class _Section:
         if self.section[key_at] != 1:
             return 0
         deltas = _DELTAS[is_wide][first : first + self.count - len(columns.values)]
-        if len(deltas) < ALIKE_MIN:
+        if len(deltas) < SAME_SIZE_MIN:
             times = self._read_each(deltas, is_wide)
         else:
             times = self._read_each(deltas[:1], is_wide)
             if times:
-                times += self._read_alike(start, None, first + 1, len(deltas) - 1) or self._read_each(
+                times += self._read_same_size(start, None, first + 1, len(deltas) - 1) or self._read_each(
                     deltas[1:], is_wide
                 )
         columns.keys.extend(repeat(None, len(times)))
         return self._add(first, times)
 
     def _read_keyed(self) -> int:
-        """Read records of the same size as the last one, which has a key, and return their number."""
+        """Read records of the same size as the last one if that has a key, and return their number."""
         columns, first = self.columns, self.delta + 1
         key = columns.keys[-1] if columns.values else None
         is_wide = first > 63
         if key is None or columns.values[-1] is None or columns.headers[-1] or is_wide != (self.delta > 63):
             return 0
         count = min(self.count - len(columns.values), len(_DELTAS[is_wide]) - first)
-        return self._add(first, self._read_alike(self.start, key, first, count))
+        return self._add(first, self._read_same_size(self.start, key, first, count))
 
     def _add(self, first: int, times: list[int]) -> int:
         """Add offsets, timestamps and headers of records whose keys and values were added, and return their number."""
@@ -177,7 +177,7 @@ class _Section:
         return count
 
     def _read_each(self, deltas: list[int], is_wide: bool) -> list[int]:
-        """Add the values of plain records up to the first other one, and return their encoded timestamps."""
+        """Add the values of plain records up to the first record that is not plain; return their encoded timestamps."""
         section, start, (lengths_of_one, lengths) = self.section, self.end, _LENGTHS
         long, short = _PREFIXES[self.time_size - 1][is_wide]
         head = self.time_size + is_wide + 7  # bytes before the value, if both lengths take two bytes
@@ -204,16 +204,16 @@ class _Section:
                 add_time(time)
                 start = stop + 1
         except StructError:
-            pass  # fewer bytes remain than the longest prefix has
+            pass  # fewer bytes remain than in the longest prefix
         self.end = start
         return times
 
-    def _read_alike(self, start: int, key: bytes | None, first: int, count: int) -> list[int]:
-        """Add keys and values of all records after the one at ``start`` if they have its size, otherwise none.
+    def _read_same_size(self, start: int, key: bytes | None, first: int, count: int) -> list[int]:
+        """Add keys and values of the records after the one at ``start`` if all have its size, otherwise add none.
 
-        They are checked and extracted by slices with a stride, a column of bytes at a time.
+        They are checked with strided slices, one byte position at a time.
 
-        :param start: start of a record that was read already.
+        :param start: start of the last record that was read.
         :param key: key of that record.
         :param first: offset delta of the next record.
         :param count: maximum number of records after it.
@@ -222,34 +222,34 @@ class _Section:
         section, end, columns, is_wide = self.section, self.end, self.columns, first > 63
         size, value = end - start, columns.values[-1] or b""
         count = min(count, (len(section) - end) // size)
-        if count < ALIKE_MIN:
+        if count < SAME_SIZE_MIN:
             return []
-        behind = end + count * size
+        stop = end + count * size
         time_at = start + (2 if section[start] < 0x80 else 3)
         delta_at = time_at + self.time_size
         length_at, value_at = delta_at + 1 + is_wide, end - 1 - len(value)
         key_at = read_varint(section, length_at)[1]
         key_end = key_at + len(key or b"")
         for place in (*range(start, time_at - 1), *range(length_at, key_at), *range(key_end, value_at), end - 1):
-            if section[place + size : behind : size] != section[place : place + 1] * count:
+            if section[place + size : stop : size] != section[place : place + 1] * count:
                 return []
         for place, expected in enumerate(_DELTA_BYTES[is_wide], delta_at + size):
-            if section[place:behind:size] != expected[first : first + count]:
+            if section[place:stop:size] != expected[first : first + count]:
                 return []
         if key is None:
-            columns.values.extend(_cut(value_at - start, 0, 0, len(value), count)(section, end))
+            columns.values.extend(_extractor(value_at - start, 0, 0, len(value), count)(section, end))
         else:
-            cut = _cut(key_at - start, len(key), value_at - key_end, len(value), count)(section, end)
-            columns.keys.extend(cut[::2])
-            columns.values.extend(cut[1::2])
-        self.end = behind
-        times = section[time_at + size : behind : size]
+            extracted = _extractor(key_at - start, len(key), value_at - key_end, len(value), count)(section, end)
+            columns.keys.extend(extracted[::2])
+            columns.values.extend(extracted[1::2])
+        self.end = stop
+        times = section[time_at + size : stop : size]
         if self.time_size == 1:
             return list(times)
-        return [low | high << 8 for low, high in zip(times, section[time_at + size + 1 : behind : size], strict=True)]
+        return [low | high << 8 for low, high in zip(times, section[time_at + size + 1 : stop : size], strict=True)]
 
     def _read_one_by_one(self, try_from: int) -> None:
-        """Read records one by one until the next ones may be read together, or to the end."""
+        """Read records one by one, to the end or until the next ones may be read several at once."""
         section, header, count = self.section, self.header, self.count
         base_offset, base_timestamp = header.base_offset, header.base_timestamp
         columns = self.columns
@@ -315,9 +315,10 @@ class _Section:
         self.end, self.delta = end, previous
 
 
-@lru_cache(maxsize=CUTS_CACHED)
-def _cut(before: int, key: int, between: int, value: int, count: int) -> Callable[[bytes, int], tuple[bytes, ...]]:
-    """Return a struct that extracts keys and values of one size, with the given gaps before and between them."""
+@lru_cache(maxsize=EXTRACTORS_CACHED)
+def _extractor(before: int, key: int, between: int, value: int, count: int) -> Callable[[bytes, int], tuple[bytes,
+...]]:
+    """Return a function that extracts keys and values of one size, with the given gaps before and between them."""
     fields = f"{before}x{key}s{between}x{value}sx" if between else f"{before}x{value}sx"
     return Struct(fields * count).unpack_from
 

@@ -1,6 +1,6 @@
-"""Structural check of all records of a batch, which a broker makes before it appends the batch.
+"""Checks the structure of all records of a batch, before a broker appends the batch.
 
-Lengths, offsets and the number of records are checked; keys, values and headers are skipped and never copied.
+Lengths, offsets and the number of records are checked; keys, values and headers are skipped, not copied.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from kreplica.wire.records import INT64_END, read_varint
 RECORDS_PER_SLICE = 512
 """Records checked between calls of ``pause``: about 0.4 ms."""
 
-NOTED_MAX = 1000
-"""Largest number of records that are reported one by one."""
+REPORTED_MAX = 1000
+"""Maximum number of records that are reported individually."""
 
 
 class TimestampRange(NamedTuple):
@@ -30,12 +30,12 @@ class TimestampRange(NamedTuple):
 ANY_TIMESTAMP = TimestampRange(-INT64_END, INT64_END - 1)
 
 
-class WalkedRecords(NamedTuple):
-    """Facts about the records of one batch.
+class RecordFacts(NamedTuple):
+    """Facts about the records of one batch that passed the check.
 
     :param max_timestamp_ms: the highest timestamp of a record.
-    :param without_key: indexes of records without a key, the first ``NOTED_MAX``.
-    :param out_of_range: (index, timestamp) of records outside of the accepted range, the first ``NOTED_MAX``.
+    :param without_key: indexes of records without a key, the first ``REPORTED_MAX``.
+    :param out_of_range: (index, timestamp) of records outside of the accepted range, the first ``REPORTED_MAX``.
     """
 
     max_timestamp_ms: int
@@ -43,12 +43,12 @@ class WalkedRecords(NamedTuple):
     out_of_range: Sequence[tuple[int, int]]
 
 
-def walk_records(
+def check_records(
     section: bytes | bytearray,
     header: BatchHeader,
     accepted: TimestampRange = ANY_TIMESTAMP,
     pause: Callable[[], object] | None = None,
-) -> WalkedRecords:
+) -> RecordFacts:
     """Check all records of a decompressed section.
 
     :param header: checked header of the batch, with at least one record.
@@ -57,21 +57,21 @@ def walk_records(
     :raise ProtocolError: a record does not fit into its length or into the section, offsets do not increase within the
         batch, or bytes are left after the last record.
     """
-    walk = _Walk(section, header, accepted)
+    check = _RecordCheck(section, header, accepted)
     for first in range(0, header.record_count, RECORDS_PER_SLICE):
         if first and pause is not None:
             pause()
         try:
-            walk.advance(first, min(first + RECORDS_PER_SLICE, header.record_count))
+            check.advance(first, min(first + RECORDS_PER_SLICE, header.record_count))
         except (IndexError, OverflowError) as error:
-            raise ProtocolError(PATH, "a record is cut short, or has a number of too many bytes") from error
-    if walk.position != len(section):
-        raise ProtocolError(PATH, f"{len(section) - walk.position} bytes after the last record")
-    return WalkedRecords(walk.highest + header.base_timestamp, walk.without_key, walk.out_of_range)
+            raise ProtocolError(PATH, "a record is truncated, or has an overlong varint") from error
+    if check.position != len(section):
+        raise ProtocolError(PATH, f"{len(section) - check.position} bytes after the last record")
+    return RecordFacts(check.highest + header.base_timestamp, check.without_key, check.out_of_range)
 
 
-class _Walk:
-    """State of one check between two slices."""
+class _RecordCheck:
+    """Check of one batch, in several slices."""
 
     def __init__(self, section: bytes | bytearray, header: BatchHeader, accepted: TimestampRange) -> None:
         self.section = section
@@ -84,14 +84,14 @@ class _Walk:
         self.without_key: list[int] = []
         self.out_of_range: list[tuple[int, int]] = []
 
-    def advance(self, first: int, behind: int) -> None:
-        """Check the records with these indexes; the hot loop of a compressed produce.
+    def advance(self, first: int, end_index: int) -> None:
+        """Check the records with these indexes; the hot loop of producing compressed batches.
 
-        Varints of one and two bytes are read in place, lengths in their zigzag form (negative ones are odd).
+        Varints of one and two bytes are read inline, lengths without decoding zigzag (negative ones are odd).
         """
         section, position, previous, last = self.section, self.position, self.previous, self.last
         low, high, highest = self.low, self.high, self.highest
-        for index in range(first, behind):
+        for index in range(first, end_index):
             length, position = section[position], position + 1
             if length > 127:
                 byte, position = section[position], position + 1
@@ -99,7 +99,7 @@ class _Walk:
                 if byte > 127:
                     length, position = _zigzag(section, position - 2)
             end = position + (length >> 1)
-            position += 1  # the attributes, which have no meaning
+            position += 1  # the attributes, which are unused
             number, position = section[position], position + 1
             if number > 127:
                 byte, position = section[position], position + 1
@@ -110,7 +110,7 @@ class _Walk:
             if delta > highest:
                 highest = delta
             if not low <= delta <= high:
-                self._note_timestamp(index, delta)
+                self._report_timestamp(index, delta)
             number, position = section[position], position + 1
             if number > 127:
                 byte, position = section[position], position + 1
@@ -124,7 +124,7 @@ class _Walk:
             previous = number
             number, position = section[position], position + 1
             if number == 1:
-                self._note_without_key(index)
+                self._report_without_key(index)
             elif number < 128 and not number & 1:
                 position += number >> 1
             else:
@@ -143,16 +143,16 @@ class _Walk:
             if number:
                 position = _skip_headers(section, position - 1, end, index)
             if position != end or length & 1:
-                raise _malformed(index, "length", f"{_decoded(length)}, its fields take {position - end:+d} bytes")
+                raise _malformed(index, "length", f"{_decoded(length)}, but its fields end at {position - end:+d}")
         self.position, self.previous, self.highest = position, previous, highest
 
-    def _note_without_key(self, index: int) -> None:
-        if len(self.without_key) < NOTED_MAX:
+    def _report_without_key(self, index: int) -> None:
+        if len(self.without_key) < REPORTED_MAX:
             self.without_key.append(index)
 
-    def _note_timestamp(self, index: int, delta: int) -> None:
+    def _report_timestamp(self, index: int, delta: int) -> None:
         timestamp_ms = self.base + delta
-        if timestamp_ms != NO_TIMESTAMP and len(self.out_of_range) < NOTED_MAX:
+        if timestamp_ms != NO_TIMESTAMP and len(self.out_of_range) < REPORTED_MAX:
             self.out_of_range.append((index, timestamp_ms))
 
 
@@ -161,7 +161,7 @@ def _decoded(zigzag: int) -> int:
 
 
 def _zigzag(section: bytes | bytearray, position: int) -> tuple[int, int]:
-    """Read a varint without undoing zigzag (negative numbers are odd), and return it with the position after it.
+    """Read a varint without decoding zigzag (negative numbers are odd), and return it with the position after it.
 
     :raise IndexError: the data ends within the varint.
     :raise OverflowError: the varint is longer than 64 bits.
@@ -184,7 +184,7 @@ def _skip_bytes(section: bytes | bytearray, position: int, index: int, field: st
 def _skip_headers(section: bytes | bytearray, position: int, end: int, index: int) -> int:
     count, position = read_varint(section, position)
     if not 0 <= count <= (end - position) // 2:
-        raise _malformed(index, "headers", f"{count} in {end - position} bytes")
+        raise _malformed(index, "headers", f"{count} headers do not fit into {end - position} bytes")
     for _ in range(count):
         length, position = read_varint(section, position)
         if length < 0:

@@ -14,13 +14,13 @@ from kreplica.wire.batches import HEADER_SIZE, LOG_APPEND_TIME_BIT, RECORD_SIZE_
 from kreplica.wire.compression import decompress
 
 DECOMPRESSED_SIZE_MAX = 100 * 1024 * 1024
-"""Default limit of the decompressed size of a batch: the size of the largest request."""
+"""Default limit of the decompressed size of a batch: the maximum request size."""
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
 INT64_END = 1 << 63
 _LENGTHS_SIZE_MIN = 3
-"""Lengths of key and value, and number of headers."""
+"""Minimum size of key length, value length and number of headers."""
 
 _VARINT_SIZE_MAX = 10
 
@@ -31,7 +31,7 @@ class Record(NamedTuple):
     :param timestamp_ms: creation or append time; -1 if the producer did not set it.
     :param key: None if absent; compacted topics refuse such records.
     :param value: None deletes the key from a compacted topic.
-    :param headers: in their order; names may repeat, and bytes of a name that are not UTF-8 become lone surrogates.
+    :param headers: in order; names may repeat, and invalid UTF-8 in a name becomes lone surrogates.
     """
 
     offset: int
@@ -55,7 +55,7 @@ RecordHead: TypeAlias = tuple[int, int, int, int, int]
 def iter_records(batch: Bytes, *, decompressed_size_max: int = DECOMPRESSED_SIZE_MAX) -> Iterator[Record]:
     """Yield the records of the batch at the start of a buffer, including control records.
 
-    :param decompressed_size_max: maximum size of all records together.
+    :param decompressed_size_max: maximum total size of the records.
     :raise ProtocolError: a record is malformed; the records before it are yielded first.
     """
     header = parse_header(batch)
@@ -69,7 +69,7 @@ def iter_keys(
 ) -> Iterator[tuple[int, bytes | None]]:
     """Yield (offset, key) of each record, for compaction; values and headers are not read.
 
-    :raise ProtocolError: as ``iter_records``, but values and headers are not checked.
+    :raise ProtocolError: as in ``iter_records``, but values and headers are not checked.
     """
     header = parse_header(batch)
     section = open_records(batch, header, decompressed_size_max)
@@ -84,7 +84,7 @@ def find_timestamp(
     """Return the first record with at least the given timestamp, or None.
 
     :param start_offset: records before it are ignored, because the log may start inside the batch.
-    :raise ProtocolError: as ``iter_records``, up to the record found.
+    :raise ProtocolError: as in ``iter_records``, up to the returned record.
     """
     header = parse_header(batch)
     section = open_records(batch, header, decompressed_size_max)
@@ -100,7 +100,7 @@ def max_timestamp_record(
     """Return the first record with the highest timestamp, or None (KIP-734).
 
     :param start_offset: records before it are ignored.
-    :raise ProtocolError: as ``iter_records``.
+    :raise ProtocolError: as in ``iter_records``.
     """
     header = parse_header(batch)
     section = open_records(batch, header, decompressed_size_max)
@@ -114,20 +114,20 @@ def max_timestamp_record(
 def open_records(batch: Bytes, header: BatchHeader, decompressed_size_max: int) -> bytes:
     """Return the decompressed records of a batch.
 
-    :raise ProtocolError: the batch is truncated, the section is corrupt or too large, or cannot hold that many records.
+    :raise ProtocolError: the batch is truncated, or its records are corrupt, too large, or fewer than the header says.
     """
     if header.size > len(batch):
-        raise ProtocolError("RecordBatch.length", f"{header.size} bytes of batch, {len(batch)} are left")
+        raise ProtocolError("RecordBatch.length", f"the batch has {header.size} bytes, {len(batch)} remain")
     section = decompress(header.codec, memoryview(batch)[HEADER_SIZE : header.size], decompressed_size_max)
     if not 0 <= header.record_count * RECORD_SIZE_MIN <= len(section):
-        raise ProtocolError("RecordBatch.record_count", f"{header.record_count} in {len(section)} bytes")
+        raise ProtocolError("RecordBatch.record_count", f"{header.record_count} do not fit into {len(section)} bytes")
     return section
 
 
 def iter_heads(section: bytes, header: BatchHeader) -> Iterator[RecordHead]:
-    """Yield position, timestamp and offset of each record; keys, values and headers are not read.
+    """Yield the ``RecordHead`` of each record; keys, values and headers are not read.
 
-    Varints of one byte, the most frequent ones, are read in place: this loop determines the speed of compaction.
+    Varints of one byte, the most frequent ones, are read inline: this loop determines the speed of compaction.
 
     :raise ProtocolError: a record does not fit, offsets do not increase, or bytes follow the last record.
     """
@@ -139,7 +139,7 @@ def iter_heads(section: bytes, header: BatchHeader) -> Iterator[RecordHead]:
         try:
             length, position = read_varint(section, position)
             end = position + length
-            position += 1  # the attributes, which have no meaning
+            position += 1  # the attributes, which are unused
             byte = section[position]
             if byte < 0x80:
                 timestamp_delta, position = (byte >> 1) ^ -(byte & 1), position + 1
@@ -151,9 +151,9 @@ def iter_heads(section: bytes, header: BatchHeader) -> Iterator[RecordHead]:
             else:
                 delta, position = read_varint(section, position)
         except (IndexError, OverflowError) as error:
-            raise _malformed(index, "length", "cut short, or a number of too many bytes") from error
+            raise _malformed(index, "length", "truncated, or an overlong varint") from error
         if not position + _LENGTHS_SIZE_MIN <= end <= section_end:
-            raise _malformed(index, "length", f"{length}, of {section_end - start} bytes that are left")
+            raise _malformed(index, "length", f"{length}, but {section_end - start} bytes remain")
         if not previous < delta <= last_delta:
             raise _malformed(index, "offset_delta", f"{delta} after {previous}, the last is {last_delta}")
         timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
@@ -166,7 +166,7 @@ def iter_heads(section: bytes, header: BatchHeader) -> Iterator[RecordHead]:
 
 
 def read_record(section: bytes, head: RecordHead) -> Record:
-    """Return the record at a position from ``iter_heads``.
+    """Return the record of a ``RecordHead``.
 
     :raise ProtocolError: the record is malformed.
     """
@@ -190,7 +190,7 @@ def read_headers(section: bytes, position: int, end: int, offset: int) -> tuple[
     """
     count, position = _read_number(section, position, end, offset, "headers")
     if not 0 <= count <= (end - position) // 2:
-        raise _malformed_at(offset, "headers", f"{count} in {end - position} bytes")
+        raise _malformed_at(offset, "headers", f"{count} headers do not fit into {end - position} bytes")
     headers = []
     for _ in range(count):
         name, position = _read_bytes(section, position, end, offset, "headers.key")
@@ -211,14 +211,14 @@ def _read_bytes(section: bytes, position: int, end: int, offset: int, field: str
         return section[position:stop], stop
     if length == -1 and position <= end:
         return None, position
-    raise _malformed_at(offset, field, f"length {length}, {end - position} bytes are left")
+    raise _malformed_at(offset, field, f"length {length}, but {end - position} bytes remain")
 
 
 def _read_number(section: bytes, position: int, end: int, offset: int, field: str) -> tuple[int, int]:
     try:
         return read_varint(section, position)
     except (IndexError, OverflowError) as error:
-        raise _malformed_at(offset, field, "cut short, or a number of too many bytes") from error
+        raise _malformed_at(offset, field, "truncated, or an overlong varint") from error
 
 
 def read_varint(data: bytes | bytearray, position: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Schema of a message: parsers and builders, compiled from text for each version at first use."""
+"""Schema of a message: parsers and builders, compiled from text for each version when first used."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from kreplica.errors import LargeMessage, ProtocolError
 from kreplica.wire.building import VALUE_ERRORS, Builder, SlicedBuilder, compile_builder, compile_sliced_builder
-from kreplica.wire.grammar import Line, make_tree, read_lines, refuse_unknown
+from kreplica.wire.grammar import Line, check_field_names, make_tree, read_lines
 from kreplica.wire.parsing import INPUT_ERRORS, compile_parser, compile_sliced_parser
-from kreplica.wire.primitives import COST_MAX, Buffer, CostlyError
+from kreplica.wire.primitives import COST_MAX, Buffer, CostLimitExceeded
 from kreplica.wire.structures import Record
 from kreplica.wire.template_cache import VaryingFields
 
@@ -21,12 +21,12 @@ MessageBuilder = Callable[[dict[str, Any]], bytes]
 SlicedMessageParser = Callable[..., Generator[None, None, dict[str, Any]]]
 """A generator function of a buffer and the offset at which the message starts; it returns the message."""
 
-EXPLAINED_ELEMENTS_MAX = 500
-"""Elements of a malformed message that are parsed again, slowly, to find the error: a few milliseconds."""
+DIAGNOSED_ELEMENTS_MAX = 500
+"""Maximum number of elements of a malformed message that are parsed again to find the error: a few milliseconds."""
 
 
 class Schema:
-    """Schema of one message in all versions; compiled functions are kept.
+    """Schema of one message in all versions, with a cache of its compiled functions.
 
     :param name: name of the message; paths in errors start with it.
     :param versions: lowest and highest version.
@@ -34,7 +34,7 @@ class Schema:
     :param text: the fields, see ``kreplica.wire.grammar``.
     :param varying: fields in which frequent messages differ, for ``MessageParsers``; None if templates do not help.
     :param cost_max: maximum cost of a parsed message, in the units of ``COST_MAX``.
-    :param step_cost_max: maximum cost of a message that ``parser`` parses in one step; None if it is ``cost_max``.
+    :param step_cost_max: maximum cost of a message that ``parse`` accepts; None for ``cost_max``.
     """
 
     def __init__(
@@ -66,8 +66,8 @@ class Schema:
     def __repr__(self) -> str:
         return f"<Schema {self.name} {self.versions[0]}-{self.versions[-1]}>"
 
-    def flexible(self, version: int) -> bool:
-        """Return whether a version has the encodings of KIP-482."""
+    def is_flexible(self, version: int) -> bool:
+        """Return True if a version has the encodings of KIP-482."""
         return self.flexible_from is not None and version >= self.flexible_from
 
     def parse(self, version: int, buffer: Buffer, offset: int = 0) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class Schema:
 
         :param offset: start of the message; bytes after the message are ignored.
         :return: the fields of this version; records are views of the buffer, other bytes are copies.
-        :raise ProtocolError: the bytes are not such a message, or the message has no such version; names the field.
+        :raise ProtocolError: the bytes are malformed, or the message has no such version; the error names the field.
         :raise LargeMessage: the message costs more than ``step_cost_max``; ``sliced_parser`` can parse it.
         """
         return (self._parsers.get(version) or self.parser(version))(buffer, offset)
@@ -83,7 +83,7 @@ class Schema:
     def build(self, version: int, value: dict[str, Any]) -> bytes:
         """Build a message; missing fields take their default, unknown fields are ignored.
 
-        :raise ProtocolError: a value does not fit its field; names the field.
+        :raise ProtocolError: a value does not fit its field; the error names the field.
         """
         return self.builder(version)(value)
 
@@ -91,7 +91,7 @@ class Schema:
         """Build a message whose records may be an object with a ``size`` in bytes, such as a range of a file.
 
         :param prefix: bytes before the message in the first buffer.
-        :return: buffers in order; records of 4 KiB and more, and such objects, are items of their own.
+        :return: buffers in order; records of 4 KiB and more, and such objects, are separate items.
         :raise ProtocolError: as ``build``.
         """
         builder = self._piece_builders.get(version) or self._piece_builder(version)
@@ -112,14 +112,14 @@ class Schema:
         return builder
 
     def element(self, version: int, *names: str) -> MessageBuilder:
-        """Return a builder of one array element, for arrays of prebuilt elements (``Built``).
+        """Return a builder of one array element, for arrays of prebuilt elements (``PrebuiltElements``).
 
         :param names: path of field names from the message to the array.
         """
         builder = self._elements.get((version, names))
         if builder is None:
             kind = self._element_type(version, names)
-            builder = self._elements[version, names] = _joining(kind, _piece_builder(kind))
+            builder = self._elements[version, names] = _message_builder(kind, _piece_builder(kind))
         return builder
 
     def sliced_parser(self, version: int, cost_max: int = COST_MAX) -> SlicedMessageParser:
@@ -151,17 +151,17 @@ class Schema:
         return kind
 
     def parse_uncompiled(self, version: int, buffer: Buffer, offset: int = 0) -> dict[str, Any]:
-        """Parse with the types: slower, with errors that name the field."""
+        """Parse with the types instead of a compiled function: slower, with errors that name the field."""
         data = memoryview(buffer)[offset:]
         value: dict[str, Any] = self.tree(version).parse(data, cost_max=self._cost_max)
         return value
 
     def build_uncompiled(self, version: int, value: dict[str, Any]) -> bytes:
-        """Build with the types: slower, with errors that name the field.
+        """Build with the types instead of a compiled function: slower, with errors that name the field.
 
         :raise ValueError: no version of this message has a field of that name.
         """
-        refuse_unknown(self._read_lines(), value, self.name)
+        check_field_names(self._read_lines(), value, self.name)
         data: bytes = self.tree(version).build(value)
         return data
 
@@ -175,7 +175,7 @@ class Schema:
             if version not in self.versions:
                 known = f"{self.versions[0]} to {self.versions[-1]}"
                 raise ProtocolError(self.name, f"version {version} is not within {known}")
-            tree = make_tree(self._read_lines(), version, flexible=self.flexible(version), title=self.name)
+            tree = make_tree(self._read_lines(), version, flexible=self.is_flexible(version), title=self.name)
             self._trees[version] = tree
         return tree
 
@@ -194,17 +194,17 @@ class Schema:
             try:
                 value: dict[str, Any] = parse(buffer, offset)[0]
                 return value
-            except CostlyError:
+            except CostLimitExceeded:
                 if step_cost_max is not None:
                     raise LargeMessage(tree.title, "it has too many elements for one step") from None
             except INPUT_ERRORS:
                 pass  # frees the partial result before the message is parsed again
-            return _explain(tree, buffer, offset, cost_max)
+            return _parse_with_errors(tree, buffer, offset, cost_max)
 
         return parse_message
 
     def _make_builder(self, version: int) -> MessageBuilder:
-        return _joining(self.tree(version), self._piece_builder(version))
+        return _message_builder(self.tree(version), self._piece_builder(version))
 
     def _piece_builder(self, version: int) -> Builder:
         builder = self._piece_builders.get(version)
@@ -213,10 +213,10 @@ class Schema:
         return builder
 
 
-def _explain(tree: Record, buffer: Buffer, offset: int, cost_max: int = COST_MAX) -> dict[str, Any]:
+def _parse_with_errors(tree: Record, buffer: Buffer, offset: int, cost_max: int = COST_MAX) -> dict[str, Any]:
     """Parse a malformed message with the types, whose errors name the field."""
     data = memoryview(buffer)[offset:]
-    value: dict[str, Any] = tree.parse(data, patience=EXPLAINED_ELEMENTS_MAX, cost_max=cost_max)
+    value: dict[str, Any] = tree.parse(data, elements_left=DIAGNOSED_ELEMENTS_MAX, cost_max=cost_max)
     return value
 
 
@@ -231,13 +231,13 @@ def _sliced_parser(tree: Record, cost_max: int) -> SlicedMessageParser:
         else:
             value: dict[str, Any] = parsed[0]
             return value
-        return _explain(tree, buffer, offset, cost_max)
+        return _parse_with_errors(tree, buffer, offset, cost_max)
 
     return parse_sliced
 
 
 def _sliced_builder(tree: Record) -> SlicedBuilder:
-    """Return a sliced builder that compiles the lenient form when a field is missing, see ``_piece_builder``."""
+    """Return a sliced builder that, like ``_piece_builder``, compiles the lenient form when it is first needed."""
     strict = compile_sliced_builder(tree, lenient=False)
     lenient: SlicedBuilder | None = None
 
@@ -251,13 +251,13 @@ def _sliced_builder(tree: Record) -> SlicedBuilder:
                     lenient = compile_sliced_builder(tree)
             return (yield from lenient(value, prefix))
         except VALUE_ERRORS:
-            tree.build(value, sizes_are_enough=True)  # raises an error that names the field
+            tree.build(value, accept_sized_objects=True)  # raises an error that names the field
             raise
 
     return build_sliced
 
 
-def _joining(tree: Record, build_pieces: Builder) -> MessageBuilder:
+def _message_builder(tree: Record, build_pieces: Builder) -> MessageBuilder:
     join = b"".join
 
     def build_message(value: dict[str, Any]) -> bytes:
@@ -272,7 +272,7 @@ def _joining(tree: Record, build_pieces: Builder) -> MessageBuilder:
 
 
 def _piece_builder(tree: Record) -> Builder:
-    """Return a builder that compiles the lenient form when a field is missing, since most callers set all fields."""
+    """Return a builder that compiles the lenient form when a field is first missing; most callers set all fields."""
     strict = compile_builder(tree, lenient=False)
     lenient: Builder | None = None
 
@@ -286,7 +286,7 @@ def _piece_builder(tree: Record) -> Builder:
                     lenient = compile_builder(tree)
             return lenient(value, prefix)
         except VALUE_ERRORS:
-            tree.build(value, sizes_are_enough=True)  # raises an error that names the field
+            tree.build(value, accept_sized_objects=True)  # raises an error that names the field
             raise
 
     return build_pieces

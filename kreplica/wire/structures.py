@@ -1,6 +1,6 @@
 """Array and record types, with the tag sections of flexible versions (KIP-482).
 
-They also count the memory cost of a frame.
+They also add up the memory cost of a message.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from struct import Struct
 from typing import Any
 
 from kreplica.errors import ProtocolError
-from kreplica.wire.primitives import COST_MAX, TAG_COST, TAGS_MAX, Built, uvarint
+from kreplica.wire.primitives import COST_MAX, TAG_COST, TAGS_MAX, PrebuiltElements, uvarint
 from kreplica.wire.types import Fixed, Sized, Uuid, WireType, take, take_uvarint
 
 
-def spend(context: Any, cost: int, path: str) -> None:
-    """Add to the cost of the frame.
+def add_cost(context: Any, cost: int, path: str) -> None:
+    """Add to the cost of the message.
 
     :raise ProtocolError: the cost exceeds the limit.
     """
     context._cost = context.get("_cost", 0) + cost
     if context._cost > context.get("cost_max", COST_MAX):
-        raise ProtocolError(path, "the frame has more elements than are accepted")
+        raise ProtocolError(path, "the message has too many elements")
 
 
 def remaining(stream: BytesIO) -> int:
@@ -32,9 +32,9 @@ def remaining(stream: BytesIO) -> int:
 
 
 class Array(Sized):
-    """List of values of one type, whose length is limited by the cost of the frame (``COST_MAX``).
+    """List of values of one type; the cost of the message (``COST_MAX``) limits its length.
 
-    The context value ``patience`` limits the number of elements that are parsed to find the error in a frame.
+    The context value ``elements_left`` limits how many elements are parsed to find the error in a message.
     """
 
     def __init__(self, item: WireType, compact: bool, nullable: bool) -> None:
@@ -43,29 +43,29 @@ class Array(Sized):
 
     @property
     def zero(self) -> list[Any]:
-        """New empty list, since the caller may change it."""
+        """A new empty list, because the caller may change it."""
         return []
 
     def _parse_content(self, stream: BytesIO, length: int, context: Any, path: str) -> list[Any]:
         if length * self.item.size_min > remaining(stream):
             raise ProtocolError(path, f"{length} elements do not fit in the {remaining(stream)} bytes that remain")
-        spend(context, length * self.item.cost, path)
+        add_cost(context, length * self.item.cost, path)
         if isinstance(self.item, Fixed) and not isinstance(self.item, Uuid):
             data = take(stream, length * self.item.size_min, path)
             return [number for (number,) in Struct(f">{self.item.code}").iter_unpack(data)]
         values = []
         for index in range(length):
-            context.patience = context.get("patience", COST_MAX) - 1
-            if context.patience < 0:
-                raise ProtocolError(f"{path}[{index}]", "the frame is malformed here or further on")
+            context.elements_left = context.get("elements_left", COST_MAX) - 1
+            if context.elements_left < 0:
+                raise ProtocolError(f"{path}[{index}]", "the message is malformed here or later")
             values.append(self.item._parse(stream, context, f"{path}[{index}]"))
         return values
 
     def _build(self, value: Any, stream: BytesIO, context: Any, path: str) -> Any:
-        if value is not None and not isinstance(value, (list, tuple, Built)):
+        if value is not None and not isinstance(value, (list, tuple, PrebuiltElements)):
             raise ProtocolError(path, f"{type(value).__name__} is not a list")
         self._put_length(None if value is None else len(value), stream, path)
-        if isinstance(value, Built):
+        if isinstance(value, PrebuiltElements):
             stream.write(b"".join(value.pieces))
             return value
         for index, item in enumerate(value or ()):
@@ -88,7 +88,7 @@ class Field:
 
 
 class Record(WireType):
-    """Named fields in order, followed by a tag section in flexible versions; a dict in Python.
+    """Struct of named fields, followed by a tag section in flexible versions; a dict in Python.
 
     :param title: name of the message at the root of a tree, where error paths start; else empty.
     :param nullable: a byte before the record indicates null (KIP-893).
@@ -125,9 +125,9 @@ class Record(WireType):
     def _parse_tags(self, value: dict[str, Any], stream: BytesIO, context: Any, path: str) -> None:
         last = -1
         count = take_uvarint(stream, f"{path}.tags")
-        spend(context, count * TAG_COST, f"{path}.tags")
+        add_cost(context, count * TAG_COST, f"{path}.tags")
         if count > TAGS_MAX:
-            raise ProtocolError(f"{path}.tags", f"{count} tags; {TAGS_MAX} are accepted")
+            raise ProtocolError(f"{path}.tags", f"{count} tags are more than the limit of {TAGS_MAX}")
         for _ in range(count):
             tag = take_uvarint(stream, f"{path}.tags")
             if tag <= last:
@@ -143,7 +143,7 @@ class Record(WireType):
             end = stream.tell() + size
             value[field.name] = field.type._parse(stream, context, f"{path}.{field.name}")
             if stream.tell() != end:
-                raise ProtocolError(f"{path}.{field.name}", f"is not the {size} bytes long that its tag says")
+                raise ProtocolError(f"{path}.{field.name}", f"its size is not the {size} bytes declared by its tag")
 
     def _build(self, value: Any, stream: BytesIO, context: Any, path: str) -> Any:
         path = self.title or path
@@ -160,9 +160,9 @@ class Record(WireType):
         return value
 
     def _build_tags(self, value: dict[str, Any], stream: BytesIO, context: Any, path: str) -> None:
-        written = [field for field in self.tagged if value.get(field.name, field.default) != field.default]
-        stream.write(uvarint(len(written)))
-        for field in written:
+        changed = [field for field in self.tagged if value.get(field.name, field.default) != field.default]
+        stream.write(uvarint(len(changed)))
+        for field in changed:
             payload = BytesIO()
             field.type._build(value[field.name], payload, context, f"{path}.{field.name}")
             stream.write(uvarint(field.tag or 0) + uvarint(payload.tell()) + payload.getbuffer())

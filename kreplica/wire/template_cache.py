@@ -1,7 +1,7 @@
 """Templates of messages that differ only in a few numeric fields and in their records.
 
-Fetch requests, their responses and Produce requests repeat with few changes.  A cached template finds the changed
-fields by position: bytes that equal those of a parsed message have the same meaning and are not parsed again.  The same
+Fetch requests, their responses and Produce requests repeat with few changes.  The template of a parsed message
+has the positions of these fields: if all other bytes of a new message are equal, only these fields are read.  The same
 templates build messages by filling in numbers.
 """
 
@@ -16,12 +16,13 @@ from kreplica.wire.primitives import Buffer, struct_of, uvarint_rest
 from kreplica.wire.structures import Record
 
 MARK = 0x7E5A_0100
-"""Value of a template's first numeric field while the template is made; the next field has ``MARK + 1``, and so on."""
+"""Value of the first numeric field in the message from which a template is made; ``MARK + 1`` in the second, and so
+on."""
 
 ENTRIES_MAX = 1000
 HEADS_MAX = 4
 TEMPLATE_BYTES_MAX = 512
-"""Largest message that is cached, without its records."""
+"""Maximum size of a cached message, without its records."""
 
 RECORDS_LENGTH = Struct(">i")
 """Length of records in versions without compact encodings (KIP-482)."""
@@ -38,9 +39,9 @@ class Template:
 
     :param data: the message, with ``MARK`` in its first numeric field, ``MARK + 1`` in the second, and so on.
     :param codes: ``struct`` codes of the numeric fields in wire order.
-    :ivar struct: constant bytes, a number, constant bytes, ..., constant bytes.
-    :ivar values: values of ``struct``, with marks as numbers.
-    :raise ValueError: a mark is missing.
+    :ivar struct: layout: constant bytes, a number, constant bytes, ..., constant bytes.
+    :ivar values: values of ``struct``, with the marks as numbers.
+    :raise ValueError: a mark is missing in the message.
     """
 
     __slots__ = ("struct", "values")
@@ -66,7 +67,7 @@ class Template:
 
 
 class _Entry(NamedTuple, Generic[T]):
-    """Cached message.
+    """Value cached for one message.
 
     :ivar tail: bytes after the records; None if the message has no records.
     :ivar is_compact: the length of the records is an unsigned varint of one more than the length.
@@ -78,14 +79,14 @@ class _Entry(NamedTuple, Generic[T]):
 
 
 class TemplateCache(Generic[T, R]):
-    """Bounded map from the constant bytes of messages to a value stored for them.
+    """Bounded map from the constant bytes of messages to values.
 
-    :param found: called with a stored value, the values of its template's struct, and a view of the message's records
-        (None without records); makes the result of ``find``.
+    :param make_result: makes the result of ``find`` from a stored value, the values of the template's ``struct``, and a
+        view of the message's records (None without records).
     """
 
-    def __init__(self, found: Callable[[T, tuple[Any, ...], memoryview | None], R | None]) -> None:
-        self._found = found
+    def __init__(self, make_result: Callable[[T, tuple[Any, ...], memoryview | None], R | None]) -> None:
+        self._make_result = make_result
         self._layouts: dict[int, Struct] = {}
         self._heads: tuple[Struct, ...] = ()
         self._entries: dict[tuple[bytes, ...], _Entry[T]] = {}
@@ -95,14 +96,14 @@ class TemplateCache(Generic[T, R]):
         return len(self._entries)
 
     def find(self, buffer: Buffer, position: int = 0) -> R | None:
-        """Return the result of ``found`` for a message that ends where the buffer ends; None if no template matches."""
+        """Return the result for a message that ends at the end of the buffer; None if no template matches."""
         if self._layouts:
             layout = self._layouts.get(len(buffer) - position)
             if layout is not None:
                 values = layout.unpack_from(buffer, position)
                 entry = self._entries.get(values[::2])
                 if entry is not None and entry[1] is None:
-                    return self._found(entry[0], values, None)
+                    return self._make_result(entry[0], values, None)
         for head in self._heads:
             try:
                 values = head.unpack_from(buffer, position)
@@ -121,18 +122,18 @@ class TemplateCache(Generic[T, R]):
                 else:
                     length, start = RECORDS_LENGTH.unpack_from(buffer, start)[0], start + 4
             except INPUT_ERRORS:
-                continue  # malformed or shorter than the template: the parser decides
+                continue  # malformed, or shorter than the template: left to the parser
             end = start + length
             if start <= end <= len(buffer) and buffer[end:] == tail:
                 view = buffer if buffer.__class__ is memoryview else memoryview(buffer)
-                return self._found(value, values, view[start:end])
+                return self._make_result(value, values, view[start:end])
         return None
 
-    def has_room(self) -> bool:
-        """Return whether another entry can be added.
+    def can_add(self) -> bool:
+        """Return True if another entry can be added.
 
-        A full cache refuses ``ENTRIES_MAX`` entries and is then cleared, so that it follows changing traffic without
-        learning each message of a rotation that is too large for it.
+        A full cache refuses ``ENTRIES_MAX`` entries before it is cleared: so it adapts when the traffic changes, but
+        does not thrash if more messages alternate than it can hold.
         """
         if len(self._entries) < ENTRIES_MAX:
             return True
@@ -143,10 +144,10 @@ class TemplateCache(Generic[T, R]):
         return False
 
     def add(self, value: T, struct: Struct, constants: tuple[bytes, ...], tail: bytes | None, *, compact: bool) -> None:
-        """Cache a message.
+        """Add a value for a message.
 
         :param struct: layout of the message, or of its bytes before the length of the records.
-        :param constants: the message's constant bytes by this layout.
+        :param constants: constant bytes of the message in this layout.
         :param tail: bytes after the records; None if the message has no records.
         """
         if tail is None:
@@ -163,9 +164,9 @@ class TemplateCache(Generic[T, R]):
 class VaryingFields(NamedTuple):
     """Fields in which similar messages about one partition differ; fields that a version lacks are ignored.
 
-    :param rows: names of the array of topics and of a topic's array of partitions.
+    :param rows: names of the array of topics, and of the array of partitions in a topic.
     :param numbers: numeric fields of the message in wire order.
-    :param row_numbers: numeric fields of a partition, likewise; they come after ``numbers``.
+    :param row_numbers: numeric fields of a partition in wire order; they follow ``numbers``.
     :param records: field of a partition that holds records, after its numbers; None if it has none.
     """
 
@@ -191,7 +192,7 @@ class TemplateParser:
     """Parser of one version of a message, with a cache of templates for messages about one partition or none.
 
     :param parse: parses messages that match no template.
-    :param build: builds a message, which shows the positions of the numbers.
+    :param build: builds a message, to find the positions of the numbers.
     """
 
     def __init__(
@@ -243,7 +244,7 @@ class TemplateParser:
 
     def _learn(self, buffer: Buffer, position: int, message: Message) -> None:
         topics = message[self._topics]
-        if len(topics) > 1 or (topics and len(topics[0][self._partitions]) != 1) or not self.cache.has_room():
+        if len(topics) > 1 or (topics and len(topics[0][self._partitions]) != 1) or not self.cache.can_add():
             return
         topic = topics[0] if topics else None
         row = topic[self._partitions][0] if topic else None
@@ -261,7 +262,7 @@ class TemplateParser:
         constants = struct.unpack_from(buffer, position)[::2]
         self.cache.add(parsed, struct, constants, tail, compact=self._is_compact)
         if self.cache.find(buffer, position) != message:
-            self.cache.discard(constants)  # the message is not encoded as our builder encodes it
+            self.cache.discard(constants)  # the sender encodes this message in another way than our builder
 
     def _template(self, message: Message, topic: Message | None, row: Message | None) -> tuple[Template, bytes | None]:
         """Return the template of the message up to the length of its records, and the bytes after the records."""

@@ -1,4 +1,4 @@
-"""Types of the wire format as constructs, which parse and build slowly, with detailed errors.
+"""Types of the wire format as ``construct`` classes, which parse and build slowly, with detailed errors.
 
 ``structures`` has the types that contain others.  ``parsing`` and ``building`` generate faster functions from the same
 trees.  If such a function fails, these classes repeat its work and raise an error that names the field.
@@ -41,18 +41,18 @@ def take_uvarint(stream: BytesIO, path: str) -> int:
     else:
         raise ProtocolError(path, "varint is longer than five bytes")
     if result > LENGTH_MAX:
-        raise ProtocolError(path, f"varint {result} is beyond {LENGTH_MAX}")
+        raise ProtocolError(path, f"varint {result} is larger than {LENGTH_MAX}")
     return result
 
 
 class WireType(Construct):  # type: ignore[misc]  # construct is not typed
-    """Type in one version; immutable and shared."""
+    """Type of a value in one version of a message; immutable and shared."""
 
     size_min: int
     """Size of the smallest value in bytes, which bounds the count of an array before allocation."""
 
     cost: int
-    """Memory cost of a value, see ``COST_MAX``; for arrays without their elements."""
+    """Memory cost of a value, see ``COST_MAX``; of an array, without its elements."""
 
     zero: Any
     """Value of an absent field without default."""
@@ -112,7 +112,7 @@ class Sized(WireType):
     """Type with a length prefix: text, bytes or array.
 
     :param compact: the length is an unsigned varint of length + 1, with 0 for null (KIP-482); else a signed number.
-    :param nullable: None is a value, as length -1.
+    :param nullable: None is valid, encoded as length -1.
     """
 
     cost = 2
@@ -199,8 +199,8 @@ class Blob(Sized):
 class Records(Blob):
     """Record batches: parsing yields a view of the frame itself.
 
-    Compiled builders accept an object with a ``size`` as a piece.  This type refuses such objects, unless the context
-    value ``sizes_are_enough`` is set, because a value is built only to find its error.
+    Compiled builders accept an object with a ``size``, such as a range of a file, as a piece.  This type refuses such
+    objects unless the context value ``accept_sized_objects`` is set.
     """
 
     cost = 5
@@ -209,6 +209,6 @@ class Records(Blob):
         return memoryview(take(stream, length, path))
 
     def _build(self, value: Any, stream: BytesIO, context: Any, path: str) -> Any:
-        if context.get("sizes_are_enough") and isinstance(getattr(value, "size", None), int):
+        if context.get("accept_sized_objects") and isinstance(getattr(value, "size", None), int):
             return value
         return super()._build(value, stream, context, path)

@@ -27,8 +27,8 @@ class FakeRequest:
     def abort(self, reason):
         self.aborted.append(reason)
 
-    def answer(self, body):
-        raise AssertionError("the request must not be answered")
+    def respond(self, body):
+        raise AssertionError("the request must not get a response")
 
     def on_abandoned(self, callback):
         self.abandoned.append(callback)

@@ -207,7 +207,7 @@ def test_second_response_to_a_request_is_an_error() -> None:
     request = bench.handlers.parked[0]
     request.respond(produced(1))
     for again in (lambda: request.respond(produced(1)), request.complete_without_response):
-        with pytest.raises(RuntimeError, match="Produce 7 #1, answered>: it was already answered"):
+        with pytest.raises(RuntimeError, match="Produce 7 #1, responded>: it already has a response"):
             again()
     assert bench.ids() == [1]
 

@@ -157,7 +157,7 @@ def test_records_of_a_built_batch_are_read_only_if_settings_need_it(
 ) -> None:
     """The broker has built them itself; the log is the same as with a batch that is read."""
     config = replace(SMALL, cleanup_policy=frozenset({"compact"}), **settings)
-    walk, calls = append_validation.walk_records, []
+    walk, calls = append_validation.check_records, []
 
     def counted(*arguments):
         calls.append(arguments)
@@ -166,7 +166,7 @@ def test_records_of_a_built_batch_are_read_only_if_settings_need_it(
     built, plain = open_log(tmp_path / "t-0", config), open_log(tmp_path / "t-1", config)
     records = bytes(batch(("k", "v"), ("l", "w")))
     plain.append_as_leader(bytearray(records), 0, now_ms=2000, origin=Origin.COORDINATOR)
-    monkeypatch.setattr(append_validation, "walk_records", counted)
+    monkeypatch.setattr(append_validation, "check_records", counted)
     built.append_as_leader(ValidatedBatch.built(records, config), 0, now_ms=2000, origin=Origin.COORDINATOR)
     assert len(calls) == reads
     assert read_bytes(built) == read_bytes(plain)

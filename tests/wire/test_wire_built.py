@@ -8,7 +8,7 @@ import pytest
 
 from kreplica.errors import ProtocolError
 from kreplica.wire.messages import UPDATE_METADATA
-from kreplica.wire.primitives import Built
+from kreplica.wire.primitives import PrebuiltElements
 
 VERSION = UPDATE_METADATA.versions[1]
 
@@ -49,8 +49,8 @@ def test_encoded_rows_give_the_same_message(count):
     plain = message([topic(name, [row(number) for number in range(count)]) for name in ("a", "b")])
     build_row = schema.element(VERSION, "topic_states", "partition_states")
     build_topic = schema.element(VERSION, "topic_states")
-    rows = Built(count, [build_row(row(number)) for number in range(count)])
-    topics = Built(2, [build_topic(topic(name, rows)) for name in ("a", "b")])
+    rows = PrebuiltElements(count, [build_row(row(number)) for number in range(count)])
+    topics = PrebuiltElements(2, [build_topic(topic(name, rows)) for name in ("a", "b")])
     assert schema.build(VERSION, message(topics)) == schema.build(VERSION, plain)
     assert schema.build_uncompiled(VERSION, message(topics)) == schema.build(VERSION, plain)
     assert schema.parse(VERSION, schema.build(VERSION, message(topics))) == schema.parse(

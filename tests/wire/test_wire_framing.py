@@ -32,9 +32,9 @@ def test_frames_byte_by_byte() -> None:
         data = frame(body)
         for index in range(len(data) - 1):
             assert list(reader.feed(data[index : index + 1])) == []
-            assert reader.held_size == index + 1
+            assert reader.buffered_size == index + 1
         assert list(reader.feed(data[-1:])) == [body]
-        assert reader.held_size == 0
+        assert reader.buffered_size == 0
 
 
 def test_frames_in_pieces_of_any_size() -> None:
@@ -59,7 +59,7 @@ def test_whole_frames_are_not_copied() -> None:
     views = list(reader.feed(data))
     assert views == [b"one", b"", b"two"]
     assert all(view.obj is data for view in views)
-    assert reader.held_size == 2
+    assert reader.buffered_size == 2
 
 
 def test_later_bytes_do_not_change_earlier_frames() -> None:
@@ -75,7 +75,7 @@ def test_invalid_lengths_are_refused_at_once(length: int) -> None:
     """A negative or oversized length is refused as soon as its four bytes arrive."""
     reader = FrameReader(size_max=100)
     assert list(reader.feed(frame(bytes(100)))) == [bytes(100)]
-    with pytest.raises(ProtocolError, match=f"^frame: length {length} is not within 0 and 100$"):
+    with pytest.raises(ProtocolError, match=f"^frame: length {length} is not between 0 and 100$"):
         list(reader.feed(pack(">i", length)))
 
 
@@ -118,20 +118,20 @@ def test_rest_of_a_long_frame_is_received_in_place(first: int) -> None:
     reader, got = FrameReader(), []
     for body in bodies:
         data = frame(body)
-        assert reader.room is None
+        assert reader.receive_buffer is None
         got += reader.feed(data[:first])
         position = first
         while position < len(data):
-            room = reader.room
+            room = reader.receive_buffer
             assert room is not None
             assert len(room) == len(data) - position
-            assert reader.held_size == position
+            assert reader.buffered_size == position
             size = min(len(room), 70_000)
             room[:size] = data[position : position + size]
             position += size
-            frame_body = reader.fill(size)
+            frame_body = reader.received(size)
             got += [] if frame_body is None else [frame_body]
-        assert reader.held_size == 0
+        assert reader.buffered_size == 0
     assert got == bodies
 
 
@@ -140,5 +140,5 @@ def test_buffer_is_provided_for_long_frames_only() -> None:
     reader = FrameReader()
     data = frame(bytes(400_000))
     assert list(reader.feed(data[:-1000])) == []
-    assert reader.room is None
+    assert reader.receive_buffer is None
     assert list(reader.feed(data[-1000:])) == [bytes(400_000)]

@@ -95,7 +95,7 @@ def test_constructs_own_compiler_accepts_the_types(schema: Schema) -> None:
     assert compiled.parse(data) == value
 
 
-FLEXIBLE = [schema for schema in SCHEMAS if schema.flexible(schema.versions[-1])]
+FLEXIBLE = [schema for schema in SCHEMAS if schema.is_flexible(schema.versions[-1])]
 
 
 def with_future_tags(kind: Any) -> Any:

@@ -37,10 +37,10 @@ def test_notes_apply_to_the_next_batch_only():
     own, other = (parse_header(build_batch([Record(0, 1, None, value)])) for value in (b"own", b"other"))
     notes = parse_notes(build_notes([Note("p", b"")], own.crc, 1))
     assert notes is not None
-    assert [notes.are_of(header) for header in (own, other, None)] == [True, False, False]
+    assert [notes.apply_to(header) for header in (own, other, None)] == [True, False, False]
     alone = parse_notes(build_notes([Note("p", b"")], None, 1))
     assert alone is not None
-    assert all(alone.are_of(header) for header in (own, None))
+    assert all(alone.apply_to(header) for header in (own, None))
 
 
 def test_notes_and_markers_are_distinct():
@@ -55,7 +55,7 @@ def test_truncated_notes(cut):
     """The error names the bytes."""
     (record,) = iter_records(build_notes([Note("p", b"data")], 1, 1))
     batch = build_batch([record._replace(value=record.value[:cut])], control=True)
-    with pytest.raises(ProtocolError, match="a note is cut short"):
+    with pytest.raises(ProtocolError, match="a note is truncated"):
         parse_notes(batch)
 
 
@@ -76,5 +76,5 @@ def test_batch_with_fewer_records_keeps_its_header(values, data):
 @pytest.mark.parametrize("offsets", [[1, 0], [0, 0], [2], [-1]])
 def test_offsets_outside_of_the_batch_are_refused(offsets):
     header = parse_header(build_batch([Record(0, 1, None, b"a"), Record(1, 1, None, b"b")]))
-    with pytest.raises(ValueError, match="are not growing within 0 to 1"):
+    with pytest.raises(ValueError, match="do not increase from 0 to 1"):
         with_records(header, [Record(offset, 1, None, b"x") for offset in offsets])

@@ -53,7 +53,7 @@ def test_many_records() -> None:
 
 def test_no_record() -> None:
     """Such a batch does not exist."""
-    with pytest.raises(ValueError, match="without records"):
+    with pytest.raises(ValueError, match="no records"):
         build_producer_batch([], [], [], [], Codec.NONE)
 
 

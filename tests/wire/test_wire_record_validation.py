@@ -18,7 +18,7 @@ from kreplica.storage.segments.append_validation import validate
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch, seal
 from kreplica.wire.batches import HEADER_SIZE, parse_header
 from kreplica.wire.compression import XERIAL_HEADER, Codec, DecompressedTooLarge, compress
-from kreplica.wire.record_validation import TimestampRange, walk_records
+from kreplica.wire.record_validation import TimestampRange, check_records
 from kreplica.wire.records import Record, iter_records, open_records
 
 NOW_MS = 1_700_000_000_000
@@ -58,7 +58,7 @@ def test_batches_of_all_libraries_are_accepted(sent: list[Record], library: str)
     validated = validate(batch, LogConfig(), NOW_MS, 100 * 2**20)
     assert validated.refusal is None
     assert bytes(validated) == batch
-    walked = walk_records(plain[HEADER_SIZE:], header, TimestampRange(NOW_MS, NOW_MS))
+    walked = check_records(plain[HEADER_SIZE:], header, TimestampRange(NOW_MS, NOW_MS))
     assert walked.max_timestamp_ms == max(record.timestamp_ms for record in sent)
     assert walked.without_key == [index for index, record in enumerate(sent) if record.key is None]
     assert [index for index, _ in walked.out_of_range] == [
@@ -87,7 +87,7 @@ def test_validation_agrees_with_the_reader(
     except ProtocolError:
         is_readable = False
     try:
-        walk_records(open_records(damaged, header, BOUND * 100), header)
+        check_records(open_records(damaged, header, BOUND * 100), header)
         passes = True
     except ProtocolError:
         passes = False

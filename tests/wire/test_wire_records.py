@@ -160,7 +160,7 @@ def forged(records: bytes, **fields: int) -> bytes:
         (b"\x7e" + bytes(8), {}, r"records\[0\].length"),  # beyond the end
         (b"\xff" * 9, {}, r"records\[0\].length"),  # a varint of too many bytes
         (b"\x10\x00" + b"\xff" * 9, {}, r"records\[0\].length"),
-        (b"\x1e\x00" + b"\xff" * 9 + b"\x02" + bytes(4), {}, "too many bytes"),  # 65 bits
+        (b"\x1e\x00" + b"\xff" * 9 + b"\x02" + bytes(4), {}, "overlong varint"),  # 65 bits
         (b"\x0c\x00\x00\x01" + bytes(3), {}, r"offset_delta"),  # -1
         (b"\x0c\x00\x00\x02" + bytes(3), {}, r"offset_delta"),  # beyond the last
         ((b"\x0c" + bytes(6)) * 2, {"record_count": 2, "last_offset_delta": 1}, r"records\[1\].offset_delta"),

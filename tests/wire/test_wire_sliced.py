@@ -11,7 +11,7 @@ import pytest
 from kreplica.errors import ProtocolError
 from kreplica.wire.messages import METADATA, OFFSET_FETCH
 from kreplica.wire.parsing import NUMBERS_PER_STEP
-from kreplica.wire.primitives import STEP_COST, TAGS_MAX, Built, uvarint
+from kreplica.wire.primitives import STEP_COST, TAGS_MAX, PrebuiltElements, uvarint
 
 NAMES = 50_000
 NAME_COST = 7
@@ -64,7 +64,7 @@ def test_encoded_elements_are_not_joined() -> None:
     """The elements' bytes stay separate buffers."""
     build = METADATA.response.element(1, "topics")
     topics = [build({"error_code": 0, "name": f"t{number}", "partitions": []}) for number in range(100)]
-    body = {"brokers": [], "controller_id": 1, "topics": Built(len(topics), topics)}
+    body = {"brokers": [], "controller_id": 1, "topics": PrebuiltElements(len(topics), topics)}
     _, pieces = steps_of(METADATA.response.sliced_builder(1)(body, b"head"))
     assert b"".join(pieces) == b"head" + METADATA.response.build(1, body)
     assert len(pieces) > 100

@@ -2,7 +2,7 @@
 
 A step may send 10,000 partitions to three brokers.  The bytes of a partition are the same for all of them: they are
 built for the first command and cached until the last is sent.  A command is assembled from them
-(``wire.primitives.Built``) in slices of a few milliseconds.
+(``wire.primitives.PrebuiltElements``) in slices of a few milliseconds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kreplica.model import LEADER_DURING_DELETE, NO_LEADER, ZERO_UUID, LeaderAnd
 from kreplica.runtime import Reactor
 from kreplica.runtime.pause import pause
 from kreplica.wire.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Api
-from kreplica.wire.primitives import Built
+from kreplica.wire.primitives import PrebuiltElements
 from kreplica.wire.schema import MessageBuilder
 
 SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
@@ -67,7 +67,7 @@ class Bodies:
         self._stops = _Rows(STOP_REPLICA, lambda partition: self._stop(partition, delete=False))
         self._deletions = _Rows(STOP_REPLICA, lambda partition: self._stop(partition, delete=True))
         self._one_at_a_time = DeferredLock()
-        self._recent: list[tuple[_Rows, Partitions, Mapping[TopicPartition, bool], Built]] = []
+        self._recent: list[tuple[_Rows, Partitions, Mapping[TopicPartition, bool], PrebuiltElements]] = []
         """Recently assembled parts; usually the next broker receives the same partitions."""
 
     def leader_and_isr(self, broker: int, partitions: Partitions, is_new: Mapping[TopicPartition, bool]) -> Form:
@@ -124,7 +124,7 @@ class Bodies:
         rows: _Rows,
         partitions: Partitions,
         is_new: Mapping[TopicPartition, bool] = NOTHING_IS_NEW,
-    ) -> Built:
+    ) -> PrebuiltElements:
         """Return the ``topic_states`` of a command."""
         await self._one_at_a_time.acquire()  # concurrent callers then find the cached result
         try:
@@ -139,7 +139,7 @@ class Bodies:
 
     async def _assemble(
         self, reactor: Reactor, rows: _Rows, partitions: Partitions, is_new: Mapping[TopicPartition, bool]
-    ) -> Built:
+    ) -> PrebuiltElements:
         by_topic: dict[str, list[bytes]] = {}
         turn_ends = reactor.seconds() + TURN_SECONDS_MAX
         for number, partition in enumerate(partitions, 1):
@@ -153,12 +153,12 @@ class Bodies:
                 {
                     "topic_name": topic,
                     "topic_id": self._topic_id(topic),
-                    "partition_states": Built(len(built_rows), built_rows),
+                    "partition_states": PrebuiltElements(len(built_rows), built_rows),
                 }
             )
             for topic, built_rows in by_topic.items()
         ]
-        return Built(len(topics), topics)
+        return PrebuiltElements(len(topics), topics)
 
     def _role(self, partition: TopicPartition, *, is_new: bool) -> Row:
         state = self._context.leadership[partition]

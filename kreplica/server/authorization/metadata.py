@@ -11,7 +11,7 @@ from kreplica.server.authorization.permissions import Permissions, topic
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.request import Handler, Request
 from kreplica.wire.messages import METADATA
-from kreplica.wire.primitives import Built
+from kreplica.wire.primitives import PrebuiltElements
 
 Row = dict[str, Any]
 
@@ -69,10 +69,10 @@ def _refusal(name: str | None, topic_id: Any, code: ErrorCode) -> Row:
 
 
 def _without_topics(response: Row) -> Row:
-    return {**response, "topics": Built(0, ())}
+    return {**response, "topics": PrebuiltElements(0, ())}
 
 
 def _with_rows(version: int, response: Row, rows: list[Row]) -> Row:
     build = METADATA.response.element(version, "topics")
-    built: Built = response["topics"]
-    return {**response, "topics": Built(built.count + len(rows), [*built.pieces, *map(build, rows)])}
+    built: PrebuiltElements = response["topics"]
+    return {**response, "topics": PrebuiltElements(built.count + len(rows), [*built.pieces, *map(build, rows)])}

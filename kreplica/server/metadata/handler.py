@@ -25,7 +25,7 @@ from kreplica.server.metadata.metadata_cache import (
 from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import respond_in_slices, respond_with_result
 from kreplica.wire.messages import METADATA
-from kreplica.wire.primitives import Built
+from kreplica.wire.primitives import PrebuiltElements
 from kreplica.wire.schema import MessageBuilder
 
 Row = dict[str, Any]
@@ -178,7 +178,7 @@ class Metadata:
             ],
             "cluster_id": self._metadata.cluster_id,
             "controller_id": self._metadata.controller_id,
-            "topics": Built(len(topics), pieces),
+            "topics": PrebuiltElements(len(topics), pieces),
             "throttle_time_ms": 0,
             "cluster_authorized_operations": self._operations.on_cluster(request)
             if request.body.get("include_cluster_authorized_operations")

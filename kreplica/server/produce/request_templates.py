@@ -71,12 +71,12 @@ class ProduceTemplates(TemplateCache[ProduceTemplate, Found]):
         records = topic["partition_data"][0]["records"]
         if not records or body.get("transactional_id") is not None:
             return
-        compact = PRODUCE.request.flexible(header.api_version)
+        compact = PRODUCE.request.is_flexible(header.api_version)
         tail = _EMPTY_TAGS if compact else b""
         length_size = _uvarint_size(len(records) + 1) if compact else RECORDS_LENGTH.size
         end = len(frame) - len(tail)
         size = end - len(records) - length_size
-        if not _AFTER_CORRELATION_ID < size <= TEMPLATE_BYTES_MAX or frame[end:] != tail or not self.has_room():
+        if not _AFTER_CORRELATION_ID < size <= TEMPLATE_BYTES_MAX or frame[end:] != tail or not self.can_add():
             return
         struct = Struct(f">4si{size - _AFTER_CORRELATION_ID}s")
         constants = struct.unpack_from(frame)[::2]

@@ -75,8 +75,8 @@ class TwistedTransport(Protocol):
                 connection.abort(f"{error} (socket.request.max.bytes)")
                 return
         reader, partial_frames = self._reader, self._resources.partial_frames
-        if reader.held_size and not connection.closed:
-            partial_frames.update(self, reader.held_size, reader.wanted_size)
+        if reader.buffered_size and not connection.closed:
+            partial_frames.update(self, reader.buffered_size, reader.frame_size)
         else:
             partial_frames.remove(self)
 

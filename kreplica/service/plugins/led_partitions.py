@@ -145,7 +145,7 @@ class LedView:
         """Return one batch for each note of the plugin in a control batch, or one without a note if it has none."""
         notes = parse_notes(batch)
         own: list[tuple[int, bytes | None]] = []
-        if notes is not None and notes.are_of(following):
+        if notes is not None and notes.apply_to(following):
             own = [(index, note.data) for index, note in enumerate(notes.notes) if note.plugin == self._name]
         return [
             StoredBatch(header.base_offset + index, header.next_offset, header.max_timestamp, note, batch, header)

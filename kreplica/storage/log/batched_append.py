@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kreplica.runtime.disk import Buffer
 from kreplica.storage.log.results import AppendResult
 from kreplica.storage.segments.append_validation import Checked
-from kreplica.wire.batches import CONTROL_BIT, LENGTH_END, SEQUENCE_MASK, TRANSACTIONAL_BIT, BatchHeader, stamped
+from kreplica.wire.batches import CONTROL_BIT, LENGTH_END, SEQUENCE_MASK, TRANSACTIONAL_BIT, BatchHeader, stamp_checked
 from kreplica.wire.control_records import EndMarker
 
 _ALWAYS_CHECKED = TRANSACTIONAL_BIT | CONTROL_BIT
@@ -53,7 +53,7 @@ def assign_offsets(
     headers: list[BatchHeader] = []
     results: list[AppendResult] = []
     for data, header in zip(pieces, checked, strict=True):
-        headers.append(stamped(data, header, offset, leader_epoch))
+        headers.append(stamp_checked(data, header, offset, leader_epoch))
         next_offset = offset + header[6] + 1
         batch_size = header[1] + LENGTH_END
         results.append(_new_tuple(AppendResult, (offset, next_offset - 1, append_time_ms, False, batch_size)))

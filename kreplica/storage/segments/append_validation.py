@@ -36,7 +36,7 @@ from kreplica.wire.compression import (
 )
 from kreplica.wire.control_records import EndMarker, parse_end_marker
 from kreplica.wire.message_sets import convert, is_message_set
-from kreplica.wire.record_validation import ANY_TIMESTAMP, TimestampRange, WalkedRecords, walk_records
+from kreplica.wire.record_validation import ANY_TIMESTAMP, RecordFacts, TimestampRange, check_records
 from kreplica.wire.records import DECOMPRESSED_SIZE_MAX, iter_records
 
 Checked = tuple[WritableBytes, BatchHeader, EndMarker | None]
@@ -181,7 +181,7 @@ def _check_contents(
         section = decompress_to_buffer(header.codec, packed, size_max)
         if header.record_count * RECORD_SIZE_MIN > len(section):
             raise ProtocolError("RecordBatch.record_count", f"{header.record_count} in {len(section)} bytes")
-        walked = walk_records(section, header, accepted, pause)
+        walked = check_records(section, header, accepted, pause)
     except DecompressedTooLarge:
         raise
     except ProtocolError as error:
@@ -205,7 +205,7 @@ def _accepted_timestamps(config: LogConfig, now_ms: int) -> TimestampRange:
     return TimestampRange(now_ms - before_ms, now_ms + after_ms)
 
 
-def _check_records(walked: WalkedRecords, config: LogConfig, accepted: TimestampRange) -> None:
+def _check_records(walked: RecordFacts, config: LogConfig, accepted: TimestampRange) -> None:
     """Reject records without a key or with a timestamp out of range, each by its index (KIP-467)."""
     refused: dict[int, str] = {}
     if config.compacted:

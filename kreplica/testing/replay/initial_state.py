@@ -14,7 +14,7 @@ from kreplica.controller.term import ControllerTerm, Watcher
 from kreplica.runtime import Reactor
 from kreplica.testing.replay.environment import ReplayEnvironment
 from kreplica.wire.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
-from kreplica.wire.primitives import Built
+from kreplica.wire.primitives import PrebuiltElements
 from kreplica.zookeeper import EventType
 
 COMMANDS = {api.name: api for api in (LEADER_AND_ISR, UPDATE_METADATA, STOP_REPLICA)}
@@ -98,4 +98,4 @@ class InitialState:
 
 
 async def _unknown(_: Reactor) -> dict[str, Any]:
-    return {"topic_states": Built(0, ())}
+    return {"topic_states": PrebuiltElements(0, ())}

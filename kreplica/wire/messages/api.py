@@ -1,4 +1,4 @@
-"""API of the protocol: key, versions, request and response."""
+"""Defines ``Api``: key, versions, and request and response schemas of one API."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kreplica.wire.template_cache import VaryingFields
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Api:
-    """API of the protocol.
+    """One API of the protocol.
 
     :param versions: lowest and highest version of Apache Kafka 3.9.
     :param flexible_from: first version with the encodings of KIP-482, or None.
@@ -41,7 +41,7 @@ class Api:
     ) -> Api:
         """Define an API by the texts of its messages (``kreplica.wire.grammar``).
 
-        :param request_varying: fields in which its frequent requests differ, see ``kreplica.wire.template_cache``.
+        :param request_varying: fields in which frequent requests differ, see ``kreplica.wire.template_cache``.
         :param response_varying: likewise for its responses.
         :param request_cost_max: maximum cost of a request, in units of ``COST_MAX``.
         :param request_step_cost_max: maximum cost of a request that is parsed in one step.
@@ -63,19 +63,19 @@ class Api:
             Schema(f"{name}Response", versions, flexible_from, response, response_varying),
         )
 
-    def flexible(self, version: int) -> bool:
-        """Return whether a version has the encodings of KIP-482."""
+    def is_flexible(self, version: int) -> bool:
+        """Return True if a version has the encodings of KIP-482."""
         return self.flexible_from is not None and version >= self.flexible_from
 
     def request_header_version(self, version: int) -> int:
         """Return the version of the request header: 0 (no client ID), 1, or 2 (with tags)."""
-        if self.key == 7 and version == 0:  # ControlledShutdown 0 is older than the client id
+        if self.key == 7 and version == 0:  # ControlledShutdown 0 has no client ID
             return 0
-        return 2 if self.flexible(version) else 1
+        return 2 if self.is_flexible(version) else 1
 
     def response_header_version(self, version: int) -> int:
         """Return the version of the response header: 0, or 1 (with tags).
 
         ApiVersions always has 0, since the client does not know the broker's versions yet (KIP-511).
         """
-        return 1 if self.flexible(version) and self.key != 18 else 0
+        return 1 if self.is_flexible(version) and self.key != 18 else 0

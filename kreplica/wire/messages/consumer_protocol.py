@@ -1,6 +1,6 @@
 """Content of the ``metadata`` and ``assignment`` bytes of classic consumers, which brokers do not parse.
 
-Each is preceded by its version as an int16.
+Both start with their version as an int16.
 """
 
 from __future__ import annotations
@@ -44,10 +44,12 @@ ASSIGNMENT = Schema(
 
 
 def parse_versioned(schema: Schema, data: Buffer) -> tuple[int, dict[str, Any]]:
-    """Parse data that starts with its version; a version newer than ours is parsed as our newest, as Kafka does.
+    """Parse data that starts with its version.
 
-    :return: the version that the data says, and the fields.
-    :raise ProtocolError: when the data is not of that schema.
+    Data with a version above the highest of the schema is parsed as the highest, as in Kafka.
+
+    :return: the version in the data, and the fields.
+    :raise ProtocolError: the data is malformed.
     """
     try:
         version: int = _VERSION.unpack_from(data)[0]

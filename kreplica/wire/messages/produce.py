@@ -5,7 +5,7 @@ from __future__ import annotations
 from kreplica.wire.messages.api import Api
 
 PARTITIONS_COST_MAX = 200_000
-"""Maximum cost of a Produce request: 18,000 partitions of one topic, or 10,000 topics."""
+"""Maximum cost of a Produce request; allows 18,000 partitions of one topic, or 10,000 topics."""
 
 STEP_COST_MAX = 20_000
 """Maximum cost of a Produce request that is parsed in one step, which takes about a millisecond."""
