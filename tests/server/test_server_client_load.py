@@ -1,4 +1,4 @@
-"""Limits on the in-flight requests and unread responses of client addresses and of the broker."""
+"""Limits on the pending requests and unread responses of client addresses and of the broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In-flight requests and unread responses of all connections, by client address and in total."""
+"""Pending requests and unread responses of all connections, by client address and in total."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class AddressLoad:
     """Load of the connections of one client address.
 
     :ivar connections: number of open connections.
-    :ivar requests: number of in-flight requests; its connections update it.
+    :ivar requests: number of pending requests; its connections update it.
     :ivar check_at: number of requests from which each new one calls ``check``.
-    :ivar is_full: each connection of the address may have only one in-flight request.
+    :ivar is_full: each connection of the address may have only one pending request.
     :ivar relax_at: number of requests at which a full address calls ``relax``.
     :ivar held_bytes: unread responses.
     """
@@ -68,7 +68,7 @@ class AddressLoad:
         self.relax()
 
     def check(self) -> bool:
-        """Return True if the address has as many in-flight requests as it may have."""
+        """Return True if the address has as many pending requests as it may have."""
         if not self.is_full:
             requests_max = self._loads.requests_max_of(self)
             if self.requests < requests_max:
@@ -80,7 +80,7 @@ class AddressLoad:
         return True
 
     def relax(self) -> None:
-        """Let each connection have several in-flight requests again."""
+        """Let each connection have several pending requests again."""
         self.is_full = False
         self.check_at = min(self.requests + STEP_REQUESTS, self._loads.bounds.address_requests_outstanding_max)
 
@@ -94,7 +94,7 @@ class AddressLoad:
     def closed(self, connection: Holder, requests: int) -> None:
         """Remove a closed connection.
 
-        :param requests: number of its in-flight requests.
+        :param requests: number of its pending requests.
         """
         self.requests -= requests
         self.hold(connection, 0, was_read=False)
@@ -120,7 +120,7 @@ class ClientLoads:
 
     @property
     def requests(self) -> int:
-        """Number of in-flight requests of all connections."""
+        """Number of pending requests of all connections."""
         return sum(load.requests for load in self._by_address.values())
 
     def opened(self, address: str) -> AddressLoad:
@@ -138,7 +138,7 @@ class ClientLoads:
             del self._by_address[load.address]
 
     def requests_max_of(self, load: AddressLoad) -> int:
-        """Return the number of in-flight requests that an address may have at the moment."""
+        """Return the number of pending requests that an address may have at the moment."""
         bounds = self.bounds
         if self.requests < bounds.broker_requests_outstanding_max:
             return bounds.address_requests_outstanding_max

@@ -16,15 +16,15 @@ class Bounds:
         controller's commands, ``kreplica.request.without.records.max.bytes``; a longer one closes its connection.
     :param parsed_bytes_max: estimated memory of one such request once it is parsed,
         ``kreplica.request.parsed.max.bytes``.
-    :param requests_outstanding_max: in-flight requests of one connection; at the limit, the connection is not read
+    :param requests_outstanding_max: pending requests of one connection; at the limit, the connection is not read
         until half of them have a response.
     :param request_bytes_outstanding_max: maximum bytes of those requests; more would only evict each other from
         the CPU cache. A single larger request is accepted.
     :param response_bytes_outstanding_max: bytes of responses that the client of one connection has not read; a single
         larger response is sent.
-    :param address_requests_outstanding_max: in-flight requests of all connections of one client address; at the limit,
+    :param address_requests_outstanding_max: pending requests of all connections of one client address; at the limit,
         each of these connections may have only one until half of them have a response.
-    :param broker_requests_outstanding_max: in-flight requests of all connections; at the limit, each address is
+    :param broker_requests_outstanding_max: pending requests of all connections; at the limit, each address is
         limited to an equal share.
     :param address_response_bytes_max: bytes in memory of responses that clients of one address have not read; beyond
         it, connections whose clients read nothing for ``partial_stall_s`` are closed, and beyond twice the limit

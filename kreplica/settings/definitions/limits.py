@@ -19,12 +19,12 @@ LIMITS = (
     ),
     Setting(
         "kreplica.address.outstanding.requests.max", INT, 30_000, at_least(1), LOW, READ_ONLY,
-        "The maximum number of in-flight requests of one client address; beyond it, each of its connections has only "
+        "The maximum number of pending requests of one client address; beyond it, each of its connections has only "
         "one at a time.",
     ),
     Setting(
         "kreplica.broker.outstanding.requests.max", INT, 100_000, at_least(1), LOW, READ_ONLY,
-        "The maximum number of in-flight requests of all connections; beyond it, client addresses with more than "
+        "The maximum number of pending requests of all connections; beyond it, client addresses with more than "
         "their share are limited to it.",
     ),
     Setting(

@@ -28,11 +28,11 @@ OWN_SETTINGS = (
     ),
     Setting(
         "kreplica.connection.outstanding.requests.max", INT, 512, at_least(1), LOW, READ_ONLY,
-        "The maximum number of in-flight requests of a connection before the broker stops reading from it.",
+        "The maximum number of pending requests of a connection before the broker stops reading from it.",
     ),
     Setting(
         "kreplica.connection.outstanding.request.bytes", INT, 8 * 2**20, at_least(1), LOW, READ_ONLY,
-        "The maximum bytes of in-flight requests of a connection before the broker stops reading from it.",
+        "The maximum bytes of pending requests of a connection before the broker stops reading from it.",
     ),
     Setting(
         "kreplica.connection.outstanding.response.bytes", INT, 4 * 2**20, at_least(1), LOW, READ_ONLY,

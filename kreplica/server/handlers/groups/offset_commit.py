@@ -60,13 +60,13 @@ class OffsetCommit:
         body = request.body
         group_id = body["group_id"]
 
-        def answer(code: ErrorCode) -> None:
+        def respond(code: ErrorCode) -> None:
             if code is not ErrorCode.NONE:
                 rows.fail(code)
             request.respond({"throttle_time_ms": 0, "topics": rows.topics})
 
         if not rows.values:
-            answer(ErrorCode.NONE)
+            respond(ErrorCode.NONE)
             return
         committer = Committer(
             group_id,
@@ -79,6 +79,6 @@ class OffsetCommit:
         try:
             if not is_writable(group_id):
                 raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-            commit(self._shards.shard_of(group_id), committer, rows.values, answer, prepared)
+            commit(self._shards.shard_of(group_id), committer, rows.values, respond, prepared)
         except KafkaError as error:
-            answer(error.code)
+            respond(error.code)

@@ -50,13 +50,13 @@ class OffsetRows:
         self._now_ms = now_ms
         self._expire_timestamp_ms = expire_timestamp_ms
 
-    def read(self, asked: list[Row]) -> Steps[OffsetRows]:
+    def read(self, topics: list[Row]) -> Steps[OffsetRows]:
         """Read the topics of an OffsetCommit or TxnOffsetCommit.
 
         :return: these rows.
         """
         count = 0
-        for topic in asked:
+        for topic in topics:
             name = topic["name"]
             partitions = self._view.partition_count(name) or 0
             count += 1

@@ -1,4 +1,4 @@
-"""CreateTopics (key 19): answered by the controller's broker, once every partition has a leader."""
+"""CreateTopics (key 19): the broker with the active controller responds once every partition has a leader."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class CreateTopics:
         self._is_controller = is_controller
 
     def __call__(self, request: Request) -> None:
-        respond_with_result(request, self._answer(request))
+        respond_with_result(request, self._response(request))
 
-    async def _answer(self, request: Request) -> Row:
+    async def _response(self, request: Request) -> Row:
         body = request.body
         rows = body["topics"]
         counts, partitions = await in_slices(request, count_rows(rows))

@@ -75,27 +75,27 @@ class TxnOffsetCommit:
     def _admit(self, request: Request, rows: OffsetRows, prepared: BatchBuilder | None) -> None:
         body = request.body
 
-        def answer(code: ErrorCode) -> None:
+        def respond(code: ErrorCode) -> None:
             if code is not ErrorCode.NONE:
                 rows.fail(_code_for_version(code, request.version))
             request.respond({"throttle_time_ms": 0, "topics": rows.topics})
 
         if not rows.values:
-            answer(ErrorCode.NONE)
+            respond(ErrorCode.NONE)
             return
         try:
             partition = self._partition_of(body["group_id"])
         except KafkaError as error:
-            answer(error.code)
+            respond(error.code)
             return
 
         host = client_host(request)
 
         def admitted(code: ErrorCode) -> None:
             if code is ErrorCode.NONE:
-                self._commit(body, host, rows, prepared, answer)
+                self._commit(body, host, rows, prepared, respond)
             else:
-                answer(code)
+                respond(code)
 
         producer = Producer(body["transactional_id"], body["producer_id"], body["producer_epoch"])
         self._admission.admit(producer, [(partition, admitted)], adds=request.version >= ADDS_FROM)
@@ -114,7 +114,7 @@ class TxnOffsetCommit:
         return partition
 
     def _commit(
-        self, body: dict[str, Any], host: str, rows: OffsetRows, prepared: BatchBuilder | None, answer: Respond
+        self, body: dict[str, Any], host: str, rows: OffsetRows, prepared: BatchBuilder | None, respond: Respond
     ) -> None:
         """Commit after admission; the group may have moved in the meantime, so it is looked up again."""
         committer = Committer(
@@ -127,9 +127,9 @@ class TxnOffsetCommit:
         try:
             shard = self._groups.shards.shard_of(committer.group_id)
             producer = body["producer_id"], body["producer_epoch"]
-            commit_in_transaction(shard, committer, producer, rows.values, answer, prepared)
+            commit_in_transaction(shard, committer, producer, rows.values, respond, prepared)
         except KafkaError as error:
-            answer(error.code)
+            respond(error.code)
 
 
 def _code_for_version(code: ErrorCode, version: int) -> ErrorCode:
