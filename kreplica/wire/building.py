@@ -48,8 +48,8 @@ def compile_builder(root: WireType, *, lenient: bool = True) -> Builder:
     """Compile a tree of types to a building function.
 
     :param lenient: missing fields take their default; otherwise they raise KeyError, and building is faster.
-    :return: a function that returns one or more pieces, of which the first is bytes, and raises one of
-        ``VALUE_ERRORS``. Long records and objects with a ``size`` are separate pieces.
+    :return: a function that returns one or more pieces, the first of them bytes.  Long records and objects with a
+        ``size`` are separate pieces.  It raises one of ``VALUE_ERRORS``.
     """
     return BuilderSource(root, lenient).function()
 

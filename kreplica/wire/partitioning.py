@@ -9,7 +9,7 @@ _POSITIVE = 0x7FFFFFFF
 
 
 def murmur2(key: bytes) -> int:
-    """Return the murmur2 hash with which Kafka producers select partitions, as an unsigned 32-bit number."""
+    """Return the murmur2 hash that Kafka producers use to select partitions, as an unsigned 32-bit number."""
     size = len(key)
     result = _SEED ^ size
     whole = size & ~3
