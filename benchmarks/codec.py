@@ -1,7 +1,7 @@
-"""Microseconds to parse and to build frequent messages: this codec, hand-written ``struct`` code, and kafka-python.
+"""Time in us to parse and build frequent messages: kreplica's codec, hand-written ``struct`` code, kafka-python.
 
 The codec is compiled from the messages' schemas; the hand-written code (``by_hand``) has the same dicts as input and
-output.  They alternate.  The best CPU time of all rounds counts, because other programs affect it least.
+output.  All run in turn.  The best CPU time of all rounds counts, because other programs affect it least.
 """
 
 from __future__ import annotations

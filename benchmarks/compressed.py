@@ -1,4 +1,4 @@
-"""Microseconds to validate a produced batch: header and CRC only, and all of a compressed batch.
+"""Time to validate a produced batch, in us: header and CRC only, and all of a compressed batch.
 
 Header and CRC are the cost of an uncompressed batch; a compressed batch is also decompressed, and its records are
 validated.  A batch has 16 or 128 KiB when sent, its records have about 100 bytes or 1 KB.  The best CPU time of many

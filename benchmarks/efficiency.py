@@ -2,7 +2,7 @@
 
 ``server.c`` only receives, frames, stamps and writes batches, and responds, so most of its CPU time is spent in the
 kernel and on checksums.  The broker's efficiency is the CPU time of ``server.c`` divided by the broker's.  Both get the
-same load alternately, each with a log whose page cache was filled in advance, and values are medians.  Time in the
+same load in turn, each with a log whose page cache was filled in advance, and values are medians.  Time in the
 kernel is counted in clock ticks, summed over all samples.  MB are 1e6 bytes of record values.
 """
 

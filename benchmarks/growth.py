@@ -1,12 +1,12 @@
 """CPU time per request and memory of a broker as the number of partitions, connections and groups grows.
 
-Brokers with few and with many partitions (or connections, or groups) run at the same time and are loaded alternately.
+Brokers with few and with many partitions (or connections, or groups) run at the same time and receive load in turn.
 Values are medians; CPU time is the scheduler's count over all threads of a broker.  Requests write or read one record
 of 1 KB, the cheapest case.  A client has 50 requests in flight.  In the table by connections, each connection has one
 request in flight, and ten connections are used at a time.
 Concurrent commits cost less if few groups share few partitions of the offsets topic, because they are written together.
-Then brokers restart, with few and many partitions and with little and much data: after a clean stop, and after a kill
-before any data was synced.
+The tables of start times are for brokers with few and many partitions, and with little and much data, which restart
+after a clean stop or after a kill before any data was synced.
 """
 
 from __future__ import annotations

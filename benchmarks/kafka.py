@@ -1,9 +1,9 @@
-"""The same clients and the same load on kreplica and on Apache Kafka 3.9.
+"""Rates, latencies, CPU time and memory of kreplica and of Apache Kafka 3.9, with the same clients and load.
 
-The benchmark needs Java and Maven; Maven downloads Kafka once.  It starts every process.  Both systems run at the same
-time and are loaded alternately, in reverse order in every second round; the first round, in which JVMs warm up, does
+The benchmark starts every process.  It needs Java and Maven, which downloads Kafka once.  Both systems run at the same
+time and receive the load in turn, in reverse order in every second round; the first round, in which JVMs warm up, does
 not count.  Failovers run with one system at a time, because thousands of idle partitions are a load too.  The page
-cache of the logs is filled in advance.  Values are medians; the ratio is the result.
+cache of the logs is filled in advance.  Values are medians; ``ratio`` is kreplica's value divided by Kafka's.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Rates of this project's ZooKeeper client, of kazoo and of a raw socket, for reads and writes of many znodes.
+"""Rates of kreplica's ZooKeeper client, of kazoo and of a raw socket, for reads and writes of many znodes.
 
 Znodes are read and written one at a time, many at once, and in multis of each batch size, with and without a check of
 another znode's version.  If each request waits for the previous response, only a twenty-fifth of the znodes is used.
-The result is the rate of this project's client relative to that of a raw socket with hand-written encoding; the CPU
-time is that of the client process.
+The result is the rate of kreplica's client relative to that of a raw socket with hand-written encoding; CPU time is
+that of the client process.
 
 ``python -m benchmarks.zookeeper [--znodes N] [--rounds N] [--embedded] [--targets kreplica,raw] [--json PATH]``
 """

@@ -67,7 +67,7 @@ def test_a_section_for_each_benchmark(tmp_path: Path) -> None:
     performance.main([write(tmp_path / "rows.json", growth=GROWTH, kafka=KAFKA, unknown=GROWTH)], tmp_path)
     page = (tmp_path / "performance.md").read_text()
     kafka, growth = page.split("\n## ")[1:]
-    assert kafka.startswith("Comparison with Apache Kafka\n\nThe same clients and the same load")
+    assert kafka.startswith("Comparison with Apache Kafka\n\nRates, latencies, CPU time and memory")
     assert "\n2 cores, Linux 6.1, Python 3.11.7, commit `0123456`, scale full, 2026-01-02.\n" in growth
     assert "![Memory, MB, by partitions](performance/growth-partitions-memory-mb.svg)\n" in growth
     assert "\n| partitions | produce us | fetch us | memory MB |\n| --: | --: | --: | --: |\n" in growth

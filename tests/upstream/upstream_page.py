@@ -30,9 +30,10 @@ The test suites of client libraries run against processes of kreplica (`tests/up
 
 ## Python suites
 
-The suites are part of the projects' source distributions. They are downloaded once, pinned by version and hash
-(`build/upstream`), and run unchanged. Tests that do not pass are listed by name: an unlisted failure or skip, and a
-listed test that passes, fail the run. `make test` runs the newest version, `make soak` the other one.
+These suites are part of the source distributions of Python clients. They are downloaded once to `build/upstream`,
+pinned by version and hash, and run unchanged. Tests that do not pass are listed by name. The run fails if another test
+fails or is skipped, or if a listed test passes. `make test` runs the newest version of a suite, `make soak` the other
+one.
 
 {suites}
 ## Go suites
@@ -50,18 +51,19 @@ librdkafka's tests run in quick mode, with classic groups, and without those tha
 {crates}
 ## Suites that are not published
 
-The source distributions of aiokafka and confluent-kafka do not contain their tests. Equivalent tests of this project
+The source distributions of aiokafka and confluent-kafka do not contain their tests. Equivalent tests of kreplica
 use these clients with three brokers. The npm package of kafkajs (2.2.4) contains only a unit test; kafkajs is not
 tested. node-rdkafka's tests (`e2e/`) are not run, because it is based on librdkafka.
 
 {unpublished} In a checkout of confluent-kafka's repository, its tests can use a broker with the settings in
-`tests/upstream/conftest.py`. They read its address from the environment. kreplica's test runs do not include them.
+`tests/upstream/conftest.py`. The tests read the broker's address from the environment. kreplica's test runs do
+not include them.
 
     BROKERS=127.0.0.1:9092 python -m pytest tests/integration/consumer tests/integration/producer
 
 ## Programs of Apache Kafka
 
-`make soak` runs them. They are downloaded from Maven Central and need Java.
+`make soak` runs these programs, which are downloaded from Maven Central and need Java.
 
 {programs}
 """
@@ -70,7 +72,7 @@ tested. node-rdkafka's tests (`e2e/`) are not run, because it is based on librdk
 def suite(one: Suite) -> str:
     """Return the section of a Python suite."""
     left = one.tests_count - one.passed_count
-    counts = f"`{one.run}`: {one.passed_count} of {one.tests_count} tests pass. The other {left}:"
+    counts = f"`{one.run}`: {one.passed_count} of {one.tests_count} tests pass. The other {left} tests:"
     rows = [f"| `{name.removeprefix(one.run).lstrip('/')}` | {reason} |" for name, reason in one.not_passed.items()]
     table = ["| Tests, by the start of their names | Reason |", "|---|---|", *rows]
     return "\n".join([f"### {one.project} {one.version}", "", counts, "", *table, ""])
@@ -79,7 +81,7 @@ def suite(one: Suite) -> str:
 def other_suite(one: Expected) -> str:
     """Return the section of a suite in another language."""
     left = one.tests_count - one.passed_count
-    counts = f"{one.passed_count} of {one.tests_count} tests pass." + (f" The other {left}:" if left else "")
+    counts = f"{one.passed_count} of {one.tests_count} tests pass." + (f" The other {left} tests:" if left else "")
     rows = [f"| `{name}` | {reason} |" for name, reason in one.not_passed.items()]
     table = ["| Tests | Reason |", "|---|---|", *rows, ""] if rows else []
     return "\n".join([f"### {one.project} {one.version}", "", counts, "", *table])

@@ -33,7 +33,7 @@ PRODUCERS = (
     Setting(
         "producer.id.expiration.check.interval.ms", INT, 600_000, at_least(1), LOW, READ_ONLY,
         "How often partitions check for expired idempotent producers.",
-        instead="they are checked when retention is, every log.retention.check.interval.ms",
+        instead="expired producers are removed every log.retention.check.interval.ms, together with old segments",
         listed=False,
     ),
     Setting(

@@ -34,7 +34,7 @@ LIMITS = (
     ),
     Setting(
         "kreplica.broker.outstanding.response.bytes", LONG, 1024 * MIB, at_least(1024), LOW, READ_ONLY,
-        "The same maximum for all client addresses together.",
+        "The maximum memory of responses that the clients of all addresses have not read.",
     ),
     Setting(
         "kreplica.group.member.bytes.max", LONG, 2 * MIB, at_least(1024), LOW, READ_ONLY,

@@ -24,7 +24,7 @@ OWN_SETTINGS = (
     ),
     Setting(
         "kreplica.admin.tls.key.file", STRING, "", ANY, MEDIUM, READ_ONLY,
-        "The private key of that certificate, in PEM.",
+        "The private key of the admin API's certificate, in PEM.",
     ),
     Setting(
         "kreplica.connection.outstanding.requests.max", INT, 512, at_least(1), LOW, READ_ONLY,
@@ -49,9 +49,9 @@ OWN_SETTINGS = (
     ),
     Setting(
         "kreplica.request.parsed.max.bytes", INT, 20_000_000, at_least(1_000_000), MEDIUM, READ_ONLY,
-        "The maximum estimated memory of such a request after parsing, 40 bytes per number or field: the default "
-        "allows 70,000 names in a Metadata request or 40,000 partitions in a Fetch. A larger request closes its "
-        "connection. With a higher value, a request may delay others by more than 10 ms.",
+        "The maximum estimated memory of a request without records after parsing, 40 bytes per number or field: the "
+        "default allows 70,000 names in a Metadata request or 40,000 partitions in a Fetch. A larger request closes "
+        "its connection. With a higher value, a request may delay others by more than 10 ms.",
     ),
     Setting(
         "kreplica.stall.log.ms", INT, 100, at_least(1), LOW, READ_ONLY,
