@@ -1,6 +1,6 @@
-"""Spark integration: topics as tables, through PySpark's Python data source API, without a JAR.
+"""Spark integration: topics as tables through PySpark's Python data source API; no JAR is needed.
 
-* ``data_source``: the data source ``format("kreplica")``; the package ``pyspark_kreplica`` only lets Spark find it
+* ``data_source``: the data source ``format("kreplica")``; Spark discovers it through the package ``pyspark_kreplica``
 * ``client_settings``, ``option_parsing``: options shared by source and sink
 * ``source``: batch and streaming reads, from brokers or from segment files
 * ``sink``: batch and streaming writes, at least once or exactly once

@@ -15,15 +15,14 @@ log = logging.getLogger(__name__)
 
 PREFIX = "kafka."
 ACKS = {"0": 0, "1": 1, "-1": -1, "all": -1}
-NO_OTHER = "PLAINTEXT"
+SECURITY_PROTOCOL = "PLAINTEXT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
     """Client settings of a read or a write; sizes in bytes.
 
-    :param codec: compression codec of the records written. ``acks``, ``idempotent``, ``batch_size`` and the times also
-        apply to writes.
+    The fields up to ``partition_size_max`` apply to reads, the others to writes.
     """
 
     client: ClientOptions
@@ -43,12 +42,12 @@ class ClientSettings:
     request_size_max: int = 1 << 20
 
 
-def client_settings(given: Mapping[str, str], refused: Mapping[str, str]) -> ClientSettings:
+def client_settings(given: Mapping[str, str], unsupported: Mapping[str, str]) -> ClientSettings:
     """Parse the options that begin with ``kafka.`` and ignore all others.
 
     A Kafka setting that the kreplica client does not have is ignored with a warning.
 
-    :param refused: lower-case option names, with the prefix, that are not allowed here, and the reason.
+    :param unsupported: options that are not allowed, by lower-case name with the prefix, and the reasons.
     :raise ValueError: an option is refused or malformed.
     """
     values: dict[str, str] = {}
@@ -56,47 +55,47 @@ def client_settings(given: Mapping[str, str], refused: Mapping[str, str]) -> Cli
         lower = name.lower()
         if not lower.startswith(PREFIX):
             continue
-        if lower in refused:
-            raise ValueError(f"option {lower!r} is not supported: {refused[lower]}")
+        if lower in unsupported:
+            raise ValueError(f"option {lower!r} is not supported: {unsupported[lower]}")
         values[lower.removeprefix(PREFIX)] = value
-    protocol = values.get("security.protocol", NO_OTHER).upper()
-    if protocol != NO_OTHER:
-        raise ValueError(f"option 'kafka.security.protocol': {protocol} is not supported; use {NO_OTHER}")
-    reading = _Reading(values)
+    protocol = values.get("security.protocol", SECURITY_PROTOCOL).upper()
+    if protocol != SECURITY_PROTOCOL:
+        raise ValueError(f"option 'kafka.security.protocol': {protocol} is not supported; use {SECURITY_PROTOCOL}")
+    reader = _SettingsReader(values)
     client = ClientOptions(
-        client_id=reading.text("client.id", "kreplica-spark"),
-        connect_timeout_s=reading.seconds("socket.connection.setup.timeout.ms", 10.0),
-        request_timeout_s=reading.seconds("request.timeout.ms", 30.0),
-        operation_timeout_s=reading.seconds("default.api.timeout.ms", 60.0),
-        backoff_s=reading.seconds("retry.backoff.ms", 0.05),
-        backoff_s_max=reading.seconds("retry.backoff.max.ms", 1.0),
-        metadata_age_s_max=reading.seconds("metadata.max.age.ms", 300.0),
+        client_id=reader.text("client.id", "kreplica-spark"),
+        connect_timeout_s=reader.seconds("socket.connection.setup.timeout.ms", 10.0),
+        request_timeout_s=reader.seconds("request.timeout.ms", 30.0),
+        operation_timeout_s=reader.seconds("default.api.timeout.ms", 60.0),
+        backoff_s=reader.seconds("retry.backoff.ms", 0.05),
+        backoff_s_max=reader.seconds("retry.backoff.max.ms", 1.0),
+        metadata_age_s_max=reader.seconds("metadata.max.age.ms", 300.0),
     )
     defaults = ClientSettings(client=client)
     settings = ClientSettings(
         client=client,
-        isolation=Isolation[reading.one_of("isolation.level", ("read_uncommitted", "read_committed")).upper()],
-        fetch_wait_s=reading.seconds("fetch.max.wait.ms", defaults.fetch_wait_s),
-        fetch_size_min=reading.number("fetch.min.bytes", 0, defaults.fetch_size_min),
-        fetch_size_max=reading.number("fetch.max.bytes", 1, defaults.fetch_size_max),
-        partition_size_max=reading.number("max.partition.fetch.bytes", 1, defaults.partition_size_max),
-        codec=Codec[reading.one_of("compression.type", tuple(codec.name.lower() for codec in Codec)).upper()],
-        acks=ACKS[reading.one_of("acks", ("all", "-1", "1", "0"))],
-        idempotent=reading.flag("enable.idempotence"),
-        batch_size=reading.number("batch.size", 1, defaults.batch_size),
-        linger_s=reading.seconds("linger.ms", defaults.linger_s),
-        memory_size_max=reading.number("buffer.memory", 1 << 20, defaults.memory_size_max),
-        delivery_timeout_s=reading.seconds("delivery.timeout.ms", defaults.delivery_timeout_s),
-        transaction_timeout_s=reading.seconds("transaction.timeout.ms", defaults.transaction_timeout_s),
-        request_size_max=reading.number("max.request.size", 1, defaults.request_size_max),
+        isolation=Isolation[reader.one_of("isolation.level", ("read_uncommitted", "read_committed")).upper()],
+        fetch_wait_s=reader.seconds("fetch.max.wait.ms", defaults.fetch_wait_s),
+        fetch_size_min=reader.number("fetch.min.bytes", 0, defaults.fetch_size_min),
+        fetch_size_max=reader.number("fetch.max.bytes", 1, defaults.fetch_size_max),
+        partition_size_max=reader.number("max.partition.fetch.bytes", 1, defaults.partition_size_max),
+        codec=Codec[reader.one_of("compression.type", tuple(codec.name.lower() for codec in Codec)).upper()],
+        acks=ACKS[reader.one_of("acks", ("all", "-1", "1", "0"))],
+        idempotent=reader.flag("enable.idempotence"),
+        batch_size=reader.number("batch.size", 1, defaults.batch_size),
+        linger_s=reader.seconds("linger.ms", defaults.linger_s),
+        memory_size_max=reader.number("buffer.memory", 1 << 20, defaults.memory_size_max),
+        delivery_timeout_s=reader.seconds("delivery.timeout.ms", defaults.delivery_timeout_s),
+        transaction_timeout_s=reader.seconds("transaction.timeout.ms", defaults.transaction_timeout_s),
+        request_size_max=reader.number("max.request.size", 1, defaults.request_size_max),
     )
-    for name in sorted(values.keys() - reading.known - {"bootstrap.servers", "security.protocol", "group.id"}):
-        log.warning("option %s%s: the client of kreplica has no such setting; it is ignored", PREFIX, name)
+    for name in sorted(values.keys() - reader.known - {"bootstrap.servers", "security.protocol", "group.id"}):
+        log.warning("option %s%s: the client of kreplica has no such setting; the option is ignored", PREFIX, name)
     return settings
 
 
-class _Reading:
-    """Setting values by name; records which names were read."""
+class _SettingsReader:
+    """Reads setting values by name, and records the names that were read."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = values

@@ -23,8 +23,8 @@ from kreplica.spark.source.stream_read import StreamReader
 class KreplicaDataSource(DataSource):
     """A table of the records of a Kafka-compatible cluster, with the columns of Spark's own Kafka source.
 
-    Spark calls these methods in separate processes. Every object is used for one planning or one task, except the
-    stream reader, which lives as long as its query.
+    Spark calls these methods in separate processes. Each reader or writer is used to plan one job or to run one task,
+    except the stream reader, which exists as long as its query.
     """
 
     @classmethod
@@ -34,15 +34,15 @@ class KreplicaDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Schema of the columns that the options select."""
-        return spark_schema(source_columns(self._given()))
+        return spark_schema(source_columns(self._given_options()))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Create the reader for ``spark.read``.
 
         :raise ValueError: an option is wrong, or the user gave a schema.
         """
-        options = source_options(self._given(), is_streaming=False)
-        self._refuse_other(schema)
+        options = source_options(self._given_options(), is_streaming=False)
+        self._check_schema(schema)
         return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -50,8 +50,8 @@ class KreplicaDataSource(DataSource):
 
         :raise ValueError: an option is wrong, or the user gave a schema.
         """
-        options = source_options(self._given(), is_streaming=True)
-        self._refuse_other(schema)
+        options = source_options(self._given_options(), is_streaming=True)
+        self._check_schema(schema)
         return StreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -66,8 +66,8 @@ class KreplicaDataSource(DataSource):
             return BatchWriter(options)
         if options.sink_id is None or options.batch_id is None:
             raise ValueError(
-                "option 'kreplica.exactly.once': a batch has no name and no number by which to know it again, "
-                "unless kreplica.sink.id and kreplica.batch.id give them"
+                "option 'kreplica.exactly.once': a batch write also requires kreplica.sink.id and kreplica.batch.id, "
+                "which identify the batch when it is retried"
             )
         return ExactlyOnceBatchWriter(options)
 
@@ -79,19 +79,19 @@ class KreplicaDataSource(DataSource):
         """
         options = self._sink_options(schema)
         if options.batch_id is not None:
-            raise ValueError("option 'kreplica.batch.id': Spark numbers the micro-batches of a stream")
+            raise ValueError("option 'kreplica.batch.id' is not valid for streams: Spark numbers their micro-batches")
         return StreamWriter(options) if options.exactly_once is ExactlyOnce.OFF else ExactlyOnceWriter(options)
 
     def _sink_options(self, schema: StructType) -> SinkOptions:
-        options = sink_options(self._given())
+        options = sink_options(self._given_options())
         check_columns(schema, options.topic)
         return options
 
-    def _given(self) -> dict[str, str]:
+    def _given_options(self) -> dict[str, str]:
         return dict(self.options.items())
 
-    def _refuse_other(self, schema: StructType) -> None:
-        """Refuse a user-given schema other than the fixed one; Spark passes on any schema."""
+    def _check_schema(self, schema: StructType) -> None:
+        """:raise ValueError: the user gave a schema that differs from the fixed one."""
         own = self.schema()
         if [(each.name, each.dataType) for each in schema.fields] != [
             (each.name, each.dataType) for each in own.fields

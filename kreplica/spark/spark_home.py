@@ -1,6 +1,6 @@
 """A Spark home without PySpark's zipped modules, which every Python worker would compile again.
 
-Zipped modules take two thirds of the one second in which a worker starts. Spark starts a worker for each kind of work
+A worker needs one second to start, two thirds of it for the zipped modules. Spark starts a worker for each kind of task
 and for each stream.
 """
 
@@ -15,8 +15,8 @@ ZIPPED = "python"
 
 
 def unzipped_home(installed: Path, cache: Path) -> Path:
-    """Create a directory of links to a Spark installation without its zipped modules, so that workers import the
-    installed ones.
+    """Return a directory of links to a Spark installation without its zipped modules, so that workers import the
+    installed ones; created at the first call.
 
     :param installed: directory of the package ``pyspark``.
     :param cache: directory to create the links in; created if absent.
@@ -27,14 +27,14 @@ def unzipped_home(installed: Path, cache: Path) -> Path:
     home = cache / f"spark-{mark}"
     if home.is_dir():
         return home
-    made = cache / f"{home.name}.{os.getpid()}"
-    made.mkdir(parents=True)
+    temporary = cache / f"{home.name}.{os.getpid()}"
+    temporary.mkdir(parents=True)
     try:
         for name in names:
-            (made / name).symlink_to(installed / name)
-        made.rename(home)
+            (temporary / name).symlink_to(installed / name)
+        temporary.rename(home)
     except OSError:
-        shutil.rmtree(made)
+        shutil.rmtree(temporary)
         if not home.is_dir():  # another process created it first
             raise
     return home

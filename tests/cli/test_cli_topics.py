@@ -88,8 +88,8 @@ def test_topic_is_deleted_after_confirmation(admin, kreplica):
 
 def test_partitions_are_added(admin, kreplica):
     """The argument is the total number of partitions."""
-    grown = {"name": "orders", "partitions": 8, "assignment": {}, "led": True, "dry_run": False, "znodes": []}
-    admin.answers["PATCH /v1/topics/orders"] = grown
+    with_batch = {"name": "orders", "partitions": 8, "assignment": {}, "led": True, "dry_run": False, "znodes": []}
+    admin.answers["PATCH /v1/topics/orders"] = with_batch
     assert kreplica("topic", "grow", "orders", "8").stdout == "Topic orders now has 8 partitions.\n"
     assert admin.last.body == {"partitions": 8}
 

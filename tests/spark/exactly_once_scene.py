@@ -17,12 +17,12 @@ from kreplica.client_core.errors import ClientError, LeaderUnknown
 from kreplica.client_core.offsets import EARLIEST
 from kreplica.model import TopicPartition
 from kreplica.spark.sink import exactly_once
-from kreplica.spark.sink.exactly_once import LaneGone, abort_prepared, commit_prepared
+from kreplica.spark.sink.exactly_once import LaneAborted, abort_prepared, commit_prepared
 from kreplica.spark.sink.options import SinkOptions, sink_options
-from kreplica.spark.sink.task_transactions import Prepared, prepare_rows
-from kreplica.spark.sink.write_decision import AnotherAtWork, Task
+from kreplica.spark.sink.task_transactions import PreparedTask, prepare_rows
+from kreplica.spark.sink.write_decision import ConcurrentRun, Task
 
-REFUSED = (ClientError, LaneGone, AnotherAtWork)
+REFUSED = (ClientError, LaneAborted, ConcurrentRun)
 """Errors of a driver that may not decide; lost rows are another error."""
 
 
@@ -37,11 +37,13 @@ def rows(batch_id: int, lane: int, lanes: int, count: int = 10) -> Iterator[pa.R
     yield pa.RecordBatch.from_pydict({"value": pa.array(values, pa.string())})
 
 
-def prepare(chosen: SinkOptions, batch_id: int, lanes: int, run: str = "a", **about: Any) -> list[Prepared]:
+def prepare(chosen: SinkOptions, batch_id: int, lanes: int, run: str = "a", **about: Any) -> list[PreparedTask]:
     return [prepare_lane(chosen, batch_id, lane, lanes, run, **about) for lane in range(lanes)]
 
 
-def prepare_lane(chosen: SinkOptions, batch_id: int, lane: int, lanes: int, run: str = "a", **about: Any) -> Prepared:
+def prepare_lane(
+    chosen: SinkOptions, batch_id: int, lane: int, lanes: int, run: str = "a", **about: Any
+) -> PreparedTask:
     """Run one task.
 
     :param about: fields of the ``Task``: ``attempt``, ``query``.
@@ -81,8 +83,8 @@ def dies(*_: object) -> None:
 
 
 def dies_after(count: int) -> Callable[..., None]:
-    """Replace ``_end`` with a function that kills the driver after this number of committed lanes."""
-    ended, really = [], exactly_once._end
+    """Replace ``_commit_transaction`` with a function that kills the driver after this number of committed lanes."""
+    ended, really = [], exactly_once._commit_transaction
 
     def end(*given: object) -> None:
         if len(ended) == count:
@@ -93,10 +95,10 @@ def dies_after(count: int) -> Callable[..., None]:
     return end
 
 
-def decide_and_die(prepared: list[Prepared], chosen: SinkOptions, ends: int = 0) -> None:
+def decide_and_die(prepared: list[PreparedTask], chosen: SinkOptions, ends: int = 0) -> None:
     """Run a driver that is killed between its decision and the end of a commit."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(exactly_once, "_end", dies_after(ends))
+        patched.setattr(exactly_once, "_commit_transaction", dies_after(ends))
         with pytest.raises(KeyboardInterrupt):
             commit_prepared(prepared, chosen)
 
@@ -110,7 +112,7 @@ class Driver:
 
     def _plan(self) -> None:
         self.lanes = self.random.randint(1, 4) if self.world.mode == "many" else 1
-        self.prepared: dict[int, Prepared] = {}
+        self.prepared: dict[int, PreparedTask] = {}
 
     def step(self) -> bool:
         """Run the next step.
@@ -137,7 +139,7 @@ class Driver:
 
     def _commit(self) -> bool:
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(exactly_once, "_end", dies_after(self.random.choice((0, 1, 2, 99, 99, 99))))
+            patched.setattr(exactly_once, "_commit_transaction", dies_after(self.random.choice((0, 1, 2, 99, 99, 99))))
             commit_prepared(list(self.prepared.values()), self.world.chosen)
         if self.random.random() < 0.2:
             return False  # before the checkpoint is written

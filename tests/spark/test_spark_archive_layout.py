@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from kreplica.model import TopicPartition
-from kreplica.spark.pipelines.archive.file_stores import LocalStore, StoreFailed, plain_path, store_of
+from kreplica.spark.pipelines.archive.file_stores import LocalStore, StoreError, normalize_path, store_of
 from kreplica.spark.pipelines.archive.layout import (
-    About,
+    ArchiveDescription,
     ArchivedFile,
     ArchivedRange,
     Batch,
@@ -20,13 +20,13 @@ from kreplica.spark.pipelines.archive.layout import (
     checkpoint,
     read_archive,
     read_batch,
-    write_about,
     write_batch,
+    write_description,
 )
 from kreplica.spark.pipelines.archive.stream_checkpoint import UnknownCheckpoint, batch_ends, batch_numbers
 
 STORE = LocalStore()
-ABOUT = About(cluster_id="abc", topics=("a", "b"), made_ms=1)
+ABOUT = ArchiveDescription(cluster_id="abc", topics=("a", "b"), made_ms=1)
 
 
 def batch(number: int, start: int, end: int, *days: str) -> Batch:
@@ -36,12 +36,12 @@ def batch(number: int, start: int, end: int, *days: str) -> Batch:
 
 def test_only_complete_batches_count(tmp_path: Path) -> None:
     """Ordered by number; ranges, counts and files are those of all batches."""
-    write_about(str(tmp_path), ABOUT, STORE)
+    write_description(str(tmp_path), ABOUT, STORE)
     for number, start, end in ((0, 5, 10), (2, 20, 30), (10, 30, 31), (1, 10, 20)):
         write_batch(str(tmp_path), batch(number, start, end, "2026-11-22", "2026-11-23"), STORE)
     (tmp_path / "_archive" / "batches" / "11.json.writing").write_text("{")
     archive = read_archive(f"{tmp_path}/")
-    assert archive.about == ABOUT
+    assert archive.description == ABOUT
     assert [each.number for each in archive.batches] == [0, 1, 2, 10]
     assert archive.batches[1] == batch(1, 10, 20, "2026-11-22", "2026-11-23")
     assert archive.spans == {TopicPartition("a", 0): (5, 31)}
@@ -63,7 +63,7 @@ def test_the_error_of_an_invalid_archive(tmp_path: Path) -> None:
     note = Path(archive_file(str(tmp_path)))
     note.parent.mkdir()
     for text, told in (
-        ('{"format": 2}', "format 2, and this release reads 1: a newer kreplica"),
+        ('{"format": 2}', "format 2, but this release reads only 1"),
         ("{", "archive.json is not a metadata file of an archive"),
         ("[]", "archive.json is not a metadata file of an archive"),
         ('{"format": 1}', "the cluster ID is missing"),
@@ -71,7 +71,7 @@ def test_the_error_of_an_invalid_archive(tmp_path: Path) -> None:
         note.write_text(text)
         with pytest.raises(NoArchive, match=told.replace("(", r"\(")):
             read_archive(str(tmp_path))
-    write_about(str(tmp_path), ABOUT, STORE)
+    write_description(str(tmp_path), ABOUT, STORE)
     STORE.write(batch_file(str(tmp_path), 3), '{"format": 1, "batch": 3, "ranges": [{"topic": "a"}], "files": []}')
     with pytest.raises(NoArchive, match=r"batches/3\.json"):
         read_archive(str(tmp_path))
@@ -80,10 +80,10 @@ def test_the_error_of_an_invalid_archive(tmp_path: Path) -> None:
 
 def test_unknown_fields_of_later_releases_are_ignored(tmp_path: Path) -> None:
     """Unknown fields of the same format are ignored."""
-    write_about(str(tmp_path), ABOUT, STORE)
+    write_description(str(tmp_path), ABOUT, STORE)
     note = Path(archive_file(str(tmp_path)))
     note.write_text(json.dumps({**json.loads(note.read_text()), "more": 1}))
-    assert read_archive(str(tmp_path)).about == ABOUT
+    assert read_archive(str(tmp_path)).description == ABOUT
 
 
 def test_a_note_is_written_atomically(tmp_path: Path) -> None:
@@ -103,25 +103,25 @@ def test_a_note_is_written_atomically(tmp_path: Path) -> None:
 def test_one_run_at_a_time(tmp_path: Path) -> None:
     """The second run is rejected until the first one has ended."""
     lock = f"{tmp_path}/_archive/lock"
-    with STORE.alone(lock), pytest.raises(StoreFailed, match="another run"), STORE.alone(lock):
+    with STORE.exclusive_lock(lock), pytest.raises(StoreError, match="another run"), STORE.exclusive_lock(lock):
         pass
-    with STORE.alone(lock):
+    with STORE.exclusive_lock(lock):
         pass
 
 
 def test_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Local paths become absolute; paths with a scheme are kept, and need a session."""
     monkeypatch.chdir(tmp_path)
-    assert plain_path("a/b/") == f"{tmp_path}/a/b"
-    assert plain_path("/data/archive/") == "/data/archive"
-    assert plain_path("file:/data") == plain_path("file:///data/") == "file:///data"
-    assert plain_path("hdfs://name:9000/data/") == "hdfs://name:9000/data"
+    assert normalize_path("a/b/") == f"{tmp_path}/a/b"
+    assert normalize_path("/data/archive/") == "/data/archive"
+    assert normalize_path("file:/data") == normalize_path("file:///data/") == "file:///data"
+    assert normalize_path("hdfs://name:9000/data/") == "hdfs://name:9000/data"
     STORE.write(f"file://{tmp_path}/x", "text")
     assert (tmp_path / "x").read_text() == "text"
     assert STORE.names(f"file:{tmp_path}") == ["x"]
     assert isinstance(store_of("file:///data"), LocalStore)
     assert isinstance(store_of("/data"), LocalStore)
-    with pytest.raises(StoreFailed, match="a Spark session is needed"):
+    with pytest.raises(StoreError, match="a Spark session is needed"):
         store_of("s3a://bucket/data")
 
 

@@ -14,11 +14,11 @@ from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import OsFile
 from kreplica.spark.pipelines.audit import audit as audit_module
-from kreplica.spark.pipelines.audit.audit import AuditOptions, look, make_plan
+from kreplica.spark.pipelines.audit.audit import AuditOptions, compare_slice, make_plan
 from kreplica.spark.pipelines.audit.cluster import ClusterFacts, PartitionFacts
 from kreplica.spark.pipelines.audit.file_replicas import BrokerDirectories, file_replicas
-from kreplica.spark.pipelines.audit.plan import Slice, grouped, plan_of_files
-from kreplica.spark.pipelines.audit.replica_comparison import LogMoved, Span
+from kreplica.spark.pipelines.audit.plan import Slice, group_slices, plan_for_files
+from kreplica.spark.pipelines.audit.replica_comparison import LogStartMoved, Span
 from kreplica.spark.pipelines.audit.replica_findings import Comparison, Coverage, Kind
 from kreplica.spark.pipelines.audit.report import AuditReport
 from kreplica.spark.pipelines.audit.work_file import WorkFile
@@ -195,7 +195,7 @@ def test_differences_are_compared_twice(directories: list[Directory], monkeypatc
     def compare(*_: object) -> Comparison:
         found = answers.pop(0)
         if found is None:
-            raise LogMoved("moved")
+            raise LogStartMoved("moved")
         return found
 
     def found_at(*offsets: int) -> Comparison:
@@ -206,7 +206,7 @@ def test_differences_are_compared_twice(directories: list[Directory], monkeypatc
 
     monkeypatch.setattr(audit_module, "compare", compare)
     answers[:] = [None, found_at(5), None, found_at(5, 10), found_at(10, 15)]
-    found, *_ = look(plan.slices[0])
+    found, *_ = compare_slice(plan.slices[0])
     assert ([each.base_offset for each in found.differences], found.difference_count) == ([10], 1)
     assert not answers
 
@@ -226,7 +226,7 @@ def with_facts(directories: list[Directory], metadata: ClusterFacts) -> AuditRep
         broker: file_replicas(BrokerDirectories(broker, "c", (str(each.path),)))
         for broker, each in enumerate(directories, 1)
     }
-    return audited_plan(plan_of_files(held, "c", frozenset(), metadata))
+    return audited_plan(plan_for_files(held, "c", frozenset(), metadata))
 
 
 def test_in_sync_replicas_must_be_complete(directories: list[Directory]) -> None:
@@ -312,13 +312,13 @@ def test_a_work_file_of_something_else(tmp_path: Path, text: str) -> None:
 def test_slices_are_grouped() -> None:
     """Large slices alone, small ones together, none lost."""
     slices = [Slice(T0, (), Span(each, each + 1), size) for each, size in enumerate([1 << 30, 5, 6, 1 << 27, 7])]
-    groups = grouped(slices)
+    groups = group_slices(slices)
     assert sorted(each.span.start for group in groups for each in group) == [0, 1, 2, 3, 4]
     assert [len(group) for group in groups] == [1, 1, 3]
 
 
 def test_a_topic_that_is_not_there(directories: list[Directory]) -> None:
-    with pytest.raises(ValueError, match="there is no topic missing"):
+    with pytest.raises(ValueError, match="topics without a replica: missing"):
         of(directories, topics=frozenset({"t", "missing"}))
 
 
@@ -347,12 +347,12 @@ def test_a_topic_deleted_during_the_audit(directories: list[Directory]) -> None:
     """The deletion is noted and is not a difference; remaining replicas are compared."""
     plan = make_plan(AuditOptions(log_dirs=tuple(str(each.path) for each in directories)))
     (directories[0].path / "t-0").rename(directories[0].path / "t-0.0a1b-delete")
-    found, notes, is_done = look(plan.slices[0])
+    found, notes, is_done = compare_slice(plan.slices[0])
     assert ([each.broker for each in found.coverages], found.differences, is_done) == ([2, 3], [], True)
     assert "t-0 was deleted" in notes[0]
     for each in directories[1:]:
         (each.path / "t-0").rename(each.path / "t-0.0a1b-delete")
-    found, notes, is_done = look(plan.slices[0])
+    found, notes, is_done = compare_slice(plan.slices[0])
     assert (found.coverages, len(notes), is_done) == ([], 3, True)
 
 
@@ -363,7 +363,7 @@ def test_a_piece_deleted_by_retention(directories: list[Directory]) -> None:
     (path / f"{0:020}.log").rename(path / f"{0:020}.log.deleted")
     (path / f"{30:020}.log").write_bytes(b"".join(batch(number) for number in range(6, 10)))
     (piece,) = plan.slices
-    found, notes, is_done = look(piece._replace(span=Span(0, 20)))
+    found, notes, is_done = compare_slice(piece._replace(span=Span(0, 20)))
     assert (found.coverages, found.differences, notes, is_done) == ([], [], (), True)
-    found, *_ = look(piece)
+    found, *_ = compare_slice(piece)
     assert [(each.start, each.batches) for each in found.coverages] == [(30, 4)] * 3

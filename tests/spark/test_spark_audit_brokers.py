@@ -13,7 +13,7 @@ from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
 from kreplica.client_core.errors import GaveUp
 from kreplica.model import TopicPartition
 from kreplica.spark.pipelines.audit import audit as audit_module
-from kreplica.spark.pipelines.audit.audit import AuditOptions, look, make_plan
+from kreplica.spark.pipelines.audit.audit import AuditOptions, compare_slice, make_plan
 from kreplica.spark.pipelines.audit.broker_replicas import BrokerReplica
 from kreplica.spark.pipelines.audit.plan import Plan
 from kreplica.spark.pipelines.audit.replica_comparison import Span
@@ -69,7 +69,8 @@ def test_brokers_with_different_records(cluster: KafkaCluster) -> None:
     piece = plan_of(cluster, "a").slices[0]
     first, second, third = piece.replicas
     assert isinstance(second, BrokerReplica)
-    found, notes, _ = look(piece._replace(replicas=(first, second._replace(partition=TopicPartition("b", 0)), third)))
+    moved = second._replace(partition=TopicPartition("b", 0))
+    found, notes, _ = compare_slice(piece._replace(replicas=(first, moved, third)))
     assert notes == ()
     assert found.differences
     assert {(each.broker, each.kind) for each in found.differences} == {(2, Kind.DIFFERENT)}
@@ -79,9 +80,9 @@ def test_brokers_with_different_records(cluster: KafkaCluster) -> None:
 def test_pieces_via_brokers(cluster: KafkaCluster) -> None:
     """Pieces may be split at any offset; each batch is in one piece."""
     (piece, *_) = plan_of(cluster, "a").slices
-    whole, *_ = look(piece)
+    whole, *_ = compare_slice(piece)
     for cut in (1, 19, 20, 21, 299):
-        pieces = [look(piece._replace(span=Span(*each)))[0] for each in ((0, cut), (cut, 300))]
+        pieces = [compare_slice(piece._replace(span=Span(*each)))[0] for each in ((0, cut), (cut, 300))]
         assert [each.differences for each in pieces] == [[], []]
         assert sum(each.coverages[0].batches for each in pieces) == whole.coverages[0].batches
 
@@ -91,10 +92,10 @@ def test_a_broker_that_has_no_such_replica(cluster: KafkaCluster, monkeypatch: p
     (piece, *_) = plan_of(cluster, "a").slices
     quick = replace(audit_module.CLIENT, operation_timeout_s=0.2)
     gone = tuple(each._replace(partition=TopicPartition("gone", 0), client=quick) for each in piece.replicas)  # type: ignore[call-arg]
-    found, notes, _ = look(piece._replace(replicas=(*piece.replicas[:2], gone[2])))
+    found, notes, _ = compare_slice(piece._replace(replicas=(*piece.replicas[:2], gone[2])))
     assert [(each.broker, each.base_offset, each.kind) for each in found.differences] == [(3, 0, Kind.MISSING)]
     assert notes == ()
-    found, notes, is_done = look(piece._replace(replicas=gone))
+    found, notes, is_done = compare_slice(piece._replace(replicas=gone))
     assert (found.differences, len(notes), is_done) == ([], 3, True)
 
 
@@ -102,10 +103,10 @@ def test_a_replica_that_ends_early(cluster: KafkaCluster) -> None:
     """An in-sync replica must be complete; for others the lag is noted."""
     (piece, *_) = plan_of(cluster, "a").slices
     first, second, _ = piece.replicas
-    short = second._replace(partition=TopicPartition("empty", 0), has_to=0)  # type: ignore[call-arg]
-    found, *_ = look(piece._replace(replicas=(first, short)))
+    short = second._replace(partition=TopicPartition("empty", 0), required_end=0)  # type: ignore[call-arg]
+    found, *_ = compare_slice(piece._replace(replicas=(first, short)))
     assert (found.differences, [each.is_short for each in found.coverages]) == ([], [False, True])
-    found, *_ = look(piece._replace(replicas=(first, short._replace(has_to=300))))
+    found, *_ = compare_slice(piece._replace(replicas=(first, short._replace(required_end=300))))
     assert [(each.broker, each.base_offset, each.kind) for each in found.differences] == [(2, 0, Kind.MISSING)]
 
 
@@ -120,7 +121,7 @@ def test_an_unreachable_broker(kafka_cluster_factory: Callable[..., KafkaCluster
         (piece,) = plan.slices
         quick = replace(audit_module.CLIENT, operation_timeout_s=0.2)
         replicas = tuple(each._replace(client=quick) for each in piece.replicas)  # type: ignore[call-arg]
-        found, notes, _ = look(piece._replace(replicas=replicas))
+        found, notes, _ = compare_slice(piece._replace(replicas=replicas))
         assert found.differences == []
         assert [each.broker for each in found.coverages] == [1, 2]
         assert "broker 3 is unreachable" in notes[0]
@@ -131,7 +132,7 @@ def test_an_unreachable_broker(kafka_cluster_factory: Callable[..., KafkaCluster
 
 
 def test_a_topic_that_is_not_there(cluster: KafkaCluster) -> None:
-    with pytest.raises(ValueError, match="there is no topic missing"):
+    with pytest.raises(ValueError, match="topics without a replica: missing"):
         audited(via(cluster, "missing"))
 
 
@@ -147,10 +148,10 @@ def test_a_broker_that_fails_while_it_is_read(cluster: KafkaCluster, monkeypatch
         return real(*given)
 
     monkeypatch.setattr(audit_module, "compare", compare)
-    found, notes, is_done = look(piece)
+    found, notes, is_done = compare_slice(piece)
     assert ([each.end for each in found.coverages], notes, is_done) == ([300, 300, 300], (), True)
     failures += [GaveUp("gone")] * 9
-    found, notes, is_done = look(piece)
+    found, notes, is_done = compare_slice(piece)
     assert (found.coverages, notes, is_done) == ([], ("a-0: gone",), False)
     sound = Comparison("t", 0, 0, 50, [Coverage(1, 0, 50, 10, 900, False)])
     report = AuditReport("brokers", None, (1,), (found, sound), notes, 0, 1, 0, 1.0)

@@ -13,10 +13,10 @@ from kreplica.blocking.reader import Reader, ReaderOptions
 from kreplica.client_core.errors import LeaderUnknown
 from kreplica.model import TopicPartition
 from kreplica.spark.sink import exactly_once
-from kreplica.spark.sink.exactly_once import AnotherAtWork, Prepared, Task, commit_prepared, prepare_rows
+from kreplica.spark.sink.exactly_once import ConcurrentRun, PreparedTask, Task, commit_prepared, prepare_rows
 from kreplica.spark.sink.options import SinkOptions, sink_options
 from kreplica.spark.source import range_reading
-from kreplica.spark.source.batch_sequence import BatchSequence, OtherBatches
+from kreplica.spark.source.batch_sequence import BatchSequence, SinkOfOtherBatches
 from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 
 TOPICS = ("dies", "ahead", "two-runs", "other")
@@ -28,7 +28,7 @@ def brokers() -> Iterator[KafkaCluster]:
     settings = {"transaction.two.phase.commit.enable": True}
     with KafkaCluster(1, topics=dict.fromkeys(TOPICS, 1), settings=settings) as cluster:
         yield cluster
-        range_reading.forget_clusters()
+        range_reading.close_clusters()
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def client(brokers: KafkaCluster) -> Iterator[Cluster]:
         yield cluster
 
 
-def prepare(brokers: KafkaCluster, topic: str, number: int, after: int) -> tuple[list[Prepared], SinkOptions]:
+def prepare(brokers: KafkaCluster, topic: str, number: int, after: int) -> tuple[list[PreparedTask], SinkOptions]:
     """Run each lane, which writes one row with the batch's number."""
     given = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "topic": topic, "kreplica.exactly.once": "many",
              "kreplica.batch.id": str(number), "kreplica.batch.after": str(after)}  # fmt: skip
@@ -68,7 +68,7 @@ def test_a_driver_dies_between_decision_and_commit(
     assert BatchSequence(client, "dies", "a test").begin() == -1
     prepared, chosen = prepare(brokers, "dies", 7, -1)
     with monkeypatch.context() as patched:
-        patched.setattr(exactly_once, "_end", _dies)
+        patched.setattr(exactly_once, "_commit_transaction", _dies)
         with pytest.raises(KeyboardInterrupt):
             commit_prepared(prepared, chosen)
     assert BatchSequence(client, "dies", "a test").decided() == 7
@@ -86,7 +86,7 @@ def test_a_driver_dies_during_the_next_batch(brokers: KafkaCluster, client: Clus
     sequence = BatchSequence(client, "ahead", "a test")
     sequence.begin()
     commit_prepared(*prepare(brokers, "ahead", 1, -1))
-    sequence.settle(1)
+    sequence.mark_settled(1)
     prepare(brokers, "ahead", 2, 1)
     assert BatchSequence(client, "ahead", "a test").begin() == 1
     commit_prepared(*prepare(brokers, "ahead", 5, 1))
@@ -97,9 +97,9 @@ def test_two_drivers_at_the_same_time(brokers: KafkaCluster, client: Cluster) ->
     """A driver that planned a batch before another driver's decision does not write it."""
     BatchSequence(client, "two-runs", "a test").begin()
     commit_prepared(*prepare(brokers, "two-runs", 10, -1))
-    with pytest.raises(AnotherAtWork, match="is to follow -1, and 10 is decided"):
+    with pytest.raises(ConcurrentRun, match="must follow batch -1, but the last decided batch is 10"):
         prepare(brokers, "two-runs", 15, -1)
-    with pytest.raises(AnotherAtWork, match="10 is decided already"):
+    with pytest.raises(ConcurrentRun, match="10 is already decided"):
         prepare(brokers, "two-runs", 9, -1)
     assert visible(client, "two-runs") == ["10"] * LANES
 
@@ -108,7 +108,7 @@ def test_a_name_in_use(client: Cluster) -> None:
     """A sequence of another source is not continued."""
     BatchSequence(client, "other", "orders").begin()
     for call in (BatchSequence(client, "other", "payments").begin, BatchSequence(client, "other", "payments").decided):
-        with pytest.raises(OtherBatches, match="was begun as orders, and is now payments"):
+        with pytest.raises(SinkOfOtherBatches, match="is already used for orders, not for payments"):
             call()
     assert BatchSequence(client, "other", "orders").decided() == -1
 
@@ -116,5 +116,5 @@ def test_a_name_in_use(client: Cluster) -> None:
 def test_an_invalid_batch_number() -> None:
     """The option is checked before anything is written."""
     given = {"kafka.bootstrap.servers": "a:1", "topic": "t", "kreplica.batch.id": "3", "kreplica.batch.after": "3"}
-    with pytest.raises(ValueError, match=r"'kreplica.batch.after': must be set together"):
+    with pytest.raises(ValueError, match=r"'kreplica.batch.after': requires a larger kreplica.batch.id"):
         sink_options(given)

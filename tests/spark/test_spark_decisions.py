@@ -9,14 +9,14 @@ from kreplica.client_core.partition_queue import ProducerIdentity
 from kreplica.model import TopicPartition
 from kreplica.spark.sink.decision_store import (
     METADATA_SIZE_MAX,
-    SETTLED,
+    SETTLED_PARTITION,
     DecidedLane,
     Decision,
     TooManyLanes,
     decision_offsets,
     parse_decision,
 )
-from kreplica.spark.sink.write_decision import AnotherAtWork, DecisionsForgotten, OtherQuery, Task, has_turn
+from kreplica.spark.sink.write_decision import ConcurrentRun, DecisionsExpired, SinkOfOtherQuery, Task, should_write
 
 QUERY = "7c3f1f0e-6e5b-4c0a-9a53-0d1d6bd0a001"
 
@@ -48,13 +48,13 @@ def test_a_decision_is_settled_by_its_own_mark() -> None:
     """A mark of an earlier decision or of another query does not count."""
     decision = Decision(7, QUERY, "", "0", (lane(0),))
     for offset, query, is_settled in ((8, QUERY, True), (7, QUERY, False), (8, "", False)):
-        mark = {SETTLED: CommittedOffset(offset, metadata=query)}
+        mark = {SETTLED_PARTITION: CommittedOffset(offset, metadata=query)}
         assert parse_decision(kept(decision) | mark) == decision._replace(is_settled=is_settled)
 
 
 def test_a_group_of_another_application() -> None:
     """Offsets committed by another application are not a decision."""
-    with pytest.raises(ValueError, match="not a sink's decision"):
+    with pytest.raises(ValueError, match="which is not a decision"):
         parse_decision({0: CommittedOffset(17, metadata="")})
 
 
@@ -64,45 +64,45 @@ def of_stream(batch_id: int, query: str = QUERY) -> Task:
 
 def test_micro_batches_are_consecutive() -> None:
     """The next one is written, the last one is already decided; a batch without tasks may be skipped."""
-    assert has_turn(None, of_stream(0), topic="t")
-    assert has_turn(Decision(3, QUERY, "t"), of_stream(4), topic="t")
-    assert has_turn(Decision(3, QUERY, "t"), of_stream(6), topic="t")
-    assert not has_turn(Decision(3, QUERY, "t"), of_stream(3), topic="other")
+    assert should_write(None, of_stream(0), topic="t")
+    assert should_write(Decision(3, QUERY, "t"), of_stream(4), topic="t")
+    assert should_write(Decision(3, QUERY, "t"), of_stream(6), topic="t")
+    assert not should_write(Decision(3, QUERY, "t"), of_stream(3), topic="other")
 
 
 def test_an_old_batch_number_is_rejected() -> None:
     """It may have had other rows: a checkpoint was restored, or two runs are active."""
-    with pytest.raises(AnotherAtWork, match=r"batch 3 of sink orders: 4 is decided already"):
-        has_turn(Decision(4, QUERY), of_stream(3), topic="t")
-    with pytest.raises(AnotherAtWork, match=r"is to follow 2, and 3 is decided"):
-        has_turn(Decision(3), Task("orders", 5, 0), topic="t", batch_after=2)
+    with pytest.raises(ConcurrentRun, match=r"batch 3 of sink orders: batch 4 is already decided"):
+        should_write(Decision(4, QUERY), of_stream(3), topic="t")
+    with pytest.raises(ConcurrentRun, match=r"must follow batch 2, but the last decided batch is 3"):
+        should_write(Decision(3), Task("orders", 5, 0), topic="t", batch_after=2)
 
 
 @pytest.mark.parametrize("batch_id", [0, 3, 4])
 def test_a_new_checkpoint_with_the_name_of_an_old_sink(batch_id: int) -> None:
     """The numbers of a new query start again, which must not skip rows: the error names both queries."""
     with pytest.raises(
-        OtherQuery, match=f"orders belongs to query {QUERY}, which has decided batch 3; .* of query new"
+        SinkOfOtherQuery, match=f"orders is used by query {QUERY} .last batch 3., .* of query new"
     ):
-        has_turn(Decision(3, QUERY), of_stream(batch_id, "new"), topic="t")
-    with pytest.raises(OtherQuery, match="batches that no query numbers"):
-        has_turn(Decision(3), of_stream(batch_id), topic="t")
+        should_write(Decision(3, QUERY), of_stream(batch_id, "new"), topic="t")
+    with pytest.raises(SinkOfOtherQuery, match="used by batch writes"):
+        should_write(Decision(3), of_stream(batch_id), topic="t")
 
 
 def test_two_writes_with_the_same_name_and_number() -> None:
     """The second write would be mistaken for a retry of the first."""
     decision = Decision(3, QUERY, "orders")
-    with pytest.raises(OtherQuery, match=r"rows went to topic orders; these are to go to topics that a column names"):
-        has_turn(decision, Task("s", 3, 0, query=QUERY), topic="")
-    assert not has_turn(decision, Task("s", 3, 0, query=QUERY), topic="orders")
-    assert has_turn(decision, Task("s", 4, 0, query=QUERY), topic="payments")
+    with pytest.raises(SinkOfOtherQuery, match=r"written to topic orders, but this write is to the topics of a column"):
+        should_write(decision, Task("s", 3, 0, query=QUERY), topic="")
+    assert not should_write(decision, Task("s", 3, 0, query=QUERY), topic="orders")
+    assert should_write(decision, Task("s", 4, 0, query=QUERY), topic="payments")
 
 
 def test_expired_decisions() -> None:
     """A stream with a checkpoint may have written rows: the user must confirm that it has not."""
-    with pytest.raises(DecisionsForgotten, match=r"set kreplica.first.batch=17"):
-        has_turn(None, of_stream(17), topic="t")
-    assert has_turn(None, of_stream(17), topic="t", first_batch=17)
-    with pytest.raises(DecisionsForgotten):
-        has_turn(None, of_stream(18), topic="t", first_batch=17)
-    assert has_turn(None, Task("orders", 17, 0), topic="t")  # a batch may have any number
+    with pytest.raises(DecisionsExpired, match=r"set kreplica.first.batch=17"):
+        should_write(None, of_stream(17), topic="t")
+    assert should_write(None, of_stream(17), topic="t", first_batch=17)
+    with pytest.raises(DecisionsExpired):
+        should_write(None, of_stream(18), topic="t", first_batch=17)
+    assert should_write(None, Task("orders", 17, 0), topic="t")  # a batch may have any number

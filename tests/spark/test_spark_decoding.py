@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kreplica.errors import ProtocolError
-from kreplica.spark.source.decoding import Decoded, decode, open_section
+from kreplica.spark.source.decoding import DecodedRecords, decode, open_section
 from kreplica.transfer.record_columns import HEADERS_TYPE
 from kreplica.wire.batch_building import BatchBuilder, seal
 from kreplica.wire.batches import HEADER_SIZE, TimestampType, parse_header
@@ -35,12 +35,12 @@ def built(rows, base_offset=0, **options):
     return builder.build()
 
 
-def decoded(*batches: bytes, with_headers: bool = True) -> Decoded:
+def decoded(*batches: bytes, with_headers: bool = True) -> DecodedRecords:
     sections = [open_section(parse_header(batch), memoryview(batch)) for batch in batches]
     return decode(sections, with_headers=with_headers)
 
 
-def rows_of(found: Decoded) -> list[Record]:
+def rows_of(found: DecodedRecords) -> list[Record]:
     headers = found.headers.to_pylist() if found.headers is not None else [None] * len(found.offsets)
     return [
         Record(offset, time, key, value, tuple((each["key"], each["value"]) for each in row or ()))

@@ -26,13 +26,13 @@ from exactly_once_scene import (
 
 from kreplica.client_core.errors import ClientError, LeaderUnknown
 from kreplica.spark.sink import exactly_once
-from kreplica.spark.sink.abandoned_transactions import open_identity
+from kreplica.spark.sink.abandoned_transactions import open_producer
 from kreplica.spark.sink.decision_store import lane_id
-from kreplica.spark.sink.exactly_once import LaneGone, RowsLost, abort_prepared, commit_prepared
+from kreplica.spark.sink.exactly_once import LaneAborted, RowsLost, abort_prepared, commit_prepared
 from kreplica.spark.sink.options import SinkOptions
-from kreplica.spark.sink.row_columns import RowsRefused
+from kreplica.spark.sink.row_columns import InvalidRows
 from kreplica.spark.sink.task_transactions import prepare_rows
-from kreplica.spark.sink.write_decision import AnotherAtWork, OtherQuery, Task
+from kreplica.spark.sink.write_decision import ConcurrentRun, SinkOfOtherQuery, Task
 from kreplica.spark.source import range_reading
 from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 
@@ -52,7 +52,7 @@ def brokers() -> Iterator[KafkaCluster]:
     }
     cluster = KafkaCluster(3, topics=dict.fromkeys(TOPICS, 2), settings=settings, session_timeout_ms=5000)
     yield cluster
-    range_reading.forget_clusters()
+    range_reading.close_clusters()
     cluster.close()
 
 
@@ -122,7 +122,7 @@ def test_an_old_driver_with_a_late_last_task(bootstrap: str, monkeypatch: pytest
     new = [prepare_lane(chosen, 1, 0, 3, "b"), prepare_lane(chosen, 1, 1, 3, "b")]
     old.append(prepare_lane(chosen, 1, 1, 2))
     with monkeypatch.context() as patched:
-        patched.setattr(exactly_once, "abort_leftovers", dies)
+        patched.setattr(exactly_once, "abort_abandoned", dies)
         with pytest.raises(KeyboardInterrupt):
             commit_prepared(old, chosen)
     new.append(prepare_lane(chosen, 1, 2, 3, "b"))
@@ -130,7 +130,7 @@ def test_an_old_driver_with_a_late_last_task(bootstrap: str, monkeypatch: pytest
     commit_prepared(new, chosen)
     assert visible(bootstrap, "late") == whole(0, 1)
     commit_prepared(prepare(chosen, 2, 1, "b"), chosen)
-    with pytest.raises(AnotherAtWork):
+    with pytest.raises(ConcurrentRun):
         prepare(chosen, 1, 2)
 
 
@@ -138,7 +138,7 @@ def test_a_task_is_retried(bootstrap: str) -> None:
     """After rejected rows or a dead worker, only rows of the next attempt count; the old attempt's are aborted."""
     chosen = options(bootstrap, "refused")
     bad = pa.RecordBatch.from_pydict({"value": pa.array(["x"]), "partition": pa.array([7], pa.int32())})
-    with pytest.raises(RowsRefused):
+    with pytest.raises(InvalidRows):
         prepare_rows(iter([*rows(0, 0, 2), bad]), chosen, Task("sink-refused", 0, 0, run="a"))
     commit_prepared(prepare(chosen, 0, 2), chosen)
     zombie = prepare_lane(chosen, 1, 0, 2)
@@ -165,7 +165,7 @@ def test_settled_decisions_are_not_checked_again(bootstrap: str, monkeypatch: py
     """Brokers forget transactional IDs after a week: a replay then must not report a loss."""
     chosen = options(bootstrap, "settled")
     commit_prepared(prepare(chosen, 0, 2), chosen)
-    monkeypatch.setattr(exactly_once, "_end", dies)
+    monkeypatch.setattr(exactly_once, "_commit_transaction", dies)
     commit_prepared(prepare(chosen, 0, 2, "b"), chosen)
     assert visible(bootstrap, "settled") == whole(0)
 
@@ -178,7 +178,7 @@ def test_a_mark_that_fails_to_be_written(bootstrap: str, monkeypatch: pytest.Mon
 
     chosen = options(bootstrap, "unmarked")
     with monkeypatch.context() as patched:
-        patched.setattr(exactly_once, "settle", fails)
+        patched.setattr(exactly_once, "mark_settled", fails)
         commit_prepared(prepare(chosen, 0, 2), chosen)
     commit_prepared(prepare(chosen, 0, 2, "b"), chosen)
     commit_prepared(prepare(chosen, 1, 2, "b"), chosen)
@@ -188,7 +188,7 @@ def test_a_mark_that_fails_to_be_written(bootstrap: str, monkeypatch: pytest.Mon
 def test_a_topic_with_too_few_partitions_for_decisions(bootstrap: str) -> None:
     """It is rejected before anything is written."""
     chosen = options(bootstrap, "empty", kreplica_decisions_topic="settled")
-    with pytest.raises(ValueError, match="topic settled has 2 partitions, and decisions need 20"):
+    with pytest.raises(ValueError, match="topic settled has 2 partitions, but decisions need 20"):
         prepare(chosen, 0, 1)
 
 
@@ -196,7 +196,7 @@ def test_a_new_checkpoint_with_the_name_of_an_old_sink(bootstrap: str) -> None:
     """No batch is skipped: the task fails, and nothing is written."""
     chosen = options(bootstrap, "begun-anew")
     commit_prepared(prepare(chosen, 0, 2, query="old", of_stream=True), chosen)
-    with pytest.raises(OtherQuery, match="belongs to query old"):
+    with pytest.raises(SinkOfOtherQuery, match="belongs to query old"):
         prepare(chosen, 0, 2, "b", query="new", of_stream=True)
     assert visible(bootstrap, "begun-anew") == whole(0)
 
@@ -228,7 +228,7 @@ def outlive(bootstrap: KafkaCluster, timeout_ms: int) -> None:
     cluster = range_reading.worker_cluster(witness.bootstrap, witness.settings)
 
     def aborted() -> None:
-        if open_identity(cluster, lane_id("witness", "0", 0, 0)) is not None:
+        if open_producer(cluster, lane_id("witness", "0", 0, 0)) is not None:
             raise LeaderUnknown("the transaction is still open")
 
     cluster.retrying(aborted, 60.0)
@@ -257,7 +257,7 @@ def test_a_timeout_before_the_decision(bootstrap: str) -> None:
             prepared = prepare(chosen, 0, 2)
             break
     outlive(bootstrap, timeout_ms)
-    with pytest.raises(LaneGone, match=r"task 0 was aborted .* s \(kafka\.transaction\.timeout\.ms\)"):
+    with pytest.raises(LaneAborted, match=r"task 0 was aborted .* s \(kafka\.transaction\.timeout\.ms\)"):
         commit_prepared(prepared, chosen)
     abort_prepared(prepared, chosen)
     patient = options(bootstrap, "timed", kreplica_two_phase="off")
@@ -274,7 +274,7 @@ def test_a_timeout_after_the_decision(bootstrap: str) -> None:
             decide_and_die(prepared, chosen)
             break
     outlive(bootstrap, timeout_ms)
-    lost_rows = r"micro-batch 0 of sink-lost .* tasks 1 of 2 .*kreplica\.two\.phase.* Delete the group sink-lost"
+    lost_rows = r"micro-batch 0 of sink-lost .* tasks 1 .of 2. .*kreplica\.two\.phase.* delete the group sink-lost"
     for run in ("b", "c"):
         with pytest.raises(RowsLost, match=lost_rows):
             commit_prepared(prepare(chosen, 0, 2, run), chosen)
@@ -290,7 +290,7 @@ def test_one_lane(bootstrap: str) -> None:
     task = Task("sink-one", 0, 0)
     first = prepare_rows(rows(0, 0, 1), chosen, task)
     empty = prepare_rows(rows(0, 0, 1, 0), chosen, Task("sink-one", 0, 1))
-    with pytest.raises(RowsRefused, match="coalesce"):
+    with pytest.raises(InvalidRows, match="coalesce"):
         prepare_rows(rows(0, 0, 1), chosen, Task("sink-one", 0, 1))
     commit_prepared([first, empty], chosen)
     abort_prepared([first], chosen)

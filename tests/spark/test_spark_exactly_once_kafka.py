@@ -39,7 +39,7 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
             for topic in ("redriven", "fewer", "strict", *(f"{mode}-{seed}" for mode in MODES for seed in SEEDS)):
                 create_topic(client, topic, 2)
         yield kafka.bootstrap_servers
-        range_reading.forget_clusters()
+        range_reading.close_clusters()
 
 
 def test_a_driver_dies_between_decision_and_commit(bootstrap: str) -> None:

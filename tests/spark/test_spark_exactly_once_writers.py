@@ -17,8 +17,8 @@ from kreplica.client_core.offsets import EARLIEST
 from kreplica.model import TopicPartition
 from kreplica.spark.data_source import KreplicaDataSource
 from kreplica.spark.sink import writers
-from kreplica.spark.sink.task_transactions import Prepared
-from kreplica.spark.sink.write_decision import AnotherAtWork, OtherQuery
+from kreplica.spark.sink.task_transactions import PreparedTask
+from kreplica.spark.sink.write_decision import ConcurrentRun, SinkOfOtherQuery
 from kreplica.spark.sink.writers import ExactlyOnceBatchWriter, ExactlyOnceWriter
 from kreplica.spark.source import range_reading
 from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
@@ -61,7 +61,7 @@ def brokers() -> Iterator[KafkaCluster]:
     topics = dict.fromkeys(("batches", "tried", "failed", "twice", "streamed", "nested"), 1)
     with KafkaCluster(1, topics=topics) as cluster:
         yield cluster
-        range_reading.forget_clusters()
+        range_reading.close_clusters()
 
 
 def batch_writer(brokers: KafkaCluster, topic: str, batch_id: int, **more: str) -> ExactlyOnceBatchWriter:
@@ -76,13 +76,13 @@ def row(value: str) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_pydict({"value": pa.array([value])})
 
 
-def run_job(writer: ExactlyOnceBatchWriter, enter: Enter, *values: str) -> list[Prepared]:
+def run_job(writer: ExactlyOnceBatchWriter, enter: Enter, *values: str) -> list[PreparedTask]:
     """Run tasks with copies of the planned writer."""
     messages = []
     for partition, value in enumerate(values):
         enter(partition)
         message = pickle.loads(pickle.dumps(writer)).write(row(value))
-        assert isinstance(message, Prepared)
+        assert isinstance(message, PreparedTask)
         messages.append(pickle.loads(pickle.dumps(message)))
     return messages
 
@@ -119,7 +119,7 @@ def test_a_retried_batch(brokers: KafkaCluster, enter: Enter) -> None:
     again.commit(list(messages))
     again.abort(list(messages))
     assert visible(brokers, "tried") == ["a", "b"]
-    with pytest.raises(AnotherAtWork, match="batch 6 of sink sink-tried: 7 is decided already"):
+    with pytest.raises(ConcurrentRun, match="batch 6 of sink sink-tried: batch 7 is already decided"):
         run_job(batch_writer(brokers, "tried", 6), enter, "x")
 
 
@@ -136,7 +136,7 @@ def test_two_writes_with_one_name(brokers: KafkaCluster, enter: Enter) -> None:
     """The second write is not a retry: it has another target, and is rejected."""
     writer = batch_writer(brokers, "twice", 0)
     writer.commit(list(run_job(writer, enter, "a")))
-    with pytest.raises(OtherQuery, match="rows went to topic twice; these are to go to topic batches"):
+    with pytest.raises(SinkOfOtherQuery, match="written to topic twice, but this write is to topic batches"):
         run_job(batch_writer(brokers, "batches", 0, **{"kreplica.sink.id": "sink-twice"}), enter, "a")
 
 
@@ -167,7 +167,7 @@ def test_a_batch_within_a_stream(brokers: KafkaCluster, enter: Enter) -> None:
     writer = batch_writer(brokers, "nested", 0)
     writer.commit([writer.write(row("a"))])
     enter(0, **(properties | {"sql_streaming_queryId": "query-2"}))
-    with pytest.raises(OtherQuery, match=r"belongs to query query-1, .* this is batch 0 of query query-2"):
+    with pytest.raises(SinkOfOtherQuery, match=r"is used by query query-1 .*, but this is batch 0 of query query-2"):
         batch_writer(brokers, "nested", 0).write(row("b"))
     assert visible(brokers, "nested") == ["a"]
 
@@ -190,7 +190,7 @@ def test_a_stream(brokers: KafkaCluster, enter: Enter) -> None:
 def test_required_options_of_a_batch(brokers: KafkaCluster) -> None:
     """A name and a number, which identify it in a retry."""
     given = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "topic": "t", "kreplica.exactly.once": "one"}
-    with pytest.raises(ValueError, match=r"unless kreplica\.sink\.id and kreplica\.batch\.id give them"):
+    with pytest.raises(ValueError, match=r"requires kreplica\.sink\.id and kreplica\.batch\.id"):
         KreplicaDataSource(given | {"kreplica.sink.id": "s"}).writer(SCHEMA, overwrite=False)
-    with pytest.raises(ValueError, match=r"'kreplica\.batch\.id': Spark numbers"):
+    with pytest.raises(ValueError, match=r"'kreplica\.batch\.id' is not valid for streams"):
         KreplicaDataSource(given | {"kreplica.batch.id": "1"}).streamWriter(SCHEMA, overwrite=False)

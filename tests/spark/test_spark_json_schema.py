@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 
 from kreplica.spark.pipelines.archive.file_stores import LocalStore
 from kreplica.spark.pipelines.archive.layout import NoArchive, schema_file
-from kreplica.spark.pipelines.json_schema import History, merged, read_history, write_history
+from kreplica.spark.pipelines.json_schema import History, merge_schemas, read_history, write_history
 
 
 def struct(**fields: DataType) -> StructType:
@@ -49,41 +49,42 @@ def struct(**fields: DataType) -> StructType:
 )
 def test_a_field_of_two_types(known: DataType, found: DataType, becomes: DataType, is_changed: bool) -> None:
     """Numbers are widened, incompatible types become text, nested fields grow likewise."""
-    assert merged(struct(x=known), struct(x=found)) == (struct(x=becomes), is_changed)
-    again = merged(struct(x=becomes), struct(x=found))
+    assert merge_schemas(struct(x=known), struct(x=found)) == (struct(x=becomes), is_changed)
+    again = merge_schemas(struct(x=becomes), struct(x=found))
     assert again == (struct(x=becomes), False)
 
 
 def test_new_fields_are_appended() -> None:
     """New fields keep their order; a field without a known type is not added."""
     found = struct(b=LongType(), a=LongType(), none=NullType(), empty=StructType(), list=ArrayType(NullType()))
-    assert merged(struct(a=LongType()), found).schema == struct(a=LongType(), b=LongType())
+    assert merge_schemas(struct(a=LongType()), found).schema == struct(a=LongType(), b=LongType())
 
 
 def test_names_that_differ_only_by_case() -> None:
     """The first one is kept: a table with both is not readable."""
-    assert merged(struct(a=LongType()), struct(A=StringType())) == (struct(a=LongType()), False)
-    assert merged(StructType(), struct(B=LongType(), b=StringType())).schema == struct(B=LongType())
+    assert merge_schemas(struct(a=LongType()), struct(A=StringType())) == (struct(a=LongType()), False)
+    assert merge_schemas(StructType(), struct(B=LongType(), b=StringType())).schema == struct(B=LongType())
 
 
 def test_the_number_of_fields_is_limited() -> None:
     """Existing fields are kept; new ones are added up to the limit, also in nested structs."""
     found = struct(**{f"f{number}": LongType() for number in range(10)})
-    assert len(merged(struct(a=LongType()), found, fields_max=4).schema.fields) == 4
-    inner = merged(StructType(), struct(x=found), fields_max=4).schema
+    assert len(merge_schemas(struct(a=LongType()), found, fields_max=4).schema.fields) == 4
+    inner = merge_schemas(StructType(), struct(x=found), fields_max=4).schema
     assert len(inner["x"].dataType.fields) == 4
-    assert merged(struct(**{f"g{number}": LongType() for number in range(9)}), found, fields_max=4).schema.names == [
+    nine = struct(**{f"g{number}": LongType() for number in range(9)})
+    assert merge_schemas(nine, found, fields_max=4).schema.names == [
         f"g{number}" for number in range(9)
     ]
 
 
 def test_the_history_of_a_schema_is_stored(tmp_path: Path) -> None:
     """A batch without new fields changes nothing; a changed type renames the column from there on."""
-    history = History().grown(struct(a=LongType()), 3)
-    assert history.grown(struct(a=LongType()), 4) is history
-    history = history.grown(struct(b=LongType()), 5)
+    history = History().with_batch(struct(a=LongType()), 3)
+    assert history.with_batch(struct(a=LongType()), 4) is history
+    history = history.with_batch(struct(b=LongType()), 5)
     assert (history.column, history.readable_from) == ("json", 0)
-    history = history.grown(struct(a=StringType()), 8).grown(struct(c=LongType()), 9)
+    history = history.with_batch(struct(a=StringType()), 8).with_batch(struct(c=LongType()), 9)
     assert (history.column, history.readable_from) == ("json_2", 8)
     assert history.schema == struct(a=StringType(), b=LongType(), c=LongType())
     write_history(str(tmp_path), history, LocalStore())

@@ -16,7 +16,7 @@ from archives import unpack
 from kreplica.client_core.errors import CorruptBatch
 from kreplica.spark.pipelines.profile.profile import _merge_by_partition, measure, plan_slices
 from kreplica.spark.pipelines.profile.rebalance_plan import BYTES, RATE, rebalance_request
-from kreplica.spark.pipelines.profile.report import ProfileReport, TopicFigures, key_text, profile_report
+from kreplica.spark.pipelines.profile.report import ProfileReport, TopicStatistics, key_text, profile_report
 from kreplica.spark.pipelines.profile.sketches import BUCKETS_MAX, KEYS_MAX, WIDTHS_MS, Keys, Rates, Sizes
 from kreplica.spark.source.options import source_options
 from kreplica.wire.batches import iter_headers
@@ -33,7 +33,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def profiled(directory: Path, topic: str, sample: float = 1.0, slice_size: int = 1 << 40) -> TopicFigures:
+def profiled(directory: Path, topic: str, sample: float = 1.0, slice_size: int = 1 << 40) -> TopicStatistics:
     """Return a topic's figures, measured in slices of this number of offsets."""
     given = {"kreplica.source": "segments", "kreplica.log.dirs": str(directory), "subscribe": topic}
     options = source_options({**given, "maxRecordsPerPartition": str(slice_size)}, is_streaming=False)

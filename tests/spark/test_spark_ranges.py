@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kreplica.model import TopicPartition
-from kreplica.spark.source.ranges import OffsetRange, limited, split
+from kreplica.spark.source.ranges import OffsetRange, limit_ends, split
 
 SIZES = st.lists(st.integers(0, 10_000), min_size=1, max_size=8)
 
@@ -43,7 +43,7 @@ def test_a_micro_batch_is_limited(sizes, count_max) -> None:
     """In proportion to the available records; every partition with records contributes, and no offset decreases."""
     available = {partition(number): 50 + size for number, size in enumerate(sizes)}
     start = dict.fromkeys(available, 50)
-    ends = limited(start, available, count_max)
+    ends = limit_ends(start, available, count_max)
     taken = {each: ends[each] - 50 for each in available}
     assert all(0 <= taken[each] <= available[each] - 50 for each in available)
     assert all(taken[each] > 0 for each in available if available[each] > 50)

@@ -7,11 +7,19 @@ from random import Random
 import pytest
 
 from kreplica.model import TopicPartition
-from kreplica.spark.pipelines.replay.steps import NOTHING_DONE, Chosen, Lot, Step, TooLarge, lanes, plan_steps
+from kreplica.spark.pipelines.replay.steps import (
+    NOTHING_DONE,
+    Lot,
+    LotTooLarge,
+    Selection,
+    Step,
+    assign_tasks,
+    plan_steps,
+)
 from kreplica.spark.source.ranges import OffsetRange
 
 P0, P1, Q0 = TopicPartition("p", 0), TopicPartition("p", 1), TopicPartition("q", 0)
-ALL = Chosen()
+ALL = Selection()
 
 
 def lots(random: Random) -> list[Lot]:
@@ -71,21 +79,21 @@ def test_steps_are_bounded_and_full() -> None:
 def test_excluded_ranges_are_left_out() -> None:
     """Excluded topics and offsets; a step without offsets does not exist."""
     both = [Lot(0, (OffsetRange(P0, 0, 100), OffsetRange(Q0, 0, 100)))]
-    chosen = Chosen({"p"}, {P0: 30}, {P0: 60})
+    chosen = Selection({"p"}, {P0: 30}, {P0: 60})
     steps = plan_steps(both, chosen, records_max=20, bytes_max=1)
     assert [each.partition for step in steps for each in step.ranges] == [P0] * 3
     assert [each[1:] for step in steps for each in step.ranges] == [(30, 40), (40, 50), (50, 60)]
-    assert plan_steps(both, Chosen({"x"}), records_max=20, bytes_max=1) == []
+    assert plan_steps(both, Selection({"x"}), records_max=20, bytes_max=1) == []
 
 
 def test_an_oversized_lot() -> None:
     """Positions within a lot have 32 bits."""
-    with pytest.raises(TooLarge, match="lot 5 has"):
+    with pytest.raises(LotTooLarge, match="lot 5 has"):
         plan_steps([Lot(5, (OffsetRange(P0, 0, 1 << 32),))], ALL, records_max=1 << 40, bytes_max=1)
 
 
 def test_lanes_are_balanced() -> None:
     """The largest partition has its own lane if it is as large as all others together."""
     ranges = [OffsetRange(P0, 0, 10), OffsetRange(P1, 0, 4), OffsetRange(Q0, 0, 5)]
-    assert lanes(ranges, 2) == {P0: 0, P1: 1, Q0: 1}
-    assert lanes(ranges, 1) == dict.fromkeys((P0, P1, Q0), 0)
+    assert assign_tasks(ranges, 2) == {P0: 0, P1: 1, Q0: 1}
+    assert assign_tasks(ranges, 1) == dict.fromkeys((P0, P1, Q0), 0)

@@ -9,7 +9,7 @@ import pytest
 
 from kreplica.model import TopicPartition
 from kreplica.spark.pipelines.audit.file_replicas import FileReplica
-from kreplica.spark.pipelines.audit.replica_comparison import LogMoved, Span, compare
+from kreplica.spark.pipelines.audit.replica_comparison import LogStartMoved, Span, compare
 from kreplica.spark.pipelines.audit.replica_findings import Comparison, Kind
 from kreplica.spark.source.segment_files import ReplicaFiles
 from kreplica.storage.formats.leader_epochs import EpochEntry
@@ -29,7 +29,7 @@ def batch(number: int, *, leader_epoch: int = 0, value: bytes = b"value") -> byt
     return build_batch(records, base_offset=5 * number, leader_epoch=leader_epoch)
 
 
-def replica(directory: Path, broker: int, batches: list[bytes], *, has_to: int = 50) -> FileReplica:
+def replica(directory: Path, broker: int, batches: list[bytes], *, required_end: int = 50) -> FileReplica:
     """Write a replica with batches in two segments."""
     path = directory / str(broker) / "t-0"
     path.mkdir(parents=True)
@@ -41,14 +41,14 @@ def replica(directory: Path, broker: int, batches: list[bytes], *, has_to: int =
         segments[max(start for start in SEGMENTS if start <= place)] += each
     for base, data in segments.items():
         (path / f"{base:020}.log").write_bytes(data)
-    files = ReplicaFiles(PARTITION, str(path), 0, has_to)
-    return FileReplica(broker, files, 0, None, has_to)
+    files = ReplicaFiles(PARTITION, str(path), 0, required_end)
+    return FileReplica(broker, files, 0, None, required_end)
 
 
-def replicas(directory: Path, changes: dict[int, Change], *, has_to: int = 50) -> list[FileReplica]:
+def replicas(directory: Path, changes: dict[int, Change], *, required_end: int = 50) -> list[FileReplica]:
     """Write three copies of ten batches, some of them changed."""
     batches = [batch(number) for number in range(10)]
-    return [replica(directory, each, changes.get(each, list)(batches), has_to=has_to) for each in (1, 2, 3)]
+    return [replica(directory, each, changes.get(each, list)(batches), required_end=required_end) for each in (1, 2, 3)]
 
 
 def changed(number: int, position: int, byte: int | None = None) -> Change:
@@ -129,7 +129,7 @@ def test_truncation_at_any_byte(tmp_path: Path) -> None:
         path.write_bytes(data[:length])
         end = 30 + 5 * (length // size)
         assert kinds_of(compared(made)) == [(2, end, Kind.MISSING)]
-        catching_up = [made[0], made[1]._replace(has_to=end), made[2]]
+        catching_up = [made[0], made[1]._replace(required_end=end), made[2]]
         found = compared(catching_up)
         assert (kinds_of(found), found.coverages[1].end, found.coverages[1].is_short) == ([], end, True)
 
@@ -155,7 +155,7 @@ def test_the_index_finds_batches_after_damage(tmp_path: Path) -> None:
 
 def test_a_replica_that_is_catching_up(tmp_path: Path) -> None:
     """A replica that is catching up ends before the high watermark: this is noted, but is not a difference."""
-    made = replicas(tmp_path, {1: lambda batches: batches[:8]}, has_to=40)
+    made = replicas(tmp_path, {1: lambda batches: batches[:8]}, required_end=40)
     found = compared(made)
     assert kinds_of(found) == []
     assert [(each.broker, each.end, each.is_short) for each in found.coverages] == [
@@ -176,7 +176,7 @@ def test_beyond_the_high_watermark(tmp_path: Path) -> None:
         2: lambda batches: [*batches[:9], batch(9, leader_epoch=3, value=b"x")],
         3: lambda batches: batches[:9],
     }
-    made = replicas(tmp_path, change, has_to=47)
+    made = replicas(tmp_path, change, required_end=47)
     for end in (45, 47):
         found = compared(made, end)
         assert kinds_of(found) == []
@@ -185,7 +185,7 @@ def test_beyond_the_high_watermark(tmp_path: Path) -> None:
 
 def test_zeros_are_not_a_batch(tmp_path: Path) -> None:
     """A device may leave zeros after a crash; below the high watermark they are damage."""
-    made = replicas(tmp_path, {3: lambda batches: batches[:9]}, has_to=45)
+    made = replicas(tmp_path, {3: lambda batches: batches[:9]}, required_end=45)
     with (Path(made[2].files.path) / f"{30:020}.log").open("ab") as file:
         file.write(bytes(500))
     assert kinds_of(compared(made, 45)) == []
@@ -228,7 +228,7 @@ def test_a_log_start_that_advances(tmp_path: Path) -> None:
     made = replicas(tmp_path, {})
     walk = made[1].batches(0, 50)
     (Path(made[1].files.path) / f"{0:020}.log").unlink()
-    with pytest.raises(LogMoved):
+    with pytest.raises(LogStartMoved):
         next(walk)
 
 

@@ -66,9 +66,9 @@ def test_an_installed_spark_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Python that the user chose for the workers is kept, too."""
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
-    session._start_workers_quickly()
+    session._use_installed_modules()
     assert os.environ["SPARK_HOME"] == "/opt/spark"
     monkeypatch.delenv("SPARK_HOME")
     monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/python3")
-    session._start_workers_quickly()
+    session._use_installed_modules()
     assert "SPARK_HOME" not in os.environ

@@ -17,7 +17,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
 from kreplica.client_core.errors import GaveUp
 from kreplica.spark.sink import task_writing
-from kreplica.spark.sink.row_columns import RowsRefused
+from kreplica.spark.sink.row_columns import InvalidRows
 from kreplica.spark.source import offset_lookup, range_reading, stream_read
 from kreplica.spark.source.range_reading import DataLoss
 from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
@@ -33,7 +33,7 @@ def brokers() -> Iterator[KafkaCluster]:
     settings = {"log.cleaner.backoff.ms": 100}
     cluster = KafkaCluster(3, topics=topics, settings=settings, session_timeout_ms=5000)  # no broker dies here
     yield cluster
-    range_reading.forget_clusters()
+    range_reading.close_clusters()
     cluster.close()
 
 
@@ -147,20 +147,20 @@ def test_rows_that_cannot_be_written(brokers: KafkaCluster) -> None:
     made = source(brokers, topic="t")
     with pytest.raises(ValueError, match="'value' is missing"):
         made.writer(StructType([StructField("key", StringType())]), overwrite=False)
-    with pytest.raises(ValueError, match="'value' is int, and must be string or binary"):
+    with pytest.raises(ValueError, match="'value' has type int, but must be string or binary"):
         made.writer(StructType([StructField("value", IntegerType())]), overwrite=False)
     with pytest.raises(ValueError, match="option 'topic' or add a column"):
         source(brokers).writer(TEXT, overwrite=False)
     with pytest.raises(ValueError, match="cannot be overwritten"):
         made.writer(TEXT, overwrite=True)
     wrong = pa.RecordBatch.from_pydict({"value": pa.array(["x"]), "partition": pa.array([9], pa.int32())})
-    with pytest.raises(RowsRefused, match="partition 9 of topic 't' does not exist"):
+    with pytest.raises(InvalidRows, match="partition 9 of topic 't' does not exist"):
         made.writer(TEXT, overwrite=False).write(iter([wrong]))
-    with pytest.raises(RowsRefused, match="topic 'tee' does not exist"):
+    with pytest.raises(InvalidRows, match="topic 'tee' does not exist"):
         source(brokers, topic="tee").writer(TEXT, overwrite=False).write(iter([wrong]))
     nowhere = pa.RecordBatch.from_pydict({"value": pa.array(["x"]), "topic": pa.array([None], pa.string())})
     schema = StructType([*TEXT.fields, StructField("topic", StringType())])
-    with pytest.raises(RowsRefused, match="a row has no topic"):
+    with pytest.raises(InvalidRows, match="a row has no topic"):
         source(brokers).writer(schema, overwrite=False).write(iter([nowhere]))
 
 
@@ -197,7 +197,7 @@ def test_missing_records(brokers: KafkaCluster) -> None:
         producer.send("open", b"open", partition=0)
         producer.flush()
         for which in (given, careless):
-            with pytest.raises(GaveUp, match=r"open-0: nothing came from offset 1 on in 0\.3 s"):
+            with pytest.raises(GaveUp, match=r"open-0: no records from offset 1 were received in 0\.3 s"):
                 read(brokers, **which, endingOffsets=until % 2)
         producer.commit()
     assert len(read(brokers, **given, endingOffsets=until % 3)) == 2
@@ -247,7 +247,7 @@ def test_compacted_records_are_gaps(brokers: KafkaCluster) -> None:
 def test_a_stream(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Limited micro-batches; new partitions start at offset 0; offsets have the format of the JVM's source."""
     monkeypatch.setattr(stream_read, "DISCOVERY_S", 0.0)
-    monkeypatch.setattr(stream_read, "DOUBT_S", 0.5)
+    monkeypatch.setattr(stream_read, "LOSS_CHECK_S", 0.5)
     write(brokers, "grows", [b"%d" % number for number in range(100)])
     made = source(brokers, subscribe="grows", startingOffsets="earliest", maxOffsetsPerTrigger="30")
     planner = made.streamReader(schema=made.schema())
@@ -287,7 +287,7 @@ def test_a_stream(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_stream_that_allows_data_loss(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """It continues at the remaining records, and forgets deleted partitions."""
-    monkeypatch.setattr(stream_read, "DOUBT_S", 0.0)
+    monkeypatch.setattr(stream_read, "LOSS_CHECK_S", 0.0)
     write(brokers, "back", [b"%d" % number for number in range(5)])
     made = source(brokers, subscribe="back", failOnDataLoss="false")
     planner = made.streamReader(schema=made.schema())
@@ -315,7 +315,7 @@ def test_a_stream_with_a_minimum_of_records(brokers: KafkaCluster) -> None:
 
 def test_named_topics_must_exist(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mistyped name is an error, not an empty table; a pattern may match nothing."""
-    monkeypatch.setattr(offset_lookup, "APPEARANCE_S", 0.0)
+    monkeypatch.setattr(offset_lookup, "NEW_TOPIC_WAIT_S", 0.0)
     with pytest.raises(ValueError, match="'subscribe': topic 'tee' does not exist"):
         read(brokers, subscribe="t,tee")
     with pytest.raises(ValueError, match="'assign': partition t-3 does not exist"):
@@ -334,8 +334,8 @@ def test_a_user_schema_is_rejected(brokers: KafkaCluster) -> None:
 
 def test_a_topic_deleted_during_a_stream(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error comes soon, before the timeout for leaders; without failOnDataLoss the other topics continue."""
-    monkeypatch.setattr(stream_read, "ASK_S", 0.3)
-    monkeypatch.setattr(stream_read, "DOUBT_S", 0.5)
+    monkeypatch.setattr(stream_read, "LEADERS_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(stream_read, "LOSS_CHECK_S", 0.5)
     for topic in ("stays", "goes"):
         brokers.create_topic(topic, 1)
         write(brokers, topic, [b"here"])

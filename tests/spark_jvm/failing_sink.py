@@ -83,7 +83,7 @@ class FailingWriter(ExactlyOnceWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         self._fail(batchId, BEFORE, _kill_driver)
-        really, ended = exactly_once._end, 0
+        really, ended = exactly_once._commit_transaction, 0
 
         def end(*given: Any) -> None:
             nonlocal ended
@@ -91,11 +91,11 @@ class FailingWriter(ExactlyOnceWriter):
             really(*given)
             ended += 1
 
-        exactly_once._end = end
+        exactly_once._commit_transaction = end
         try:
             super().commit(messages, batchId)
         finally:
-            exactly_once._end = really
+            exactly_once._commit_transaction = really
         self._fail(batchId, AFTER, _kill_driver)
 
     def _fail(self, batch_id: int, where: str, kill: Callable[[], None]) -> None:

@@ -18,7 +18,7 @@ from kafka import TopicPartition as KafkaPartition
 from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
 from kreplica.model import TopicPartition
 from kreplica.spark.pipelines.archive import micro_batches
-from kreplica.spark.pipelines.archive.archive import ArchiveOptions, ArchiveRefused, archive
+from kreplica.spark.pipelines.archive.archive import ArchiveError, ArchiveOptions, archive
 from kreplica.spark.pipelines.archive.file_stores import store_of
 from kreplica.spark.pipelines.archive.layout import batch_file, checkpoint, read_archive
 from kreplica.spark.pipelines.archive.reading import read_rows
@@ -208,9 +208,9 @@ def test_an_archive_has_one_source(spark: SparkSession, brokers: KafkaCluster, t
     write(brokers, "mixed", numbers(0, 3))
     options = ArchiveOptions(bootstrap=brokers.bootstrap_servers, topics=("mixed",))
     path = tmp_path / "archive"
-    with pytest.raises(ArchiveRefused, match="no topic 'missing'"):
+    with pytest.raises(ArchiveError, match="topic 'missing' does not exist"):
         archive(spark, str(path), replace(options, topics=("missing",)))
-    with pytest.raises(ArchiveRefused, match="no topic matches"):
+    with pytest.raises(ArchiveError, match="no topic matches"):
         archive(spark, str(path), replace(options, topics=(), pattern="missing.*"))
     archive(spark, str(path), options)
     for other in (
@@ -219,16 +219,16 @@ def test_an_archive_has_one_source(spark: SparkSession, brokers: KafkaCluster, t
         replace(options, values="json"),
         replace(options, read_committed=False),
     ):
-        with pytest.raises(ArchiveRefused, match="use --adopt"):
+        with pytest.raises(ArchiveError, match="use --adopt"):
             archive(spark, str(path), other)
     note = path / "_archive" / "archive.json"
     text = note.read_text()
     note.write_text(text.replace('"cluster_id": "', '"cluster_id": "another-'))
-    with pytest.raises(ArchiveRefused, match="cluster_id another-"):
+    with pytest.raises(ArchiveError, match="cluster_id another-"):
         archive(spark, str(path), options)
     note.write_text(text)
     shutil.move(path / "_archive" / "checkpoint", tmp_path / "kept")
-    with pytest.raises(ArchiveRefused, match="does not know of batch 0"):
+    with pytest.raises(ArchiveError, match="does not contain batch 0 of the archive"):
         archive(spark, str(path), options)
     shutil.move(tmp_path / "kept", path / "_archive" / "checkpoint")
     write(brokers, "more", numbers(0, 2))
@@ -236,7 +236,7 @@ def test_an_archive_has_one_source(spark: SparkSession, brokers: KafkaCluster, t
     assert (adopted.records, adopted.first_batch) == (2, 1)
     (tmp_path / "strange").mkdir()
     (tmp_path / "strange" / "file").touch()
-    with pytest.raises(ArchiveRefused, match="needs its own directory"):
+    with pytest.raises(ArchiveError, match="needs its own directory"):
         archive(spark, str(tmp_path / "strange"), options)
 
 
@@ -267,10 +267,10 @@ def test_differences_of_an_archive_from_its_topic(spark: SparkSession, brokers: 
     write(brokers, "differs", numbers(100, 5))
     delete_before(brokers, "differs", 10)
     found = compared(spark, brokers, tmp_path)
-    assert counts(found) == {"missing": 1, "doubled": 2, "different": 2, "extra": 1}
+    assert counts(found) == {"missing": 1, "duplicate": 2, "different": 2, "extra": 1}
     assert [(each.kind, each.archive_offset, each.topic_offset) for each in found.differences] == [
         (Kind.MISSING, None, 30),
-        (Kind.DOUBLED, 40, 40),
+        (Kind.DUPLICATE, 40, 40),
         (Kind.DIFFERENT, 50, 50),
         (Kind.DIFFERENT, 60, 60),
         (Kind.EXTRA, 1000, None),
@@ -303,11 +303,11 @@ def test_differences_of_a_replayed_topic(spark: SparkSession, brokers: KafkaClus
     del rows[30]
     played_again(brokers, "changed", rows)
     found = compared(spark, brokers, tmp_path, others={"played": "changed"})
-    assert counts(found) == {"missing": 1, "doubled": 2, "different": 1, "extra": 1, "out of order": 1}
+    assert counts(found) == {"missing": 1, "duplicate": 2, "different": 1, "extra": 1, "out of order": 1}
     assert [(each.kind, each.archive_offset, each.topic_offset) for each in found.differences] == [
         (Kind.MISSING, 30, None),
-        (Kind.DOUBLED, None, 40),
-        (Kind.DOUBLED, None, 41),
+        (Kind.DUPLICATE, None, 40),
+        (Kind.DUPLICATE, None, 41),
         (Kind.DIFFERENT, 50, 51),
         (Kind.EXTRA, None, 61),
         (Kind.OUT_OF_ORDER, 81, 82),

@@ -26,15 +26,22 @@ from kreplica.blocking.reader import Reader, ReaderOptions
 from kreplica.cli.pipelines import pipeline_replay
 from kreplica.model import TopicPartition
 from kreplica.spark.pipelines.archive.file_stores import LocalStore
-from kreplica.spark.pipelines.archive.layout import About, ArchivedFile, ArchivedRange, Batch, write_about, write_batch
+from kreplica.spark.pipelines.archive.layout import (
+    ArchiveDescription,
+    ArchivedFile,
+    ArchivedRange,
+    Batch,
+    write_batch,
+    write_description,
+)
 from kreplica.spark.pipelines.progress import Progress
-from kreplica.spark.pipelines.replay.plan import Wanted
-from kreplica.spark.pipelines.replay.replay import arranged, plan_replay, replay
+from kreplica.spark.pipelines.replay.plan import ReplayOptions
+from kreplica.spark.pipelines.replay.replay import arrange_rows, plan_replay, replay
 from kreplica.spark.pipelines.replay.sources import NotReplayable
 from kreplica.spark.sink import exactly_once
 from kreplica.spark.sink.exactly_once import Task, commit_prepared, prepare_rows
 from kreplica.spark.sink.options import sink_options
-from kreplica.spark.source.batch_sequence import OtherBatches
+from kreplica.spark.source.batch_sequence import SinkOfOtherBatches
 from kreplica.transfer.record_columns import HEADERS_TYPE, TIMESTAMP
 from kreplica.transfer.topics import TopicUnusable
 
@@ -121,7 +128,8 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> str:
                 parquet.write_table(table(chosen), path / name)
                 files.append(ArchivedFile(name, (path / name).stat().st_size))
         write_batch(str(path), Batch(number, tuple(ranges), tuple(files)), store)
-    write_about(str(path), About(cluster_id="elsewhere", topics=tuple(PARTITIONS), made_ms=BEGAN_MS), store)
+    description = ArchiveDescription(cluster_id="elsewhere", topics=tuple(PARTITIONS), made_ms=BEGAN_MS)
+    write_description(str(path), description, store)
     return str(path)
 
 
@@ -138,9 +146,9 @@ def read(brokers: KafkaCluster, topic: str) -> dict[int, list[Row]]:
         return found
 
 
-def wanted(brokers: KafkaCluster, target: str, **more: Any) -> Wanted:
+def wanted(brokers: KafkaCluster, target: str, **more: Any) -> ReplayOptions:
     names = {ORDERS: target, PAYMENTS: f"{target}-payments"} if "topics" not in more else {"": target}
-    return Wanted(**{"bootstrap": brokers.bootstrap_servers, "renamed": names, "create": True, **more})
+    return ReplayOptions(**{"bootstrap": brokers.bootstrap_servers, "renamed": names, "create": True, **more})
 
 
 def test_drivers_die(spark: SparkSession, brokers: KafkaCluster, archive: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +161,7 @@ def test_drivers_die(spark: SparkSession, brokers: KafkaCluster, archive: str, m
     brokers.create_topic("died-payments", PARTITIONS[PAYMENTS])
     first = plan_replay(spark, archive, chosen)
     with monkeypatch.context() as patched:
-        patched.setattr(exactly_once, "_end", _dies)
+        patched.setattr(exactly_once, "_commit_transaction", _dies)
         with pytest.raises(KeyboardInterrupt):
             write_step(spark, brokers, first)
     steps_done: list[Progress] = []
@@ -182,7 +190,7 @@ def write_step(spark: SparkSession, brokers: KafkaCluster, plan: Any) -> None:
     step = plan.steps[0]
     given = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "kreplica.exactly.once": "many"}
     options = sink_options({**given, "kreplica.batch.id": str(step.position), "kreplica.batch.after": "-1"})
-    rows = arranged(spark, plan, step).withColumn("lane", F.spark_partition_id()).toArrow()
+    rows = arrange_rows(spark, plan, step).withColumn("lane", F.spark_partition_id()).toArrow()
     lanes = sorted(pc.unique(rows["lane"]).to_pylist())
     assert len(lanes) == 2
     prepared = []
@@ -248,13 +256,13 @@ def test_fewer_partitions(spark: SparkSession, brokers: KafkaCluster, archive: s
 
 def test_impossible_replays(spark: SparkSession, brokers: KafkaCluster, archive: str, tmp_path: Path) -> None:
     """The error is raised before anything is written."""
-    plain = Wanted(bootstrap=brokers.bootstrap_servers)
+    plain = ReplayOptions(bootstrap=brokers.bootstrap_servers)
     absent = replace(plain, renamed={ORDERS: "absent-orders", PAYMENTS: "absent-payments"})
     parquet.write_table(pa.table({"key": ["a"]}), tmp_path / "a.parquet")
     for path, chosen, kind, text in (
         (archive, absent, TopicUnusable, "there is no topic 'absent-.*': create it with --create"),
-        (archive, wanted(brokers, "x", topics=("nothing",)), NotReplayable, "topics are orders, payments"),
-        (archive, wanted(brokers, "x", renamed={"": "x"}), NotReplayable, "2 topics cannot all become 'x'"),
+        (archive, wanted(brokers, "x", topics=("nothing",)), NotReplayable, "its topics are orders, payments"),
+        (archive, wanted(brokers, "x", renamed={"": "x"}), NotReplayable, "2 topics cannot all be renamed to 'x'"),
         (archive, wanted(brokers, "x", ends={TopicPartition(ORDERS, 7): 1}), NotReplayable, "orders-7 does not exist"),
         (str(tmp_path), plain, NotReplayable, "the column 'value' is missing"),
         (str(tmp_path / "none"), plain, NotReplayable, "does not exist"),
@@ -294,7 +302,7 @@ def test_other_directories(spark: SparkSession, brokers: KafkaCluster, tmp_path:
         keyed = [[row for row in found[each] if row.key == b"key-1"] for each in found]
         assert [each for each in keyed if each] == [[row for _, _, row in rows if row.key == b"key-1"]]
     parquet.write_table(table(rows[:5]), tmp_path / "0" / "more.parquet")
-    with pytest.raises(OtherBatches, match="use another name"):
+    with pytest.raises(SinkOfOtherBatches, match="use another name"):
         replay(spark, str(tmp_path / "0"), wanted(brokers, "plain-0", renamed={"": "plain-0"}, name="n0"))
 
 

@@ -68,7 +68,7 @@ def test_error_messages(spark: SparkSession, brokers: KafkaCluster) -> None:
     assert "ValueError: option 'kafka.auto.offset.reset' is not supported: use the option startingOffsets" in error_of(
         lambda: loaded(spark, brokers, subscribe="jvm-errors", **{"kafka.auto.offset.reset": "latest"}).collect()
     )
-    assert "startingOffsets must name each partition that is read; jvm-errors-1 is missing" in error_of(
+    assert "startingOffsets must contain each partition that is read; jvm-errors-1 is missing" in error_of(
         lambda: loaded(spark, brokers, subscribe="jvm-errors", startingOffsets='{"jvm-errors":{"0":0}}').collect()
     )
     frame = streamed(spark, brokers, subscribe="jvm-errors", endingOffsets="latest")

@@ -92,10 +92,10 @@ def _print_report(screen: Screen, result: CompareReport) -> None:
         screen.table(("difference", "topic", "partition", "offset in archive", "in topic"), named, empty_text="")
     for file in result.lost_files[:FILES_SHOWN_MAX]:
         screen.line(f"{result.path}/{file} is missing")
-    lost = f", {count_text(len(result.lost_files), 'file')} missing" if result.lost_files else ""
+    report_loss = f", {count_text(len(result.lost_files), 'file')} missing" if result.lost_files else ""
     differences = count_text(result.difference_count, "difference")
     screen.line(
-        f"{result.path}: {count_text(result.records, 'record')} compared, {differences}{lost}"
+        f"{result.path}: {count_text(result.records, 'record')} compared, {differences}{report_loss}"
         f"; {result.deleted:,} deleted from topics, lag {result.lag:,}; {seconds_text(result.seconds)}"
     )
 

@@ -134,9 +134,9 @@ def _wanted(
     creation: TopicCreation,
     **others: Any,
 ) -> Any:
-    from kreplica.spark.pipelines.replay.plan import STEP_BYTES, STEP_RECORDS, Wanted
+    from kreplica.spark.pipelines.replay.plan import STEP_BYTES, STEP_RECORDS, ReplayOptions
 
-    return Wanted(
+    return ReplayOptions(
         bootstrap=bootstrap,
         topics=comma_separated(topics),
         renamed=renamed,

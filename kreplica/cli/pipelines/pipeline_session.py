@@ -163,12 +163,12 @@ def show_progress() -> Iterator[Report]:
         if monotonic() - printed_s >= LINE_INTERVAL_S:
             printed_s = monotonic()
             share = f" {100 * progress.done / progress.total:.0f} %" if progress.total else ""
-            click.echo(f"{progress.what}{share}: {rates(progress)}", err=True)
+            click.echo(f"{progress.activity}{share}: {rates(progress)}", err=True)
 
     with ProgressBar() as bar:
 
         def move_bar(progress: Progress) -> None:
-            bar.update(progress.done, lambda: rates(progress), description=progress.what, total=progress.total)
+            bar.update(progress.done, lambda: rates(progress), description=progress.activity, total=progress.total)
 
         yield move_bar if bar.is_drawn else print_line
 

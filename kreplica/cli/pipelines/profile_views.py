@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kreplica.cli.terminal.screen import Screen, bytes_text, count_text, problem_text, time_text
 
 if TYPE_CHECKING:
-    from kreplica.spark.pipelines.profile.report import ProfileReport, RateFigures, TopicFigures
+    from kreplica.spark.pipelines.profile.report import ProfileReport, RateStatistics, TopicStatistics
 
 IMBALANCE_HIGH = 1.5
 """Minimum ratio of the largest partition to the mean that is highlighted."""
@@ -41,7 +41,7 @@ def print_profile(screen: Screen, report: ProfileReport) -> None:
             _print_topic(screen, topic)
 
 
-def _print_topic(screen: Screen, topic: TopicFigures) -> None:
+def _print_topic(screen: Screen, topic: TopicStatistics) -> None:
     screen.line(topic.topic, "bold")
     found, keys = topic.transactions, topic.keys
     in_transactions = found.committed + found.aborted + found.open
@@ -72,7 +72,7 @@ def _print_topic(screen: Screen, topic: TopicFigures) -> None:
     _print_details(screen, topic)
 
 
-def _print_details(screen: Screen, topic: TopicFigures) -> None:
+def _print_details(screen: Screen, topic: TopicStatistics) -> None:
     codecs = [
         (each.codec, each.batches, each.records, bytes_text(each.size_bytes), each.ratio and f"{each.ratio:.2f}")
         for each in topic.codecs
@@ -103,11 +103,11 @@ def _print_details(screen: Screen, topic: TopicFigures) -> None:
     screen.table(("PARTITION", "START", "END", "RECORDS", "DATA", "RATE", "KEYS"), partitions, empty_text="")
 
 
-def _rate(rates: RateFigures) -> str:
+def _rate(rates: RateStatistics) -> str:
     return f"{rates.records_per_second:,.1f} records/s, {bytes_text(rates.bytes_per_second)}/s"
 
 
-def _peak(rates: RateFigures) -> str | None:
+def _peak(rates: RateStatistics) -> str | None:
     if not rates.buckets:
         return None
     width = {60_000: "minute", 3_600_000: "hour", 86_400_000: "day"}.get(rates.width_ms, "interval")

@@ -6,5 +6,5 @@
 * ``audit``: comparison of all replicas of a cluster
 * ``profile``: sizes, rates, keys, codecs and producers of topics
 * ``json_schema``, ``json_values``: evolving schemas of JSON values
-* ``jobs``, ``progress``: tasks whose results arrive as they finish, and progress reports
+* ``jobs``, ``progress``: Python functions as Spark jobs, and progress reports
 """

@@ -1,8 +1,8 @@
 """Evolving schema of JSON values: new fields are added, changed types are widened.
 
-``bigint`` becomes ``double`` if a number has a fraction; all other conflicts become ``string``, which holds JSON as
-text. Columns of existing files keep their types: after a change of type the column gets a new name, so that all files
-still form one table (``mergeSchema``). Needs no Spark session.
+``bigint`` becomes ``double`` if a number has a fraction; after any other conflict, a field is a ``string`` that
+contains JSON. Columns of existing files keep their types: after a change of type the column gets a new name, so that
+all files still form one table (``mergeSchema``). Needs no Spark session.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from kreplica.spark.pipelines.archive.layout import FORMAT, NoArchive, schema_fi
 COLUMN = "json"
 
 FIELDS_MAX = 1000
-"""Maximum number of fields on all levels; objects whose keys are data would create an unbounded number of columns."""
+"""Maximum number of fields on all levels: objects whose keys are data would otherwise create ever more columns."""
 
 
-class Merged(NamedTuple):
+class MergedSchema(NamedTuple):
     """Two schemas merged.
 
     :param is_changed: True if a type changed, so that older files cannot be read with the new schema.
@@ -44,7 +44,7 @@ class Merged(NamedTuple):
 class Version(NamedTuple):
     """A schema, and the first batch that uses it.
 
-    :param is_changed: whether a type changed since the version before; see ``Merged``.
+    :param is_changed: True if a type changed since the previous version; see ``MergedSchema``.
     """
 
     from_batch: int
@@ -71,75 +71,75 @@ class History:
 
     @property
     def readable_from(self) -> int:
-        """First batch whose files have that column."""
+        """First batch whose files have the column ``column``."""
         return max((each.from_batch for each in self.versions if each.is_changed), default=0)
 
-    def grown(self, found: StructType, batch: int) -> History:
-        """Return the history with the schema of a batch added; unchanged if that has nothing new."""
-        schema, is_changed = merged(self.schema, found)
+    def with_batch(self, found: StructType, batch: int) -> History:
+        """Return the history with the schema of a batch; unchanged if the batch has no new fields or types."""
+        schema, is_changed = merge_schemas(self.schema, found)
         if schema == self.schema:
             return self
         return History((*self.versions, Version(batch, schema, is_changed)))
 
 
-def merged(known: StructType, found: StructType, fields_max: int = FIELDS_MAX) -> Merged:
+def merge_schemas(known: StructType, found: StructType, fields_max: int = FIELDS_MAX) -> MergedSchema:
     """Merge two schemas; known fields keep their positions.
 
-    Of names that differ only in case, the first is kept, since table columns ignore case. Fields beyond ``fields_max``
+    If names differ only in case, only the first is kept, since column names ignore case. Fields beyond ``fields_max``
     are omitted.
 
     :param found: schema as inferred by Spark.
     """
-    merging = _Merging(fields_max)
-    schema = merging.structs(known, found)
-    return Merged(schema, merging.is_changed)
+    merger = _SchemaMerger(fields_max)
+    schema = merger.merge_structs(known, found)
+    return MergedSchema(schema, merger.is_changed)
 
 
-class _Merging:
+class _SchemaMerger:
     def __init__(self, fields_max: int) -> None:
         self._left = fields_max
         self.is_changed = False
 
-    def structs(self, known: StructType, found: StructType) -> StructType:
+    def merge_structs(self, known: StructType, found: StructType) -> StructType:
         additions = {field.name.lower(): field for field in reversed(found.fields)}
         fields = []
         for field in known.fields:
             other = additions.pop(field.name.lower(), None)
             is_same = other is not None and other.name == field.name
-            kind = self.types(field.dataType, other.dataType) if other is not None and is_same else field.dataType
+            kind = self.merge_types(field.dataType, other.dataType) if other is not None and is_same else field.dataType
             fields.append(StructField(field.name, kind))
         self._left -= len(fields)
         for field in found.fields:
             if additions.get(field.name.lower()) is not field or self._left <= 0:
                 continue
-            cleaned = self.cleaned(field.dataType)
-            if cleaned is not None and field.name:
+            storable_type = self.storable_type(field.dataType)
+            if storable_type is not None and field.name:
                 self._left -= 1
-                fields.append(StructField(field.name, cleaned))
+                fields.append(StructField(field.name, storable_type))
         return StructType(fields)
 
-    def types(self, known: DataType, found: DataType) -> DataType:
+    def merge_types(self, known: DataType, found: DataType) -> DataType:
         if isinstance(known, StructType) and isinstance(found, StructType):
-            return self.structs(known, found)
+            return self.merge_structs(known, found)
         if isinstance(known, ArrayType) and isinstance(found, ArrayType):
-            return ArrayType(self.types(known.elementType, found.elementType))
-        cleaned = self.cleaned(found)
-        if cleaned is None or cleaned == known or isinstance(known, StringType):
+            return ArrayType(self.merge_types(known.elementType, found.elementType))
+        storable_type = self.storable_type(found)
+        if storable_type is None or storable_type == known or isinstance(known, StringType):
             return known
         numbers = (LongType, DoubleType)
-        if isinstance(known, numbers) and isinstance(cleaned, numbers):
+        if isinstance(known, numbers) and isinstance(storable_type, numbers):
             self.is_changed |= isinstance(known, LongType)
             return DoubleType()
         self.is_changed = True
         return StringType()
 
-    def cleaned(self, kind: DataType) -> DataType | None:
+    def storable_type(self, kind: DataType) -> DataType | None:
         """Return a type as stored in the schema; None if it has no information yet."""
         if isinstance(kind, StructType):
-            inner = self.structs(StructType(), kind)
+            inner = self.merge_structs(StructType(), kind)
             return inner if inner.fields else None
         if isinstance(kind, ArrayType):
-            element = self.cleaned(kind.elementType)
+            element = self.storable_type(kind.elementType)
             return None if element is None else ArrayType(element)
         if isinstance(kind, BooleanType | LongType | DoubleType | StringType):
             return kind

@@ -13,20 +13,20 @@ _MALFORMED = "__malformed"
 _OBJECT = r"^\s*\{"
 
 
-def with_json(rows: DataFrame, path: str, batch: int, store: Store) -> DataFrame:
-    """Add the parsed values to the rows of a micro-batch; no column is added before the first value that is an
-    object.
+def add_json_column(rows: DataFrame, path: str, batch: int, store: Store) -> DataFrame:
+    """Add the column of parsed values to the rows of a micro-batch; the rows are read one additional time.
 
-    New fields are stored first, for readers of the archive and for the next batch. Reads the rows one additional time.
+    New fields are first stored for readers of the archive and for later batches. No column is added until a value is an
+    object.
     """
     history = read_history(path, store)
-    grown = history.grown(found_schema(rows), batch)
-    if grown != history:
-        write_history(path, grown, store)
-    return rows.withColumn(grown.column, parsed(grown.schema)) if grown.schema.fields else rows
+    with_batch = history.with_batch(infer_schema(rows), batch)
+    if with_batch != history:
+        write_history(path, with_batch, store)
+    return rows.withColumn(with_batch.column, parsed_column(with_batch.schema)) if with_batch.schema.fields else rows
 
 
-def found_schema(rows: DataFrame) -> StructType:
+def infer_schema(rows: DataFrame) -> StructType:
     """Infer the fields of all values that are objects."""
     texts = rows.select(_text().alias("text")).where(sql.col("text").rlike(_OBJECT))
     read = rows.sparkSession.read.json(
@@ -35,13 +35,13 @@ def found_schema(rows: DataFrame) -> StructType:
     return StructType([field for field in read.schema.fields if field.name != _MALFORMED])
 
 
-def parsed(schema: StructType) -> Column:
+def parsed_column(schema: StructType) -> Column:
     """Return the parsed column; null if a value is not an object or does not match the schema. The column ``value``
     keeps the original.
     """
-    asked = StructType([*schema.fields, StructField(_MALFORMED, StringType())])
+    schema_with_flag = StructType([*schema.fields, StructField(_MALFORMED, StringType())])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _MALFORMED}
-    found = sql.when(_text().rlike(_OBJECT), sql.from_json(_text(), asked, options))
+    found = sql.when(_text().rlike(_OBJECT), sql.from_json(_text(), schema_with_flag, options))
     return sql.when(found[_MALFORMED].isNull() & found.isNotNull(), found.dropFields(_MALFORMED))
 
 

@@ -9,14 +9,14 @@ from typing import NamedTuple, TypeAlias
 class Progress(NamedTuple):
     """Progress since the run started.
 
-    :param what: current activity, one or two words.
-    :param done: completed share of ``total``, in the pipeline's unit: offsets, bytes or files.
+    :param activity: current activity, one or two words.
+    :param done: completed part of ``total``, in the same unit: offsets, bytes or files.
     :param total: None if unknown.
     :param records: records read, written or compared.
     :param size_bytes: their size; 0 if not measured.
     """
 
-    what: str
+    activity: str
     done: int
     total: int | None
     records: int = 0
@@ -24,7 +24,7 @@ class Progress(NamedTuple):
 
 
 Report: TypeAlias = Callable[[Progress], None]
-"""Callback for progress, called at every change from the thread that runs the pipeline."""
+"""Receives the progress after each change, in the thread that runs the pipeline."""
 
 
 def ignore_progress(_: Progress) -> None:

@@ -1,1 +1,1 @@
-"""The Spark sink: writing rows to topics, at least once or exactly once."""
+"""The Spark sink: writes rows to topics, at least once or exactly once."""

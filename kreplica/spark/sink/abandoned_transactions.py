@@ -1,8 +1,8 @@
-"""Abandoned transactions of a sink: left open by failed tries and by task attempts other than the last.
+"""Abandoned transactions of a sink: left open by failed attempts to write a micro-batch, or by failed task attempts.
 
-Open transactions hold back read-committed consumers, forever if they have no timeout. The sink looks them up before it
-decides a micro-batch and aborts them after the decision. The decision succeeds only if no newer run started before it;
-a later run uses other producer epochs, so it is not affected.
+Read-committed consumers wait for the end of open transactions, forever if these have no timeout. The sink looks up
+abandoned transactions before it decides a micro-batch, and aborts them after the decision. The decision succeeds only
+if no newer run has started; the transactions of a run that starts later have other producer epochs and are not aborted.
 """
 
 from __future__ import annotations
@@ -24,45 +24,45 @@ from kreplica.wire.messages import DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS
 log = logging.getLogger(__name__)
 
 ONGOING = "Ongoing"
-LOOK_TIMEOUT_S = 15.0
-"""Longer than brokers take to detect that another broker failed."""
+SEARCH_TIMEOUT_S = 15.0
+"""Timeout of the search; brokers detect the failure of another broker in less time."""
 
-_OF_A_LANE = re.compile(r"-[0-9a-f]+-\d+-\d+")
+_LANE_SUFFIX = re.compile(r"-[0-9a-f]+-\d+-\d+")
 
 
-class Leftover(NamedTuple):
+class AbandonedTransaction(NamedTuple):
     """An open transaction of a lane, and the producer ID and epoch that end it."""
 
     transactional_id: str
     identity: ProducerIdentity
 
 
-def find_leftovers(cluster: Cluster, sink_id: str, wanted: Container[str]) -> list[Leftover]:
+def find_abandoned(cluster: Cluster, sink_id: str, to_commit: Container[str]) -> list[AbandonedTransaction]:
     """Return the open transactions of a sink's lanes.
 
-    :param wanted: transactional IDs to skip, because they will be committed.
+    :param to_commit: transactional IDs whose transactions are not abandoned.
     :raise ClientError: a broker or a coordinator does not respond.
     """
     found = []
-    for name in sorted(cluster.retrying(lambda: _open_names(cluster), LOOK_TIMEOUT_S)):
-        is_lane = name.startswith(sink_id) and _OF_A_LANE.fullmatch(name, len(sink_id))
-        identity = open_identity(cluster, name) if is_lane and name not in wanted else None
+    for name in sorted(cluster.retrying(lambda: _open_transactional_ids(cluster), SEARCH_TIMEOUT_S)):
+        is_lane = name.startswith(sink_id) and _LANE_SUFFIX.fullmatch(name, len(sink_id))
+        identity = open_producer(cluster, name) if is_lane and name not in to_commit else None
         if identity is not None:
-            found.append(Leftover(name, identity))
+            found.append(AbandonedTransaction(name, identity))
     return found
 
 
-def _open_names(cluster: Cluster) -> set[str]:
+def _open_transactional_ids(cluster: Cluster) -> set[str]:
     names: set[str] = set()
     for broker_id in sorted(cluster.refresh().brokers):
         body = {"state_filters": [ONGOING], "producer_id_filters": [], "duration_filter": -1}
-        answer = cluster.connection(broker_id).request(LIST_TRANSACTIONS, body)
-        check(answer, f"transactions of broker {broker_id}")
-        names.update(row["transactional_id"] for row in answer["transaction_states"])
+        response = cluster.connection(broker_id).request(LIST_TRANSACTIONS, body)
+        check(response, f"transactions of broker {broker_id}")
+        names.update(row["transactional_id"] for row in response["transaction_states"])
     return names
 
 
-def open_identity(cluster: Cluster, transactional_id: str) -> ProducerIdentity | None:
+def open_producer(cluster: Cluster, transactional_id: str) -> ProducerIdentity | None:
     """Return the producer that has an open transaction with that transactional ID, or None.
 
     :raise ClientError: the coordinator does not respond.
@@ -84,10 +84,10 @@ def open_identity(cluster: Cluster, transactional_id: str) -> ProducerIdentity |
         return None
 
 
-def abort_leftovers(cluster: Cluster, leftovers: list[Leftover]) -> None:
-    """Abort transactions; those that cannot be aborted are retried with the next micro-batch."""
-    for name, identity in leftovers:
+def abort_abandoned(cluster: Cluster, abandoned: list[AbandonedTransaction]) -> None:
+    """Abort transactions; one that cannot be aborted is tried again with the next micro-batch."""
+    for name, identity in abandoned:
         try:
             end_transaction(cluster, name, identity, commit=False)
         except ClientError as error:
-            log.warning("transaction %s of an earlier try is still open: %s", name, error)
+            log.warning("transaction %s of an earlier attempt is still open: %s", name, error)

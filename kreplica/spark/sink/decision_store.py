@@ -1,10 +1,10 @@
-"""Decisions of a sink: which of its micro-batches are decided, stored as committed offsets of the group with the
-sink's name.
+"""Decisions of a sink, stored as committed offsets of the group that has the sink's ID as name.
 
-The offset is the number of the next micro-batch. Its metadata holds the query and the transactions of the decided
-micro-batch, so that a later run can commit a micro-batch that was decided but not yet committed. Offsets are read and
-written in one request, in transactions, without scanning a topic; the topic that they are committed for stays empty.
-The decision of a sink that does not run expires after ``offsets.retention.minutes``.
+A decision makes a micro-batch final: from then on its transactions are only committed, never aborted. The committed
+offset is the number of the next micro-batch. Its metadata has the query and the transactions of the decided
+micro-batch, so that a later run can commit them if an earlier one has not. Offsets are committed in a transaction, and
+read in one request, without scanning a topic; the topic for which they are committed is always empty. The decision of a
+sink that does not run expires after ``offsets.retention.minutes``.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 
 PARTITIONS = 20
-"""Partitions of the decisions' topic. The last one marks the committed decision; each of the others holds
-``METADATA_SIZE_MAX`` bytes that name a micro-batch's transactions.
+"""Partitions of the decisions topic. The offset of the last one marks the decision whose transactions are committed;
+the metadata of the others is the decision, up to ``METADATA_SIZE_MAX`` bytes in each.
 """
 
-SETTLED = PARTITIONS - 1
+SETTLED_PARTITION = PARTITIONS - 1
 
 METADATA_SIZE_MAX = 4000
 """Metadata bytes per offset; brokers accept 4,096 (``offset.metadata.max.bytes``)."""
@@ -51,8 +51,8 @@ class DecidedLane(NamedTuple):
 class Decision(NamedTuple):
     """The last micro-batch that a sink decided.
 
-    :param query: ID of the streaming query; empty for batches that a driver numbers.
-    :param topic: topic of all rows; empty if a column names the topics.
+    :param query: ID of the streaming query; empty for a batch write, which has its number from the driver.
+    :param topic: topic of all rows; empty if a column contains the topics.
     :param run: ID of the query's run that owns the lanes.
     :param lanes: lanes that have rows.
     :param is_settled: True if all lanes were committed.
@@ -67,16 +67,15 @@ class Decision(NamedTuple):
 
 
 def lane_id(sink_id: str, run: str, lane: int, attempt: int) -> str:
-    """Return the transactional ID of a lane. It contains run and attempt, so that one try cannot fence a lane that
-    another may commit.
+    """Return the transactional ID of a lane, which later micro-batches of the same run reuse.
 
-    Later micro-batches of the same run reuse it.
+    It contains run and attempt, so that one attempt cannot fence a lane that another may commit.
     """
     return f"{sink_id}-{run}-{lane}-{attempt}"
 
 
-def make_topic(cluster: Cluster, topic: str) -> None:
-    """Create the decisions' topic if it does not exist.
+def create_decisions_topic(cluster: Cluster, topic: str) -> None:
+    """Create the decisions topic if it does not exist.
 
     :raise ValueError: the topic exists with too few partitions.
     """
@@ -84,7 +83,7 @@ def make_topic(cluster: Cluster, topic: str) -> None:
     found = cluster.view.topics.get(topic)
     if found is not None and len(found.partitions) < PARTITIONS:
         raise ValueError(
-            f"topic {topic} has {len(found.partitions)} partitions, and decisions need {PARTITIONS}: "
+            f"topic {topic} has {len(found.partitions)} partitions, but decisions need {PARTITIONS}: "
             "set kreplica.decisions.topic to a new topic"
         )
     if found is not None:
@@ -105,13 +104,13 @@ def read_decision(cluster: Cluster, topic: str, sink_id: str) -> Decision | None
     return parse_decision({key.partition: value for key, value in committed.items()})
 
 
-def settle(cluster: Cluster, topic: str, sink_id: str, decision: Decision) -> None:
+def mark_settled(cluster: Cluster, topic: str, sink_id: str, decision: Decision) -> None:
     """Record that the lanes of a decision are committed, so that later runs do not commit them again.
 
-    :raise ClientError: the record is not written, which is harmless.
+    :raise ClientError: the mark was not written, which is harmless.
     """
-    place = TopicPartition(topic, SETTLED)
-    commit_offsets(cluster, sink_id, {place: decision.batch_id + 1}, decision.query)
+    mark = TopicPartition(topic, SETTLED_PARTITION)
+    commit_offsets(cluster, sink_id, {mark: decision.batch_id + 1}, decision.query)
 
 
 def decision_offsets(topic: str, decision: Decision) -> dict[TopicPartition, CommittedOffset]:
@@ -120,12 +119,12 @@ def decision_offsets(topic: str, decision: Decision) -> dict[TopicPartition, Com
     :raise TooManyLanes: the decision does not fit.
     """
     first = f"{decision.query};{decision.topic};{decision.run};"
-    pieces = _pieces(first, (_text(each) for each in decision.lanes))
-    if len(pieces) > SETTLED:
-        raise TooManyLanes(f"{len(decision.lanes)} tasks write at the same time; use coalesce() to reduce their number")
+    parts = _metadata_parts(first, (_text(each) for each in decision.lanes))
+    if len(parts) > SETTLED_PARTITION:
+        raise TooManyLanes(f"{len(decision.lanes)} tasks do not fit into a decision; use coalesce() for fewer")
     return {
-        TopicPartition(topic, number): CommittedOffset(decision.batch_id + 1, metadata=piece)
-        for number, piece in enumerate(pieces)
+        TopicPartition(topic, number): CommittedOffset(decision.batch_id + 1, metadata=part)
+        for number, part in enumerate(parts)
     }
 
 
@@ -139,30 +138,30 @@ def parse_decision(committed: Mapping[int, CommittedOffset]) -> Decision | None:
         return None
     parts = first.metadata.split(";")
     if len(parts) != 4:
-        raise ValueError(f"a group that has the sink's name committed {first.metadata!r}, not a sink's decision")
+        raise ValueError(f"the group of the sink has committed {first.metadata!r}, which is not a decision")
     query, topic, run, text = parts
     texts = [text]
-    for number in range(1, SETTLED):
+    for number in range(1, SETTLED_PARTITION):
         found = committed.get(number)
         if found is None or found.offset != first.offset:
             break
         texts.append(found.metadata)
-    lanes = tuple(_lane(each) for piece in texts for each in piece.split(",") if each)
-    mark = committed.get(SETTLED)
+    lanes = tuple(_lane(each) for part in texts for each in part.split(",") if each)
+    mark = committed.get(SETTLED_PARTITION)
     is_settled = mark is not None and mark.offset == first.offset and mark.metadata == query
     return Decision(first.offset - 1, query, topic, run, lanes, is_settled)
 
 
-def _pieces(first: str, texts: Iterable[str]) -> list[str]:
-    pieces, is_begun = [first], False
+def _metadata_parts(first: str, texts: Iterable[str]) -> list[str]:
+    parts, is_begun = [first], False
     for text in texts:
-        longer = f"{pieces[-1]},{text}" if is_begun else f"{pieces[-1]}{text}"
+        longer = f"{parts[-1]},{text}" if is_begun else f"{parts[-1]}{text}"
         if len(longer) <= METADATA_SIZE_MAX:
-            pieces[-1] = longer
+            parts[-1] = longer
         else:
-            pieces.append(text)
+            parts.append(text)
         is_begun = True
-    return pieces
+    return parts
 
 
 def _text(lane: DecidedLane) -> str:

@@ -1,5 +1,5 @@
-"""Encoding of Arrow columns as record batches: Arrow concatenates the fields of records, Python handles whole
-batches only.
+"""Encodes Arrow columns as record batches: Arrow concatenates the fields of records; Python only processes whole
+batches.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NO_HEADERS = b"\x00"
 class Rows(NamedTuple):
     """Columns of the records to write to one partition.
 
-    :param keys: Arrow binary array with nulls; so is ``values``.
+    :param keys: Arrow binary array with nulls; ``values`` has the same type.
     :param headers: encoded headers of each record, their count first (``headers_column``); None if no record has any.
     """
 
@@ -193,7 +193,7 @@ def _zigzag(numbers: Numbers) -> np.ndarray[Any, np.dtype[np.uint64]]:
 
 
 def _varints(numbers: Numbers) -> pa.Array:
-    """Encode numbers as zigzag varints, by table lookup if all are small, otherwise once per distinct number."""
+    """Encode numbers as zigzag varints: by table lookup if all are small, otherwise each distinct number once."""
     zigzag = _zigzag(numbers)
     if int(zigzag.max()) < _TABLE_SIZE:
         return _TABLE.take(pa.array(zigzag.astype(np.int32)))

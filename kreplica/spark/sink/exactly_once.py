@@ -1,17 +1,17 @@
 """Exactly-once writes: every row is visible once to read-committed consumers, despite crashes of drivers and tasks.
 
 Spark retries a micro-batch with the same number until its sink has committed it. Tasks may also be retried, with other
-rows, and an earlier driver may still run. Therefore each micro-batch has one decision (``decision_store``):
+rows, and an earlier driver may still run. Therefore each micro-batch has one decision (``decision_store``), which is
+written with a transactional ID of the sink, the decider. The transactional ID of a task is called a lane.
 
-* A task first initializes the decider's transactional ID, which fences every earlier decider. Then it checks whether
-  the micro-batch is already decided or belongs to another run (``write_decision``); in both cases it writes nothing.
-* Otherwise it writes its rows in the transaction of its own lane, and leaves the transaction open
-  (``task_transactions``).
-* The driver checks that all lanes are still open, records the decision in a transaction of the decider, and then
-  commits the lanes. It aborts the transactions of other tries (``abandoned_transactions``). A run that finds a
-  micro-batch decided commits its lanes again, which is harmless, until they are marked as settled.
+* A task first initializes the decider, which fences every earlier decider. Then it checks whether the micro-batch is
+  already decided or belongs to another run (``write_decision``); in both cases it writes nothing.
+* Otherwise it writes its rows in a transaction of its lane, and leaves the transaction open (``task_transactions``).
+* The driver checks that the transactions of all lanes are still open, writes the decision in a transaction of the
+  decider, and then commits the lanes. It aborts the transactions of other attempts (``abandoned_transactions``). A run
+  whose micro-batch is already decided commits the lanes again, which is harmless, until they are marked as settled.
 
-With a single lane, the decision is part of the lane's own transaction, so both are atomic.
+With a single lane, the decision is part of the lane's transaction, so both are atomic.
 """
 
 from __future__ import annotations
@@ -26,50 +26,62 @@ from kreplica.client_core.errors import BrokerRefused, ClientError
 from kreplica.client_core.partition_queue import ProducerIdentity
 from kreplica.client_core.transaction_requests import is_fenced
 from kreplica.errors import ErrorCode, KreplicaError
-from kreplica.spark.sink.abandoned_transactions import Leftover, abort_leftovers, find_leftovers, open_identity
-from kreplica.spark.sink.decision_store import DecidedLane, Decision, decision_offsets, lane_id, read_decision, settle
+from kreplica.spark.sink.abandoned_transactions import (
+    AbandonedTransaction,
+    abort_abandoned,
+    find_abandoned,
+    open_producer,
+)
+from kreplica.spark.sink.decision_store import (
+    DecidedLane,
+    Decision,
+    decision_offsets,
+    lane_id,
+    mark_settled,
+    read_decision,
+)
 from kreplica.spark.sink.options import ExactlyOnce, SinkOptions
-from kreplica.spark.sink.task_transactions import Prepared, decider_of, prepare_rows
-from kreplica.spark.sink.write_decision import AnotherAtWork, Task
+from kreplica.spark.sink.task_transactions import PreparedTask, decider_of, prepare_rows
+from kreplica.spark.sink.write_decision import ConcurrentRun, Task
 from kreplica.spark.source.range_reading import worker_cluster
 
 __all__ = [
-    "AnotherAtWork",
-    "LaneGone",
-    "Prepared",
+    "ConcurrentRun",
+    "LaneAborted",
+    "PreparedTask",
     "RowsLost",
     "Task",
     "abort_prepared",
     "commit_lanes",
     "commit_prepared",
+    "fence_deciders",
     "prepare_rows",
-    "take_over",
 ]
 
 log = logging.getLogger(__name__)
 
-LOOK_INTERVAL_S = 60.0
-"""Interval at which a driver looks for abandoned transactions when no task was retried."""
+SEARCH_INTERVAL_S = 60.0
+"""Interval at which a driver looks for abandoned transactions if no task was retried."""
 
-_GONE = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE,
+_ABORTED_CODES = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE,
          ErrorCode.INVALID_PRODUCER_ID_MAPPING)  # fmt: skip
 
-_looked_s: dict[tuple[str, str], float] = {}
+_searched_s: dict[tuple[str, str], float] = {}
 """Time of this process's last search for abandoned transactions, by sink and run."""
 
 
-class LaneGone(KreplicaError):
-    """A lane was aborted before its micro-batch was decided: nothing is written, and Spark retries the micro-batch."""
+class LaneAborted(KreplicaError):
+    """A lane was aborted before its micro-batch was decided: no row is visible, and Spark retries the micro-batch."""
 
 
 class RowsLost(KreplicaError):
-    """A lane of a decided micro-batch was aborted: its rows are lost and cannot be recovered here."""
+    """A lane of a decided micro-batch was aborted: its rows are lost."""
 
 
-def commit_prepared(messages: Sequence[Prepared], options: SinkOptions) -> None:
+def commit_prepared(messages: Sequence[PreparedTask], options: SinkOptions) -> None:
     """Decide and commit a micro-batch that all tasks have prepared; idempotent.
 
-    :raise LaneGone: the micro-batch is not decided and cannot be; the same holds for ``AnotherAtWork``.
+    :raise LaneAborted: the micro-batch cannot be decided; or ``ConcurrentRun``.
     :raise RowsLost: the decided transactions can no longer be committed.
     :raise ClientError: the outcome is unknown; Spark retries the micro-batch.
     """
@@ -80,7 +92,7 @@ def commit_prepared(messages: Sequence[Prepared], options: SinkOptions) -> None:
     if options.exactly_once is ExactlyOnce.ONE:
         for message in messages:
             if message.identity is not None:
-                _end(cluster, task.sink_id, message.identity)
+                _commit_transaction(cluster, task.sink_id, message.identity)
     elif any(message.was_decided for message in messages):
         _commit_again(cluster, options, messages)
     else:
@@ -88,7 +100,7 @@ def commit_prepared(messages: Sequence[Prepared], options: SinkOptions) -> None:
         _commit(cluster, options, task, decision)
 
 
-def _decide(cluster: Cluster, options: SinkOptions, messages: Sequence[Prepared]) -> Decision:
+def _decide(cluster: Cluster, options: SinkOptions, messages: Sequence[PreparedTask]) -> Decision:
     task = messages[0].task
     prepared = {_name(message): message for message in messages if message.identity is not None}
     lanes = tuple(
@@ -96,34 +108,34 @@ def _decide(cluster: Cluster, options: SinkOptions, messages: Sequence[Prepared]
         for each in sorted(prepared.values(), key=lambda message: message.task.lane)
         if each.identity is not None
     )
-    leftovers = _leftovers(cluster, messages, prepared.keys())
+    abandoned = _find_abandoned(cluster, messages, prepared.keys())
     for name, message in prepared.items():
-        if open_identity(cluster, name) != message.identity:
-            raise LaneGone(
+        if open_producer(cluster, name) != message.identity:
+            raise LaneAborted(
                 f"micro-batch {task.batch_id} of {task.sink_id}: the transaction of task {message.task.lane} was "
-                "aborted before all tasks were done, by another run or because it took longer than "
+                "aborted before all tasks had finished, by another run or because it was open for more than "
                 f"{options.settings.transaction_timeout_s:g} s (kafka.transaction.timeout.ms); nothing is written"
             )
     decision = Decision(task.batch_id, task.query, options.topic or "", task.run, lanes)
     transactions = _decider(cluster, messages)
     transactions.add_offsets(task.sink_id, decision_offsets(options.decisions_topic, decision))
     transactions.end(commit=True)
-    abort_leftovers(cluster, leftovers)
+    abort_abandoned(cluster, abandoned)
     return decision
 
 
-def _commit_again(cluster: Cluster, options: SinkOptions, messages: Sequence[Prepared]) -> None:
-    """Commit the lanes that an earlier try decided; the transactions of this try are aborted."""
+def _commit_again(cluster: Cluster, options: SinkOptions, messages: Sequence[PreparedTask]) -> None:
+    """Commit the lanes that an earlier attempt decided, and abort the transactions of this attempt."""
     task = messages[0].task
     decision = read_decision(cluster, options.decisions_topic, task.sink_id)
     if decision is None or (decision.batch_id, decision.query) != (task.batch_id, task.query):
-        raise AnotherAtWork(f"batch {task.batch_id} of sink {task.sink_id} was decided, and so were later batches")
+        raise ConcurrentRun(f"batch {task.batch_id} of sink {task.sink_id} and later batches were already decided")
     decided = {lane_id(task.sink_id, decision.run, each.number, each.attempt) for each in decision.lanes}
-    leftovers = _leftovers(cluster, messages, decided)
+    abandoned = _find_abandoned(cluster, messages, decided)
     _commit(cluster, options, task, decision)
     _abort(cluster, [(_name(message), message) for message in messages], decision)
-    if leftovers and _is_latest(cluster, messages):
-        abort_leftovers(cluster, leftovers)
+    if abandoned and _is_latest(cluster, messages):
+        abort_abandoned(cluster, abandoned)
 
 
 def _commit(cluster: Cluster, options: SinkOptions, task: Task, decision: Decision) -> None:
@@ -135,14 +147,14 @@ def _commit(cluster: Cluster, options: SinkOptions, task: Task, decision: Decisi
     except RowsLost:
         now = read_decision(cluster, options.decisions_topic, task.sink_id)
         if now is not None and now.query == decision.query and now.batch_id > decision.batch_id:
-            raise AnotherAtWork(
-                f"batch {decision.batch_id} of sink {task.sink_id} is written, as are others up to {now.batch_id}"
+            raise ConcurrentRun(
+                f"batches {decision.batch_id} to {now.batch_id} of sink {task.sink_id} are already written"
             ) from None
         if now is None or now.batch_id != decision.batch_id or not now.is_settled:
             raise
         return
     try:
-        settle(cluster, options.decisions_topic, task.sink_id, decision)
+        mark_settled(cluster, options.decisions_topic, task.sink_id, decision)
     except ClientError as error:
         log.warning("batch %d of %s is committed but not marked as settled: %s", decision.batch_id, task.sink_id, error)
 
@@ -158,31 +170,31 @@ def commit_lanes(cluster: Cluster, sink_id: str, decision: Decision) -> None:
     reason: BrokerRefused | None = None
     for lane in decision.lanes:
         try:
-            _end(cluster, lane_id(sink_id, decision.run, lane.number, lane.attempt), lane.identity)
+            _commit_transaction(cluster, lane_id(sink_id, decision.run, lane.number, lane.attempt), lane.identity)
         except BrokerRefused as error:
-            if error.code not in _GONE:
+            if error.code not in _ABORTED_CODES:
                 raise
             lost.append(str(lane.number))
             reason = error
     if lost:
         raise RowsLost(
-            f"micro-batch {decision.batch_id} of {sink_id} was decided, and before it was committed the transactions "
-            f"of its tasks {', '.join(lost)} of {len(decision.lanes)} were aborted: {reason}. Their rows are "
-            "lost. Brokers that allow transactions without a timeout (kreplica.two.phase), or a longer "
-            f"kafka.transaction.timeout.ms, prevent that. Delete the group {sink_id} to have all of the micro-batch "
-            "written again, with the rows of the other tasks twice"
+            f"micro-batch {decision.batch_id} of {sink_id} was decided, but the transactions of tasks "
+            f"{', '.join(lost)} (of {len(decision.lanes)}) were aborted before they were committed: {reason}. Their "
+            "rows are lost. Transactions without a timeout (kreplica.two.phase) or a longer "
+            "kafka.transaction.timeout.ms prevent this. To write the whole micro-batch again, delete the group "
+            f"{sink_id}; the rows of the other tasks are then written twice"
         ) from reason
 
 
-def take_over(cluster: Cluster, sink_id: str) -> None:
+def fence_deciders(cluster: Cluster, sink_id: str) -> None:
     """Initialize the decider's transactional ID, which fences every earlier decider."""
     decider_of(cluster, sink_id).initialize()
 
 
-def abort_prepared(messages: Sequence[Prepared], options: SinkOptions) -> None:
+def abort_prepared(messages: Sequence[PreparedTask], options: SinkOptions) -> None:
     """Abort the transactions of prepared tasks, unless they are decided; those that cannot be aborted are left open.
 
-    Spark also calls abort for a micro-batch that was committed, if its driver did not receive the response.
+    Spark also calls abort for a micro-batch that was committed, if the driver did not receive the response.
     """
     if not messages:
         return
@@ -196,7 +208,7 @@ def abort_prepared(messages: Sequence[Prepared], options: SinkOptions) -> None:
         _abort(cluster, [(_name(message), message) for message in messages], decision)
 
 
-def _abort(cluster: Cluster, prepared: Iterable[tuple[str, Prepared]], decision: Decision | None) -> None:
+def _abort(cluster: Cluster, prepared: Iterable[tuple[str, PreparedTask]], decision: Decision | None) -> None:
     """Abort the transactions of prepared tasks, by transactional ID, that are not part of a decision."""
     decided = set() if decision is None else {lane.identity for lane in decision.lanes}
     for name, message in prepared:
@@ -208,31 +220,33 @@ def _abort(cluster: Cluster, prepared: Iterable[tuple[str, Prepared]], decision:
             log.info("transaction %s is not aborted here: %s", name, error)
 
 
-def _leftovers(cluster: Cluster, messages: Sequence[Prepared], wanted: Container[str]) -> list[Leftover]:
+def _find_abandoned(
+    cluster: Cluster, messages: Sequence[PreparedTask], to_commit: Container[str]
+) -> list[AbandonedTransaction]:
     """Return the abandoned transactions; looked up after a task retry, otherwise at intervals."""
     task, now_s = messages[0].task, time.monotonic()
     key = task.sink_id, task.run
-    if now_s - _looked_s.get(key, -LOOK_INTERVAL_S) < LOOK_INTERVAL_S and not any(
+    if now_s - _searched_s.get(key, -SEARCH_INTERVAL_S) < SEARCH_INTERVAL_S and not any(
         each.task.attempt for each in messages
     ):
         return []
     try:
-        found = find_leftovers(cluster, task.sink_id, wanted)
+        found = find_abandoned(cluster, task.sink_id, to_commit)
     except ClientError as error:
         log.warning("sink %s: cannot look up abandoned transactions: %s", task.sink_id, error)
         return []
-    _looked_s[key] = now_s
+    _searched_s[key] = now_s
     return found
 
 
-def _decider(cluster: Cluster, messages: Sequence[Prepared]) -> Transactions:
-    """Return the decider of the last task: each task fenced the deciders of the tasks before it."""
+def _decider(cluster: Cluster, messages: Sequence[PreparedTask]) -> Transactions:
+    """Return the decider of the last task: each task fenced the deciders of earlier tasks."""
     transactions = decider_of(cluster, messages[0].task.sink_id)
     transactions.identity = max(message.decider for message in messages if message.decider is not None)
     return transactions
 
 
-def _is_latest(cluster: Cluster, messages: Sequence[Prepared]) -> bool:
+def _is_latest(cluster: Cluster, messages: Sequence[PreparedTask]) -> bool:
     """Return True if no newer run has started; fences the decider that the tasks initialized."""
     try:
         _decider(cluster, messages).initialize()
@@ -243,10 +257,10 @@ def _is_latest(cluster: Cluster, messages: Sequence[Prepared]) -> bool:
     return True
 
 
-def _name(message: Prepared) -> str:
+def _name(message: PreparedTask) -> str:
     task = message.task
     return lane_id(task.sink_id, task.run, task.lane, task.attempt)
 
 
-def _end(cluster: Cluster, transactional_id: str, identity: ProducerIdentity) -> None:
+def _commit_transaction(cluster: Cluster, transactional_id: str, identity: ProducerIdentity) -> None:
     end_transaction(cluster, transactional_id, identity, commit=True)

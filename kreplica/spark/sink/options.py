@@ -11,7 +11,7 @@ from kreplica.client_core.producer_options import ACKS_ALL
 from kreplica.spark.client_settings import ClientSettings, client_settings
 from kreplica.spark.option_parsing import boolean, choice, number
 
-REFUSED = {
+UNSUPPORTED = {
     "kafka.key.serializer": "keys are text or binary; use DataFrame operations to encode them",
     "kafka.value.serializer": "values are text or binary; use DataFrame operations to encode them",
 }
@@ -29,7 +29,7 @@ _KNOWN = (
     "kreplica.decisions.topic",
     "kreplica.two.phase",
 )
-_OF_SPARK = ("path", "checkpointlocation", "queryname", "mode")
+_SPARK_OPTIONS = ("path", "checkpointlocation", "queryname", "mode")
 
 
 class ExactlyOnce(Enum):
@@ -40,7 +40,7 @@ class ExactlyOnce(Enum):
     """One task writes; the batch number is committed in the task's own transaction."""
 
     MANY = "many"
-    """Every task has its own transaction; one decision commits them all."""
+    """Every task has its own transaction; one decision applies to all of them."""
 
 
 class TwoPhase(Enum):
@@ -55,13 +55,13 @@ class TwoPhase(Enum):
 class SinkOptions:
     """Options of a write.
 
-    :param topic: topic of all rows; None: a column names it.
-    :param sink_id: identifies the transactions and decisions of a sink; None: the query's ID.
-    :param batch_id: number of a batch that is written once however often it is retried, like a micro-batch; None for a
-        stream, whose micro-batches Spark numbers, and for a batch without exactly-once.
-    :param batch_after: number of the batch that must be the last decided one, -1 for none; None: not checked.
-    :param first_batch: first micro-batch of a stream's sink, if it is not 0.
-    :param decisions_topic: empty topic; offsets committed for it record the decided micro-batches.
+    :param topic: topic of all rows; None if a column contains it.
+    :param sink_id: identifies the transactions and decisions of a sink; None for the query's ID.
+    :param batch_id: number of an exactly-once batch write; None for a stream, whose micro-batches Spark numbers.
+    :param batch_after: number of the batch that must be the last decided one (-1 for none); None if that is not
+        checked.
+    :param first_batch: number of the first micro-batch of a sink, if it is not 0.
+    :param decisions_topic: empty topic; the offsets that are committed for it are the decisions.
     """
 
     bootstrap: str
@@ -83,8 +83,8 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     """
     options = {name.lower(): value for name, value in given.items()}
     for name in options:
-        if name not in _KNOWN and name not in _OF_SPARK and not name.startswith("kafka."):
-            raise ValueError(f"option {name!r} is not known to the sink kreplica")
+        if name not in _KNOWN and name not in _SPARK_OPTIONS and not name.startswith("kafka."):
+            raise ValueError(f"option {name!r} is not an option of the sink kreplica")
     bootstrap = options.get("kafka.bootstrap.servers") or ""
     if not bootstrap:
         raise ValueError("option 'kafka.bootstrap.servers' must be given")
@@ -93,18 +93,18 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     topic = options.get("topic")
     if topic is not None and not topic.strip():
         raise ValueError("option 'topic' is empty")
-    settings = client_settings(given, REFUSED)
+    settings = client_settings(given, UNSUPPORTED)
     words = [each.value for each in ExactlyOnce]
     exactly_once = ExactlyOnce(choice(options.get("kreplica.exactly.once"), "kreplica.exactly.once", words, "off"))
     if exactly_once is not ExactlyOnce.OFF and settings.acks != ACKS_ALL:
-        raise ValueError("option 'kafka.acks': exactly once needs acks=all")
+        raise ValueError("option 'kafka.acks': exactly-once writes require acks=all")
     two_phase = choice(
         options.get("kreplica.two.phase"), "kreplica.two.phase", [each.value for each in TwoPhase], "auto"
     )
     batch_id = number(options.get("kreplica.batch.id"), "kreplica.batch.id", 0)
     batch_after = number(options.get("kreplica.batch.after"), "kreplica.batch.after", -1)
     if batch_after is not None and (batch_id is None or batch_after >= batch_id):
-        raise ValueError("option 'kreplica.batch.after': must be set together with kreplica.batch.id, and lower")
+        raise ValueError("option 'kreplica.batch.after': requires a larger kreplica.batch.id")
     return SinkOptions(
         bootstrap=bootstrap,
         topic=None if topic is None else topic.strip(),

@@ -35,7 +35,7 @@ def murmur2(keys: pa.Array, seed: int = SEED) -> np.ndarray[Any, np.dtype[np.uin
     """
     offsets = np.frombuffer(keys.buffers()[1], dtype=np.int32)[keys.offset : keys.offset + len(keys) + 1]
     starts, sizes = offsets[:-1].astype(np.int64), np.diff(offsets).astype(np.int64)
-    # Three bytes of padding, so that a word can be read at every byte.
+    # Padding, so that a word can be read at every position.
     data = np.frombuffer(bytes(memoryview(keys.buffers()[2] or b"")) + bytes(4), dtype=np.uint8)
     result = np.uint32(seed) ^ sizes.astype(np.uint32)
     for start in range(0, int(sizes.max(initial=0)) & ~3, 4):

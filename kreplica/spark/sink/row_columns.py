@@ -28,11 +28,11 @@ Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 PartitionCount: TypeAlias = Callable[[str], int]
 
 _TEXT_OR_BINARY = (StringType, BinaryType)
-_WHOLE = (IntegerType, LongType)
+_INTEGER = (IntegerType, LongType)
 
 
-class RowsRefused(ValueError):
-    """The rows cannot be written; the message names the column and the reason."""
+class InvalidRows(ValueError):
+    """The rows cannot be written."""
 
 
 def check_columns(schema: StructType, topic: str | None) -> None:
@@ -50,16 +50,16 @@ def check_columns(schema: StructType, topic: str | None) -> None:
         ("key", _TEXT_OR_BINARY),
         ("value", _TEXT_OR_BINARY),
         ("topic", (StringType,)),
-        ("partition", _WHOLE),
+        ("partition", _INTEGER),
         ("timestamp", (TimestampType,)),
     ):
         if name in types and not isinstance(types[name], kinds):
             wanted = " or ".join(kind.typeName() for kind in kinds)
-            raise ValueError(f"the column {name!r} is {types[name].simpleString()}, and must be {wanted}")
+            raise ValueError(f"the column {name!r} has type {types[name].simpleString()}, but must be {wanted}")
     if "headers" in types and not _is_headers(types["headers"]):
         raise ValueError(
-            f"the column 'headers' is {types['headers'].simpleString()}, "
-            "and must be array<struct<key:string,value:binary>>"
+            f"the column 'headers' has type {types['headers'].simpleString()}, "
+            "but must be array<struct<key:string,value:binary>>"
         )
 
 
@@ -74,21 +74,22 @@ def _is_headers(kind: DataType) -> bool:
 class RowSorter:
     """Sorts the rows of Arrow batches by their partition; the order within a partition is kept.
 
-    :param topic: topic of all rows; None: a column names it.
+    :param topic: topic of all rows; None if a column contains it.
     :param partition_count: returns the number of partitions of a topic.
     :param now_ms: returns the timestamp for rows without one.
-    :param turn: partition counter for rows without key and partition, which go to one partition per batch.
+    :param round_robin: counter; the rows of a batch without key and partition go to one partition, the next for each
+        batch.
     """
 
     topic: str | None
     partition_count: PartitionCount
     now_ms: Callable[[], int]
-    turn: int = 0
+    round_robin: int = 0
 
     def sorted(self, batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, Rows]]:
         """Yield the rows of each partition.
 
-        :raise RowsRefused: a topic is null, or a partition does not exist.
+        :raise InvalidRows: a topic is null, or a partition does not exist.
         """
         if not batch.num_rows:
             return
@@ -98,7 +99,7 @@ class RowSorter:
         headers = headers_column(columns["headers"]) if "headers" in columns else None
         rows = Rows(self._times(columns.get("timestamp"), batch.num_rows), keys, values, headers)
         for topic, chosen in self._topics(columns.get("topic")):
-            of_topic = rows if chosen is None else _taken(rows, chosen)
+            of_topic = rows if chosen is None else _take(rows, chosen)
             given = columns.get("partition")
             given = given if given is None or chosen is None else given.take(pa.array(chosen))
             yield from self._partitions(topic, of_topic, given)
@@ -108,7 +109,7 @@ class RowSorter:
             yield self.topic, None
             return
         if column is None or column.null_count:
-            raise RowsRefused("a row has no topic: the column 'topic' is null, and there is no option 'topic'")
+            raise InvalidRows("a row has no topic: the column 'topic' is null, and the option 'topic' is not set")
         encoded = column.dictionary_encode()
         names = encoded.dictionary.to_pylist()
         if len(names) == 1:
@@ -121,16 +122,16 @@ class RowSorter:
     def _partitions(self, topic: str, rows: Rows, given: pa.Array | None) -> Iterator[tuple[TopicPartition, Rows]]:
         count = self.partition_count(topic)
         chosen = partitions_of_keys(rows.keys, count)
-        keyless = chosen < 0
-        if keyless.any():
-            chosen[keyless] = self.turn % count
-            self.turn += 1
+        without_key = chosen < 0
+        if without_key.any():
+            chosen[without_key] = self.round_robin % count
+            self.round_robin += 1
         if given is not None:
-            named = ~given.is_null().to_numpy(zero_copy_only=False)
-            chosen[named] = pc.fill_null(given, 0).to_numpy(zero_copy_only=False)[named]
+            has_partition = ~given.is_null().to_numpy(zero_copy_only=False)
+            chosen[has_partition] = pc.fill_null(given, 0).to_numpy(zero_copy_only=False)[has_partition]
             wrong = (chosen < 0) | (chosen >= count)
             if wrong.any():
-                raise RowsRefused(f"partition {int(chosen[wrong][0])} of topic {topic!r} does not exist")
+                raise InvalidRows(f"partition {int(chosen[wrong][0])} of topic {topic!r} does not exist")
         first = int(chosen[0])
         if (chosen == first).all():
             yield TopicPartition(topic, first), rows
@@ -138,7 +139,7 @@ class RowSorter:
         order = np.argsort(chosen, kind="stable")
         bounds = np.flatnonzero(np.diff(chosen[order])) + 1
         for part in np.split(order, bounds):
-            yield TopicPartition(topic, int(chosen[part[0]])), _taken(rows, part)
+            yield TopicPartition(topic, int(chosen[part[0]])), _take(rows, part)
 
     def _times(self, column: pa.Array | None, count: int) -> Numbers:
         if column is None or column.null_count == count:
@@ -156,7 +157,7 @@ def _binary(column: pa.Array | None, count: int) -> pa.Array:
     return column.view(pa.binary()) if column.type == pa.string() else column
 
 
-def _taken(rows: Rows, chosen: Numbers) -> Rows:
+def _take(rows: Rows, chosen: Numbers) -> Rows:
     index = pa.array(chosen)
     headers = None if rows.headers is None else rows.headers.take(index)
     return Rows(rows.timestamps_ms[chosen], rows.keys.take(index), rows.values.take(index), headers)

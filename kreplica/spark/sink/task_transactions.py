@@ -1,5 +1,5 @@
-"""A task's part of an exactly-once write: rows in a transaction that stays open, unless the micro-batch is already
-decided.
+"""A task's part of an exactly-once write: it writes its rows in a transaction and leaves it open, unless the
+micro-batch is already decided.
 """
 
 from __future__ import annotations
@@ -16,11 +16,17 @@ from kreplica.blocking.transactions import Transactions
 from kreplica.client_core.errors import BrokerRefused, ProducerUnusable, UnsupportedVersion
 from kreplica.client_core.partition_queue import ProducerIdentity
 from kreplica.errors import ErrorCode
-from kreplica.spark.sink.decision_store import Decision, decision_offsets, lane_id, make_topic, read_decision
+from kreplica.spark.sink.decision_store import (
+    Decision,
+    create_decisions_topic,
+    decision_offsets,
+    lane_id,
+    read_decision,
+)
 from kreplica.spark.sink.options import ExactlyOnce, SinkOptions, TwoPhase
-from kreplica.spark.sink.row_columns import RowsRefused
+from kreplica.spark.sink.row_columns import InvalidRows
 from kreplica.spark.sink.task_writing import producer_options, send_rows
-from kreplica.spark.sink.write_decision import Task, has_turn
+from kreplica.spark.sink.write_decision import Task, should_write
 from kreplica.spark.source.range_reading import worker_cluster
 
 log = logging.getLogger(__name__)
@@ -29,11 +35,11 @@ DECIDER_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared(WriterCommitMessage):
+class PreparedTask(WriterCommitMessage):
     """Result of one task.
 
     :param identity: producer ID and epoch that end its transaction; None if it wrote nothing.
-    :param decider: producer of the decision, for the driver; None with a single lane.
+    :param decider: producer identity of the decision, for the driver; None with a single lane.
     :param was_decided: True if the micro-batch was already decided.
     """
 
@@ -44,56 +50,56 @@ class Prepared(WriterCommitMessage):
     was_decided: bool = False
 
 
-def prepare_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions, task: Task) -> Prepared:
+def prepare_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions, task: Task) -> PreparedTask:
     """Write the rows of a task in a transaction that stays open.
 
-    :raise RowsRefused: a row cannot be written, or several tasks have rows although only one lane is allowed.
-    :raise AnotherAtWork: another run has decided later micro-batches. The other errors of ``write_decision`` are also
-        possible.
+    :raise InvalidRows: a row cannot be written, or several tasks have rows although only one lane is allowed.
+    :raise ConcurrentRun: another run has decided later micro-batches; or another error of ``write_decision``.
     :raise ClientError: the cluster did not accept the rows.
     """
     cluster = worker_cluster(options.bootstrap, options.settings)
-    make_topic(cluster, options.decisions_topic)
+    create_decisions_topic(cluster, options.decisions_topic)
     if options.exactly_once is ExactlyOnce.ONE:
         return _prepare_one(batches, cluster, options, task)
     # Fence earlier deciders first, so that the decision read next cannot change.
     decider = decider_of(cluster, task.sink_id).initialize()
-    if not _has_turn(cluster, options, task):
+    if not _should_write(cluster, options, task):
         _drain(batches)
-        return Prepared(task, decider=decider, was_decided=True)
+        return PreparedTask(task, decider=decider, was_decided=True)
     name = lane_id(task.sink_id, task.run, task.lane, task.attempt)
     with _producer(cluster, options, name) as producer:
         send_rows(batches, producer, cluster, options)
         identity = producer.prepare()
-    return Prepared(task, producer.written, identity if producer.written else None, decider)
+    return PreparedTask(task, producer.written, identity if producer.written else None, decider)
 
 
-def _prepare_one(batches: Iterable[pa.RecordBatch], cluster: Cluster, options: SinkOptions, task: Task) -> Prepared:
+def _prepare_one(batches: Iterable[pa.RecordBatch], cluster: Cluster, options: SinkOptions, task: Task) -> PreparedTask:
     if task.lane:
         if any(batch.num_rows for batch in batches):
-            raise RowsRefused("kreplica.exactly.once=one: only one task may have rows: use df.coalesce(1)")
-        return Prepared(task)
+            raise InvalidRows("kreplica.exactly.once=one: only one task may have rows; use df.coalesce(1)")
+        return PreparedTask(task)
     with _producer(cluster, options, task.sink_id) as producer:
         # Read after fencing: earlier deciders can no longer change it.
-        if not _has_turn(cluster, options, task):
+        if not _should_write(cluster, options, task):
             producer.abort()
             _drain(batches)
-            return Prepared(task, was_decided=True)
+            return PreparedTask(task, was_decided=True)
         send_rows(batches, producer, cluster, options)
         decision = Decision(task.batch_id, task.query, options.topic or "", task.run, is_settled=True)
         identity = producer.prepare(decision_offsets(options.decisions_topic, decision), task.sink_id)
-    return Prepared(task, producer.written, identity)
+    return PreparedTask(task, producer.written, identity)
 
 
 def decider_of(cluster: Cluster, sink_id: str) -> Transactions:
-    """Return the transactional producer of a sink's decisions. A single lane uses the same ID, so each fences the
-    other.
+    """Return the transactional producer of a sink's decisions.
+
+    A single lane uses the same transactional ID, so the two modes fence each other.
     """
     return Transactions(cluster, sink_id, DECIDER_TIMEOUT_S)
 
 
-def _has_turn(cluster: Cluster, options: SinkOptions, task: Task) -> bool:
-    return has_turn(
+def _should_write(cluster: Cluster, options: SinkOptions, task: Task) -> bool:
+    return should_write(
         read_decision(cluster, options.decisions_topic, task.sink_id),
         task,
         topic=options.topic or "",
@@ -103,15 +109,13 @@ def _has_turn(cluster: Cluster, options: SinkOptions, task: Task) -> bool:
 
 
 def _drain(batches: Iterable[pa.RecordBatch]) -> None:
-    """Consume all rows: Spark waits until they are read."""
+    """Consume all rows, since Spark waits until they are read."""
     for _ in batches:
         pass
 
 
 def _producer(cluster: Cluster, options: SinkOptions, transactional_id: str) -> Producer:
-    """Return a producer with an open transaction, without a timeout if the options ask for that and the brokers
-    support it.
-    """
+    """Return a producer with an open transaction, which has no timeout if options and brokers allow that."""
     two_phase = options.two_phase is not TwoPhase.OFF
     while True:
         producer = Producer(cluster, producer_options(options.settings, transactional_id, two_phase=two_phase))

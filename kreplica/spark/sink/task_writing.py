@@ -1,4 +1,4 @@
-"""Writing of a task's rows as record batches per partition, through the worker process's client."""
+"""Writes a task's rows as record batches per partition, with the cluster client of the worker process."""
 
 from __future__ import annotations
 
@@ -15,32 +15,30 @@ from kreplica.errors import ErrorCode
 from kreplica.spark.client_settings import ClientSettings
 from kreplica.spark.sink.encoding import encode
 from kreplica.spark.sink.options import SinkOptions
-from kreplica.spark.sink.row_columns import RowSorter, RowsRefused
+from kreplica.spark.sink.row_columns import InvalidRows, RowSorter
 from kreplica.spark.source.range_reading import worker_cluster
 
 PIECE_SIZE_MAX = 32 << 20
-"""Approximate maximum bytes of rows that are encoded together; Spark passes 10,000 rows at a time, whatever their
-size.
-"""
+"""Approximate maximum bytes of rows that are encoded together; Spark passes 10,000 rows of any size at a time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Written(WriterCommitMessage):
+class WrittenRows(WriterCommitMessage):
     """Result of one task."""
 
     records: int
 
 
-def write_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions) -> Written:
+def write_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions) -> WrittenRows:
     """Write all rows at least once, and return when they are acknowledged.
 
-    :raise RowsRefused: a row cannot be written.
+    :raise InvalidRows: a row cannot be written.
     :raise ClientError: the cluster did not accept the rows.
     """
     cluster = worker_cluster(options.bootstrap, options.settings)
     with Producer(cluster, producer_options(options.settings)) as producer:
         send_rows(batches, producer, cluster, options)
-    return Written(producer.written)
+    return WrittenRows(producer.written)
 
 
 def producer_options(
@@ -82,9 +80,7 @@ def send_rows(batches: Iterable[pa.RecordBatch], producer: Producer, cluster: Cl
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Split a batch into parts of about ``PIECE_SIZE_MAX``, at least one row each; encoding needs several times the
-    size in memory.
-    """
+    """Split a batch into parts of about ``PIECE_SIZE_MAX``, since encoding needs several times their size in memory."""
     count = max(1, -(-batch.nbytes // PIECE_SIZE_MAX))
     rows = max(1, -(-batch.num_rows // count))
     for first in range(0, batch.num_rows, rows):
@@ -92,11 +88,11 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _partition_count(cluster: Cluster, topic: str) -> int:
-    """:raise RowsRefused: the topic does not exist."""
+    """:raise InvalidRows: the topic does not exist."""
     try:
         return len(cluster.find_topic(topic).partitions)
     except GaveUp as error:
         cause = error.__cause__
         if isinstance(cause, BrokerRefused) and cause.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise RowsRefused(f"topic {topic!r} does not exist, and the sink does not create topics") from error
+            raise InvalidRows(f"topic {topic!r} does not exist, and the sink does not create topics") from error
         raise

@@ -14,8 +14,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from kreplica.spark.sink.exactly_once import abort_prepared, commit_prepared
 from kreplica.spark.sink.options import SinkOptions
-from kreplica.spark.sink.task_transactions import Prepared, prepare_rows
-from kreplica.spark.sink.task_writing import Written, write_rows
+from kreplica.spark.sink.task_transactions import PreparedTask, prepare_rows
+from kreplica.spark.sink.task_writing import WrittenRows, write_rows
 from kreplica.spark.sink.write_decision import Task
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ the ID of this run of the query.
 """
 
 _run_of_process: dict[int, str] = {}
-"""Run ID by process ID. Spark forks other processes from the one that plans batches, so the process ID is the key."""
+"""Run ID by process ID: a process that Spark forks from the one that plans batches needs its own run ID."""
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -45,7 +45,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Log the number of records that stay written."""
-        log.warning("the job failed; %d records of tasks that went well are written", _count(messages))
+        log.warning("the job failed; %d records of successful tasks are written", _count(messages))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -68,7 +68,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 class ExactlyOnceBatchWriter(DataSourceArrowWriter):
-    """Writes a DataFrame exactly once: its sink ID and batch ID identify it like a micro-batch."""
+    """Writes a DataFrame exactly once; its sink ID and batch ID identify it, as those of a micro-batch do."""
 
     def __init__(self, options: SinkOptions) -> None:
         assert options.sink_id is not None
@@ -94,7 +94,7 @@ class ExactlyOnceBatchWriter(DataSourceArrowWriter):
         context = TaskContext.get()
         if context is None:
             raise RuntimeError("write() must run in a Spark task")
-        query = context.getLocalProperty(QUERY_ID) or ""  # else the stream of foreachBatch
+        query = context.getLocalProperty(QUERY_ID) or ""  # set in foreachBatch
         run = context.getLocalProperty(RUN_ID) if query else None
         return Task(
             self._sink_id,
@@ -107,7 +107,7 @@ class ExactlyOnceBatchWriter(DataSourceArrowWriter):
 
 
 def _count(messages: list[WriterCommitMessage | None]) -> int:
-    return sum(message.records for message in messages if isinstance(message, Written))
+    return sum(message.records for message in messages if isinstance(message, WrittenRows))
 
 
 class ExactlyOnceWriter(DataSourceStreamArrowWriter):
@@ -152,5 +152,5 @@ def _short(run: str) -> str:
     return sha256(run.encode()).hexdigest()[:8]
 
 
-def _prepared(messages: list[WriterCommitMessage | None]) -> list[Prepared]:
-    return [message for message in messages if isinstance(message, Prepared)]
+def _prepared(messages: list[WriterCommitMessage | None]) -> list[PreparedTask]:
+    return [message for message in messages if isinstance(message, PreparedTask)]

@@ -1,1 +1,1 @@
-"""The Spark source: reading topics from brokers or from segment files."""
+"""The Spark source: reads topics from brokers or from segment files."""

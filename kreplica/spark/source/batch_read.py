@@ -30,7 +30,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Plan the tasks.
 
-        :raise ValueError: options name partitions that do not exist, or timestamps that no record has.
+        :raise ValueError: options contain partitions that do not exist, or timestamps after the last record.
         :raise DataLoss: the start of a range was deleted, and ``failOnDataLoss`` is true.
         """
         options = self._options

@@ -1,8 +1,8 @@
-"""Batches that a driver numbers itself, and the position at which it resumes after a restart.
+"""Batches whose numbers are set by a driver, and the position at which it resumes after a restart.
 
-Spark's streams use a checkpoint for this; a sequence uses committed offsets of one more group. Its mark names the last
-batch that is decided and committed in every lane. Without the mark, a lane taken over by a task of the next batch could
-remain uncommitted.
+Spark's streams have a checkpoint for this; a sequence uses committed offsets of a second group. They mark the last
+batch that is decided and committed in every lane. Without this mark, a task of the next batch could reuse a lane whose
+decided transaction is not committed yet.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 from kreplica.blocking import Cluster
 from kreplica.blocking.offsets import commit_offsets, committed_offsets
 from kreplica.model import TopicPartition
-from kreplica.spark.sink.decision_store import METADATA_SIZE_MAX, make_topic, read_decision
-from kreplica.spark.sink.exactly_once import commit_lanes, take_over
+from kreplica.spark.sink.decision_store import METADATA_SIZE_MAX, create_decisions_topic, read_decision
+from kreplica.spark.sink.exactly_once import commit_lanes, fence_deciders
 from kreplica.spark.sink.options import DECISIONS_TOPIC
 from kreplica.spark.sink.write_decision import NONE_DECIDED
 
 
-class OtherBatches(ValueError):
-    """The sink's name is already used for other batches."""
+class SinkOfOtherBatches(ValueError):
+    """The sink ID is already used for other batches."""
 
 
 class BatchSequence:
@@ -28,14 +28,15 @@ class BatchSequence:
 
     def __init__(self, cluster: Cluster, sink_id: str, about: str, *, decisions_topic: str = DECISIONS_TOPIC) -> None:
         if len(about) > METADATA_SIZE_MAX:
-            raise ValueError(f"{len(about)} characters say what {sink_id} is; {METADATA_SIZE_MAX} are the most")
+            limit = METADATA_SIZE_MAX
+            raise ValueError(f"the description of {sink_id} has {len(about)} characters; the maximum is {limit}")
         self._cluster, self._sink_id, self._about = cluster, sink_id, about
         self._group, self._topic = f"{sink_id}-settled", decisions_topic
 
     def decided(self) -> int:
-        """Return the number of the last decided batch, -1 for none; changes nothing.
+        """Return the number of the last decided batch (-1 for none), without changing anything.
 
-        :raise OtherBatches: the sink's name is used for other batches.
+        :raise SinkOfOtherBatches: the sink's name is used for other batches.
         """
         self._cluster.retrying(lambda: self._cluster.refresh((self._topic,)))
         if self._topic not in self._cluster.view.topics:
@@ -45,36 +46,36 @@ class BatchSequence:
         return NONE_DECIDED if decision is None else decision.batch_id
 
     def begin(self) -> int:
-        """Fence earlier drivers, commit the last decided batch, and return its number, -1 for none.
+        """Fence earlier drivers, commit the last decided batch, and return its number (-1 for none).
 
-        :raise OtherBatches: as ``decided``.
+        :raise SinkOfOtherBatches: as ``decided``.
         :raise RowsLost: the decided transactions can no longer be committed.
         """
-        make_topic(self._cluster, self._topic)
+        create_decisions_topic(self._cluster, self._topic)
         settled = self._settled()
-        take_over(self._cluster, self._sink_id)
+        fence_deciders(self._cluster, self._sink_id)
         decision = read_decision(self._cluster, self._topic, self._sink_id)
         if decision is None:
-            self.settle(NONE_DECIDED)
+            self.mark_settled(NONE_DECIDED)
             return NONE_DECIDED
         if settled < decision.batch_id:
             if not decision.is_settled:
                 commit_lanes(self._cluster, self._sink_id, decision)
-            self.settle(decision.batch_id)
+            self.mark_settled(decision.batch_id)
         return decision.batch_id
 
-    def settle_decided(self) -> int:
+    def mark_decided_settled(self) -> int:
         """Mark the last decided batch as committed, after its write succeeded.
 
-        :return: number of the last decided batch; an earlier one if the last batch had no task and therefore no
+        :return: number of the last decided batch; that of an earlier batch if the last one had no task, thus no
             decision.
         """
         decision = read_decision(self._cluster, self._topic, self._sink_id)
         decided = NONE_DECIDED if decision is None else decision.batch_id
-        self.settle(decided)
+        self.mark_settled(decided)
         return decided
 
-    def settle(self, batch_id: int) -> None:
+    def mark_settled(self, batch_id: int) -> None:
         """Mark a batch as committed, before the next one starts."""
         commit_offsets(self._cluster, self._group, {TopicPartition(self._topic, 0): batch_id + 1}, self._about)
 
@@ -83,8 +84,8 @@ class BatchSequence:
         if found is None or found.offset < 0:
             return NONE_DECIDED
         if found.metadata != self._about:
-            raise OtherBatches(
-                f"{self._sink_id} was begun as {found.metadata or 'something else'}, and is now {self._about}: "
+            raise SinkOfOtherBatches(
+                f"{self._sink_id} is already used for {found.metadata or 'other batches'}, not for {self._about}: "
                 "use another name"
             )
         return found.offset - 1

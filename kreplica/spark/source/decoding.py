@@ -1,9 +1,9 @@
-"""Decoding of record batches into Arrow columns: Python visits only the start of each record, numpy and Arrow the
-rest.
+"""Decodes record batches into Arrow columns: Python only processes the start of each record; numpy and Arrow process
+the remaining bytes.
 
-One buffer holds the records of many batches. The offsets of one Arrow array over the buffer delimit, in turn, each key,
-the bytes before the value, the value, and the bytes before the next key. ``take`` then gathers keys and values without
-a copy in Python. Malformed records raise the same errors as ``kreplica.wire.records``.
+One buffer contains the records of many batches. The offsets of an Arrow array over the buffer delimit, in this order,
+each key, the bytes before the value, the value, and the bytes before the next key. ``take`` then copies the keys and
+values into columns. Malformed records raise the same errors as in ``kreplica.wire.records``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SHORT_SIZE_BITS = 2
 _SHORT_SIZE = (1 << _SHORT_SIZE_BITS) - 1
 
 
-class Decoded(NamedTuple):
+class DecodedRecords(NamedTuple):
     """Records of one partition as columns, ordered by offset.
 
     :param timestamp_types: values of ``TimestampType``.
@@ -53,14 +53,14 @@ class Decoded(NamedTuple):
     values: pa.Array
     headers: pa.Array | None
 
-    def between(self, start: int, end: int) -> Decoded:
+    def between(self, start: int, end: int) -> DecodedRecords:
         """Return the records with offsets from ``start`` to ``end``, exclusive."""
         first, last = np.searchsorted(self.offsets, (start, end))
         if first == 0 and last == len(self.offsets):
             return self
         offsets, times, types, keys, values, headers = self
         part = slice(int(first), int(last))
-        return Decoded(
+        return DecodedRecords(
             offsets[part],
             times[part],
             types[part],
@@ -90,7 +90,7 @@ def open_section(header: BatchHeader, batch: memoryview, size_max: int = DECOMPR
     return Section(header, open_records(batch, header, size_max))
 
 
-def decode(sections: Sequence[Section], *, with_headers: bool = False) -> Decoded:
+def decode(sections: Sequence[Section], *, with_headers: bool = False) -> DecodedRecords:
     """Decode the records of batches of one partition.
 
     :param sections: batches with ascending offsets, at most ``BUFFER_SIZE_MAX`` bytes in total.
@@ -99,16 +99,16 @@ def decode(sections: Sequence[Section], *, with_headers: bool = False) -> Decode
     # Two bytes of padding, so that a word can be read at every byte.
     buffer = b"".join([*[section.records for section in sections], b"\x00\x00"])
     if not any(section.header.record_count for section in sections):
-        return _nothing(with_headers)
+        return _empty(with_headers)
     try:
         return _decode(buffer, sections, with_headers)
     except (IndexError, ValueError):
-        _explain(sections)
+        _raise_malformed(sections)
         raise
 
 
-def _decode(buffer: bytes, sections: Sequence[Section], with_headers: bool) -> Decoded:
-    """:raise ValueError: something is wrong somewhere; or IndexError."""
+def _decode(buffer: bytes, sections: Sequence[Section], with_headers: bool) -> DecodedRecords:
+    """:raise ValueError: a record is malformed; or IndexError. ``_raise_malformed`` finds the record."""
     counts = [section.header.record_count for section in sections]
     ends = record_ends(buffer, counts, [len(section.records) for section in sections])
     starts = np.concatenate((np.zeros(1, dtype=np.int64), ends[:-1]))
@@ -122,11 +122,11 @@ def _decode(buffer: bytes, sections: Sequence[Section], with_headers: bool) -> D
     key_end = key_at + np.maximum(key_size, 0)
     value_size, value_at = _varints(words, key_end)
     value_end = value_at + np.maximum(value_size, 0)
-    header_count, behind = _varints(words, value_end)
-    plain = header_count == 0
+    header_count, headers_at = _varints(words, value_end)
+    has_no_headers = header_count == 0
     fits = (key_size >= -1) & (value_size >= -1) & (header_count >= 0)
     fits &= (key_size < len(buffer)) & (value_size < len(buffer))  # the sums did not overflow 64 bits
-    fits &= np.where(plain, behind == ends, behind < ends)
+    fits &= np.where(has_no_headers, headers_at == ends, headers_at < ends)
     if not fits.all():
         raise ValueError("a record does not fit")
     offsets = np.repeat([section.header.base_offset for section in sections], counts) + offset_delta
@@ -135,14 +135,14 @@ def _decode(buffer: bytes, sections: Sequence[Section], with_headers: bool) -> D
     array = _pieces(buffer, (key_at, key_end, value_at, value_end))
     keys = _gather(array, 0, key_size)
     values = _gather(array, 2, value_size)
-    headers = _headers(sections, plain) if with_headers else None
-    return Decoded(offsets, timestamps, types, keys, values, headers)
+    headers = _headers(sections, has_no_headers) if with_headers else None
+    return DecodedRecords(offsets, timestamps, types, keys, values, headers)
 
 
-def _nothing(with_headers: bool) -> Decoded:
+def _empty(with_headers: bool) -> DecodedRecords:
     none: Numbers = np.zeros(0, dtype=np.int64)
     empty = pa.nulls(0, pa.binary())
-    return Decoded(none, none, none, empty, empty, pa.nulls(0, HEADERS_TYPE) if with_headers else None)
+    return DecodedRecords(none, none, none, empty, empty, pa.nulls(0, HEADERS_TYPE) if with_headers else None)
 
 
 def _varints(words: Words, at: Numbers) -> tuple[Numbers, Numbers]:
@@ -184,7 +184,8 @@ def _unzigzag(raw: np.ndarray[Any, np.dtype[np.uint64]]) -> Numbers:
 
 
 def _short_varints() -> Numbers:
-    """Lookup table by two bytes: the varint that starts there, with its size in the lowest bits; 0 if it is longer."""
+    """Return a table by two bytes: value of the varint at their start, with its size in the lowest bits; 0 if longer.
+    """
     word = np.arange(1 << 16, dtype=np.uint64)
     first, second = word & np.uint64(0xFF), word >> np.uint64(8)
     is_long = first >= 0x80
@@ -210,24 +211,24 @@ def _check_offsets(deltas: Numbers, sections: Sequence[Section], counts: list[in
 
 def _times(deltas: Numbers, sections: Sequence[Section], counts: list[int]) -> tuple[Numbers, Numbers]:
     """Return the timestamps of all records, and their types."""
-    stamped = [bool(section.header.attributes & LOG_APPEND_TIME_BIT) for section in sections]
-    if all(stamped):
+    is_append_time = [bool(section.header.attributes & LOG_APPEND_TIME_BIT) for section in sections]
+    if all(is_append_time):
         times = np.repeat([section.header.max_timestamp for section in sections], counts)
     else:
         base = np.repeat([section.header.base_timestamp for section in sections], counts)
         times = base + deltas
         if (((base >= 0) == (deltas >= 0)) & ((times >= 0) != (base >= 0))).any():
             raise ValueError(f"a timestamp beyond {INT64_END}")
-        if any(stamped):
+        if any(is_append_time):
             own = np.repeat([section.header.max_timestamp for section in sections], counts)
-            times = np.where(np.repeat(stamped, counts), own, times)
-    return times, np.repeat(np.array(stamped, dtype=np.int32), counts)
+            times = np.where(np.repeat(is_append_time, counts), own, times)
+    return times, np.repeat(np.array(is_append_time, dtype=np.int32), counts)
 
 
 def _pieces(buffer: bytes, cuts: Sequence[Numbers]) -> pa.Array:
-    """Cut the buffer at positions that ascend from list to list and then from row to row.
+    """Cut the buffer at positions that ascend from list to list, then from row to row, and return the pieces.
 
-    The piece before the first cut is omitted; the piece after the last is empty.
+    The bytes before the first position are omitted; the piece after the last position is empty.
     """
     rows = len(cuts[0])
     whole = np.empty(len(cuts) * rows + 1, dtype=np.int32)
@@ -246,9 +247,9 @@ def _gather(pieces: pa.Array, first: int, sizes: Numbers) -> pa.Array:
     return pieces.take(pa.array(indices, mask=is_null if is_null.any() else None))
 
 
-def _headers(sections: Sequence[Section], plain: np.ndarray[Any, np.dtype[np.bool_]]) -> pa.Array:
-    if plain.all():
-        return pa.nulls(len(plain), HEADERS_TYPE)
+def _headers(sections: Sequence[Section], has_no_headers: np.ndarray[Any, np.dtype[np.bool_]]) -> pa.Array:
+    if has_no_headers.all():
+        return pa.nulls(len(has_no_headers), HEADERS_TYPE)
     rows: list[list[dict[str, Any]] | None] = []
     for headers in _each_headers(sections):
         rows.append([{"key": _text(name), "value": value} for name, value in headers] if headers else None)
@@ -267,8 +268,8 @@ def _text(name: str) -> str:
     return name.encode(errors="surrogateescape").decode(errors="replace")
 
 
-def _explain(sections: Sequence[Section]) -> None:
-    """:raise ProtocolError: naming the record and the field that are malformed."""
+def _raise_malformed(sections: Sequence[Section]) -> None:
+    """:raise ProtocolError: always, with the malformed record and field if they are found."""
     for header, opened in sections:
         records = bytes(opened)
         for head in iter_heads(records, header):

@@ -1,6 +1,6 @@
-"""Lag of a streaming query behind its topics, from the progress reports of this source or of Spark's Kafka source.
+"""Lag of a streaming query, from the progress reports of this source or of Spark's Kafka source.
 
-Python data sources cannot add metrics to a query's progress, but the progress contains read and latest offsets.
+Python data sources cannot add metrics to a query's progress report, but it contains the read and the latest offsets.
 """
 
 from __future__ import annotations

@@ -21,14 +21,14 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-APPEARANCE_S = 5.0
-"""How long to wait for a named topic that does not exist yet, since it may be new."""
+NEW_TOPIC_WAIT_S = 5.0
+"""Time to wait for a selected topic that does not exist yet, since it may be new."""
 
 
 class OffsetLookup:
     """Looks up partitions and offsets in the cluster, with the retries that the options set.
 
-    :param cluster: stays open; the caller closes it.
+    :param cluster: closed by the caller.
     """
 
     def __init__(self, cluster: Cluster, options: SourceOptions) -> None:
@@ -40,7 +40,7 @@ class OffsetLookup:
 
         :raise ClientError: no broker responds.
         """
-        return self._retried(self._partitions)
+        return self._retry(self._partitions)
 
     def named_partitions(self) -> list[TopicPartition]:
         """Return the selected partitions; those named by options must exist.
@@ -49,10 +49,10 @@ class OffsetLookup:
         :raise ClientError: no broker responds.
         """
         runtime = self._cluster.runtime
-        deadline_s = runtime.clock() + APPEARANCE_S
+        deadline_s = runtime.clock() + NEW_TOPIC_WAIT_S
         while True:
             found = self.partitions()
-            missing = missing_name(self._options.selection, found)
+            missing = find_missing(self._options.selection, found)
             if missing is None:
                 return found
             if runtime.clock() >= deadline_s:
@@ -71,10 +71,10 @@ class OffsetLookup:
         return self._of_topics(sorted(selection.names))
 
     def _of_topics(self, names: Iterable[str]) -> list[TopicPartition]:
-        wanted = list(names)
-        view = self._cluster.retrying(lambda: self._cluster.refresh(wanted))
+        requested = list(names)
+        view = self._cluster.retrying(lambda: self._cluster.refresh(requested))
         found = []
-        for name in wanted:
+        for name in requested:
             topic = view.topics.get(name)
             if topic is not None:
                 found += [TopicPartition(name, each.partition) for each in topic.partitions]
@@ -85,78 +85,78 @@ class OffsetLookup:
     def offsets(
         self, position: Position, partitions: Iterable[TopicPartition], option: str
     ) -> dict[TopicPartition, int]:
-        """Return the offset that a position denotes in each partition.
+        """Return the offset of a position in each partition.
 
-        :param option: the option that gave the position, named in errors.
+        :param option: the option of the position, for errors.
         :raise ValueError: the option names other partitions, or a timestamp after the last record.
         """
-        wanted = list(partitions)
+        requested = list(partitions)
         if isinstance(position, Everywhere):
-            return self.earliest(wanted) if position.offset == EARLIEST else self.latest(wanted)
+            return self.earliest(requested) if position.offset == EARLIEST else self.latest(requested)
         if isinstance(position, AtTime):
-            return self._at_time(position, wanted, option)
-        _check_same(position.offsets, wanted, option)
+            return self._at_time(position, requested, option)
+        _check_partitions(position.offsets, requested, option)
         found = dict(position.offsets)
-        for mark, ask in ((EARLIEST, self.earliest), (LATEST, self.latest)):
-            found.update(ask([each for each in wanted if found[each] == mark]))
+        for mark, lookup in ((EARLIEST, self.earliest), (LATEST, self.latest)):
+            found.update(lookup([each for each in requested if found[each] == mark]))
         return found
 
     def earliest(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the log start offset of each partition."""
-        return self._retried(lambda: earliest_offsets(self._cluster, partitions)) if partitions else {}
+        return self._retry(lambda: earliest_offsets(self._cluster, partitions)) if partitions else {}
 
     def latest(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the end of the readable records of each partition, for the configured isolation level."""
         if not partitions:
             return {}
-        return self._retried(lambda: end_offsets(self._cluster, partitions, self._options.settings.isolation))
+        return self._retry(lambda: end_offsets(self._cluster, partitions, self._options.settings.isolation))
 
-    def _at_time(self, position: AtTime, wanted: list[TopicPartition], option: str) -> dict[TopicPartition, int]:
+    def _at_time(self, position: AtTime, requested: list[TopicPartition], option: str) -> dict[TopicPartition, int]:
         if position.everywhere_ms is not None:
-            times: Mapping[TopicPartition, int] = dict.fromkeys(wanted, position.everywhere_ms)
+            times: Mapping[TopicPartition, int] = dict.fromkeys(requested, position.everywhere_ms)
         else:
-            _check_same(position.times_ms, wanted, option)
+            _check_partitions(position.times_ms, requested, option)
             times = position.times_ms
         if not times:
             return {}
         isolation = self._options.settings.isolation
-        found = self._retried(lambda: offsets_by_time(self._cluster, times, isolation))
+        found = self._retry(lambda: offsets_by_time(self._cluster, times, isolation))
         offsets = {each: timed.offset for each, timed in found.items()}
-        behind = [each for each, offset in offsets.items() if offset == NO_OFFSET]
-        if behind and position.no_match is NoMatch.ERROR:
-            first = behind[0]
+        without_match = [each for each, offset in offsets.items() if offset == NO_OFFSET]
+        if without_match and position.no_match is NoMatch.ERROR:
+            first = without_match[0]
             raise ValueError(f"{option}: {first} has no record at or after {times[first]} ms")
-        return offsets | self.latest(behind)
+        return offsets | self.latest(without_match)
 
-    def _retried(self, ask: Callable[[], T]) -> T:
-        left = self._options.offset_retries
+    def _retry(self, lookup: Callable[[], T]) -> T:
+        retries_left = self._options.offset_retries
         while True:
             try:
-                return ask()
+                return lookup()
             except GaveUp as error:
-                if not left:
+                if not retries_left:
                     raise
-                left -= 1
+                retries_left -= 1
                 log.warning("retrying the offset lookup: %s", error)
                 self._cluster.runtime.sleep(self._options.offset_retry_s)
 
 
-def missing_name(selection: Selection, found: Iterable[TopicPartition]) -> str | None:
-    """Return a topic or partition that options name and that was not found, or None; a pattern names nothing."""
-    there = set(found)
+def find_missing(selection: Selection, found: Iterable[TopicPartition]) -> str | None:
+    """Return a selected topic or partition that was not found, or None; a pattern selects only existing topics."""
+    existing = set(found)
     if isinstance(selection, Partitions):
-        partition = min(selection.partitions - there, default=None)
+        partition = min(selection.partitions - existing, default=None)
         return None if partition is None else f"option 'assign': partition {partition}"
     if isinstance(selection, Topics):
-        topic = min(set(selection.names) - {each.topic for each in there}, default=None)
+        topic = min(set(selection.names) - {each.topic for each in existing}, default=None)
         return None if topic is None else f"option 'subscribe': topic {topic!r}"
     return None
 
 
-def _check_same(given: Offsets, wanted: list[TopicPartition], option: str) -> None:
+def _check_partitions(given: Offsets, requested: list[TopicPartition], option: str) -> None:
     """:raise ValueError: an option names partitions other than those that are read."""
-    missing, more = sorted(set(wanted) - given.keys()), sorted(given.keys() - set(wanted))
+    missing, additional = sorted(set(requested) - given.keys()), sorted(given.keys() - set(requested))
     if missing:
-        raise ValueError(f"{option} must name each partition that is read; {missing[0]} is missing")
-    if more:
-        raise ValueError(f"{option} names {more[0]}, which is not read or does not exist")
+        raise ValueError(f"{option} must contain each partition that is read; {missing[0]} is missing")
+    if additional:
+        raise ValueError(f"{option} contains {additional[0]}, which is not read or does not exist")

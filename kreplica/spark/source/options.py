@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 HEADERS_COLUMN = "headers"
 
-REFUSED = {
+UNSUPPORTED = {
     "kafka.auto.offset.reset": "use the option startingOffsets",
     "kafka.key.deserializer": "keys are binary; use DataFrame operations to read them",
     "kafka.value.deserializer": "values are binary; use DataFrame operations to read them",
@@ -45,7 +45,7 @@ _KNOWN = (
     "maxRecordsPerPartition", "includeHeaders", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
     "kafkaConsumer.pollTimeoutMs", "groupIdPrefix", "kreplica.columns", "kreplica.source", "kreplica.log.dirs",
 )  # fmt: skip
-_OF_SPARK = ("path", "checkpointlocation", "queryname", "mode")
+_SPARK_OPTIONS = ("path", "checkpointlocation", "queryname", "mode")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,9 @@ class SourceOptions:
 
     :param bootstrap: bootstrap brokers.
     :param columns: columns of the rows, in order.
-    :param log_dirs: log directories of one broker, read instead of fetching from brokers; empty: fetch.
-    :param poll_timeout_s: how long a task waits for records before it fails.
-    :param min_partitions: approximate minimum number of tasks; None: one per partition that is not empty.
+    :param log_dirs: log directories of one broker to read; empty to fetch from brokers.
+    :param poll_timeout_s: time for which a task waits for records before it fails.
+    :param min_partitions: approximate minimum number of tasks; None for one per partition that is not empty.
     :param records_per_partition_max: maximum offsets of one task.
     :param offsets_per_trigger_max: maximum offsets of one micro-batch, over all partitions. A micro-batch starts when
         ``offsets_per_trigger_min`` offsets are available, or after ``trigger_delay_s_max``.
@@ -128,28 +128,29 @@ def source_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOpt
     starting = _starting(options, Everywhere(LATEST if is_streaming else EARLIEST))
     ending = _ending(options)
     if not is_streaming and starting == Everywhere(LATEST):
-        raise ValueError("startingOffsets=latest: a batch would read nothing")
+        raise ValueError("startingOffsets=latest: a batch read would return no records")
     if ending == Everywhere(EARLIEST):
-        raise ValueError("endingOffsets=earliest: a batch would read nothing")
+        raise ValueError("endingOffsets=earliest: a batch read would return no records")
     for position, option, forbidden, word in (
         (starting, "startingOffsets", LATEST if not is_streaming else None, "latest (-1)"),
         (ending, "endingOffsets", EARLIEST, "earliest (-2)"),
     ):
         if isinstance(position, InEach) and forbidden in position.offsets.values():
-            raise ValueError(f"option {option!r}: {word} is not a position for a batch to {option.partition('ing')[0]}")
+            raise ValueError(f"option {option!r}: a batch read cannot {option.partition('ing')[0]} at {word}")
     get = options.get
     return SourceOptions(
         bootstrap=bootstrap,
         selection=_selection(options, is_offline),
         starting=starting,
         ending=ending,
-        settings=client_settings(given, REFUSED),
+        settings=client_settings(given, UNSUPPORTED),
         columns=_columns(options),
         fail_on_data_loss=boolean(get("failOnDataLoss"), "failOnDataLoss", default=True),
         log_dirs=log_dirs,
         poll_timeout_s=(number(get("kafkaConsumer.pollTimeoutMs"), "kafkaConsumer.pollTimeoutMs", 1) or 120_000) / 1000,
-        offset_retries=_or(number(get("fetchOffset.numRetries"), "fetchOffset.numRetries", 0), 3),
-        offset_retry_s=_or(number(get("fetchOffset.retryIntervalMs"), "fetchOffset.retryIntervalMs", 0), 10) / 1000,
+        offset_retries=_or_default(number(get("fetchOffset.numRetries"), "fetchOffset.numRetries", 0), 3),
+        offset_retry_s=_or_default(number(get("fetchOffset.retryIntervalMs"), "fetchOffset.retryIntervalMs", 0), 10)
+        / 1000,
         min_partitions=number(get("minPartitions"), "minPartitions", 1),
         records_per_partition_max=number(get("maxRecordsPerPartition"), "maxRecordsPerPartition", 1),
         offsets_per_trigger_max=number(get("maxOffsetsPerTrigger"), "maxOffsetsPerTrigger", 1),
@@ -176,7 +177,7 @@ class _Options:
         return self._given.get(name.lower())
 
     def check_names(self, is_streaming: bool) -> None:
-        """:raise ValueError: an option is unknown, or would end a stream."""
+        """:raise ValueError: an option is unknown, or is valid for batch reads only."""
         for name in _BATCH_ONLY if is_streaming else _STREAM_ONLY:
             if self.get(name) is None:
                 continue
@@ -185,12 +186,12 @@ class _Options:
             log.warning("option %s is ignored in batch queries", name)
         known = {name.lower() for name in _KNOWN}
         for name in self._given:
-            if name in known or name.startswith("kafka.") or name in _OF_SPARK:
+            if name in known or name.startswith("kafka.") or name in _SPARK_OPTIONS:
                 continue
-            raise ValueError(f"option {name!r} is not known to the source kreplica")
+            raise ValueError(f"option {name!r} is not an option of the source kreplica")
 
 
-def _or(value: int | None, default: int) -> int:
+def _or_default(value: int | None, default: int) -> int:
     return default if value is None else value
 
 
@@ -245,8 +246,7 @@ def _ending(options: _Options) -> Position:
 
 
 def _by_time(options: _Options, one: str, each: str, no_match: NoMatch) -> AtTime | None:
-    """Parse a timestamp position. The option for all partitions precedes the one per partition, and both precede
-    offsets.
+    """Parse a timestamp position; the option ``one``, for all partitions, has precedence over ``each``, by partition.
     """
     text = options.get(one)
     if text is not None:
@@ -267,7 +267,7 @@ def _columns(options: _Options) -> tuple[str, ...]:
     for name in chosen:
         if name not in (*COLUMNS, HEADERS_COLUMN) or chosen.count(name) > 1:
             raise ValueError(
-                f"option 'kreplica.columns': {name!r}: each of {', '.join((*COLUMNS, HEADERS_COLUMN))} once"
+                f"option 'kreplica.columns': {name!r}: expected {', '.join((*COLUMNS, HEADERS_COLUMN))}, each once"
             )
     if not chosen:
         raise ValueError("option 'kreplica.columns' is empty")

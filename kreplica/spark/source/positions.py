@@ -44,7 +44,8 @@ class InEach:
 class AtTime:
     """The first record with that timestamp or a later one.
 
-    :param times_ms: milliseconds by partition; ``everywhere_ms`` applies to all partitions, if given.
+    :param times_ms: milliseconds since 1970, by partition.
+    :param everywhere_ms: milliseconds since 1970, for all partitions; None to use ``times_ms``.
     """
 
     times_ms: Offsets = field(default_factory=dict)
@@ -69,14 +70,14 @@ def parse_position(text: str, option: str) -> Everywhere | InEach:
 def parse_numbers(text: str, option: str, *, lowest: int = 0) -> Offsets:
     """Parse ``{"topic": {"0": number}}``.
 
-    :raise ValueError: the text is malformed; the message names the option and the place.
+    :raise ValueError: the text is malformed; the message contains the option and the location.
     """
     where = f"option {option!r}"
     try:
         found = json.loads(text)
     except ValueError as error:
         raise ValueError(
-            f'{where}: "earliest", "latest" or {{"topicA": {{"0": 23, "1": -1}}}} is expected, not {text!r}'
+            f'{where}: expected "earliest", "latest" or {{"topicA": {{"0": 23, "1": -1}}}}, not {text!r}'
         ) from error
     numbers = {}
     for topic, partitions in _pairs(found, where):
@@ -94,24 +95,24 @@ def parse_numbers(text: str, option: str, *, lowest: int = 0) -> Offsets:
 def parse_partitions(text: str, option: str) -> frozenset[TopicPartition]:
     """Parse ``{"topic": [0, 1]}``.
 
-    :raise ValueError: the text is malformed; the message names the option and the place.
+    :raise ValueError: the text is malformed; the message contains the option and the location.
     """
     where = f"option {option!r}"
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise ValueError(f'{where}: {{"topicA": [0, 1]}} is expected, not {text!r}') from error
+        raise ValueError(f'{where}: expected {{"topicA": [0, 1]}}, not {text!r}') from error
     chosen: set[TopicPartition] = set()
     for topic, partitions in _pairs(found, where):
         if not isinstance(partitions, list) or not all(type(each) is int and each >= 0 for each in partitions):
-            raise ValueError(f"{where}, topic {topic!r}: a list of partitions is expected, not {partitions!r}")
+            raise ValueError(f"{where}, topic {topic!r}: expected a list of partitions, not {partitions!r}")
         chosen.update(TopicPartition(topic, each) for each in partitions)
     return frozenset(chosen)
 
 
 def _pairs(found: Any, where: str) -> list[tuple[str, Any]]:
     if not isinstance(found, dict):
-        raise ValueError(f"{where}: an object is expected, not {found!r}")
+        raise ValueError(f"{where}: expected an object, not {found!r}")
     return list(found.items())
 
 

@@ -1,4 +1,4 @@
-"""Reading of one task's offsets from brokers, as Arrow batches."""
+"""Reads the offset range of a task from brokers, as Arrow batches."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from kreplica.wire.batches import BatchHeader
 log = logging.getLogger(__name__)
 
 CHUNK_SIZE = 2 << 20
-"""Approximate bytes of decompressed records per Arrow batch. Fits into a core's cache, and into the memory that the
-C library keeps after a free instead of returning it to the kernel and mapping it again page by page.
+"""Approximate bytes of decompressed records per Arrow batch. Small enough for the cache of a core, and for the C
+library to keep the memory after it is freed; otherwise the kernel would have to map it again page by page.
 """
 
-_GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_TOPIC_DELETED_CODES = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _clusters: dict[tuple[Any, ...], Cluster] = {}
-# Keyed by process: a forked process must not share connections with its parent.
+# A forked process must not share connections with its parent.
 os.register_at_fork(after_in_child=_clusters.clear)
 
 
@@ -41,28 +41,28 @@ class DataLoss(Exception):
     """Requested records have been deleted."""
 
 
-class Batches(NamedTuple):
+class CompressedBatches(NamedTuple):
     """Compressed batches of one response, and the offset at which the next fetch starts."""
 
     batches: list[tuple[BatchHeader, memoryview]]
     next_offset: int
 
 
-class BatchesReader(Reader):
-    """A reader that checks batches but does not decompress them; decompressed, a response may be many times larger."""
+class CompressedReader(Reader):
+    """A reader that does not decompress batches, since a decompressed response may be many times larger."""
 
     def open_fetched(self, fetched: FetchedRecords, end: int | None) -> list[Any]:
-        """Return one ``Batches``, or none, as ``Reader.open_fetched``."""
+        """Return a list with one ``CompressedBatches``; empty if there is no batch."""
         try:
             batches = [each for each in visible_batches(fetched) if end is None or each[0].base_offset < end]
         except ProtocolError as error:
             raise CorruptBatch(f"{fetched.partition} from offset {fetched.position}: {error}") from error
         next_offset = fetched.next_offset if end is None else min(fetched.next_offset, end)
-        return [Batches(batches, next_offset)] if batches else []
+        return [CompressedBatches(batches, next_offset)] if batches else []
 
 
 def worker_cluster(bootstrap: str, settings: ClientSettings) -> Cluster:
-    """Return the process's cluster client, which successive tasks of a worker share."""
+    """Return the cluster client of this process, which successive tasks of a worker share."""
     key = (bootstrap, settings.client)
     cluster = _clusters.get(key)
     if cluster is None:
@@ -85,8 +85,9 @@ def read_range(wanted: OffsetRange, options: SourceOptions) -> Iterator[pa.Recor
                     yield rows
                 start = following
         except ClientError as error:
-            following = _behind_the_loss(cluster, wanted, start, error)
-            lost(options, f"{wanted.partition}: offsets {start} to {min(following, wanted.end)} were deleted: {error}")
+            following = _offset_after_loss(cluster, wanted, start, error)
+            end = min(following, wanted.end)
+            report_loss(options, f"{wanted.partition}: offsets {start} to {end} were deleted: {error}")
             start = following
 
 
@@ -102,49 +103,50 @@ def _read(cluster: Cluster, wanted: OffsetRange, options: SourceOptions) -> Iter
         patience_s=options.poll_timeout_s,
     )
     partition, start, end = wanted
-    gathered: list[Section] = []
-    size, behind = 0, start
-    with BatchesReader(cluster, {partition: start}, ends={partition: end}, options=reader_options) as reader:
-        since = cluster.runtime.clock()
+    sections: list[Section] = []
+    size, next_offset = 0, start
+    with CompressedReader(cluster, {partition: start}, ends={partition: end}, options=reader_options) as reader:
+        progress_s = cluster.runtime.clock()
         try:
             while not reader.is_done:
-                answers: list[Any] = reader.read(options.poll_timeout_s)
-                if answers or reader.positions[partition] > behind:
-                    since = cluster.runtime.clock()
-                elif cluster.runtime.clock() - since >= options.poll_timeout_s:
-                    _explain_silence(cluster, partition, behind, options)
-                for header, batch in chain.from_iterable(answer.batches for answer in answers):
-                    gathered.append(_opened(partition, header, batch))
-                    size, behind = size + len(gathered[-1].records), min(header.next_offset, end)
+                responses: list[Any] = reader.read(options.poll_timeout_s)
+                if responses or reader.positions[partition] > next_offset:
+                    progress_s = cluster.runtime.clock()
+                elif cluster.runtime.clock() - progress_s >= options.poll_timeout_s:
+                    _raise_no_records(cluster, partition, next_offset, options)
+                for header, batch in chain.from_iterable(response.batches for response in responses):
+                    sections.append(_open_section(partition, header, batch))
+                    size, next_offset = size + len(sections[-1].records), min(header.next_offset, end)
                     if size >= CHUNK_SIZE:
-                        yield behind, _rows(gathered, wanted, options)
-                        gathered, size = [], 0
-                behind = reader.positions[partition]
+                        yield next_offset, _rows(sections, wanted, options)
+                        sections, size = [], 0
+                next_offset = reader.positions[partition]
         except ClientError:
-            yield behind, _rows(gathered, wanted, options) if gathered else None  # records before the error are valid
+            # The records before the error are valid.
+            yield next_offset, _rows(sections, wanted, options) if sections else None
             raise
-        yield end, _rows(gathered, wanted, options) if gathered else None
+        yield end, _rows(sections, wanted, options) if sections else None
 
 
-def _opened(partition: TopicPartition, header: BatchHeader, batch: memoryview) -> Section:
+def _open_section(partition: TopicPartition, header: BatchHeader, batch: memoryview) -> Section:
     try:
         return open_section(header, batch)
     except ProtocolError as error:
         raise CorruptBatch(f"{partition}: the batch at offset {header.base_offset}: {error}") from error
 
 
-def _explain_silence(cluster: Cluster, partition: TopicPartition, position: int, options: SourceOptions) -> None:
+def _raise_no_records(cluster: Cluster, partition: TopicPartition, position: int, options: SourceOptions) -> None:
     """Raise the error that explains why no record arrived.
 
     :raise OffsetOutOfRange: the partition ends before the requested range.
-    :raise GaveUp: the partition has more offsets, so nothing is lost: a broker is slow, or a transaction is open.
+    :raise GaveUp: the partition has more offsets: a broker is slow, or a transaction is open.
     """
     end = end_offsets(cluster, [partition])[partition]
     if position >= end:
         raise OffsetOutOfRange(partition, position, high_watermark=end)
     raise GaveUp(
-        f"{partition}: nothing came from offset {position} on in {options.poll_timeout_s:g} s "
-        f"(option kafkaConsumer.pollTimeoutMs), but the partition ends at {end}"
+        f"{partition}: no records from offset {position} were received in {options.poll_timeout_s:g} s "
+        f"(option kafkaConsumer.pollTimeoutMs), although the partition ends at {end}"
     )
 
 
@@ -153,7 +155,7 @@ def _rows(sections: list[Section], wanted: OffsetRange, options: SourceOptions) 
     return arrow_rows(wanted.partition, records.between(wanted.start, wanted.end), options.columns)
 
 
-def _behind_the_loss(cluster: Cluster, wanted: OffsetRange, start: int, error: ClientError) -> int:
+def _offset_after_loss(cluster: Cluster, wanted: OffsetRange, start: int, error: ClientError) -> int:
     """Return the next readable offset after deleted records; the end of the range if there is none.
 
     :raise ClientError: the error is not a data loss.
@@ -165,12 +167,12 @@ def _behind_the_loss(cluster: Cluster, wanted: OffsetRange, start: int, error: C
             return wanted.end
         return first if start < first < wanted.end else wanted.end
     cause = error.__cause__ if isinstance(error, GaveUp) else error
-    if isinstance(cause, BrokerRefused) and cause.code in _GONE:
+    if isinstance(cause, BrokerRefused) and cause.code in _TOPIC_DELETED_CODES:
         return wanted.end
     raise error
 
 
-def lost(options: SourceOptions, what: str) -> None:
+def report_loss(options: SourceOptions, what: str) -> None:
     """Report deleted records.
 
     :raise DataLoss: ``failOnDataLoss`` is true.
@@ -182,7 +184,7 @@ def lost(options: SourceOptions, what: str) -> None:
     log.warning("%s; failOnDataLoss is false, so they are skipped", what)
 
 
-def forget_clusters() -> None:
+def close_clusters() -> None:
     """Close the cluster clients of this process."""
     clusters: Mapping[tuple[Any, ...], Cluster] = dict(_clusters)
     _clusters.clear()

@@ -1,4 +1,4 @@
-"""Pure rules that assign offsets to tasks, and limit the offsets of a micro-batch."""
+"""Rules that assign offsets to tasks, and limit the offsets of a micro-batch; pure functions."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def _parts(whole: OffsetRange, count: int) -> list[OffsetRange]:
     return [OffsetRange(whole.partition, bounds[index], bounds[index + 1]) for index in range(count)]
 
 
-def limited(start: Offsets, available: Mapping[TopicPartition, int], count_max: int) -> dict[TopicPartition, int]:
-    """Return the end offsets of a micro-batch of at most ``count_max`` offsets, shared in proportion to each
-    partition's backlog.
+def limit_ends(start: Offsets, available: Mapping[TopicPartition, int], count_max: int) -> dict[TopicPartition, int]:
+    """Return the end offsets of a micro-batch of about ``count_max`` offsets, in proportion to each partition's
+    backlog.
 
     Every partition with a backlog gets at least one offset, so that none starves.
 

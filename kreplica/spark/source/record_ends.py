@@ -1,5 +1,5 @@
-"""End positions of records, each known only from the length of the record before it. Few batches are walked in
-Python, many in parallel with numpy.
+"""End positions of records: each depends on the length of the previous record. A few batches are processed in Python,
+many in parallel with numpy.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 Words: TypeAlias = "np.ndarray[Any, np.dtype[np.uint16]]"
 
 BATCHES_MIN = 48
-"""Minimum mean number of batches processed in parallel for which numpy is faster than Python."""
+"""Mean number of batches processed in parallel above which numpy is faster than Python."""
 
 _VARINT_SHIFT_MAX = 63
 
@@ -29,10 +29,10 @@ def record_ends(buffer: bytes, counts: Sequence[int], sizes: Sequence[int]) -> N
     :raise IndexError: a record extends beyond the buffer.
     """
     if sum(counts) >= BATCHES_MIN * max(counts, default=0):
-        found = _side_by_side(buffer, np.array(counts, dtype=np.int64), np.array(sizes, dtype=np.int64))
+        found = _ends_in_parallel(buffer, np.array(counts, dtype=np.int64), np.array(sizes, dtype=np.int64))
         if found is not None:
             return found
-    return _one_by_one(buffer, counts, sizes)
+    return _ends_in_sequence(buffer, counts, sizes)
 
 
 def words_of(buffer: bytes) -> Words:
@@ -40,30 +40,30 @@ def words_of(buffer: bytes) -> Words:
     return np.ndarray((len(buffer) - 1,), dtype="<u2", buffer=buffer, strides=(1,))
 
 
-def _side_by_side(buffer: bytes, counts: Numbers, sizes: Numbers) -> Numbers | None:
+def _ends_in_parallel(buffer: bytes, counts: Numbers, sizes: Numbers) -> Numbers | None:
     """Process the first record of each batch, then the second of each batch that has one, and so on; None if a
     record is too long.
     """
     words = words_of(buffer)
     order = np.argsort(-counts, kind="stable")
-    behind = np.cumsum(sizes)
-    positions = (behind - sizes)[order]
+    batch_ends = np.cumsum(sizes)
+    positions = (batch_ends - sizes)[order]
     places = (np.cumsum(counts) - counts)[order]
-    # How many batches have a first record, a second one, ...
+    # Number of batches with at least 1 record, 2 records, ...
     active = len(counts) - np.searchsorted(np.sort(counts), np.arange(1, counts.max() + 1))
     ends: Numbers = np.empty(int(counts.sum()), dtype=np.int64)
-    for turn, count in enumerate(active.tolist()):
+    for index, count in enumerate(active.tolist()):
         steps = _STEPS.take(words[positions[:count]])
         if not steps.all():
             return None
         positions[:count] += steps
-        ends[places[:count] + turn] = positions[:count]
-    if not (positions == behind[order]).all():
+        ends[places[:count] + index] = positions[:count]
+    if not (positions == batch_ends[order]).all():
         raise ValueError("bytes after the last record")
     return ends
 
 
-def _one_by_one(buffer: bytes, counts: Sequence[int], sizes: Sequence[int]) -> Numbers:
+def _ends_in_sequence(buffer: bytes, counts: Sequence[int], sizes: Sequence[int]) -> Numbers:
     ends: list[int] = []
     append = ends.append
     position = limit = 0
@@ -96,7 +96,7 @@ def _length(buffer: bytes, position: int) -> tuple[int, int]:
 
 
 def _steps() -> Numbers:
-    """Lookup table by the first two bytes of a record: distance to the next record; 0 if the length field is longer."""
+    """Return a table by the first two bytes of a record: bytes to the next record; 0 if the length field is longer."""
     word = np.arange(1 << 16)
     first, second = word & 0xFF, word >> 8
     steps = np.where(first < 0x80, (first >> 1) + 1, (second << 6 | (first & 0x7F) >> 1) + 2)

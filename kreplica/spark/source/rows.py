@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 )
 
 from kreplica.model import TopicPartition
-from kreplica.spark.source.decoding import Decoded
+from kreplica.spark.source.decoding import DecodedRecords
 from kreplica.spark.source.options import HEADERS_COLUMN
 from kreplica.transfer.record_columns import ARROW_TYPES, TIMESTAMP
 
@@ -49,36 +49,36 @@ def spark_schema(columns: Sequence[str]) -> StructType:
     return StructType([StructField(name, SPARK_TYPES[name]) for name in columns])
 
 
-def arrow_rows(partition: TopicPartition, records: Decoded, columns: Sequence[str]) -> pa.RecordBatch:
+def arrow_rows(partition: TopicPartition, records: DecodedRecords, columns: Sequence[str]) -> pa.RecordBatch:
     """Convert records of one partition to rows."""
     return pa.RecordBatch.from_arrays(
         [_COLUMNS[name](partition, records) for name in columns], schema=arrow_schema(columns)
     )
 
 
-def _repeated(value: Any, kind: pa.DataType, count: int) -> pa.Array:
-    return _many(value, kind, 1 << count.bit_length()).slice(0, count)
+def _constant(value: Any, kind: pa.DataType, count: int) -> pa.Array:
+    return _constant_column(value, kind, 1 << count.bit_length()).slice(0, count)
 
 
 @lru_cache(maxsize=2)
-def _many(value: Any, kind: pa.DataType, count: int) -> pa.Array:
-    """Return a constant column; cached for the two columns that name the partition of a task."""
+def _constant_column(value: Any, kind: pa.DataType, count: int) -> pa.Array:
+    """Return a constant column; cached for the columns topic and partition of a task."""
     return pa.repeat(pa.scalar(value, kind), count)
 
 
-def _timestamps(_: TopicPartition, records: Decoded) -> pa.Array:
+def _timestamps(_: TopicPartition, records: DecodedRecords) -> pa.Array:
     return pa.array(records.timestamps_ms * _US, pa.int64()).view(TIMESTAMP)
 
 
-def _types(_: TopicPartition, records: Decoded) -> pa.Array:
+def _types(_: TopicPartition, records: DecodedRecords) -> pa.Array:
     return pa.array(records.timestamp_types.astype(np.int32))
 
 
-_COLUMNS: Mapping[str, Callable[[TopicPartition, Decoded], pa.Array]] = {
+_COLUMNS: Mapping[str, Callable[[TopicPartition, DecodedRecords], pa.Array]] = {
     "key": lambda _, records: records.keys,
     "value": lambda _, records: records.values,
-    "topic": lambda partition, records: _repeated(partition.topic, pa.string(), len(records.offsets)),
-    "partition": lambda partition, records: _repeated(partition.partition, pa.int32(), len(records.offsets)),
+    "topic": lambda partition, records: _constant(partition.topic, pa.string(), len(records.offsets)),
+    "partition": lambda partition, records: _constant(partition.partition, pa.int32(), len(records.offsets)),
     "offset": lambda _, records: pa.array(records.offsets),
     "timestamp": _timestamps,
     "timestampType": _types,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -11,7 +10,7 @@ from typing import NamedTuple
 
 from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
-from kreplica.runtime.disk import File, OsDisk, OsFile
+from kreplica.runtime.disk import File, ReadOnlyDisk
 from kreplica.storage.formats.batch_scanning import scan_headers
 from kreplica.storage.formats.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, read_offsets
 from kreplica.storage.formats.names import parse_directory_name
@@ -31,22 +30,11 @@ unpack_entry = Struct(">ii").unpack_from
 """Unpacks an index entry: offset relative to the segment's base offset, and file position."""
 
 
-class FilesAsTheyAre(OsDisk):
-    """Read-only access to files of the operating system."""
-
-    def open(self, path: str, *, create: bool = False) -> File:
-        """Open a file for reading.
-
-        :raise FileNotFoundError: the file does not exist.
-        """
-        return OsFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-
-
 class ReplicaFiles(NamedTuple):
     """Files of one partition in a log directory.
 
     :param start: log start offset.
-    :param high_watermark: last checkpoint by the broker; None if there is none.
+    :param high_watermark: from the broker's last checkpoint; None if there is none.
     """
 
     partition: TopicPartition
@@ -55,15 +43,15 @@ class ReplicaFiles(NamedTuple):
     high_watermark: int | None
 
     def bases(self) -> list[int]:
-        """Base offsets of the segments, ascending."""
-        return segment_bases(FilesAsTheyAre().list_directory(self.path))
+        """Return the base offsets of the segments, ascending."""
+        return segment_bases(ReadOnlyDisk().list_directory(self.path))
 
     def end(self) -> int:
-        """End of the committed records; the log end offset if there is no high watermark checkpoint."""
+        """Return the high watermark; the log end offset if there is no checkpoint of it."""
         return self.log_end() if self.high_watermark is None else self.high_watermark
 
     def log_end(self) -> int:
-        """Offset after the last complete batch."""
+        """Return the offset after the last complete batch."""
         bases = self.bases()
         end = bases[-1] if bases else self.start
         for _, _, header in self.headers(end):
@@ -85,11 +73,11 @@ class ReplicaFiles(NamedTuple):
 
     def open(self, base: int) -> File:
         """Open the file of a segment."""
-        return FilesAsTheyAre().open(f"{self.path}/{base:0{NAME_DIGITS}}.log")
+        return ReadOnlyDisk().open(f"{self.path}/{base:0{NAME_DIGITS}}.log")
 
     def position(self, base: int, offset: int) -> int:
-        """Return the file position at which to search for an offset, according to the index; 0 if it has no entry."""
-        disk, path = FilesAsTheyAre(), f"{self.path}/{base:0{NAME_DIGITS}}.index"
+        """Return the file position from which to search for an offset, according to the index; 0 without an entry."""
+        disk, path = ReadOnlyDisk(), f"{self.path}/{base:0{NAME_DIGITS}}.index"
         with closing(offset_index(disk, path)) as index:
             count = index.size // OFFSET_ENTRY_SIZE
         if not count:
@@ -103,18 +91,18 @@ class ReplicaFiles(NamedTuple):
         """Return the aborted transactions that end at or after an offset, ordered by their first offset."""
         found = []
         for base in self.bases_from(offset):
-            with closing(transaction_index(FilesAsTheyAre(), f"{self.path}/{base:0{NAME_DIGITS}}.txnindex")) as index:
+            with closing(transaction_index(ReadOnlyDisk(), f"{self.path}/{base:0{NAME_DIGITS}}.txnindex")) as index:
                 found += [entry.aborted for entry in aborted_entries(index) if entry.aborted.last_offset >= offset]
         return sorted(found, key=lambda aborted: aborted.first_offset)
 
 
-def replicas(log_dirs: Sequence[str]) -> dict[TopicPartition, ReplicaFiles]:
+def find_replicas(log_dirs: Sequence[str]) -> dict[TopicPartition, ReplicaFiles]:
     """Return all partitions in the log directories of one broker.
 
     :raise StorageError: a directory does not exist, or a checkpoint is damaged.
     """
     found: dict[TopicPartition, ReplicaFiles] = {}
-    disk = FilesAsTheyAre()
+    disk = ReadOnlyDisk()
     for log_dir in log_dirs:
         try:
             names = disk.list_directory(log_dir)

@@ -18,22 +18,22 @@ from kreplica.spark.source.batch_read import RangePartition
 from kreplica.spark.source.offset_lookup import OffsetLookup
 from kreplica.spark.source.options import SourceOptions
 from kreplica.spark.source.positions import as_json, from_json
-from kreplica.spark.source.range_reading import forget_clusters, lost, read_range, worker_cluster
-from kreplica.spark.source.ranges import OffsetRange, limited, split
+from kreplica.spark.source.range_reading import close_clusters, read_range, report_loss, worker_cluster
+from kreplica.spark.source.ranges import OffsetRange, limit_ends, split
 
 IDLE_S_MAX = 0.2
-"""How long the source waits for new records before it reports that there are none; Spark polls every 10 ms."""
+"""Time for which the source waits for new records before it reports none; otherwise Spark would poll every 10 ms."""
 
 IDLE_STEP_S = 0.02
 DISCOVERY_S = 1.0
-"""Interval between searches for added partitions."""
+"""Interval of searches for new partitions."""
 
-ASK_S = 3.0
-"""How long to wait for partition leaders before checking that the partitions still exist."""
+LEADERS_TIMEOUT_S = 3.0
+"""Time to wait for partition leaders before the existence of the partitions is checked."""
 
-DOUBT_S = 10.0
-"""How long a missing or shortened partition is rechecked before it counts as data loss: a broker that takes over may
-have older metadata.
+LOSS_CHECK_S = 10.0
+"""Time for which a missing or shortened partition is checked again before it is data loss: a new controller or leader
+may have older metadata.
 """
 
 
@@ -49,7 +49,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._known: list[TopicPartition] = []
         self._discovered_s = -DISCOVERY_S
         self._last: dict[TopicPartition, int] | None = None
-        self._frozen: dict[TopicPartition, int] | None = None
+        self._final_ends: dict[TopicPartition, int] | None = None
         self._triggered_s = float("-inf")
 
     # --- available offsets ---
@@ -57,7 +57,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         """Return the start of the first micro-batch; repeated calls return the same offsets.
 
-        :raise ValueError: options name partitions that do not exist, or timestamps that no record has.
+        :raise ValueError: options contain partitions that do not exist, or timestamps after the last record.
         """
         if self._initial is None:
             partitions = self._lookup().named_partitions()
@@ -74,17 +74,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         :raise DataLoss: partitions were deleted, or end before offsets already read, and ``failOnDataLoss`` is true.
         """
-        begun = from_json(start)
-        available = self._frozen if self._frozen is not None else self._something_new(begun)
-        if _went_back(begun, available):
-            available = self._settled(begun)
+        read_offsets = from_json(start)
+        available = self._final_ends if self._final_ends is not None else self._wait_for_records(read_offsets)
+        if _describe_loss(read_offsets, available):
+            available = self._recheck_loss(read_offsets)
         self._last = available
-        added = self._lookup().earliest([each for each in available if each not in begun])
+        added = self._lookup().earliest([each for each in available if each not in read_offsets])
         # If the log end went back and failOnDataLoss is false, the query continues from there.
-        first = {each: min(begun[each], end) if each in begun else added[each] for each, end in available.items()}
-        if self._holds_back(sum(end - first[each] for each, end in available.items())):
+        first = {
+            each: min(read_offsets[each], end) if each in read_offsets else added[each]
+            for each, end in available.items()
+        }
+        if self._should_wait(sum(end - first[each] for each, end in available.items())):
             return start
-        ends = limited(first, available, limit.max_rows) if isinstance(limit, ReadMaxRows) else available
+        ends = limit_ends(first, available, limit.max_rows) if isinstance(limit, ReadMaxRows) else available
         self._triggered_s = self._clock()
         return as_json({each: max(end, first[each]) for each, end in ends.items()})
 
@@ -93,43 +96,43 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self._last is None else as_json(self._last)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fix the end of the query at the current offsets."""
-        self._frozen = self._ends()
+        """Set the end of the query to the current offsets."""
+        self._final_ends = self._ends()
 
-    def _something_new(self, begun: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def _wait_for_records(self, read_offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the current end offsets; waits briefly if they have not changed."""
         deadline_s = self._clock() + IDLE_S_MAX
         ends = self._ends()
-        while not self._is_more(begun, ends) and self._clock() < deadline_s:
+        while not self._has_changed(read_offsets, ends) and self._clock() < deadline_s:
             self._cluster().runtime.sleep(IDLE_STEP_S)
             ends = self._ends()
         return ends
 
     @staticmethod
-    def _is_more(begun: dict[TopicPartition, int], ends: dict[TopicPartition, int]) -> bool:
-        return ends.keys() != begun.keys() or any(end != begun[each] for each, end in ends.items())
+    def _has_changed(read_offsets: dict[TopicPartition, int], ends: dict[TopicPartition, int]) -> bool:
+        return ends.keys() != read_offsets.keys() or any(end != read_offsets[each] for each, end in ends.items())
 
-    def _settled(self, begun: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def _recheck_loss(self, read_offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the end offsets, after apparent data loss was rechecked.
 
         :raise DataLoss: see ``latestOffset``.
         """
-        deadline_s = self._clock() + DOUBT_S
+        deadline_s = self._clock() + LOSS_CHECK_S
         while True:
             self._discovered_s = -DISCOVERY_S
             ends = self._ends()
-            what = _went_back(begun, ends)
-            if not what:
+            loss = _describe_loss(read_offsets, ends)
+            if not loss:
                 return ends
             if self._clock() >= deadline_s:
-                lost(self._options, what)
+                report_loss(self._options, loss)
                 return ends
             self._cluster().runtime.sleep(IDLE_S_MAX)
 
-    def _holds_back(self, count: int) -> bool:
+    def _should_wait(self, count: int) -> bool:
         """Return True if there are fewer offsets than the minimum and the last micro-batch was recent."""
         count_min = self._options.offsets_per_trigger_min
-        if count_min is None or self._frozen is not None:
+        if count_min is None or self._final_ends is not None:
             return False
         waited_s = self._clock() - self._triggered_s
         return count < count_min and waited_s < self._options.trigger_delay_s_max
@@ -156,7 +159,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Close the connections."""
-        forget_clusters()
+        close_clusters()
 
     # --- cluster queries ---
 
@@ -176,13 +179,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._known
 
     def _ends(self) -> dict[TopicPartition, int]:
-        """Return the end offset of each partition; partitions deleted meanwhile are omitted."""
+        """Return the end offset of each existing partition."""
         cluster = self._cluster()
         deadline_s = self._clock() + cluster.options.operation_timeout_s
         while True:
             latest = dict.fromkeys(self._discover(), LATEST)
             try:
-                found = offsets_by_time(cluster, latest, self._options.settings.isolation, timeout_s=ASK_S)
+                found = offsets_by_time(cluster, latest, self._options.settings.isolation, timeout_s=LEADERS_TIMEOUT_S)
                 return {each: timed.offset for each, timed in found.items()}
             except GaveUp:
                 if self._clock() >= deadline_s:
@@ -190,12 +193,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._discovered_s = -DISCOVERY_S
 
 
-def _went_back(begun: dict[TopicPartition, int], ends: dict[TopicPartition, int]) -> str:
+def _describe_loss(read_offsets: dict[TopicPartition, int], ends: dict[TopicPartition, int]) -> str:
     """Describe the partitions that were deleted or end before offsets already read; empty if there are none."""
-    gone = sorted(begun.keys() - ends.keys())
+    gone = sorted(read_offsets.keys() - ends.keys())
     if gone:
         return f"{', '.join(map(str, gone[:3]))}: the partition was deleted"
     for each, end in ends.items():
-        if end < begun.get(each, 0):
-            return f"{each} ends at {end}, before offset {begun[each]}, which was already read"
+        if end < read_offsets.get(each, 0):
+            return f"{each} ends at {end}, before offset {read_offsets[each]}, which was already read"
     return ""

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 from kreplica.blocking import Cluster
 from kreplica.errors import KreplicaError
 from kreplica.model import TopicPartition
-from kreplica.spark.pipelines.archive.file_stores import Store, plain_path, store_of
+from kreplica.spark.pipelines.archive.file_stores import Store, normalize_path, store_of
 from kreplica.spark.pipelines.archive.layout import (
-    NOTES,
-    About,
+    METADATA_DIRECTORY,
+    ArchiveDescription,
     Batch,
     checkpoint,
     lock_file,
-    read_about,
     read_archive,
-    write_about,
+    read_description,
+    write_description,
 )
 from kreplica.spark.pipelines.archive.micro_batches import BatchWriter
 from kreplica.spark.pipelines.archive.stream_checkpoint import batch_numbers
@@ -38,12 +38,12 @@ BATCH_RECORDS_MAX = 10_000_000
 FILE_RECORDS_MAX = 2_000_000
 FOLLOW_EVERY = "1 minute"
 
-_LOOK_S = 0.2
-_NO_PATH = "*?[]{}\\"
+_POLL_S = 0.2
+_GLOB_CHARACTERS = "*?[]{}\\"
 
 
-class ArchiveRefused(KreplicaError):
-    """The archive cannot be written with these options; the message says why, and what to do."""
+class ArchiveError(KreplicaError):
+    """The archive cannot be written with these options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +55,11 @@ class ArchiveOptions:
     :param read_committed: omit records of open and aborted transactions.
     :param values: ``binary``, or ``json`` to also parse values into a column ``json``.
     :param codec: compression codec of the Parquet files.
-    :param batch_records_max: maximum offsets per micro-batch; a crash repeats at most one micro-batch.
+    :param batch_records_max: maximum offsets per micro-batch; after a crash, at most one micro-batch is written again.
     :param file_records_max: maximum records per file.
     :param follow_every: run until stopped, with this trigger interval in Spark's notation; None: archive the current
         records and return.
-    :param adopt: continue an archive of another cluster or of other topics, and record the new ones.
+    :param adopt: continue an archive that was made from another cluster or other topics, and record the new ones.
     :param allow_data_loss: skip records that the cluster deleted before they were archived.
     :param kafka: additional options of the source.
     """
@@ -77,9 +77,9 @@ class ArchiveOptions:
     allow_data_loss: bool = False
     kafka: Mapping[str, str] = field(default_factory=dict)
 
-    def about(self, cluster_id: str | None) -> About:
+    def description(self, cluster_id: str | None) -> ArchiveDescription:
         """Return the description that a new archive stores."""
-        return About(
+        return ArchiveDescription(
             cluster_id=cluster_id,
             topics=tuple(sorted(set(self.topics))),
             pattern=self.pattern,
@@ -92,14 +92,14 @@ class ArchiveOptions:
     def source(self) -> dict[str, str]:
         """Options of the stream's source.
 
-        :raise ArchiveRefused: neither topics nor a pattern is given, or both are.
+        :raise ArchiveError: neither topics nor a pattern is given, or both are.
         """
         if bool(self.topics) == (self.pattern is not None):
-            raise ArchiveRefused("give either topics or a pattern of topic names")
+            raise ArchiveError("give either topics or a pattern of topic names")
         return {
             "maxOffsetsPerTrigger": str(self.batch_records_max),
             **self.kafka,
-            **self.about(None).selection(),
+            **self.description(None).selection(),
             "kafka.bootstrap.servers": self.bootstrap,
             "kafka.isolation.level": "read_committed" if self.read_committed else "read_uncommitted",
             "startingOffsets": "earliest",
@@ -125,7 +125,7 @@ class TopicTotal:
 class ArchiveReport:
     """Result of a run.
 
-    :param batches: number of batches written; ``files`` and ``size_bytes`` also count this run only.
+    :param batches: number of batches that this run wrote; ``files`` and ``size_bytes`` also count only this run.
     :param first_batch: number of the first batch; None if there were no new records.
     :param is_resumed: True if the archive already existed.
     """
@@ -147,88 +147,89 @@ def archive(
     path: str,
     options: ArchiveOptions,
     report: Report = ignore_progress,
-    is_over: Callable[[], bool] = lambda: False,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> ArchiveReport:
     """Write topics to an archive, which is created or continued.
 
-    :param is_over: polled; if it returns True, the run stops, and the next run repeats the incomplete batch.
-    :raise ArchiveRefused: the archive belongs to another cluster or to other topics.
-    :raise StoreFailed: another run writes to the archive.
+    :param should_stop: polled; when it returns True, the run stops, and the next run writes the incomplete batch again.
+    :raise ArchiveError: the archive belongs to another cluster or to other topics.
+    :raise StoreError: another run writes to the archive.
     :raise ValueError: an option is wrong.
     """
     given = options.source()
-    wanted = source_options(given, is_streaming=True)
-    path = plain_path(path)
+    parsed_options = source_options(given, is_streaming=True)
+    path = normalize_path(path)
     store = store_of(path, spark)
-    with closing(Cluster(wanted.bootstrap, options=wanted.settings.client)) as cluster:
-        lookup = OffsetLookup(cluster, wanted)
-        partitions = _partitions(lookup, wanted, may_come=options.follow_every is not None)
-        about = options.about(cluster.refresh([]).cluster_id)
-        _refuse_strange(path, store)
-        with store.alone(lock_file(path)):
-            is_resumed = _agreed(path, about, store, options.adopt)
+    with closing(Cluster(parsed_options.bootstrap, options=parsed_options.settings.client)) as cluster:
+        lookup = OffsetLookup(cluster, parsed_options)
+        partitions = _partitions(lookup, parsed_options, may_be_empty=options.follow_every is not None)
+        description = options.description(cluster.refresh([]).cluster_id)
+        _check_directory(path, store)
+        with store.exclusive_lock(lock_file(path)):
+            is_resumed = _create_or_check(path, description, store, options.adopt)
             run = _Run(spark, path, store, options, lookup, report)
             run.expect(partitions)
-            run.run(given, is_over)
+            run.run(given, should_stop)
         return run.report(lookup.latest(lookup.partitions()), is_resumed)
 
 
-def _partitions(lookup: OffsetLookup, wanted: SourceOptions, *, may_come: bool) -> list[TopicPartition]:
+def _partitions(lookup: OffsetLookup, parsed_options: SourceOptions, *, may_be_empty: bool) -> list[TopicPartition]:
     """Return the selected partitions that exist.
 
-    :param may_come: allow that no topic matches the pattern yet.
-    :raise ArchiveRefused: a named topic does not exist, or no topic matches.
+    :param may_be_empty: allow that no topic matches the pattern yet.
+    :raise ArchiveError: a named topic does not exist, or no topic matches.
     """
     partitions = lookup.partitions()
-    if isinstance(wanted.selection, Topics):
-        missing = sorted(set(wanted.selection.names) - {each.topic for each in partitions})
+    if isinstance(parsed_options.selection, Topics):
+        missing = sorted(set(parsed_options.selection.names) - {each.topic for each in partitions})
         if missing:
-            raise ArchiveRefused(f"there is no topic {missing[0]!r}")
-    elif not partitions and not may_come:
-        raise ArchiveRefused("no topic matches the pattern")
+            raise ArchiveError(f"topic {missing[0]!r} does not exist")
+    elif not partitions and not may_be_empty:
+        raise ArchiveError("no topic matches the pattern")
     return partitions
 
 
-def _refuse_strange(path: str, store: Store) -> None:
-    """:raise ArchiveRefused: the directory contains other files, or the path has characters that Spark expands."""
-    if any(sign in path for sign in _NO_PATH):
-        raise ArchiveRefused(f"{path}: Spark expands the characters {_NO_PATH} in paths; choose another path")
-    strange = [name for name in store.names(path) if name != NOTES]
-    if strange and read_about(path, store) is None:
-        raise ArchiveRefused(f"{path} contains other files ({strange[0]}): an archive needs its own directory")
+def _check_directory(path: str, store: Store) -> None:
+    """:raise ArchiveError: the directory contains other files, or the path has characters that Spark expands."""
+    if any(sign in path for sign in _GLOB_CHARACTERS):
+        raise ArchiveError(f"{path}: Spark expands the characters {_GLOB_CHARACTERS} in paths; choose another path")
+    other_files = [name for name in store.names(path) if name != METADATA_DIRECTORY]
+    if other_files and read_description(path, store) is None:
+        raise ArchiveError(f"{path} contains other files ({other_files[0]}): an archive needs its own directory")
 
 
-def _agreed(path: str, about: About, store: Store, adopt: bool) -> bool:
+def _create_or_check(path: str, description: ArchiveDescription, store: Store, adopt: bool) -> bool:
     """Return True if an archive exists that these options can continue; otherwise create one.
 
-    :raise ArchiveRefused: the archive has other options, or its checkpoint is missing.
+    :raise ArchiveError: the archive has other options, or its checkpoint is missing.
     """
-    there = read_about(path, store)
-    if there is None:
-        write_about(path, about, store)
+    stored = read_description(path, store)
+    if stored is None:
+        write_description(path, description, store)
         return False
     differing = [
-        f"{name} {_shown(getattr(there, name))}, not {_shown(getattr(about, name))}"
+        f"{name} {_value_text(getattr(stored, name))}, not {_value_text(getattr(description, name))}"
         for name in ("cluster_id", "topics", "pattern", "read_committed", "values")
-        if getattr(there, name) != getattr(about, name)
+        if getattr(stored, name) != getattr(description, name)
     ]
     if differing and not adopt:
-        raise ArchiveRefused(
-            f"{path} is an archive of {'; '.join(differing)}: choose another path, or use --adopt to continue it"
+        raise ArchiveError(
+            f"the archive at {path} has {'; '.join(differing)}: choose another path, or use --adopt to continue it"
         )
     if differing:
-        write_about(path, replace(about, made_ms=there.made_ms), store)  # replays identify the archive by it
+        # The time stays, since replays identify the archive by it.
+        write_description(path, replace(description, made_ms=stored.made_ms), store)
     batches = read_archive(path, store).batches
-    begun = batch_numbers(checkpoint(path), store)
-    if batches and (not begun or begun[-1] < batches[-1].number):
-        raise ArchiveRefused(
-            f"{path}: {checkpoint(path)} does not know of batch {batches[-1].number}, which is there: bring it back,"
-            " or begin another archive"
+    checkpointed = batch_numbers(checkpoint(path), store)
+    if batches and (not checkpointed or checkpointed[-1] < batches[-1].number):
+        raise ArchiveError(
+            f"{checkpoint(path)} does not contain batch {batches[-1].number} of the archive: restore the checkpoint,"
+            " or write to another path"
         )
     return True
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return ",".join(value) or "no names" if isinstance(value, tuple) else str(value)
 
 
@@ -286,14 +287,14 @@ class _Run:
             self._total = offset_count(starts, latest)
         self._report_progress()
 
-    def run(self, source: Mapping[str, str], is_over: Callable[[], bool]) -> None:
-        """Run until all offsets are archived or ``is_over`` returns True."""
-        query = self._started(source)
+    def run(self, source: Mapping[str, str], should_stop: Callable[[], bool]) -> None:
+        """Run until all offsets are archived or ``should_stop`` returns True."""
+        query = self._start(source)
         try:
             while query.isActive:
-                if is_over():
+                if should_stop():
                     return
-                sleep(_LOOK_S)
+                sleep(_POLL_S)
             query.awaitTermination()  # raises the error of a failed query
         except KeyboardInterrupt:
             if self._options.follow_every is None:
@@ -301,7 +302,7 @@ class _Run:
         finally:
             query.stop()
 
-    def _started(self, source: Mapping[str, str]) -> StreamingQuery:
+    def _start(self, source: Mapping[str, str]) -> StreamingQuery:
         options = self._options
         writer = BatchWriter(
             self._path,
@@ -309,8 +310,8 @@ class _Run:
             codec=options.codec,
             file_records_max=options.file_records_max,
             earliest=self._lookup.earliest,
-            parsed=self._parsed,
-            wrote=self._wrote,
+            add_columns=self._add_columns,
+            on_batch=self._add_batch,
         )
         tasks = {"minPartitions": str(self._spark.sparkContext.defaultParallelism), **source}
         rows = self._spark.readStream.format("kreplica").options(**tasks).load()
@@ -320,14 +321,14 @@ class _Run:
             return stream.trigger(availableNow=True).start()
         return stream.trigger(processingTime=options.follow_every).start()
 
-    def _parsed(self, rows: DataFrame, batch: int) -> DataFrame:
+    def _add_columns(self, rows: DataFrame, batch: int) -> DataFrame:
         if self._options.values != "json":
             return rows
-        from kreplica.spark.pipelines.json_values import with_json
+        from kreplica.spark.pipelines.json_values import add_json_column
 
-        return with_json(rows, self._path, batch, self._store)
+        return add_json_column(rows, self._path, batch, self._store)
 
-    def _wrote(self, batch: Batch) -> None:
+    def _add_batch(self, batch: Batch) -> None:
         self._totals.add(batch)
         self._ends.update(batch.ends())
         self._report_progress()

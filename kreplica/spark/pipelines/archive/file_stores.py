@@ -20,19 +20,16 @@ from kreplica.transfer.complete_files import replaced_when_complete
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WRITING = ".writing"
+TEMPORARY_SUFFIX = ".writing"
 """Suffix of files that are still being written."""
 
 
-class StoreFailed(KreplicaError):
+class StoreError(KreplicaError):
     """A metadata file cannot be read or written."""
 
 
-class Found(NamedTuple):
-    """A file.
-
-    :param size: bytes.
-    """
+class FileEntry(NamedTuple):
+    """A file or directory, and its size in bytes."""
 
     path: str
     size: int
@@ -45,23 +42,23 @@ class Store(Protocol):
         """Return the text of a file; None if it does not exist."""
 
     def write(self, path: str, text: str) -> None:
-        """Write a file atomically; an existing one is replaced."""
+        """Write a file, or replace it; a reader never sees a part of the text."""
 
     def names(self, folder: str) -> list[str]:
         """Return the names in a directory; empty if it does not exist."""
 
-    def find(self, folder: str, pattern: str) -> list[Found]:
+    def find(self, folder: str, pattern: str) -> list[FileEntry]:
         """Return the files and directories below a directory that match a shell pattern, sorted."""
 
     def delete(self, path: str) -> None:
         """Delete a file, or a directory with its contents; does nothing if the path does not exist."""
 
-    def alone(self, path: str) -> AbstractContextManager[None]:
+    def exclusive_lock(self, path: str) -> AbstractContextManager[None]:
         """Hold an exclusive lock on a file, if the store supports locks."""
 
 
 class LocalStore:
-    """Files of the local machine; on a cluster, a directory that all machines share."""
+    """Files on the local machine. On a cluster, the directory must be shared by all machines."""
 
     def read(self, path: str) -> str | None:
         try:
@@ -73,9 +70,9 @@ class LocalStore:
         """Write a file atomically and sync it to disk."""
         target = _local(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        writing = target.with_name(target.name + WRITING)
-        with replaced_when_complete(target, writing):
-            writing.write_text(text)
+        temporary = target.with_name(target.name + TEMPORARY_SUFFIX)
+        with replaced_when_complete(target, temporary):
+            temporary.write_text(text)
 
     def names(self, folder: str) -> list[str]:
         try:
@@ -83,8 +80,8 @@ class LocalStore:
         except FileNotFoundError:
             return []
 
-    def find(self, folder: str, pattern: str) -> list[Found]:
-        return [Found(str(each), each.stat().st_size) for each in sorted(_local(folder).glob(pattern))]
+    def find(self, folder: str, pattern: str) -> list[FileEntry]:
+        return [FileEntry(str(each), each.stat().st_size) for each in sorted(_local(folder).glob(pattern))]
 
     def delete(self, path: str) -> None:
         target = _local(path)
@@ -94,10 +91,10 @@ class LocalStore:
             target.unlink(missing_ok=True)
 
     @contextmanager
-    def alone(self, path: str) -> Iterator[None]:
+    def exclusive_lock(self, path: str) -> Iterator[None]:
         """Hold an exclusive lock on a file; the lock of a process that dies is released.
 
-        :raise StoreFailed: another process holds the lock.
+        :raise StoreError: another process holds the lock.
         """
         target = _local(path)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -106,28 +103,25 @@ class LocalStore:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise StoreFailed(f"{target} is locked: another run uses it") from None
+                raise StoreError(f"{target} is locked: another run is using it") from None
             yield
         finally:
             os.close(lock)
 
 
 class HadoopStore:
-    """A file system that Spark's JVM resolves by its URI scheme.
-
-    Files are also atomic on object stores, whose rename is not.
-    """
+    """A file system that Spark's JVM resolves by its URI scheme."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._jvm: Any = getattr(spark, "_jvm", None)
         if self._jvm is None:
-            raise StoreFailed("a path with a scheme needs access to the JVM, which Spark Connect does not give")
+            raise StoreError("a path with a scheme needs access to the JVM, which Spark Connect does not provide")
 
     def _at(self, path: str) -> tuple[Any, Any]:
         target = self._jvm.org.apache.hadoop.fs.Path(path)
-        java: Any = self._spark
-        return target.getFileSystem(java._jsparkSession.sessionState().newHadoopConf()), target
+        session: Any = self._spark
+        return target.getFileSystem(session._jsparkSession.sessionState().newHadoopConf()), target
 
     def read(self, path: str) -> str | None:
         system, target = self._at(path)
@@ -140,19 +134,15 @@ class HadoopStore:
             stream.close()
 
     def write(self, path: str, text: str) -> None:
-        """Write a file atomically.
-
-        :raise StoreFailed: the file system refuses.
-        """
         system, target = self._at(path)
-        _, writing = self._at(path + WRITING)
-        stream = system.create(writing, True)
+        _, temporary = self._at(path + TEMPORARY_SUFFIX)
+        stream = system.create(temporary, True)
         stream.write(bytearray(text.encode()))
         stream.close()
         if system.exists(target):
             system.delete(target, False)
-        if not system.rename(writing, target):
-            raise StoreFailed(f"{path}: the file system refused the rename")
+        if not system.rename(temporary, target):
+            raise StoreError(f"{path}: the file system rejected the rename")
 
     def names(self, folder: str) -> list[str]:
         system, target = self._at(folder)
@@ -160,15 +150,15 @@ class HadoopStore:
             return []
         return sorted(str(each.getPath().getName()) for each in system.listStatus(target))
 
-    def find(self, folder: str, pattern: str) -> list[Found]:
+    def find(self, folder: str, pattern: str) -> list[FileEntry]:
         system, target = self._at(f"{folder}/{pattern}")
-        return sorted(Found(each.getPath().toString(), each.getLen()) for each in system.globStatus(target) or ())
+        return sorted(FileEntry(each.getPath().toString(), each.getLen()) for each in system.globStatus(target) or ())
 
     def delete(self, path: str) -> None:
         system, target = self._at(path)
         system.delete(target, True)
 
-    def alone(self, path: str) -> AbstractContextManager[None]:
+    def exclusive_lock(self, path: str) -> AbstractContextManager[None]:
         """Does nothing: such file systems have no locks."""
         return nullcontext()
 
@@ -176,7 +166,7 @@ class HadoopStore:
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
 
 
-def plain_path(path: str) -> str:
+def normalize_path(path: str) -> str:
     """Return a path without a trailing slash; a path without a scheme becomes absolute."""
     scheme = _SCHEME.match(path)
     if scheme is None:
@@ -189,16 +179,16 @@ def plain_path(path: str) -> str:
 def store_of(path: str, spark: SparkSession | None = None) -> Store:
     """Return the store of a path, resolved as Spark resolves it.
 
-    :param spark: required for a path with a scheme. If its default file system is not local, a path without a scheme
-        refers to that file system.
-    :raise StoreFailed: the path has a scheme, and there is no session.
+    :param spark: required for a path with a scheme other than ``file:``. If its default file system is not local, a
+        path without a scheme refers to that file system.
+    :raise StoreError: the path has a scheme, and there is no session.
     """
     scheme = _SCHEME.match(path)
     if scheme is not None and scheme[1] == "file":
         return LocalStore()
     if spark is None:
         if scheme is not None:
-            raise StoreFailed(f"{path}: a Spark session is needed for this path")
+            raise StoreError(f"{path}: a Spark session is needed for this path")
         return LocalStore()
     if scheme is None and _default_scheme(spark) in ("file", None):
         return LocalStore()
@@ -207,11 +197,11 @@ def store_of(path: str, spark: SparkSession | None = None) -> Store:
 
 def _default_scheme(spark: SparkSession) -> str | None:
     """Return the scheme of the session's default file system."""
-    java: Any = spark
+    session: Any = spark
     if getattr(spark, "_jvm", None) is None:
         return None
-    conf = java._jsparkSession.sessionState().newHadoopConf()
-    found: str = java._jvm.org.apache.hadoop.fs.FileSystem.getDefaultUri(conf).getScheme()
+    conf = session._jsparkSession.sessionState().newHadoopConf()
+    found: str = session._jvm.org.apache.hadoop.fs.FileSystem.getDefaultUri(conf).getScheme()
     return found
 
 

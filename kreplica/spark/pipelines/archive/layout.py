@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 
 from kreplica.errors import KreplicaError
 from kreplica.model import TopicPartition
-from kreplica.spark.pipelines.archive.file_stores import LocalStore, Store, plain_path
+from kreplica.spark.pipelines.archive.file_stores import LocalStore, Store, normalize_path
 
 FORMAT = 1
-NOTES = "_archive"
+METADATA_DIRECTORY = "_archive"
 VALUES = ("binary", "json")
 
 COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType", "headers")
@@ -36,7 +36,7 @@ _TOPIC = re.compile(r"^topic=([^/]*)/")
 
 
 class NoArchive(KreplicaError):
-    """The path has no archive, or one that cannot be read; the message says why."""
+    """The path has no archive, or one that cannot be read."""
 
 
 class ArchivedRange(NamedTuple):
@@ -66,12 +66,12 @@ class ArchivedFile(NamedTuple):
     @property
     def topic(self) -> str:
         """Topic of the records."""
-        return _first(_TOPIC, self.path)
+        return _first_group(_TOPIC, self.path)
 
     @property
     def day(self) -> str:
         """Day of the records' timestamps, in UTC: ``2026-11-22``."""
-        return _first(_DAY, self.path)
+        return _first_group(_DAY, self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +102,12 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class About:
-    """Cluster, topics and options of an archive.
+class ArchiveDescription:
+    """Cluster, topics and options of an archive, as stored in ``archive.json``.
 
     :param topics: names; empty if there is a ``pattern``.
-    :param read_committed: records of open and aborted transactions are omitted.
-    :param values: ``binary``, or ``json``: values are also parsed into a column ``json``.
+    :param read_committed: True if records of open and aborted transactions are omitted.
+    :param values: ``binary``; or ``json``, if values are also parsed into a column ``json``.
     """
 
     cluster_id: str | None
@@ -132,7 +132,7 @@ class Archive:
     """
 
     path: str
-    about: About
+    description: ArchiveDescription
     batches: tuple[Batch, ...] = field(default=())
 
     @cached_property
@@ -181,12 +181,12 @@ class Archive:
 
 def archive_file(path: str) -> str:
     """Path of the archive's description."""
-    return f"{path}/{NOTES}/archive.json"
+    return f"{path}/{METADATA_DIRECTORY}/archive.json"
 
 
 def batch_folder(path: str) -> str:
     """Directory of the batch entries."""
-    return f"{path}/{NOTES}/batches"
+    return f"{path}/{METADATA_DIRECTORY}/batches"
 
 
 def batch_file(path: str, number: int) -> str:
@@ -196,17 +196,17 @@ def batch_file(path: str, number: int) -> str:
 
 def schema_file(path: str) -> str:
     """Path of the schema of JSON values."""
-    return f"{path}/{NOTES}/schema.json"
+    return f"{path}/{METADATA_DIRECTORY}/schema.json"
 
 
 def checkpoint(path: str) -> str:
     """Path of Spark's checkpoint."""
-    return f"{path}/{NOTES}/checkpoint"
+    return f"{path}/{METADATA_DIRECTORY}/checkpoint"
 
 
 def lock_file(path: str) -> str:
     """Path of the lock file that the writing run holds."""
-    return f"{path}/{NOTES}/lock"
+    return f"{path}/{METADATA_DIRECTORY}/lock"
 
 
 # --- reading ---
@@ -218,31 +218,31 @@ def read_archive(path: str, store: Store | None = None) -> Archive:
     :param store: required for a path with a scheme; see ``store_of``.
     :raise NoArchive: there is no archive, or a newer release wrote it.
     """
-    path = plain_path(path)
+    path = normalize_path(path)
     store = store or LocalStore()
-    about = read_about(path, store)
-    if about is None:
-        raise NoArchive(f"{path} is not an archive ({NOTES}/archive.json is missing)")
+    description = read_description(path, store)
+    if description is None:
+        raise NoArchive(f"{path} is not an archive ({METADATA_DIRECTORY}/archive.json is missing)")
     numbers = sorted(
         int(name.removesuffix(".json")) for name in store.names(batch_folder(path)) if re.fullmatch(r"\d+\.json", name)
     )
     batches = (read_batch(path, number, store) for number in numbers)
-    return Archive(path, about, tuple(each for each in batches if each is not None))
+    return Archive(path, description, tuple(each for each in batches if each is not None))
 
 
-def read_about(path: str, store: Store) -> About | None:
+def read_description(path: str, store: Store) -> ArchiveDescription | None:
     """Read the description of an archive; None if there is none.
 
     :raise NoArchive: the description cannot be parsed.
     """
-    rows = _read(store, archive_file(path))
-    if rows is None:
+    document = _read_document(store, archive_file(path))
+    if document is None:
         return None
-    names = About.__dataclass_fields__.keys() & rows.keys()
-    values: dict[str, Any] = {name: tuple(rows[name]) if name == "topics" else rows[name] for name in names}
+    names = ArchiveDescription.__dataclass_fields__.keys() & document.keys()
+    values: dict[str, Any] = {name: tuple(document[name]) if name == "topics" else document[name] for name in names}
     if "cluster_id" not in values:
         raise NoArchive(f"{archive_file(path)}: the cluster ID is missing")
-    return About(**values)
+    return ArchiveDescription(**values)
 
 
 def read_batch(path: str, number: int, store: Store) -> Batch | None:
@@ -250,52 +250,52 @@ def read_batch(path: str, number: int, store: Store) -> Batch | None:
 
     :raise NoArchive: the entry cannot be parsed.
     """
-    rows = _read(store, batch_file(path, number))
-    if rows is None:
+    document = _read_document(store, batch_file(path, number))
+    if document is None:
         return None
     try:
-        ranges = tuple(ArchivedRange(**each) for each in rows["ranges"])
-        files = tuple(ArchivedFile(**each) for each in rows["files"])
-        return Batch(rows["batch"], ranges, files, rows.get("written_ms", 0))
+        ranges = tuple(ArchivedRange(**each) for each in document["ranges"])
+        files = tuple(ArchivedFile(**each) for each in document["files"])
+        return Batch(document["batch"], ranges, files, document.get("written_ms", 0))
     except (KeyError, TypeError) as error:
         raise NoArchive(f"{batch_file(path, number)}: not the entry of a batch: {error}") from error
 
 
-def _read(store: Store, path: str) -> dict[str, Any] | None:
+def _read_document(store: Store, path: str) -> dict[str, Any] | None:
     text = store.read(path)
     if text is None:
         return None
     try:
-        rows = json.loads(text)
-        version = rows["format"]
+        document = json.loads(text)
+        version = document["format"]
     except (ValueError, KeyError, TypeError) as error:
         raise NoArchive(f"{path} is not a metadata file of an archive: {error}") from error
     if version != FORMAT:
-        raise NoArchive(f"{path} has format {version}, and this release reads {FORMAT}: a newer kreplica is needed")
-    assert isinstance(rows, dict)
-    return rows
+        raise NoArchive(f"{path} has format {version}, but this release reads only {FORMAT}: install a newer one")
+    assert isinstance(document, dict)
+    return document
 
 
 # --- writing ---
 
 
-def write_about(path: str, about: About, store: Store) -> None:
+def write_description(path: str, description: ArchiveDescription, store: Store) -> None:
     """Write the description of an archive."""
-    store.write(archive_file(path), json.dumps({"format": FORMAT, **asdict(about)}, indent=1))
+    store.write(archive_file(path), json.dumps({"format": FORMAT, **asdict(description)}, indent=1))
 
 
 def write_batch(path: str, batch: Batch, store: Store) -> None:
     """Write the entry of a batch, which makes the batch complete; must be the last write of the batch."""
-    rows = {
+    document = {
         "format": FORMAT,
         "batch": batch.number,
         "ranges": [each._asdict() for each in batch.ranges],
         "files": [each._asdict() for each in batch.files],
         "written_ms": batch.written_ms,
     }
-    store.write(batch_file(path, batch.number), json.dumps(rows, indent=1))
+    store.write(batch_file(path, batch.number), json.dumps(document, indent=1))
 
 
-def _first(pattern: re.Pattern[str], text: str) -> str:
+def _first_group(pattern: re.Pattern[str], text: str) -> str:
     found = pattern.search(text)
     return found[1] if found else ""

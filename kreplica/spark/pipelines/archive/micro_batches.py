@@ -1,4 +1,4 @@
-"""Writing of micro-batches to an archive, each exactly once despite retries."""
+"""Writes micro-batches to an archive, each exactly once despite retries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kreplica.errors import KreplicaError
 from kreplica.model import TopicPartition
-from kreplica.spark.pipelines.archive.file_stores import Found, Store
+from kreplica.spark.pipelines.archive.file_stores import FileEntry, Store
 from kreplica.spark.pipelines.archive.layout import (
     ArchivedFile,
     ArchivedRange,
@@ -32,7 +32,7 @@ SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # The driver lists the few directories of a batch faster than a Spark job.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1024",
-    # Streams have no adaptive execution, and counts by partition are few rows.
+    # Streams have no adaptive execution; counts by partition are only a few rows.
     "spark.sql.shuffle.partitions": "4",
 }
 """Settings of the stream's own session."""
@@ -43,7 +43,7 @@ _DAYS = (-719_162, 2_932_896)  # 0001-01-01 to 9999-12-31: producers may send an
 Positions = Mapping[TopicPartition, int]
 
 
-class BatchDisagrees(KreplicaError):
+class BatchMismatch(KreplicaError):
     """The archive contains another batch with the same number."""
 
 
@@ -56,8 +56,8 @@ class BatchWriter:
     :param codec: compression codec of the files.
     :param file_records_max: maximum records per file.
     :param earliest: log start offsets, for partitions that are new in the archive.
-    :param parsed: adds a column to the rows of the batch with the given number.
-    :param wrote: called with each complete batch.
+    :param add_columns: returns the rows of the batch with the given number, with additional columns.
+    :param on_batch: called with each complete batch.
     """
 
     def __init__(
@@ -68,44 +68,45 @@ class BatchWriter:
         codec: str,
         file_records_max: int,
         earliest: Callable[[list[TopicPartition]], Positions],
-        parsed: Callable[[DataFrame, int], DataFrame],
-        wrote: Callable[[Batch], None],
+        add_columns: Callable[[DataFrame, int], DataFrame],
+        on_batch: Callable[[Batch], None],
     ) -> None:
         self._path = path
         self._store = store
         self._codec = codec
         self._file_records_max = file_records_max
         self._earliest = earliest
-        self._parsed = parsed
-        self._wrote = wrote
+        self._add_columns = add_columns
+        self._on_batch = on_batch
         self._is_first = True
 
     def __call__(self, rows: DataFrame, number: int) -> None:
         """Write a micro-batch.
 
-        :raise BatchDisagrees: the archive has another batch with that number.
+        :raise BatchMismatch: the archive has another batch with that number.
         """
         ends = batch_ends(checkpoint(self._path), number, self._store)
         if ends is None:
-            raise BatchDisagrees(f"{checkpoint(self._path)} has no end offsets of batch {number}")
-        whole = read_batch(self._path, number, self._store)
-        if whole is not None:
-            if whole.ends() != ends:
-                raise BatchDisagrees(f"batch {number} of {self._path} has offsets that differ from its checkpoint")
+            raise BatchMismatch(f"{checkpoint(self._path)} has no end offsets of batch {number}")
+        complete = read_batch(self._path, number, self._store)
+        if complete is not None:
+            if complete.ends() != ends:
+                raise BatchMismatch(f"batch {number} of {self._path} has offsets that differ from its checkpoint")
             return
         if self._is_first:
-            self._clear(number)
+            self._delete_interrupted_attempt(number)
             self._is_first = False
         starts = self._starts(number, ends)
         for name, value in SETTINGS.items():
             rows.sparkSession.conf.set(name, value)
         self._write(rows, number, sum(ends[each] - starts[each] for each in ends))
-        batch = self._noted(rows, number, starts, ends)
+        batch = self._batch_entry(rows, number, starts, ends)
         write_batch(self._path, batch, self._store)
-        self._wrote(batch)
+        self._on_batch(batch)
 
-    def _clear(self, number: int) -> None:
-        """Delete files of an interrupted try of this batch, which may have written other files than the retry will."""
+    def _delete_interrupted_attempt(self, number: int) -> None:
+        """Delete the files of an interrupted attempt to write this batch; the retry may write files with other names.
+        """
         for each in self._store.find(self._path, f"topic=*/day=*/batch={number}"):
             self._store.delete(each.path)
         for name in self._store.names(self._path):
@@ -124,7 +125,7 @@ class BatchWriter:
         days = sql.floor(sql.unix_millis("timestamp") / _DAY_MS)
         first, last = (sql.lit(each) for each in _DAYS)
         day = sql.date_from_unix_date(sql.greatest(first, sql.least(last, days)).cast("int"))
-        rows = self._parsed(rows, number).withColumns({"day": day, "batch": sql.lit(number)})
+        rows = self._add_columns(rows, number).withColumns({"day": day, "batch": sql.lit(number)})
         names = [each for each in rows.columns if each not in ("topic", "day", "batch")]
         rows = rows.coalesce(max(1, -(-offsets // TASK_RECORDS_MIN)))
         writer = rows.select(*names, "topic", "day", "batch").write.mode("overwrite")
@@ -133,21 +134,21 @@ class BatchWriter:
         writer = writer.option("parquet.enable.dictionary", "false")
         writer.partitionBy("topic", "day", "batch").parquet(self._path)
 
-    def _noted(self, rows: DataFrame, number: int, starts: Positions, ends: Positions) -> Batch:
+    def _batch_entry(self, rows: DataFrame, number: int, starts: Positions, ends: Positions) -> Batch:
         """Return the batch entry for the files found on disk."""
         topics = sorted({each.topic for each in ends if ends[each] > starts[each]})
-        found: list[Found] = []
+        found: list[FileEntry] = []
         for topic in topics:
             found += self._store.find(self._path, f"topic={topic}/day=*/batch={number}/*.parquet")
         files = tuple(ArchivedFile(each.path[each.path.rindex("topic=") :], each.size) for each in found)
-        counted = self._counted(rows, files) if files else {}
+        counts_by_partition = self._count_records(rows, files) if files else {}
         ranges = []
         for each, end in sorted(ends.items()):
-            records, first = counted.get(each, (0, starts[each]))
+            records, first = counts_by_partition.get(each, (0, starts[each]))
             ranges.append(ArchivedRange(*each, min(starts[each], first), end, records))
         return Batch(number, tuple(ranges), files, int(time() * 1000))
 
-    def _counted(self, rows: DataFrame, files: Iterable[ArchivedFile]) -> dict[TopicPartition, tuple[int, int]]:
+    def _count_records(self, rows: DataFrame, files: Iterable[ArchivedFile]) -> dict[TopicPartition, tuple[int, int]]:
         """Return the number of records of each partition, and the first offset."""
         from pyspark.sql import functions as sql
 

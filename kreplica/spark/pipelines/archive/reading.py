@@ -1,4 +1,4 @@
-"""Reading of an archive as a table."""
+"""Reads an archive as a table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kreplica.spark.pipelines.json_schema import History
 
 SETTING = ("spark.sql.sources.parallelPartitionDiscovery.threshold", "10000")
-"""Make the driver list local files, which is immediate; a Spark job for it takes seconds."""
+"""Lets the driver list local files itself, which is immediate; a Spark job that lists them takes seconds."""
 
 
 def read_rows(
@@ -31,7 +31,7 @@ def read_rows(
 
     chosen = list(archive.batches if batches is None else batches)
     history = History()
-    if archive.about.values == "json":
+    if archive.description.values == "json":
         history = read_history(archive.path, store_of(archive.path, spark))
     since = history.readable_from
     old = archive.files(topics, (each for each in chosen if each.number < since))
@@ -39,10 +39,10 @@ def read_rows(
     rows = _read(spark, archive.path, new, history)
     if not old:
         return rows
-    from kreplica.spark.pipelines.json_values import parsed
+    from kreplica.spark.pipelines.json_values import parsed_column
 
-    # The types of these files are outdated: parse the original values again.
-    before = _read(spark, archive.path, old, History()).withColumn(COLUMN, parsed(history.schema))
+    # The column json of these files has outdated types: parse the original values again.
+    before = _read(spark, archive.path, old, History()).withColumn(COLUMN, parsed_column(history.schema))
     return before.unionByName(rows) if new else before
 
 

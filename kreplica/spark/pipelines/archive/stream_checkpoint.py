@@ -1,4 +1,4 @@
-"""Reading of a stream's checkpoint: the end offsets of each micro-batch (Spark's ``offsets/<number>``)."""
+"""Reads the end offsets of each micro-batch from a stream's checkpoint (Spark's ``offsets/<number>``)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class UnknownCheckpoint(KreplicaError):
 
 
 def batch_numbers(checkpoint: str, store: Store) -> list[int]:
-    """Return the numbers of the micro-batches that the checkpoint still has, about the last hundred."""
+    """Return the numbers of the micro-batches in the checkpoint, about the last hundred."""
     return sorted(int(name) for name in store.names(f"{checkpoint}/offsets") if name.isdecimal())
 
 

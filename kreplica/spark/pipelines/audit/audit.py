@@ -17,10 +17,10 @@ from kreplica.client_core.errors import BrokerRefused, ClientError, GaveUp
 from kreplica.client_core.options import ClientOptions
 from kreplica.spark.pipelines.audit.cluster import ClusterFacts, cluster_facts
 from kreplica.spark.pipelines.audit.file_replicas import broker_directories, file_replicas
-from kreplica.spark.pipelines.audit.plan import AnyReplica, Plan, Slice, grouped, plan_of_brokers, plan_of_files
-from kreplica.spark.pipelines.audit.replica_comparison import LogMoved, ReplicaGone, compare
+from kreplica.spark.pipelines.audit.plan import AnyReplica, Plan, Slice, group_slices, plan_for_brokers, plan_for_files
+from kreplica.spark.pipelines.audit.replica_comparison import LogStartMoved, ReplicaDeleted, compare
 from kreplica.spark.pipelines.audit.replica_findings import Comparison, Difference, Kind
-from kreplica.spark.pipelines.audit.report import AuditReport, merged
+from kreplica.spark.pipelines.audit.report import AuditReport, merge_slices
 from kreplica.spark.pipelines.audit.work_file import WorkFile
 from kreplica.spark.pipelines.jobs import map_in_jobs
 from kreplica.spark.pipelines.progress import Progress, Report, ignore_progress
@@ -28,10 +28,8 @@ from kreplica.spark.pipelines.progress import Progress, Report, ignore_progress
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOOKS_MAX = 5
-"""Maximum number of tries for a slice whose logs are truncated at the start, or whose brokers fail, during the
-comparison.
-"""
+ATTEMPTS_MAX = 5
+"""Maximum number of attempts to compare a slice if log start offsets move or brokers fail during the comparison."""
 
 CLIENT = ClientOptions(client_id="kreplica-audit", operation_timeout_s=15.0)
 
@@ -40,8 +38,8 @@ CLIENT = ClientOptions(client_id="kreplica-audit", operation_timeout_s=15.0)
 class AuditOptions:
     """Options of an audit.
 
-    :param log_dirs: log directories, whose brokers are read from ``meta.properties``; ``log_dirs_of`` are given by
-        broker.
+    :param log_dirs: log directories whose ``meta.properties`` contain the broker ID.
+    :param log_dirs_of: log directories by broker.
     :param bootstrap: bootstrap brokers; required without log directories.
     :param via_brokers: fetch replicas from their brokers instead of reading files.
     :param topics: empty: all topics, including internal ones.
@@ -70,7 +68,7 @@ class AuditOptions:
         }
 
 
-class Looked(NamedTuple):
+class SliceResult(NamedTuple):
     """Result of one slice.
 
     :param number: number of the slice.
@@ -91,32 +89,32 @@ def audit(spark: SparkSession, options: AuditOptions, report: Report = ignore_pr
     :raise ClientError: the cluster does not respond.
     :raise ValueError: a topic does not exist, or the work file belongs to another audit.
     """
-    began_s = monotonic()
+    started_s = monotonic()
     plan = make_plan(options)
     work = WorkFile(options.resume, options.identity)
     taken_over = {each: found for each, found in work.read().items() if each in plan.found}
-    left = [each for each in plan.slices if each.partition not in taken_over]
+    remaining = [each for each in plan.slices if each.partition not in taken_over]
     found = {each: [own] for each, own in plan.found.items() if each not in taken_over}
     notes = plan.all_notes()
     open_slices = dict.fromkeys(found, 0)
-    for each in left:
+    for each in remaining:
         open_slices[each.partition] += 1
     done_bytes = read_bytes = undone = 0
-    total_bytes = sum(each.size_bytes for each in left)
+    total_bytes = sum(each.size_bytes for each in remaining)
     with work:
-        for looked in _run(spark, left):
-            piece = left[looked.number]
-            found[piece.partition].append(looked.comparison)
-            notes += looked.notes
-            undone += not looked.is_done
-            open_slices[piece.partition] -= 1
-            if not open_slices[piece.partition] and not looked.notes:
-                work.add(merged(found[piece.partition]))
-            done_bytes += piece.size_bytes
-            read_bytes += sum(each.size_bytes for each in looked.comparison.coverages)
+        for result in _run(spark, remaining):
+            slice_ = remaining[result.number]
+            found[slice_.partition].append(result.comparison)
+            notes += result.notes
+            undone += not result.is_done
+            open_slices[slice_.partition] -= 1
+            if not open_slices[slice_.partition] and not result.notes:
+                work.add(merge_slices(found[slice_.partition]))
+            done_bytes += slice_.size_bytes
+            read_bytes += sum(each.size_bytes for each in result.comparison.coverages)
             report(Progress("compared", done_bytes, total_bytes, size_bytes=read_bytes))
     work.remove()
-    partitions = [*(merged(own) for own in found.values()), *taken_over.values()]
+    partitions = [*(merge_slices(own) for own in found.values()), *taken_over.values()]
     return AuditReport(
         source="brokers" if options.via_brokers else "files",
         cluster_id=plan.cluster_id,
@@ -126,14 +124,12 @@ def audit(spark: SparkSession, options: AuditOptions, report: Report = ignore_pr
         taken_over=len(taken_over),
         undone=undone,
         read_bytes=read_bytes,
-        seconds=monotonic() - began_s,
+        seconds=monotonic() - started_s,
     )
 
 
 def make_plan(options: AuditOptions) -> Plan:
-    """Plan the audit from the current directories and cluster; differences found without reading batches are checked
-    twice.
-    """
+    """Plan the audit; differences that are found without reading batches are confirmed by planning twice."""
     first = _plan(options)
     if not any(found.differences for found in first.found.values()):
         return first
@@ -146,109 +142,116 @@ def make_plan(options: AuditOptions) -> Plan:
 
 def _plan(options: AuditOptions) -> Plan:
     facts: ClusterFacts | None = None
-    held = {}
+    replicas_by_broker = {}
     cluster_id: str | None = None
     if not options.via_brokers:
         for each in broker_directories(options.log_dirs, options.log_dirs_of):
             cluster_id = each.cluster_id
             own = file_replicas(each)
-            held[each.broker] = {p: own[p] for p in own if not options.topics or p.topic in options.topics}
+            replicas_by_broker[each.broker] = {
+                partition: own[partition]
+                for partition in own
+                if not options.topics or partition.topic in options.topics
+            }
     if options.bootstrap is not None:
         with Cluster(options.bootstrap, options=CLIENT) as cluster:
             facts = cluster_facts(cluster, options.topics)
         if cluster_id is not None and facts.cluster_id not in (None, cluster_id):
-            raise ValueError(f"the directories are of cluster {cluster_id}, {options.bootstrap} of {facts.cluster_id}")
+            raise ValueError(
+                f"the directories belong to cluster {cluster_id}, but {options.bootstrap} to {facts.cluster_id}"
+            )
     if not options.via_brokers:
-        plan = plan_of_files(held, cluster_id, options.compacted, facts)
+        plan = plan_for_files(replicas_by_broker, cluster_id, options.compacted, facts)
     elif facts is not None:
-        plan = plan_of_brokers(facts, options.compacted, CLIENT)
+        plan = plan_for_brokers(facts, options.compacted, CLIENT)
     else:
         raise ValueError("bootstrap brokers are required to read replicas from brokers")
     unknown = options.topics - {each.topic for each in plan.found}
     if unknown:
-        raise ValueError(f"there is no topic {', '.join(sorted(unknown))}, or no replica of it")
+        raise ValueError(f"topics without a replica: {', '.join(sorted(unknown))}")
     return plan
 
 
-def _run(spark: SparkSession, slices: list[Slice]) -> Iterator[Looked]:
+def _run(spark: SparkSession, slices: list[Slice]) -> Iterator[SliceResult]:
     """Yield the results of the slices as they finish."""
     numbers = {id(each): number for number, each in enumerate(slices)}
-    groups = [[(numbers[id(each)], each) for each in group] for group in grouped(slices)]
-    for done in map_in_jobs(spark, look_all, groups):
+    groups = [[(numbers[id(each)], each) for each in group] for group in group_slices(slices)]
+    for done in map_in_jobs(spark, compare_slices, groups):
         yield from done
 
 
-def look_all(group: list[tuple[int, Slice]]) -> list[Looked]:
+def compare_slices(group: list[tuple[int, Slice]]) -> list[SliceResult]:
     """Compare the slices of one task."""
-    return [Looked(number, *look(piece)) for number, piece in group]
+    return [SliceResult(number, *compare_slice(slice_)) for number, slice_ in group]
 
 
-def look(piece: Slice) -> tuple[Comparison, tuple[str, ...], bool]:
+def compare_slice(slice_: Slice) -> tuple[Comparison, tuple[str, ...], bool]:
     """Compare one slice; differences are confirmed by a second comparison.
 
-    :return: the result, why some replicas were not read, and whether the comparison is complete.
+    :return: the result, the reasons why some replicas were not read, and True if the comparison is complete.
     """
     notes: list[str] = []
     is_gone = False
-    for _ in range(LOOKS_MAX):
-        reached = _reachable(piece)
-        replicas, notes, is_gone = reached.replicas, reached.notes, reached.is_gone
+    for _ in range(ATTEMPTS_MAX):
+        readable = _readable_replicas(slice_)
+        replicas, notes, is_gone = readable.replicas, readable.notes, readable.is_gone
         if not replicas:
             break
         try:
-            found = compare(piece.partition, replicas, piece.span)
+            found = compare(slice_.partition, replicas, slice_.span)
             if found.differences:
-                _keep_common(found, compare(piece.partition, replicas, piece.span).differences)
-        except (ClientError, LogMoved, ReplicaGone) as error:
+                _keep_common(found, compare(slice_.partition, replicas, slice_.span).differences)
+        except (ClientError, LogStartMoved, ReplicaDeleted) as error:
             # A broker failed, or a log start offset moved: compare the remaining replicas again.
-            notes.append(f"{piece.partition}: {error}")
+            notes.append(f"{slice_.partition}: {error}")
             continue
-        for broker, why in reached.refused.items():
-            found.add(broker, piece.span.start, Kind.MISSING, why)
+        for broker, why in readable.missing.items():
+            found.add(broker, slice_.span.start, Kind.MISSING, why)
         return found, tuple(notes), True
-    return Comparison(*piece.partition, piece.span.start, piece.span.end), tuple(notes), is_gone
+    return Comparison(*slice_.partition, slice_.span.start, slice_.span.end), tuple(notes), is_gone
 
 
 def _keep_common(found: Comparison, others: Iterable[Difference]) -> None:
     """Remove the differences that the second comparison did not find."""
-    places = {each.place for each in others}
-    kept = [each for each in found.differences if each.place in places]
+    places = {each.identity for each in others}
+    kept = [each for each in found.differences if each.identity in places]
     found.difference_count -= len(found.differences) - len(kept)
     found.differences = kept
 
 
-class _Reached(NamedTuple):
+class _ReadableReplicas(NamedTuple):
     """The readable replicas of a slice.
 
-    :param notes: why others cannot be read; ``refused``: brokers that report that they have no replica.
+    :param notes: reasons why other replicas cannot be read.
+    :param missing: errors of the brokers that report that they have no replica.
     :param is_gone: True if no replica exists, for example after deletion of the topic.
     """
 
     replicas: list[AnyReplica]
     notes: list[str]
-    refused: dict[int, str]
+    missing: dict[int, str]
     is_gone: bool
 
 
-def _reachable(piece: Slice) -> _Reached:
+def _readable_replicas(slice_: Slice) -> _ReadableReplicas:
     replicas: list[AnyReplica] = []
     notes: list[str] = []
-    refused: dict[int, str] = {}
+    missing: dict[int, str] = {}
     gone = 0
-    for each in piece.replicas:
+    for each in slice_.replicas:
         try:
             each.first_offset()
-        except ReplicaGone as error:
+        except ReplicaDeleted as error:
             gone += 1
-            notes.append(f"{piece.partition}: {error}")
+            notes.append(f"{slice_.partition}: {error}")
         except ClientError as error:
             cause = error.__cause__ if isinstance(error, GaveUp) else error
             if isinstance(cause, BrokerRefused):
-                refused[each.broker] = f"the broker responds {cause.code.name}"
+                missing[each.broker] = f"the broker responds {cause.code.name}"
             else:
-                notes.append(f"{piece.partition}: broker {each.broker} is unreachable: {error}")
+                notes.append(f"{slice_.partition}: broker {each.broker} is unreachable: {error}")
         else:
             replicas.append(each)
     if not replicas:
-        notes += [f"{piece.partition}: broker {broker}: {why}" for broker, why in refused.items()]
-    return _Reached(replicas, notes, refused, gone + len(refused) == len(piece.replicas))
+        notes += [f"{slice_.partition}: broker {broker}: {why}" for broker, why in missing.items()]
+    return _ReadableReplicas(replicas, notes, missing, gone + len(missing) == len(slice_.replicas))

@@ -20,12 +20,12 @@ from kreplica.client_core.options import ClientOptions
 from kreplica.client_core.retries import RetrySchedule
 from kreplica.errors import ErrorCode, ProtocolError
 from kreplica.model import TopicPartition
-from kreplica.spark.pipelines.audit.replica_comparison import Batch, Gap, LogMoved
+from kreplica.spark.pipelines.audit.replica_comparison import Batch, Gap, LogStartMoved
 from kreplica.storage.formats.leader_epochs import EpochEntry
 from kreplica.wire.batches import iter_headers, verify_crc
 from kreplica.wire.messages import FETCH, LIST_OFFSETS
 
-DEBUGGER = -2
+DEBUG_CONSUMER_ID = -2
 FETCH_SIZE = 8 << 20
 FETCH_WAIT_MS = 100
 
@@ -40,7 +40,7 @@ class BrokerReplica(NamedTuple):
     address: Address
     partition: TopicPartition
     size_bytes: int
-    has_to: int
+    required_end: int
     client: ClientOptions
     epochs: tuple[EpochEntry, ...] = ()
 
@@ -50,7 +50,8 @@ class BrokerReplica(NamedTuple):
         :raise BrokerRefused: the broker does not have the replica.
         :raise ClientError: the broker does not respond.
         """
-        body = list_offsets_body({self.partition: EARLIEST}, Isolation.READ_UNCOMMITTED) | {"replica_id": DEBUGGER}
+        body = list_offsets_body({self.partition: EARLIEST}, Isolation.READ_UNCOMMITTED)
+        body |= {"replica_id": DEBUG_CONSUMER_ID}
         schedule = self._retry_schedule()
         while True:
             try:
@@ -72,8 +73,8 @@ class BrokerReplica(NamedTuple):
         schedule = self._retry_schedule()
         while offset < end:
             try:
-                with closing(self._answers(offset, end)) as answers:
-                    for row in answers:
+                with closing(self._fetch_rows(offset, end)) as rows:
+                    for row in rows:
                         check(row, f"fetch of {self.partition} from broker {self.broker}")
                         data = memoryview(row["records"] or b"")
                         if not len(data):
@@ -82,24 +83,25 @@ class BrokerReplica(NamedTuple):
                         for item in _items(data, offset, end):
                             offset = item.header.next_offset if isinstance(item, Batch) else item.next_offset
                             yield item
-                        offset = max(offset, _behind(data))
+                        offset = max(offset, _next_offset(data))
                 return
             except BrokerRefused as error:
                 if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                     if self.first_offset() > offset:
-                        raise LogMoved(f"{self.partition} of broker {self.broker} starts after {offset}") from error
+                        text = f"{self.partition} starts after {offset} on broker {self.broker}"
+                        raise LogStartMoved(text) from error
                     return
                 if error.code is ErrorCode.CORRUPT_MESSAGE:
-                    yield Gap(offset, end, f"the broker responds {error}; data up to {end} is unread")
+                    yield Gap(offset, end, f"the broker responded with {error}; offsets up to {end} were not read")
                     return
                 self._wait(error, schedule)
             except ClientError as error:
                 self._wait(error, schedule)
 
-    def _answers(self, offset: int, end: int) -> Generator[dict[str, Any], None, None]:
+    def _fetch_rows(self, offset: int, end: int) -> Generator[dict[str, Any], None, None]:
         """Yield the broker's responses for the partition; the next fetch runs while a response is processed."""
         with self._connect() as connection:
-            pending: Pending | None = self._ask(connection, offset)
+            pending: Pending | None = self._send_fetch(connection, offset)
             while pending is not None:
                 while pending.answer is None:
                     connection.receive(self.client.request_timeout_s)
@@ -109,13 +111,13 @@ class BrokerReplica(NamedTuple):
                     raise BrokerRefused(code, f"fetch of {self.partition} from broker {self.broker}")
                 row = answer["responses"][0]["partitions"][0]
                 if row["error_code"] == 0 and row["records"]:
-                    behind = _behind(memoryview(row["records"]))
-                    if offset < behind < end:
-                        offset = behind
-                        pending = self._ask(connection, offset)
+                    next_offset = _next_offset(memoryview(row["records"]))
+                    if offset < next_offset < end:
+                        offset = next_offset
+                        pending = self._send_fetch(connection, offset)
                 yield row
 
-    def _ask(self, connection: Connection, offset: int) -> Pending:
+    def _send_fetch(self, connection: Connection, offset: int) -> Pending:
         limits = FetchLimits(
             isolation=Isolation.READ_UNCOMMITTED,
             wait_ms=FETCH_WAIT_MS,
@@ -123,7 +125,7 @@ class BrokerReplica(NamedTuple):
             size_max=FETCH_SIZE,
             partition_size_max=FETCH_SIZE,
         )
-        body = fetch_body({self.partition: offset}, limits) | {"replica_id": DEBUGGER}
+        body = fetch_body({self.partition: offset}, limits) | {"replica_id": DEBUG_CONSUMER_ID}
         version = connection.version(FETCH, TOPIC_NAMES_VERSION_MAX)
         return connection.send(FETCH, body, version=version, timeout_s=self.client.request_timeout_s)
 
@@ -157,15 +159,15 @@ def _items(data: memoryview, offset: int, end: int) -> Iterator[Batch | Gap]:
                 yield Batch(header, batch, verify_crc(batch, header))
                 offset = header.next_offset
     except ProtocolError as error:
-        yield Gap(offset, end, f"invalid batch: {error}; data up to {end} is unread")
+        yield Gap(offset, end, f"invalid batch: {error}; offsets up to {end} were not read")
 
 
-def _behind(data: memoryview) -> int:
+def _next_offset(data: memoryview) -> int:
     """Return the offset after the last complete batch."""
-    behind = 0
+    next_offset = 0
     try:
         for _, header in iter_headers(data, incomplete_last=True):
-            behind = max(behind, header.next_offset)
+            next_offset = max(next_offset, header.next_offset)
     except ProtocolError:
         pass
-    return behind
+    return next_offset

@@ -17,7 +17,7 @@ from kreplica.client_core.offsets import EARLIEST, LATEST, list_offsets_body, pa
 from kreplica.model import NO_LEADER, TopicPartition
 from kreplica.wire.messages import LIST_OFFSETS
 
-LEADERS_PATIENCE_S = 10.0
+LEADERS_TIMEOUT_S = 10.0
 CLEANUP_POLICY = "cleanup.policy"
 
 
@@ -25,7 +25,8 @@ class PartitionFacts(NamedTuple):
     """State of a partition in the cluster.
 
     :param in_sync: replicas that were in sync both before and after the high watermark was read.
-    :param start: the leader's log start offset; ``high_watermark`` is also the leader's. None if there is no leader.
+    :param start: log start offset of the leader; None if there is no leader.
+    :param high_watermark: high watermark of the leader; None if there is no leader.
     """
 
     replicas: tuple[int, ...]
@@ -57,9 +58,9 @@ def cluster_facts(cluster: Cluster, topics: Collection[str]) -> ClusterFacts:
     :raise ClientError: no broker responds.
     """
     before = _partitions(cluster.retrying(lambda: cluster.refresh(None)), topics)
-    starts = _from_leaders(cluster, before, EARLIEST)
-    high_watermarks = _from_leaders(cluster, before, LATEST)
-    # A replica in sync before and after has all records committed in between; a single response may be stale.
+    starts = _leader_offsets(cluster, before, EARLIEST)
+    high_watermarks = _leader_offsets(cluster, before, LATEST)
+    # A replica that was in sync before and after has all committed records; a single response may be stale.
     view = cluster.retrying(lambda: cluster.refresh(None))
     after = _partitions(view, topics)
     found = {
@@ -92,27 +93,27 @@ def _partitions(view: ClusterView, topics: Collection[str]) -> dict[TopicPartiti
     }
 
 
-def _from_leaders(cluster: Cluster, wanted: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
-    """Return an offset of each partition whose leader responds within a few seconds."""
+def _leader_offsets(cluster: Cluster, requested: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
+    """Return the offset at ``time_ms`` of each partition whose leader responds within ``LEADERS_TIMEOUT_S``."""
     found: dict[TopicPartition, int] = {}
 
     def attempt() -> None:
         problem: ClientError | None = None
         by_leader: dict[int, list[TopicPartition]] = {}
-        for each in wanted:
+        for each in requested:
             topic = cluster.view.topics.get(each.topic)
             view = topic.partition(each.partition) if topic is not None else None
             if each not in found and view is not None and view.leader != NO_LEADER:
                 by_leader.setdefault(view.leader, []).append(each)
-        for leader, led in by_leader.items():
-            body = list_offsets_body(dict.fromkeys(led, time_ms), Isolation.READ_UNCOMMITTED)
+        for leader, partitions in by_leader.items():
+            body = list_offsets_body(dict.fromkeys(partitions, time_ms), Isolation.READ_UNCOMMITTED)
             try:
-                answer = cluster.connection(leader).request(LIST_OFFSETS, body)
+                response = cluster.connection(leader).request(LIST_OFFSETS, body)
             except ClientError as error:
                 cluster.refresh(None)
                 problem = error
                 continue
-            for partition, result in parse_list_offsets(answer).items():
+            for partition, result in parse_list_offsets(response).items():
                 if isinstance(result, ClientError):
                     problem = result
                 else:
@@ -121,9 +122,9 @@ def _from_leaders(cluster: Cluster, wanted: Collection[TopicPartition], time_ms:
             raise problem
 
     try:
-        cluster.retrying(attempt, LEADERS_PATIENCE_S)
+        cluster.retrying(attempt, LEADERS_TIMEOUT_S)
     except ClientError:
-        return found  # the leaders of the others do not respond
+        return found  # the leaders of the other partitions do not respond
     return found
 
 

@@ -1,7 +1,7 @@
 """Replicas read from the files of brokers' log directories, for the audit.
 
-Brokers may run meanwhile: files grow, are truncated above the high watermark, and are deleted by retention. A moved log
-start offset is reported as such, and an incomplete last batch ends the log.
+The brokers may be running: files grow, are truncated above the high watermark, and are deleted by retention. A log
+start offset that moved raises ``LogStartMoved``, and an incomplete last batch ends the log.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from uuid import UUID
 
 from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
-from kreplica.runtime.disk import File
-from kreplica.spark.pipelines.audit.replica_comparison import OFFSET_END, Batch, Gap, LogMoved, ReplicaGone
-from kreplica.spark.source.segment_files import NAME_DIGITS, FilesAsTheyAre, ReplicaFiles, replicas
+from kreplica.runtime.disk import File, ReadOnlyDisk
+from kreplica.spark.pipelines.audit.replica_comparison import OFFSET_END, Batch, Gap, LogStartMoved, ReplicaDeleted
+from kreplica.spark.source.segment_files import NAME_DIGITS, ReplicaFiles, find_replicas
 from kreplica.storage.formats.batch_scanning import header_at, scan_batches
 from kreplica.storage.formats.checkpoints import (
     CLEAN_SHUTDOWN,
@@ -52,30 +52,30 @@ class FileReplica(NamedTuple):
     """A ``Replica`` read from its files; sent to executors.
 
     :param topic_id: None if the files do not contain it.
-    :param wrong: metadata files that cannot be read, and why; empty if there are none.
+    :param metadata_error: why a metadata file cannot be read; empty if all can.
     """
 
     broker: int
     files: ReplicaFiles
     size_bytes: int
     topic_id: UUID | None
-    has_to: int
+    required_end: int
     epochs: tuple[EpochEntry, ...] = ()
-    wrong: str = ""
+    metadata_error: str = ""
 
     def first_offset(self) -> int:
         """Return the current log start offset.
 
-        :raise ReplicaGone: the replica was deleted.
+        :raise ReplicaDeleted: the replica was deleted.
         :raise StorageError: the log directory is not accessible on this machine.
         """
         directory = os.path.dirname(self.files.path)
         try:
             bases = self.files.bases()
-            starts = read_offsets(FilesAsTheyAre(), f"{directory}/{LOG_START_OFFSETS}")
+            starts = read_offsets(ReadOnlyDisk(), f"{directory}/{LOG_START_OFFSETS}")
         except FileNotFoundError as error:
             if os.path.isdir(directory):
-                raise ReplicaGone(f"{self.files.path} was deleted") from error
+                raise ReplicaDeleted(f"{self.files.path} was deleted") from error
             raise StorageError(f"{os.uname().nodename} cannot access {directory}: {error}") from error
         return max(starts.get(self.files.partition, 0), bases[0] if bases else self.files.start)
 
@@ -85,43 +85,41 @@ class FileReplica(NamedTuple):
         If the log was compacted before and the broker was not shut down cleanly, compaction may be running, and the
         whole log counts as compacted.
         """
-        directory, disk = os.path.dirname(self.files.path), FilesAsTheyAre()
+        directory, disk = os.path.dirname(self.files.path), ReadOnlyDisk()
         cleaned = read_offsets(disk, f"{directory}/{CLEANER_OFFSETS}").get(self.files.partition, 0)
         return cleaned if not cleaned or disk.exists(f"{directory}/{CLEAN_SHUTDOWN}") else OFFSET_END
 
     def batches(self, start: int, end: int) -> Iterator[Batch | Gap]:
         """Yield the batches whose last offset is in a range."""
-        return _Walk(self.files, start, end).items()
+        return _SegmentScan(self.files, start, end).items()
 
 
-class _Walk:
-    """A single pass over the segments of one replica.
-
-    :ivar expected: lower bound of the next batch's base offset.
-    :ivar broken: damage between ``expected`` and the next valid batch; empty if there is none.
-    """
+class _SegmentScan:
+    """A single pass over the segments of one replica."""
 
     def __init__(self, files: ReplicaFiles, start: int, end: int) -> None:
         self._files = files
         self._start = start
         self._end = end
         self._expected = 0
-        self._broken = ""
+        """Lower bound of the next batch's base offset."""
+        self._damage = ""
+        """Description of the damage from ``_expected`` to the next valid batch; empty if there is none."""
         self._is_done = False
 
     def items(self) -> Iterator[Batch | Gap]:
         bases = self._files.bases_from(self._start)
         if bases and bases[0] > self._start:
-            raise LogMoved(f"{self._files.path} starts at {bases[0]}, no longer at {self._start}")
+            raise LogStartMoved(f"{self._files.path} starts at {bases[0]}, no longer at {self._start}")
         for base, bound in zip(bases, [*bases[1:], None], strict=True):
             if base >= self._end or self._is_done:
                 break
-            if not self._broken:
+            if not self._damage:
                 self._expected = max(self._expected, base)
             try:
                 file = self._files.open(base)
             except FileNotFoundError as error:
-                raise LogMoved(f"{self._files.path}: segment {base} was deleted") from error
+                raise LogStartMoved(f"{self._files.path}: segment {base} was deleted") from error
             except PermissionError as error:
                 raise StorageError(f"{os.uname().nodename} has no permission to read {error.filename}") from error
             with closing(file):
@@ -129,67 +127,67 @@ class _Walk:
                     yield from self._segment(file, base, bound)
                 except OSError as error:
                     # An I/O error counts as damage; other segments may be intact.
-                    self._broken = self._broken or f"{os.path.basename(file.path)}: {error}"
-        if self._broken and self._expected < self._end:
-            yield Gap(self._expected, self._end, self._broken)
+                    self._damage = self._damage or f"{os.path.basename(file.path)}: {error}"
+        if self._damage and self._expected < self._end:
+            yield Gap(self._expected, self._end, self._damage)
 
     def _segment(self, file: File, base: int, bound: int | None) -> Iterator[Batch | Gap]:
         size = file.size()
         position: int | None = self._files.position(base, self._start) if base < self._start else 0
         while position is not None and not self._is_done:
             at = position
-            for place, header, data in scan_batches(file, position, size, READ_SIZE, BATCH_SIZE_MAX):
-                at = place + header.size
-                behind = header.next_offset
-                is_sound = verify_crc(data, header)
-                if self._is_wrong(header, is_sound, bound, file, at, size):
-                    where = f"{os.path.basename(file.path)} at {place}"
-                    note = "" if is_sound else ", and the checksum is wrong"
-                    self._broken = self._broken or f"{where}: offsets {header.base_offset} to {behind - 1}{note}"
+            for batch_position, header, data in scan_batches(file, position, size, READ_SIZE, BATCH_SIZE_MAX):
+                at = batch_position + header.size
+                end_position = header.next_offset
+                crc_is_valid = verify_crc(data, header)
+                if self._is_invalid_header(header, crc_is_valid, bound, file, at, size):
+                    where = f"{os.path.basename(file.path)} at {batch_position}"
+                    note = "" if crc_is_valid else ", and the checksum is wrong"
+                    self._damage = self._damage or f"{where}: offsets {header.base_offset} to {end_position - 1}{note}"
                     continue
-                if behind <= self._start:
-                    self._expected, self._broken = behind, ""
+                if end_position <= self._start:
+                    self._expected, self._damage = end_position, ""
                     continue
-                if behind > self._end:
+                if end_position > self._end:
                     self._is_done = True
                     break
-                if self._broken:
-                    yield Gap(self._expected, header.base_offset, self._broken)
-                    self._broken = ""
-                self._expected = behind
-                yield Batch(header, data, is_sound)
+                if self._damage:
+                    yield Gap(self._expected, header.base_offset, self._damage)
+                    self._damage = ""
+                self._expected = end_position
+                yield Batch(header, data, crc_is_valid)
             if self._is_done or at >= size or (bound is None and _is_torn(file, at, size)):
                 return
-            self._broken = self._broken or f"{os.path.basename(file.path)} at {at}: not a batch"
-            position = self._indexed_behind(base, at, size)
+            self._damage = self._damage or f"{os.path.basename(file.path)} at {at}: not a batch"
+            position = self._next_indexed_position(base, at, size)
 
-    def _is_wrong(
-        self, header: BatchHeader, is_sound: bool, bound: int | None, file: File, behind: int, size: int
+    def _is_invalid_header(
+        self, header: BatchHeader, crc_is_valid: bool, bound: int | None, file: File, end_position: int, size: int
     ) -> bool:
-        """Return True if offset or length in a header cannot be right; the checksum does not cover them.
+        """Return True if the base offset or the length in a header is impossible; the checksum does not cover them.
 
         :param bound: base offset of the next segment.
-        :param behind: file position after the batch.
+        :param end_position: file position after the batch.
         """
         if header.base_offset < self._expected or (bound is not None and header.next_offset > bound):
             return True
-        if (is_sound and header.base_offset == self._expected) or behind == size:
+        if (crc_is_valid and header.base_offset == self._expected) or end_position == size:
             return False
-        if behind + HEADER_SIZE > size:
-            return bound is not None or not is_sound
-        following = header_at(file.read_at(behind, HEADER_SIZE), 0)
+        if end_position + HEADER_SIZE > size:
+            return bound is not None or not crc_is_valid
+        following = header_at(file.read_at(end_position, HEADER_SIZE), 0)
         return following is None or following.base_offset < header.next_offset
 
-    def _indexed_behind(self, base: int, position: int, size: int) -> int | None:
+    def _next_indexed_position(self, base: int, position: int, size: int) -> int | None:
         """Return the next file position at which the index has a batch; None if there is none."""
         path = f"{self._files.path}/{base:0{NAME_DIGITS}}.index"
-        with closing(offset_index(FilesAsTheyAre(), path)) as index:
-            places = (entry.position for entry in offset_entries(index, base))
-            return next((place for place in places if position < place < size), None)
+        with closing(offset_index(ReadOnlyDisk(), path)) as index:
+            indexed_positions = (entry.position for entry in offset_entries(index, base))
+            return next((indexed for indexed in indexed_positions if position < indexed < size), None)
 
 
 def _is_torn(file: File, position: int, size: int) -> bool:
-    """Return True if the last batch is incomplete, which may still be in progress."""
+    """Return True if the last batch is incomplete; the broker may be writing it."""
     if size - position < HEADER_SIZE:
         return True
     header = header_at(file.read_at(position, HEADER_SIZE), 0)
@@ -199,31 +197,31 @@ def _is_torn(file: File, position: int, size: int) -> bool:
 def broker_directories(paths: Sequence[str], given: Mapping[int, Sequence[str]]) -> list[BrokerDirectories]:
     """Assign log directories to their brokers.
 
-    :param paths: directories whose ``meta.properties`` name the broker.
+    :param paths: directories whose ``meta.properties`` contain the broker ID.
     :param given: directories by broker.
-    :raise StorageError: a directory does not exist, does not name its broker or names another one, or they belong to
-        two clusters.
+    :raise StorageError: a directory does not exist, has no broker ID or a different one, or the directories belong to
+        several clusters.
     """
     found: dict[int, list[str]] = {broker: list(own) for broker, own in given.items()}
     clusters: dict[str, str] = {}
     for path in (*paths, *(each for own in given.values() for each in own)):
         if not os.path.isdir(path):
             raise StorageError(f"{path} is not a directory that this machine can access")
-        holder = next((broker for broker, own in given.items() if path in own), None)
+        owner = next((broker for broker, own in given.items() if path in own), None)
         try:
-            meta = read_meta_properties(FilesAsTheyAre(), f"{path}/{META_PROPERTIES}")
+            meta = read_meta_properties(ReadOnlyDisk(), f"{path}/{META_PROPERTIES}")
         except StorageError:
-            if holder is None:
+            if owner is None:
                 raise
-            continue  # written by another product, such as a cluster without ZooKeeper: the user names the broker
+            continue  # in another format, such as that of a KRaft cluster: the user has given the broker
         if meta is None:
-            if holder is None:
+            if owner is None:
                 raise StorageError(f"{path} has no {META_PROPERTIES}: name its broker, --log-dirs BROKER={path}")
             continue
-        if holder is None:
+        if owner is None:
             found.setdefault(meta.broker_id, []).append(path)
-        elif holder != meta.broker_id:
-            raise StorageError(f"{path} belongs to broker {meta.broker_id}, not to {holder}")
+        elif owner != meta.broker_id:
+            raise StorageError(f"{path} belongs to broker {meta.broker_id}, not to {owner}")
         clusters[meta.cluster_id] = path
     if len(clusters) > 1:
         raise StorageError(f"the directories belong to several clusters: {' and '.join(clusters.values())}")
@@ -237,7 +235,7 @@ def file_replicas(directories: BrokerDirectories) -> dict[TopicPartition, FileRe
     :raise StorageError: a directory does not exist, or a checkpoint is damaged.
     """
     found = {}
-    for partition, files in replicas(directories.paths).items():
+    for partition, files in find_replicas(directories.paths).items():
         try:
             found[partition] = _replica(directories.broker, files)
         except FileNotFoundError:
@@ -247,15 +245,15 @@ def file_replicas(directories: BrokerDirectories) -> dict[TopicPartition, FileRe
 
 def _replica(broker: int, files: ReplicaFiles) -> FileReplica:
     """:raise FileNotFoundError: the replica was deleted."""
-    disk = FilesAsTheyAre()
+    disk = ReadOnlyDisk()
     names = [name for name in os.listdir(files.path) if name.endswith(".log")]
     size_bytes = sum(os.path.getsize(f"{files.path}/{name}") for name in names)
     topic_id: UUID | None = None
     epochs: tuple[EpochEntry, ...] = ()
-    wrong = ""
+    metadata_error = ""
     try:
         topic_id = read_topic_id(disk, f"{files.path}/{PARTITION_METADATA}")
         epochs = LeaderEpochs.load(f"{files.path}/{EPOCHS_NAME}", disk).entries
     except StorageError as error:
-        wrong = str(error)
-    return FileReplica(broker, files, size_bytes, topic_id, files.high_watermark or 0, epochs, wrong)
+        metadata_error = str(error)
+    return FileReplica(broker, files, size_bytes, topic_id, files.high_watermark or 0, epochs, metadata_error)

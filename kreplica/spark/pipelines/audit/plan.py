@@ -18,7 +18,7 @@ from kreplica.spark.pipelines.audit.replica_comparison import Span
 from kreplica.spark.pipelines.audit.replica_findings import Comparison, Kind
 
 SLICE_BYTES = 128 << 20
-"""Approximate bytes of one replica per slice: large enough for a task, small enough to balance the load."""
+"""Approximate bytes of one replica per slice; more would balance the load of tasks less well."""
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 """Internal topics, which are always compacted."""
@@ -43,8 +43,9 @@ class Plan:
     """Plan of a whole audit.
 
     :ivar brokers: brokers whose replicas are read.
-    :ivar found: differences found without reading batches, by partition; has an entry for each audited partition.
-    :ivar notes: omissions and their reasons.
+    :ivar found: results by partition; has an entry for each audited partition, and at first only the differences found
+        without reading batches.
+    :ivar notes: omitted partitions and replicas, and the reasons.
     :ivar unseen: number of replicas that are not read, by broker.
     """
 
@@ -53,54 +54,55 @@ class Plan:
     slices: list[Slice] = field(default_factory=list)
     found: dict[TopicPartition, Comparison] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    unseen: Counter[int] = field(default_factory=Counter)
+    unread_replicas: Counter[int] = field(default_factory=Counter)
 
     def all_notes(self) -> list[str]:
-        """Notes, including the brokers with replicas that are not read."""
-        unread = [f"broker {broker}: replicas not read: {count:,}" for broker, count in self.unseen.items()]
+        """Return the notes, including the numbers of replicas that are not read."""
+        unread = [f"broker {broker}: replicas not read: {count:,}" for broker, count in self.unread_replicas.items()]
         return [*sorted(unread), *self.notes]
 
 
-def plan_of_files(
-    held: Mapping[int, Mapping[TopicPartition, FileReplica]],
+def plan_for_files(
+    replicas_by_broker: Mapping[int, Mapping[TopicPartition, FileReplica]],
     cluster_id: str | None,
     compacted: frozenset[str],
     facts: ClusterFacts | None,
 ) -> Plan:
     """Plan the comparison of replicas read from files.
 
-    :param held: replicas by broker.
+    :param replicas_by_broker: replicas by broker.
     :param compacted: topics that the caller knows to be compacted.
     :param facts: None if the cluster was not queried.
     """
-    plan = Plan(cluster_id, tuple(sorted(held)))
+    plan = Plan(cluster_id, tuple(sorted(replicas_by_broker)))
     if facts is not None:
         compacted |= facts.compacted
-    for partition in sorted({each for own in held.values() for each in own} | set(facts.partitions if facts else ())):
-        replicas = [own[partition] for _, own in sorted(held.items()) if partition in own]
+    partitions = {each for own in replicas_by_broker.values() for each in own} | set(facts.partitions if facts else ())
+    for partition in sorted(partitions):
+        replicas = [own[partition] for _, own in sorted(replicas_by_broker.items()) if partition in own]
         partition_facts = facts.partitions.get(partition) if facts is not None else None
         if facts is not None and partition_facts is None:
             plan.notes.append(f"{partition}: the cluster does not have this partition")
             continue
-        replicas = _of_one_topic(partition, replicas, partition_facts, plan)
-        end = max((each.has_to for each in replicas), default=0)
+        replicas = _with_topic_id(partition, replicas, partition_facts, plan)
+        end = max((each.required_end for each in replicas), default=0)
         if partition_facts is not None and partition_facts.high_watermark is not None:
             end = partition_facts.high_watermark
         if partition_facts is not None:
-            replicas = [_in_sync(each, partition_facts) for each in replicas]
-            plan.unseen.update(set(partition_facts.replicas) - set(plan.brokers))
+            replicas = [_with_required_end(each, partition_facts) for each in replicas]
+            plan.unread_replicas.update(set(partition_facts.replicas) - set(plan.brokers))
             if end > 0:  # a replica without records may have no directory
                 _note_missing(partition, {each.broker for each in replicas}, partition_facts, plan)
         is_compacted = partition.topic in compacted or partition.topic in INTERNAL_TOPICS
         start = max((each.files.start for each in replicas), default=0)
         _add(plan, partition, replicas, Span(start, end, end if is_compacted else 0))
         for each in replicas:
-            if each.wrong:
-                plan.found[partition].add(each.broker, start, Kind.DAMAGED, each.wrong)
+            if each.metadata_error:
+                plan.found[partition].add(each.broker, start, Kind.DAMAGED, each.metadata_error)
     return plan
 
 
-def plan_of_brokers(facts: ClusterFacts, compacted: frozenset[str], client: ClientOptions) -> Plan:
+def plan_for_brokers(facts: ClusterFacts, compacted: frozenset[str], client: ClientOptions) -> Plan:
     """Plan the comparison of replicas fetched from brokers."""
     plan = Plan(facts.cluster_id, tuple(sorted(facts.brokers)))
     for partition, partition_facts in sorted(facts.partitions.items()):
@@ -108,10 +110,10 @@ def plan_of_brokers(facts: ClusterFacts, compacted: frozenset[str], client: Clie
         for broker in sorted(partition_facts.replicas):
             address = facts.brokers.get(broker)
             if address is not None:
-                has_to = (partition_facts.high_watermark or 0) if broker in partition_facts.in_sync else 0
+                required_end = (partition_facts.high_watermark or 0) if broker in partition_facts.in_sync else 0
                 size = facts.sizes.get((broker, partition), 0)
-                replicas.append(BrokerReplica(broker, address, partition, size, has_to, client))
-        plan.unseen.update(set(partition_facts.replicas) - set(plan.brokers))
+                replicas.append(BrokerReplica(broker, address, partition, size, required_end, client))
+        plan.unread_replicas.update(set(partition_facts.replicas) - set(plan.brokers))
         if partition_facts.high_watermark is None:
             plan.notes.append(f"{partition}: no leader reports the high watermark")
             continue
@@ -121,17 +123,17 @@ def plan_of_brokers(facts: ClusterFacts, compacted: frozenset[str], client: Clie
     return plan
 
 
-def _of_one_topic(
+def _with_topic_id(
     partition: TopicPartition, replicas: list[FileReplica], partition_facts: PartitionFacts | None, plan: Plan
 ) -> list[FileReplica]:
-    """Omit replicas of an earlier topic with the same name, and replicas that were reassigned."""
+    """Omit replicas of a deleted topic of the same name, and replicas that are no longer assigned."""
     ids = Counter(each.topic_id for each in replicas if each.topic_id is not None)
-    wanted: UUID | None = ids.most_common(1)[0][0] if ids else None
+    topic_id: UUID | None = ids.most_common(1)[0][0] if ids else None
     if partition_facts is not None and partition_facts.topic_id.int:
-        wanted = partition_facts.topic_id
+        topic_id = partition_facts.topic_id
     kept = []
     for each in replicas:
-        if wanted is not None and each.topic_id not in (None, wanted):
+        if topic_id is not None and each.topic_id not in (None, topic_id):
             plan.notes.append(f"{partition}: {each.files.path} has another topic ID ({each.topic_id})")
         elif partition_facts is not None and each.broker not in partition_facts.replicas:
             plan.notes.append(f"{partition}: {each.files.path}: broker {each.broker} no longer has a replica")
@@ -140,18 +142,19 @@ def _of_one_topic(
     return kept
 
 
-def _in_sync(replica: FileReplica, partition_facts: PartitionFacts) -> FileReplica:
-    """Set the required end of a replica from the cluster state: the own checkpoint of an out-of-sync replica may be
-    too high.
+def _with_required_end(replica: FileReplica, partition_facts: PartitionFacts) -> FileReplica:
+    """Set the required end of a replica from the cluster state; the checkpoint of an out-of-sync replica may be too
+    high.
     """
     if partition_facts.high_watermark is None:
         return replica
-    return replica._replace(has_to=partition_facts.high_watermark if replica.broker in partition_facts.in_sync else 0)
+    is_in_sync = replica.broker in partition_facts.in_sync
+    return replica._replace(required_end=partition_facts.high_watermark if is_in_sync else 0)
 
 
-def _note_missing(partition: TopicPartition, having: set[int], partition_facts: PartitionFacts, plan: Plan) -> None:
-    """Record the brokers that should have a replica and whose directories have none."""
-    for broker in sorted(set(partition_facts.replicas) & set(plan.brokers) - having):
+def _note_missing(partition: TopicPartition, present: set[int], partition_facts: PartitionFacts, plan: Plan) -> None:
+    """Record a difference for each assigned broker whose directories have no replica."""
+    for broker in sorted(set(partition_facts.replicas) & set(plan.brokers) - present):
         found = plan.found.setdefault(partition, Comparison(*partition, 0, 0))
         found.add(broker, partition_facts.start or 0, Kind.MISSING, "no directory has the assigned replica")
 
@@ -165,20 +168,20 @@ def _add(plan: Plan, partition: TopicPartition, replicas: Sequence[AnyReplica], 
         if any(each.size_bytes for each in replicas):
             plan.notes.append(f"{partition}: no high watermark is stored, nothing was compared")
         return
-    plan.slices += _cut(partition, tuple(replicas), span)
+    plan.slices += _split(partition, tuple(replicas), span)
 
 
-def _cut(partition: TopicPartition, replicas: tuple[AnyReplica, ...], span: Span) -> Iterator[Slice]:
-    """Cut a span into slices of about equal size, assuming records of similar size; any offset can be a boundary."""
+def _split(partition: TopicPartition, replicas: tuple[AnyReplica, ...], span: Span) -> Iterator[Slice]:
+    """Split a span into slices of about equal size, if records have similar sizes; any offset can be a boundary."""
     size = max(each.size_bytes for each in replicas)
     total = sum(each.size_bytes for each in replicas)
     count = max(1, min(-(-size // SLICE_BYTES), span.end - span.start))
-    cuts = [span.start + (span.end - span.start) * at // count for at in range(count + 1)]
-    for start, end in pairwise(cuts):
+    bounds = [span.start + (span.end - span.start) * at // count for at in range(count + 1)]
+    for start, end in pairwise(bounds):
         yield Slice(partition, replicas, Span(start, end, span.compacted_end), total // count)
 
 
-def grouped(slices: Iterable[Slice]) -> list[list[Slice]]:
+def group_slices(slices: Iterable[Slice]) -> list[list[Slice]]:
     """Group slices into tasks: small slices together, the largest first."""
     groups: list[list[Slice]] = []
     size = 0

@@ -1,11 +1,11 @@
 """Comparison of the replicas of one partition, batch by batch, below the high watermark.
 
-Replicas hold the same bytes, so batches are compared by their headers, and verified by their checksums; records are
-decoded only in compacted parts. Each damaged, missing or different batch is reported with its broker; if one replica
-differs from the others, that replica is reported.
+Replicas have identical bytes. Therefore only the headers of batches are compared, and their checksums verified; records
+are decoded only in compacted parts. Each damaged, missing or different batch is reported with its broker. If one
+replica differs from the others, that replica is reported.
 
-Each replica is compacted independently: in compacted parts, batches that some replicas lack are counted but are not a
-difference, and batches that differ are compared by the records that they have in common.
+Each replica is compacted independently. Therefore, in compacted parts, batches that some replicas lack are counted but
+are not differences, and batches that differ are compared by the records that they have in common.
 
 The source of the replicas is abstract: files (``file_replicas``) or brokers (``broker_replicas``).
 """
@@ -27,25 +27,23 @@ from kreplica.wire.records import Record, iter_records
 OFFSET_END = 1 << 63
 
 
-class LogMoved(KreplicaError):
-    """The log start offset moved past the requested range, for example by retention: the comparison must be
-    repeated.
-    """
+class LogStartMoved(KreplicaError):
+    """The log start offset moved into or past the requested range; the comparison must be repeated."""
 
 
-class ReplicaGone(KreplicaError):
-    """The replica does not exist any longer."""
+class ReplicaDeleted(KreplicaError):
+    """The replica was deleted."""
 
 
 class Batch(NamedTuple):
     """A batch as it was read.
 
-    :param is_sound: True if the checksum matches.
+    :param crc_is_valid: True if the checksum matches.
     """
 
     header: BatchHeader
     data: memoryview
-    is_sound: bool
+    crc_is_valid: bool
 
 
 class Gap(NamedTuple):
@@ -67,8 +65,8 @@ class Replica(Protocol):
         """ID of the broker that has the replica."""
 
     @property
-    def has_to(self) -> int:
-        """Offset up to which the replica must have all records, from the ISR or its own checkpoint; 0 if unknown."""
+    def required_end(self) -> int:
+        """Offset up to which the replica must have all records (from the ISR or its checkpoint); 0 if unknown."""
 
     @property
     def epochs(self) -> Sequence[EpochEntry]:
@@ -77,16 +75,16 @@ class Replica(Protocol):
     def first_offset(self) -> int:
         """Return the current log start offset.
 
-        :raise ReplicaGone: the replica was deleted.
+        :raise ReplicaDeleted: the replica was deleted.
         """
 
     def cleaned_end(self) -> int:
-        """Return the end of the part that may be compacted, as known by the replica; 0 if unknown."""
+        """Return the end of the part that may be compacted, according to the replica; 0 if unknown."""
 
     def batches(self, start: int, end: int) -> Iterator[Batch | Gap]:
         """Yield the batches whose last offset is in a range, ascending.
 
-        :raise LogMoved: the log now starts after ``start``.
+        :raise LogStartMoved: the log now starts after ``start``.
         """
 
 
@@ -115,7 +113,7 @@ class _Cursor:
 
     :ivar header: header of the current batch; None at the end.
     :ivar end: offset after the last processed batch.
-    :ivar blind_until: end of a range that is damaged or missing and was already reported.
+    :ivar skip_until: end of a damaged or missing range that was already reported.
     """
 
     def __init__(self, replica: Replica, span: Span, found: Comparison) -> None:
@@ -123,14 +121,14 @@ class _Cursor:
         self.broker = replica.broker
         self.batches = self.size_bytes = 0
         self.end = span.start
-        self.blind_until = 0
+        self.skip_until = 0
         self.header: BatchHeader | None = None
         self.data = memoryview(b"")
-        self.is_sound = True
+        self.crc_is_valid = True
         self._epoch, self._epoch_until = -1, 0
         self._found = found
         self._items = replica.batches(span.start, span.end)
-        self._take()
+        self._read_next()
 
     def advance(self, end: int) -> None:
         """Advance to the next batch.
@@ -141,14 +139,14 @@ class _Cursor:
         self.batches += 1
         self.size_bytes += self.header[1] + 12
         self.end = end
-        self._take()
+        self._read_next()
 
-    def _take(self) -> None:
+    def _read_next(self) -> None:
         for item in self._items:
             if isinstance(item, Batch):
-                self.header, self.data, self.is_sound = item
+                self.header, self.data, self.crc_is_valid = item
                 return
-            self.blind_until = max(self.blind_until, item.next_offset)
+            self.skip_until = max(self.skip_until, item.next_offset)
             self._found.add(self.broker, item.base_offset, Kind.DAMAGED, item.detail)
         self.header = None
 
@@ -169,19 +167,19 @@ class _Cursor:
         self._epoch_until = entries[at].start_offset if at < len(entries) else OFFSET_END
         if at == 0:
             return
-        said, start = entries[at - 1]
+        cached_epoch, start = entries[at - 1]
         # The checkpoint is written with delay: later epochs may be missing after its last entry.
-        if said != epoch and not (at == len(entries) and epoch > said):
-            text = f"leader-epoch-checkpoint has epoch {said} from offset {start}, the batch has {epoch}"
+        if cached_epoch != epoch and not (at == len(entries) and epoch > cached_epoch):
+            text = f"leader-epoch-checkpoint has epoch {cached_epoch} from offset {start}, the batch has {epoch}"
             self._found.add(self.broker, base, Kind.EPOCHS, text)
 
 
 def compare(partition: TopicPartition, replicas: Sequence[Replica], span: Span) -> Comparison:
     """Compare the replicas of a partition.
 
-    If two replicas contradict each other and there is no third, both are reported.
+    If there are only two replicas and they differ, both are reported.
 
-    :raise LogMoved: a log start offset moved; the comparison must be repeated.
+    :raise LogStartMoved: a log start offset moved; the comparison must be repeated.
     """
     start = max([span.start, *(replica.first_offset() for replica in replicas)])
     cleaned = max([span.compacted_end, *(replica.cleaned_end() for replica in replicas)])
@@ -190,16 +188,20 @@ def compare(partition: TopicPartition, replicas: Sequence[Replica], span: Span) 
     if span.start == span.end:
         return found  # the whole span was deleted
     cursors = [_Cursor(replica, span, found) for replica in replicas]
-    side_by_side = _SideBySide(cursors, span, found)
-    lead, others = cursors[0], cursors[1:]
+    mismatch_rules = _MismatchRules(cursors, span, found)
+    first, others = cursors[0], cursors[1:]
     while True:
-        header = lead.header
-        if header is not None and lead.is_sound and all(each.header == header and each.is_sound for each in others):
+        header = first.header
+        if (
+            header is not None
+            and first.crc_is_valid
+            and all(each.header == header and each.crc_is_valid for each in others)
+        ):
             end = header.next_offset
             for cursor in cursors:
                 cursor.check_epoch(header)
                 cursor.advance(end)
-        elif not side_by_side.step():
+        elif not mismatch_rules.step():
             break
     furthest = max(cursor.end for cursor in cursors)
     for each in cursors:
@@ -208,7 +210,7 @@ def compare(partition: TopicPartition, replicas: Sequence[Replica], span: Span) 
     return found
 
 
-class _SideBySide:
+class _MismatchRules:
     """Rules for offsets at which the replicas do not have identical batches."""
 
     def __init__(self, cursors: list[_Cursor], span: Span, found: Comparison) -> None:
@@ -222,80 +224,83 @@ class _SideBySide:
         if not bases:
             return False
         base = min(bases)
-        having = [each for each in self._cursors if each.header is not None and each.header.base_offset == base]
-        signatures = Counter(each.signature() for each in having if each.is_sound)
+        present = [each for each in self._cursors if each.header is not None and each.header.base_offset == base]
+        signatures = Counter(each.signature() for each in present if each.crc_is_valid)
         most = max(signatures.values(), default=0)
         accepted = [signature for signature, count in signatures.items() if count == most]
         is_compacted = base < self._span.compacted_end
         end = max((signature.last_offset + 1 for signature in accepted), default=base + 1)
-        if is_compacted and len(having) < len(self._cursors):
+        if is_compacted and len(present) < len(self._cursors):
             self._found.compacted_count += 1
         for cursor in self._cursors:
-            if cursor not in having:
+            if cursor not in present:
                 if not is_compacted:
-                    self._absent(cursor, base, end)
-            elif not cursor.is_sound:
+                    self._report_missing(cursor, base, end)
+            elif not cursor.crc_is_valid:
                 text = f"the checksum of {cursor.signature().size} bytes is wrong"
                 self._found.add(cursor.broker, base, Kind.DAMAGED, text)
         if len(signatures) > 1:
             if is_compacted:
-                self._compacted(base, [each for each in having if each.is_sound])
+                self._compare_compacted(base, [each for each in present if each.crc_is_valid])
             else:
-                self._unequal(base, [each for each in having if each.is_sound], accepted)
-        elif len(having) == len(self._cursors):
-            for cursor in having:
-                if cursor.is_sound and cursor.header is not None:
+                self._report_different(base, [each for each in present if each.crc_is_valid], accepted)
+        elif len(present) == len(self._cursors):
+            for cursor in present:
+                if cursor.crc_is_valid and cursor.header is not None:
                     cursor.check_epoch(cursor.header)
-        for cursor in having:
-            cursor.advance(cursor.signature().last_offset + 1 if cursor.is_sound else end)
+        for cursor in present:
+            cursor.advance(cursor.signature().last_offset + 1 if cursor.crc_is_valid else end)
         return True
 
-    def _absent(self, cursor: _Cursor, base: int, end: int) -> None:
-        if base < cursor.blind_until or (cursor.batches and base < cursor.end):
-            return  # a different or unreadable batch there was reported before
+    def _report_missing(self, cursor: _Cursor, base: int, end: int) -> None:
+        if base < cursor.skip_until or (cursor.batches and base < cursor.end):
+            return  # a different or unreadable batch at this offset was already reported
         if cursor.header is not None:
-            cursor.blind_until = cursor.header.base_offset
-            text = f"no batch from {min(base, cursor.end)}; the next one starts at {cursor.blind_until}"
+            cursor.skip_until = cursor.header.base_offset
+            text = f"no batch from {min(base, cursor.end)}; the next one starts at {cursor.skip_until}"
             self._found.add(cursor.broker, base, Kind.MISSING, text)
-        elif end <= cursor.replica.has_to:
-            cursor.blind_until = OFFSET_END
-            text = f"the replica ends here, but must reach {cursor.replica.has_to}"
+        elif end <= cursor.replica.required_end:
+            cursor.skip_until = OFFSET_END
+            text = f"the replica ends here, but must reach {cursor.replica.required_end}"
             self._found.add(cursor.broker, base, Kind.MISSING, text)
 
-    def _unequal(
+    def _report_different(
         self,
         base: int,
-        sound: list[_Cursor],
+        valid: list[_Cursor],
         accepted: list[Signature],
         signature_of: Callable[[_Cursor], Signature] = _Cursor.signature,
     ) -> None:
-        for cursor in sound:
+        for cursor in valid:
             own = signature_of(cursor)
             if len(accepted) == 1 and own == accepted[0]:
                 continue
             others = [signature for signature in accepted if signature != own]
-            self._found.add(cursor.broker, base, Kind.DIFFERENT, _contrast(own, others))
+            self._found.add(cursor.broker, base, Kind.DIFFERENT, _describe_difference(own, others))
 
-    def _compacted(self, base: int, sound: list[_Cursor]) -> None:
+    def _compare_compacted(self, base: int, valid: list[_Cursor]) -> None:
         """Compare copies in a compacted part: compaction keeps a batch's offsets and epoch, and the last record of
         each key.
         """
-        frames = Counter(_frame(each) for each in sound)
-        if len(frames) > 1:
-            most = max(frames.values())
-            self._unequal(base, sound, [frame for frame, count in frames.items() if count == most], _frame)
+        compacted_signatures = Counter(_compacted_signature(each) for each in valid)
+        if len(compacted_signatures) > 1:
+            most = max(compacted_signatures.values())
+            accepted = [signature for signature, count in compacted_signatures.items() if count == most]
+            self._report_different(base, valid, accepted, _compacted_signature)
             return
         self._found.compacted_count += 1
-        records = [(cursor, _records(cursor)) for cursor in sound]
+        records = [(cursor, _records(cursor)) for cursor in valid]
         for cursor, own_records in records:
-            wrong = next((offset for offset, record in own_records.items() if not _is_usual(record, records)), None)
-            if wrong is not None:
-                text = f"the record at offset {wrong} differs from the other replicas"
+            rare = next(
+                (offset for offset, record in own_records.items() if not _is_most_common(record, records)), None
+            )
+            if rare is not None:
+                text = f"the record at offset {rare} differs from the other replicas"
                 self._found.add(cursor.broker, base, Kind.DIFFERENT, text)
 
 
-def _frame(cursor: _Cursor) -> Signature:
-    """Return the part of the signature that compaction keeps."""
+def _compacted_signature(cursor: _Cursor) -> Signature:
+    """Return the part of the signature that compaction does not change."""
     return cursor.signature()._replace(size=0, crc=0)
 
 
@@ -303,21 +308,21 @@ def _records(cursor: _Cursor) -> dict[int, Record]:
     try:
         return {record.offset: record for record in iter_records(cursor.data)}
     except ProtocolError:
-        return {}  # the leader wrote invalid bytes with a valid checksum: all replicas have them
+        return {}  # a producer sent invalid records with a valid checksum: all replicas have them
 
 
-def _is_usual(record: Record, records: list[tuple[_Cursor, dict[int, Record]]]) -> bool:
-    """Return True if no other version of the record is in as many replicas or more."""
+def _is_most_common(record: Record, records: list[tuple[_Cursor, dict[int, Record]]]) -> bool:
+    """Return True if every other version of the record is in fewer replicas."""
     versions = Counter(own[record.offset] for _, own in records if record.offset in own)
     return all(count < versions[record] for version, count in versions.items() if version != record)
 
 
-def _contrast(own: Signature, others: list[Signature]) -> str:
+def _describe_difference(own: Signature, others: list[Signature]) -> str:
     """Describe the fields that differ."""
     names = ("last offset", "size", "epoch", "crc")
-    contrasts = []
+    differences = []
     for name, mine, *theirs in zip(names, own, *others, strict=True):
         if any(each != mine for each in theirs):
             shown = [f"{each:08x}" if name == "crc" else str(each) for each in (mine, *theirs)]
-            contrasts.append(f"{name} {shown[0]}, others have {' or '.join(dict.fromkeys(shown[1:]))}")
-    return "; ".join(contrasts)
+            differences.append(f"{name} {shown[0]}, others have {' or '.join(dict.fromkeys(shown[1:]))}")
+    return "; ".join(differences)

@@ -16,20 +16,20 @@ class Kind(StrEnum):
     """The bytes do not match the checksum, or are not a batch."""
 
     MISSING = "missing"
-    """Other replicas have a batch there, and this one must have it."""
+    """Other replicas have a batch at this offset, and this replica must have it."""
 
     DIFFERENT = "different"
-    """Other replicas have a different batch there."""
+    """Other replicas have a different batch at this offset."""
 
     EPOCHS = "epochs"
-    """The leader epoch cache of the replica contradicts the batch, which is the same in all replicas."""
+    """The leader epoch cache of the replica contradicts the batch, which all replicas have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
     """An offset at which a replica differs from the others.
 
-    :param detail: content of this replica and of the others.
+    :param detail: description for the user.
     """
 
     topic: str
@@ -40,7 +40,7 @@ class Difference:
     detail: str
 
     @property
-    def place(self) -> tuple[int, int, Kind]:
+    def identity(self) -> tuple[int, int, Kind]:
         """Key that identifies a difference across two comparisons."""
         return self.base_offset, self.broker, self.kind
 
@@ -67,7 +67,7 @@ class Comparison:
 
     :ivar high_watermark: end of the range in which replicas must agree.
     :ivar difference_count: all differences, including those not in ``differences``.
-    :ivar compacted_count: batches that compaction left different between replicas.
+    :ivar compacted_count: batches that differ between replicas because of compaction.
     """
 
     topic: str

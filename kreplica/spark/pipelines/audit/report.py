@@ -31,7 +31,7 @@ class AuditReport:
 
     :param source: ``files`` or ``brokers``.
     :param brokers: brokers whose replicas were read.
-    :param notes: omissions and their reasons.
+    :param notes: omitted partitions and replicas, and the reasons.
     :param taken_over: partitions with results of an earlier run.
     :param undone: slices that could not be compared.
     :param read_bytes: bytes read by this run.
@@ -68,12 +68,12 @@ class AuditReport:
         return sum(coverage.size_bytes for each in self.partitions for coverage in each.coverages)
 
     @property
-    def compared(self) -> int:
+    def compared_count(self) -> int:
         """Number of partitions with at least two replicas read."""
         return sum(1 for each in self.partitions if sum(1 for own in each.coverages if own.batches) > 1)
 
     @property
-    def alone(self) -> int:
+    def single_replica_count(self) -> int:
         """Number of partitions with a single replica read; only its checksums were verified."""
         return sum(1 for each in self.partitions if sum(1 for own in each.coverages if own.batches) == 1)
 
@@ -88,7 +88,7 @@ class AuditReport:
         return not (self.is_empty or self.undone or self.difference_count)
 
     def by_broker(self) -> list[BrokerTotals]:
-        """Results by broker; counts listed differences only."""
+        """Return the results by broker; ``differences`` counts only the listed ones."""
         differences = Counter(each.broker for each in self.differences)
         found = []
         for broker in sorted({*self.brokers, *differences}):
@@ -118,32 +118,32 @@ class AuditReport:
             return f"{found}, in {places:,} of {_counted(len(self.partitions), 'partition')}"
         if self.is_empty:
             return "nothing was compared"
-        summary = f"the replicas of {_counted(self.compared, 'partition')} agree below the high watermark"
-        if self.alone:
-            summary += f"; {self.alone:,} with a single replica are sound"
+        summary = f"the replicas of {_counted(self.compared_count, 'partition')} agree below the high watermark"
+        if self.single_replica_count:
+            summary += f"; {self.single_replica_count:,} with a single replica have valid checksums"
         return f"{summary}; {_counted(self.undone, 'slice')} could not be compared" if self.undone else summary
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def merged(pieces: Sequence[Comparison]) -> Comparison:
-    """Merge the results of the slices of one partition; the first one defines the range."""
-    first = pieces[0]
-    whole = Comparison(first.topic, first.partition, first.start, first.high_watermark)
-    named_ones = sorted((each for piece in pieces for each in piece.differences), key=lambda each: each.place)
+def merge_slices(slices: Sequence[Comparison]) -> Comparison:
+    """Merge the results of the slices of one partition, whose range is that of the first result."""
+    first = slices[0]
+    total = Comparison(first.topic, first.partition, first.start, first.high_watermark)
+    listed = sorted((each for each_slice in slices for each in each_slice.differences), key=lambda each: each.identity)
     # Each slice after a replica's end reports the same missing records: keep the first report.
-    differences = {(each.broker, each.kind, _without_end(each)): each for each in reversed(named_ones)}
-    whole.differences = sorted(differences.values(), key=lambda each: each.place)[:DIFFERENCES_MAX]
-    unnamed = sum(piece.difference_count for piece in pieces) - len(named_ones)
-    whole.difference_count = len(differences) + unnamed
-    whole.compacted_count = sum(piece.compacted_count for piece in pieces)
-    coverages = sorted((each for piece in pieces for each in piece.coverages), key=lambda each: each.broker)
-    for broker, of_broker in groupby(coverages, key=lambda each: each.broker):
-        own = sorted(of_broker, key=lambda each: each.start)
+    differences = {(each.broker, each.kind, _merge_key(each)): each for each in reversed(listed)}
+    total.differences = sorted(differences.values(), key=lambda each: each.identity)[:DIFFERENCES_MAX]
+    unlisted = sum(each_slice.difference_count for each_slice in slices) - len(listed)
+    total.difference_count = len(differences) + unlisted
+    total.compacted_count = sum(each_slice.compacted_count for each_slice in slices)
+    coverages = sorted((each for each_slice in slices for each in each_slice.coverages), key=lambda each: each.broker)
+    for broker, broker_coverages in groupby(coverages, key=lambda each: each.broker):
+        own = sorted(broker_coverages, key=lambda each: each.start)
         read = [each for each in own if each.batches]
-        whole.coverages.append(
+        total.coverages.append(
             Coverage(
                 broker,
                 own[0].start,
@@ -153,8 +153,8 @@ def merged(pieces: Sequence[Comparison]) -> Comparison:
                 any(each.is_short for each in own),
             )
         )
-    return whole
+    return total
 
 
-def _without_end(difference: Difference) -> int | str:
+def _merge_key(difference: Difference) -> int | str:
     return difference.detail if difference.kind is Kind.MISSING else difference.base_offset

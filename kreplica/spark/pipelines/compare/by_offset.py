@@ -1,7 +1,7 @@
 """Comparison of an archive with its own topic: records correspond by offset.
 
-The topic is the original, the archive the copy. Sums over many offsets are compared first, then the records of ranges
-whose sums differ. Equal sides need one pass over each and no join.
+The topic is the original, the archive the copy. First, sums over ranges of offsets are compared, then the records of
+the ranges whose sums differ. If archive and topic are equal, each is read once, and no join is needed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as sql
 from pyspark.storagelevel import StorageLevel
 
-from kreplica.spark.pipelines.compare.findings import Bounds, Difference, Found, Kind, PartitionResult
+from kreplica.spark.pipelines.compare.findings import Bounds, Difference, Kind, PartitionResult, TopicResult
 from kreplica.spark.pipelines.compare.rows import bucket_width, side_count, side_sum, sides
 
 
@@ -32,16 +32,16 @@ def compare_offsets(
     *,
     is_compacted: bool,
     shown_max: int,
-) -> Found:
+) -> TopicResult:
     """Compare the digests of the archive with those of the topic.
 
     :param read_topic: reads the digests of the given offsets.
     :param bounds: offset range by partition.
-    :param is_compacted: records deleted by compaction are not a difference.
+    :param is_compacted: True if compaction deletes records of the topic, which is not a difference.
     :param shown_max: maximum number of differences listed.
     """
     width = bucket_width(sum(each.end - each.start for each in bounds.values()))
-    starts = _by_partition({partition: each.start for partition, each in bounds.items()})
+    starts = _number_of_partition({partition: each.start for partition, each in bounds.items()})
     is_deleted = sql.col("offset") < starts
     summed = (
         sides(archive, read_topic(bounds))
@@ -75,7 +75,7 @@ def compare_offsets(
             counts[partition][Kind.EXTRA] = 0
         held = sum(row.held for row in own)
         results.append(PartitionResult(topic, topic, partition, held, deleted, counts[partition]))
-    return Found(results, first)
+    return TopicResult(results, first)
 
 
 class _Records:
@@ -102,7 +102,7 @@ class _Records:
 
         :param unwanted: kind that is counted but not listed.
         """
-        found = self._found(self._sides(differing)).persist(StorageLevel.MEMORY_AND_DISK)
+        found = self._find_differences(self._sides(differing)).persist(StorageLevel.MEMORY_AND_DISK)
         try:
             for row in found.groupBy("partition", "kind").agg(sql.sum("count").alias("count")).collect():
                 counts[row.partition][Kind(row.kind)] = row["count"]
@@ -113,7 +113,7 @@ class _Records:
             found.unpersist()
 
     def _sides(self, differing: list[Bucket]) -> DataFrame:
-        """Return the records of the ranges; reads the topic again only for these."""
+        """Return the records of both sides in the given buckets; only these are read again from the topic."""
         parts = {}
         for partition in {each.partition for each in differing}:
             buckets = [each.bucket for each in differing if each.partition == partition]
@@ -128,7 +128,7 @@ class _Records:
         both = both.withColumn("bucket", _bucket(self._width))
         return both.join(sql.broadcast(chosen), ["partition", "bucket"], "left_semi")
 
-    def _found(self, both: DataFrame) -> DataFrame:
+    def _find_differences(self, both: DataFrame) -> DataFrame:
         """Return a row per kind of difference and offset: ``partition``, ``offset``, ``kind``, ``count``."""
         archived = sql.when(sql.col("is_archive"), sql.col("digest"))
         held = sql.when(~sql.col("is_archive"), sql.col("digest"))
@@ -143,7 +143,7 @@ class _Records:
         kinds = (
             (Kind.MISSING, sql.when(sql.col("archived") == 0, sql.col("held"))),
             (Kind.EXTRA, sql.when(sql.col("held") == 0, sql.col("archived"))),
-            (Kind.DOUBLED, sql.when(sql.col("held") > 0, sql.col("archived") - sql.col("held"))),
+            (Kind.DUPLICATE, sql.when(sql.col("held") > 0, sql.col("archived") - sql.col("held"))),
             (Kind.DIFFERENT, sql.when(is_other, sql.lit(1))),
         )
         findings = sql.array(
@@ -168,7 +168,7 @@ def _bucket(width: int) -> Column:
     return sql.expr(f"offset div {width}")
 
 
-def _by_partition(numbers: Mapping[int, int]) -> Column:
-    """Map the partition of each row to a number."""
+def _number_of_partition(numbers: Mapping[int, int]) -> Column:
+    """Return a column with the number of the partition of each row."""
     every = [sql.lit(numbers.get(partition, 0)).cast("long") for partition in range(max(numbers) + 1)]
     return sql.get(sql.array(*every), sql.col("partition"))

@@ -1,7 +1,8 @@
 """Comparison of an archive with a topic to which it was replayed: offsets differ, so content and order are compared.
 
-The archive is the original, the topic the copy. Records are ranked within their partitions, and sums by rank are
-compared. From the first difference on, records are matched by content: the n-th occurrence with the n-th.
+The archive is the original, the topic the copy. Records are numbered within their partitions (their rank), and sums
+over ranges of ranks are compared. From the first range that differs, records are matched by content: the n-th
+occurrence of a content in the archive with the n-th in the topic.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as sql
 from pyspark.storagelevel import StorageLevel
 
-from kreplica.spark.pipelines.compare.findings import Difference, Found, Kind, PartitionResult
+from kreplica.spark.pipelines.compare.findings import Difference, Kind, PartitionResult, TopicResult
 from kreplica.spark.pipelines.compare.rows import bucket_width, side_count, side_sum, sides
 
 _OFFSETS = 1 << 16
@@ -28,8 +29,8 @@ class Names(NamedTuple):
 
 def compare_order(
     names: Names, archive: DataFrame, topic: DataFrame, shortened: Collection[int], *, records: int, shown_max: int
-) -> Found:
-    """Compare digests in order.
+) -> TopicResult:
+    """Compare the records of an archive and a topic by their digests, in order.
 
     :param archive: columns ``partition``, ``offset``, ``digest``; ``topic`` has the same.
     :param shortened: partitions of the topic whose first records retention deleted.
@@ -39,7 +40,7 @@ def compare_order(
     width = bucket_width(records)
     both = sides(archive, topic).persist(StorageLevel.DISK_ONLY)
     try:
-        ranked = _ranked(both)
+        ranked = _add_ranks(both)
         summed = (
             ranked.withColumn("bucket", sql.expr(f"rank div {width}"))
             .groupBy("partition", "bucket")
@@ -60,20 +61,20 @@ def compare_order(
         deleted = dict.fromkeys(partitions, 0)
         first: list[Difference] = []
         if since:
-            begins = {partition: bucket * width for partition, bucket in since.items()}
-            cut = {partition for partition in shortened if begins.get(partition) == 0}
-            first = _examined(names, ranked, begins, cut, counts, deleted, shown_max)
+            first_ranks = {partition: bucket * width for partition, bucket in since.items()}
+            shortened_from_start = {partition for partition in shortened if first_ranks.get(partition) == 0}
+            first = _count_and_list(names, ranked, first_ranks, shortened_from_start, counts, deleted, shown_max)
     finally:
         both.unpersist()
     results = []
     for partition in partitions:
         archived = sum(row.archived for row in summed if row.partition == partition)
-        gone = deleted[partition]
-        results.append(PartitionResult(*names, partition, archived - gone, gone, counts[partition]))
-    return Found(results, first)
+        deleted_count = deleted[partition]
+        results.append(PartitionResult(*names, partition, archived - deleted_count, deleted_count, counts[partition]))
+    return TopicResult(results, first)
 
 
-def _ranked(both: DataFrame) -> DataFrame:
+def _add_ranks(both: DataFrame) -> DataFrame:
     """Add ``rank``, the number of earlier records of the same side and partition.
 
     Computed by offset ranges, so that no task sorts a whole partition.
@@ -91,10 +92,10 @@ def _ranked(both: DataFrame) -> DataFrame:
     )
 
 
-def _examined(
+def _count_and_list(
     names: Names,
     ranked: DataFrame,
-    begins: Mapping[int, int],
+    first_ranks: Mapping[int, int],
     shortened: Collection[int],
     counts: dict[int, dict[Kind, int]],
     deleted: dict[int, int],
@@ -102,10 +103,10 @@ def _examined(
 ) -> list[Difference]:
     """Count the differences from the given ranks on, and list the first ones."""
     spark = ranked.sparkSession
-    rows = [(partition, rank, partition in shortened) for partition, rank in begins.items()]
+    rows = [(partition, rank, partition in shortened) for partition, rank in first_ranks.items()]
     chosen = spark.createDataFrame(rows, "partition int, since long, is_shortened boolean")
     rest = ranked.join(sql.broadcast(chosen), "partition").where("rank >= since")
-    found = _differences(_matched(rest)).persist(StorageLevel.MEMORY_AND_DISK)
+    found = _differences(_match_records(rest)).persist(StorageLevel.MEMORY_AND_DISK)
     try:
         for row in found.groupBy("partition", "kind").count().collect():
             if row.kind is None:
@@ -118,15 +119,15 @@ def _examined(
         found.unpersist()
 
 
-def _matched(rest: DataFrame) -> DataFrame:
+def _match_records(rest: DataFrame) -> DataFrame:
     """Return a row per record of the archive with its copy, or per record without a counterpart.
 
     The n-th occurrence of a content is matched with the n-th occurrence on the other side.
     """
     content = ["partition", "digest"]
-    turn = sql.row_number().over(Window.partitionBy("is_archive", *content).orderBy("rank"))
-    rest = rest.withColumn("turn", turn)
-    matched = rest.groupBy(*content, "turn", "is_shortened").agg(
+    occurrence = sql.row_number().over(Window.partitionBy("is_archive", *content).orderBy("rank"))
+    rest = rest.withColumn("occurrence", occurrence)
+    matched = rest.groupBy(*content, "occurrence", "is_shortened").agg(
         *(
             sql.max(sql.when(sql.col("is_archive") == sql.lit(is_archive), sql.col(column))).alias(f"{side}_{column}")
             for side, is_archive in (("archive", True), ("topic", False))
@@ -138,22 +139,26 @@ def _matched(rest: DataFrame) -> DataFrame:
 
 
 def _differences(matched: DataFrame) -> DataFrame:
-    """Return ``partition``, ``kind`` (null: deleted by retention), both offsets, and the sort key ``place``."""
-    return _order(matched).unionByName(_singles(matched))
+    """Return ``partition``, ``kind`` (null if retention deleted the record), both offsets, and the sort key ``place``.
+    """
+    return _out_of_order(matched).unionByName(_unmatched(matched))
 
 
-def _order(matched: DataFrame) -> DataFrame:
-    """Return the records whose copies precede the copy of the record before."""
+def _out_of_order(matched: DataFrame) -> DataFrame:
+    """Return the records whose copy precedes the copy of the previous record."""
     pairs = matched.where("archive_rank is not null and topic_rank is not null")
     before = sql.lag("topic_rank").over(Window.partitionBy("partition").orderBy("archive_rank"))
     late = pairs.withColumn("before", before).where("topic_rank < before")
     return _findings(late, sql.lit(Kind.OUT_OF_ORDER.value), sql.col("archive_rank"))
 
 
-def _singles(matched: DataFrame) -> DataFrame:
-    """Return unmatched records: one of each side between the same matched pairs counts as one different record."""
-    missing, more = (_alone(matched, side) for side in ("archive", "topic"))
-    doubled = _findings(more.where("is_archived"), sql.lit(Kind.DOUBLED.value), sql.col("topic_rank"))
+def _unmatched(matched: DataFrame) -> DataFrame:
+    """Return the unmatched records.
+
+    A record of the archive and one of the topic between the same matched pairs count as one different record.
+    """
+    missing, more = (_one_side(matched, side) for side in ("archive", "topic"))
+    duplicates = _findings(more.where("is_archived"), sql.lit(Kind.DUPLICATE.value), sql.col("topic_rank"))
     keys = ["partition", "gap", "number"]
     own = missing.select(*keys, "is_shortened", "archive_offset", "archive_rank")
     others = more.where("not is_archived").select(*keys, "topic_offset", "topic_rank")
@@ -164,10 +169,10 @@ def _singles(matched: DataFrame) -> DataFrame:
         .otherwise(Kind.DIFFERENT.value)
     )
     both = own.join(others, keys, "full_outer")
-    return doubled.unionByName(_findings(both, kind, sql.coalesce("archive_rank", "topic_rank")))
+    return duplicates.unionByName(_findings(both, kind, sql.coalesce("archive_rank", "topic_rank")))
 
 
-def _alone(matched: DataFrame, side: str) -> DataFrame:
+def _one_side(matched: DataFrame, side: str) -> DataFrame:
     """Return the records of one side only, with the ``gap`` between matched pairs and the ``number`` within it."""
     rank = f"{side}_rank"
     is_pair = sql.expr("archive_rank is not null and topic_rank is not null")

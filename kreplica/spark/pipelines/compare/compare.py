@@ -1,4 +1,4 @@
-"""Comparison of an archive with its topics, or with topics to which it was replayed: missing, doubled and different
+"""Comparison of an archive with its topics, or with topics to which it was replayed: missing, duplicate and different
 records.
 """
 
@@ -16,10 +16,10 @@ from kreplica.blocking import Cluster
 from kreplica.blocking.admin import topic_settings
 from kreplica.errors import KreplicaError
 from kreplica.model import TopicPartition
-from kreplica.spark.pipelines.archive.file_stores import Store, plain_path, store_of
+from kreplica.spark.pipelines.archive.file_stores import Store, normalize_path, store_of
 from kreplica.spark.pipelines.archive.layout import Archive, read_archive
 from kreplica.spark.pipelines.archive.reading import read_rows
-from kreplica.spark.pipelines.compare.findings import Bounds, Difference, Found, PartitionResult
+from kreplica.spark.pipelines.compare.findings import Bounds, Difference, PartitionResult, TopicResult
 from kreplica.spark.pipelines.progress import Progress, Report, ignore_progress
 from kreplica.spark.source.offset_lookup import OffsetLookup
 from kreplica.spark.source.options import source_options
@@ -35,8 +35,8 @@ SHOWN_MAX = 100
 _COLUMNS = "key,value,partition,offset,timestamp,headers"
 
 
-class CompareRefused(KreplicaError):
-    """The comparison is not possible; the message says why."""
+class CompareError(KreplicaError):
+    """The comparison is not possible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +45,8 @@ class CompareOptions:
 
     :param bootstrap: bootstrap brokers.
     :param topics: topics of the archive; empty: all.
-    :param others: topics to which the archive's topics were replayed; all others are compared with the topic of the
-        same name.
+    :param others: topics to which topics of the archive were replayed, by the name in the archive; a topic that is not
+        listed is compared with the topic of the same name.
     :param shown_max: maximum number of differences listed.
     :param kafka: additional options of the source.
     """
@@ -91,25 +91,25 @@ def compare(spark: SparkSession, path: str, options: CompareOptions, report: Rep
     by content and order and the topics are the copy.
 
     :raise NoArchive: there is no archive.
-    :raise CompareRefused: a topic is not in the archive or not in the cluster.
+    :raise CompareError: a topic is not in the archive or not in the cluster.
     """
-    began_s = monotonic()
-    path = plain_path(path)
+    started_s = monotonic()
+    path = normalize_path(path)
     store = store_of(path, spark)
     archive = read_archive(path, store)
     topics = _topics(archive, options)
     archive, lost = _without_lost_files(archive, topics, store)
     if lost and any(topic in options.others for topic in topics):
-        raise CompareRefused(f"{path}: {len(lost)} files are missing ({lost[0]}, ...): cannot compare")
+        raise CompareError(f"{path}: {len(lost)} files are missing ({lost[0]}, ...): cannot compare")
     total = _records(archive, topics)
     results: list[PartitionResult] = []
     differences: list[Difference] = []
     lag = done = 0
     report(Progress("compare", 0, total))
     for topic in topics:
-        with closing(_Comparing(spark, archive, topic, options)) as comparing:
-            found = comparing.found(options.shown_max - len(differences))
-            lag += comparing.lag
+        with closing(_TopicComparison(spark, archive, topic, options)) as comparison:
+            found = comparison.found(options.shown_max - len(differences))
+            lag += comparison.lag
         results += found.partitions
         differences += found.differences
         done += _records(archive, [topic])
@@ -123,17 +123,17 @@ def compare(spark: SparkSession, path: str, options: CompareOptions, report: Rep
         deleted=sum(each.deleted for each in results),
         lag=lag,
         lost_files=tuple(lost),
-        seconds=monotonic() - began_s,
+        seconds=monotonic() - started_s,
     )
 
 
 def _topics(archive: Archive, options: CompareOptions) -> list[str]:
-    """:raise CompareRefused: a topic is not in the archive."""
+    """:raise CompareError: a topic is not in the archive."""
     topics = sorted(options.topics or archive.topics)
-    strange = sorted({*topics, *options.others} - set(archive.topics))
-    if strange:
-        raise CompareRefused(
-            f"{archive.path} has no topic {strange[0]!r}; it has {', '.join(archive.topics) or 'none'}"
+    unknown = sorted({*topics, *options.others} - set(archive.topics))
+    if unknown:
+        raise CompareError(
+            f"{archive.path} has no topic {unknown[0]!r}; it has {', '.join(archive.topics) or 'none'}"
         )
     return topics
 
@@ -144,25 +144,26 @@ def _records(archive: Archive, topics: list[str]) -> int:
 
 def _without_lost_files(archive: Archive, topics: list[str], store: Store) -> tuple[Archive, list[str]]:
     """Return the archive with its existing files, and the paths of the missing ones."""
-    there: set[str] = set()
+    existing: set[str] = set()
     for topic in topics:
         found = store.find(archive.path, f"topic={topic}/day=*/batch=*/*.parquet")
-        there.update(each.path[each.path.rindex("topic=") :] for each in found)
+        existing.update(each.path[each.path.rindex("topic=") :] for each in found)
     lost = [
         each.path
         for batch in archive.batches
         for each in batch.files
-        if each.topic in topics and each.path not in there
+        if each.topic in topics and each.path not in existing
     ]
     if lost:
         batches = (
-            replace(batch, files=tuple(each for each in batch.files if each.path in there)) for batch in archive.batches
+            replace(batch, files=tuple(each for each in batch.files if each.path in existing))
+            for batch in archive.batches
         )
-        archive = Archive(archive.path, archive.about, tuple(batches))
+        archive = Archive(archive.path, archive.description, tuple(batches))
     return archive, lost
 
 
-class _Comparing:
+class _TopicComparison:
     """Comparison of one topic of the archive with one of the cluster.
 
     :ivar lag: offsets after the end of the archive.
@@ -174,33 +175,33 @@ class _Comparing:
         self._topic = topic
         self._other = options.others.get(topic, topic)
         self._is_replayed = topic in options.others
-        isolation = "read_committed" if archive.about.read_committed else "read_uncommitted"
+        isolation = "read_committed" if archive.description.read_committed else "read_uncommitted"
         self._source = {
             "kafka.isolation.level": isolation,
             **options.kafka,
             "kafka.bootstrap.servers": options.bootstrap,
         }
-        wanted = source_options({**self._source, "subscribe": self._other}, is_streaming=False)
-        self._cluster = Cluster(wanted.bootstrap, options=wanted.settings.client)
-        self._lookup = OffsetLookup(self._cluster, wanted)
+        parsed_options = source_options({**self._source, "subscribe": self._other}, is_streaming=False)
+        self._cluster = Cluster(parsed_options.bootstrap, options=parsed_options.settings.client)
+        self._lookup = OffsetLookup(self._cluster, parsed_options)
         self.lag = 0
 
     def close(self) -> None:
         """Close the connections to the cluster."""
         self._cluster.close()
 
-    def found(self, shown_max: int) -> Found:
+    def found(self, shown_max: int) -> TopicResult:
         """Run the comparison.
 
-        :raise CompareRefused: the topic does not exist.
+        :raise CompareError: the topic does not exist.
         """
         partitions = self._lookup.partitions()
         if not partitions:
-            raise CompareRefused(f"there is no topic {self._other!r}")
+            raise CompareError(f"topic {self._other!r} does not exist")
         earliest, latest = self._lookup.earliest(partitions), self._lookup.latest(partitions)
         settings = topic_settings(self._cluster, self._other)
         if self._is_replayed:
-            return self._in_order(earliest, latest, shown_max, with_timestamps=keeps_timestamps(settings))
+            return self._by_order(earliest, latest, shown_max, with_timestamps=keeps_timestamps(settings))
         policy = settings.get("cleanup.policy")
         is_compacted = policy is not None and "compact" in (policy.value or "")
         return self._by_offset(earliest, latest, shown_max, is_compacted=is_compacted)
@@ -212,7 +213,7 @@ class _Comparing:
         shown_max: int,
         *,
         is_compacted: bool,
-    ) -> Found:
+    ) -> TopicResult:
         from kreplica.spark.pipelines.compare.by_offset import compare_offsets
         from kreplica.spark.pipelines.compare.rows import digests
 
@@ -229,14 +230,14 @@ class _Comparing:
             self._topic, archived, read_topic, bounds, is_compacted=is_compacted, shown_max=shown_max
         )
 
-    def _in_order(
+    def _by_order(
         self,
         earliest: Mapping[TopicPartition, int],
         latest: Mapping[TopicPartition, int],
         shown_max: int,
         *,
         with_timestamps: bool,
-    ) -> Found:
+    ) -> TopicResult:
         from kreplica.spark.pipelines.compare.by_order import Names, compare_order
         from kreplica.spark.pipelines.compare.rows import digests
 

@@ -24,7 +24,7 @@ class Kind(StrEnum):
     MISSING = "missing"
     """The copy lacks the record."""
 
-    DOUBLED = "doubled"
+    DUPLICATE = "duplicate"
     """The copy has the record more than once."""
 
     DIFFERENT = "different"
@@ -41,9 +41,9 @@ class Kind(StrEnum):
 class Difference:
     """A record that differs.
 
-    :param topic: name in the archive; so is ``partition``.
-    :param archive_offset: None: not in the archive.
-    :param topic_offset: offset in the compared topic; None: not in the topic.
+    :param topic: name of the topic in the archive.
+    :param archive_offset: offset in the archive; None if the record is not in it.
+    :param topic_offset: offset in the compared topic; None if the record is not in it.
     """
 
     kind: Kind
@@ -76,10 +76,10 @@ class PartitionResult:
         return sum(self.counts.values())
 
 
-class Found(NamedTuple):
+class TopicResult(NamedTuple):
     """Result of one topic.
 
-    :param differences: the first differences, by partition and place.
+    :param differences: the first differences, ordered by partition and position.
     """
 
     partitions: list[PartitionResult]

@@ -1,4 +1,4 @@
-"""Digests of the two sides of a comparison, and sums of digests."""
+"""Digests of the records of both sides (archive and topic) of a comparison, and sums of digests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pyspark.sql import functions as sql
 
 BUCKET_OFFSETS = 1 << 16
 BUCKETS_MAX = 100_000
-"""Approximate maximum of sums per topic; the driver collects them."""
+"""Approximate maximum number of sums per topic; the driver collects all of them."""
 
 
 def digest(*, with_timestamps: bool) -> Column:

@@ -16,57 +16,57 @@ from kreplica.errors import ProtocolError
 from kreplica.spark.source.options import SourceOptions
 from kreplica.spark.source.range_reading import worker_cluster
 from kreplica.spark.source.ranges import OffsetRange
-from kreplica.spark.source.segment_files import ReplicaFiles, replicas
+from kreplica.spark.source.segment_files import ReplicaFiles, find_replicas
 from kreplica.storage.formats.batch_scanning import scan_batches, scan_headers
 from kreplica.wire.batches import BatchHeader, iter_headers
 
 log = logging.getLogger(__name__)
 
-Wanted: TypeAlias = Callable[[BatchHeader], bool]
-"""Predicate that selects the batches whose bytes are needed; of all others only the header is used."""
+BatchFilter: TypeAlias = Callable[[BatchHeader], bool]
+"""Returns True if the bytes of a batch are needed, not only its header."""
 
 RawBatch: TypeAlias = tuple[BatchHeader, memoryview | None]
 
 
-class _Closed(NamedTuple):
-    """The part of one response that the caller of ``Reader.read`` receives."""
+class _RawBatches(NamedTuple):
+    """All batches of one response."""
 
     batches: list[RawBatch]
     next_offset: int
 
 
 class _RawReader(Reader):
-    """A batch reader that returns all batches of the log, including control batches and aborted transactions."""
+    """A reader that returns all batches of the log, including control batches and aborted transactions."""
 
     def open_fetched(self, fetched: FetchedRecords, end: int | None) -> list[Any]:
-        """Return one ``_Closed``, or none, as ``Reader.open_fetched``."""
+        """Return a list with one ``_RawBatches``; empty if there is no batch."""
         try:
             headers = list(iter_headers(fetched.data, incomplete_last=True))
         except ProtocolError as error:
             raise CorruptBatch(f"{fetched.partition} from offset {fetched.position}: {error}") from error
         batches: list[RawBatch] = [(header, fetched.data[at : at + header.size]) for at, header in headers]
         next_offset = fetched.next_offset if end is None else min(fetched.next_offset, end)
-        return [_Closed(batches, next_offset)] if batches else []
+        return [_RawBatches(batches, next_offset)] if batches else []
 
 
-def batches_of(wanted: OffsetRange, options: SourceOptions, is_wanted: Wanted) -> Iterator[RawBatch]:
-    """Yield the batches whose last offset is in a range, so that each belongs to one slice; bytes are None if not
-    selected.
+def read_batches(wanted: OffsetRange, options: SourceOptions, needs_bytes: BatchFilter) -> Iterator[RawBatch]:
+    """Yield the batches whose last offset is in a range, so that each belongs to one slice.
 
-    Batches that retention deletes meanwhile are omitted.
+    The bytes of a batch are None unless ``needs_bytes`` selects it. Batches that retention deletes meanwhile are
+    omitted.
 
     :raise KreplicaError: the batches cannot be read.
     """
-    found = _from_files(wanted, options, is_wanted) if options.log_dirs else _from_brokers(wanted, options)
+    found = _from_files(wanted, options, needs_bytes) if options.log_dirs else _from_brokers(wanted, options)
     for header, batch in found:
         if header.last_offset >= wanted.end:
             return
         if header.last_offset >= wanted.start:
-            yield header, batch if is_wanted(header) else None
+            yield header, batch if needs_bytes(header) else None
 
 
-def _from_files(wanted: OffsetRange, options: SourceOptions, is_wanted: Wanted) -> Iterator[RawBatch]:
-    replica = replicas(options.log_dirs).get(wanted.partition)
+def _from_files(wanted: OffsetRange, options: SourceOptions, needs_bytes: BatchFilter) -> Iterator[RawBatch]:
+    replica = find_replicas(options.log_dirs).get(wanted.partition)
     if replica is None:
         log.warning("%s is not in %s", wanted.partition, ", ".join(options.log_dirs))
         return
@@ -74,20 +74,20 @@ def _from_files(wanted: OffsetRange, options: SourceOptions, is_wanted: Wanted) 
         if base >= wanted.end:
             return
         try:
-            yield from _segment(replica, base, wanted.start, is_wanted)
+            yield from _segment(replica, base, wanted.start, needs_bytes)
         except FileNotFoundError:
             log.warning("%s: segment %d was deleted", wanted.partition, base)
 
 
-def _segment(replica: ReplicaFiles, base: int, start: int, is_wanted: Wanted) -> Iterator[RawBatch]:
+def _segment(replica: ReplicaFiles, base: int, start: int, needs_bytes: BatchFilter) -> Iterator[RawBatch]:
     with closing(replica.open(base)) as file:
         position = replica.position(base, start)
-        if is_wanted is every:
+        if needs_bytes is all_batches:
             for _, header, batch in scan_batches(file, position, file.size()):
                 yield header, batch
             return
         for at, header in scan_headers(file, position, file.size()):
-            yield header, memoryview(file.read_at(at, header.size)) if is_wanted(header) else None
+            yield header, memoryview(file.read_at(at, header.size)) if needs_bytes(header) else None
 
 
 def _from_brokers(wanted: OffsetRange, options: SourceOptions) -> Iterator[RawBatch]:
@@ -102,22 +102,22 @@ def _from_brokers(wanted: OffsetRange, options: SourceOptions) -> Iterator[RawBa
     )
     with _RawReader(cluster, {partition: start}, ends={partition: end}, options=reader_options) as reader:
         while not reader.is_done:
-            answers: list[Any] = reader.read(options.poll_timeout_s)
-            if not answers and not reader.is_done and end_offsets(cluster, [partition])[partition] < end:
+            responses: list[Any] = reader.read(options.poll_timeout_s)
+            if not responses and not reader.is_done and end_offsets(cluster, [partition])[partition] < end:
                 log.warning("%s ends before %d", partition, end)
                 return
-            for answer in answers:
-                yield from answer.batches
+            for response in responses:
+                yield from response.batches
 
 
-def every(_: BatchHeader) -> bool:
+def all_batches(_: BatchHeader) -> bool:
     """Select all batches."""
     return True
 
 
-def sampled(share: float) -> Wanted:
-    """Select about that share of the batches, always the same ones, and all control batches, which are small."""
+def sample_filter(share: float) -> BatchFilter:
+    """Return a filter for about a share of the batches, always the same ones, and for all control batches."""
     if share >= 1:
-        return every
+        return all_batches
     limit = int(share * (1 << 32))
     return lambda header: header.is_control or (header.base_offset * 2_654_435_761) % (1 << 32) < limit

@@ -18,7 +18,7 @@ from kreplica.wire.batches import HEADER_SIZE, BatchHeader
 Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 PRODUCERS_MAX = 10_000
-"""Maximum number of producers with separate figures; the smallest beyond it are summed."""
+"""Minimum number of producers with separate totals; the smallest of more than twice as many are summed."""
 
 SMALL_PRODUCERS = -2
 
@@ -28,14 +28,15 @@ class Tally:
     """Totals of the batches of one codec or one producer.
 
     :ivar size_bytes: size in the log.
-    :ivar opened_from: size in the log of the decompressed batches; ``opened_to`` is their decompressed size.
+    :ivar sampled_size: size in the log of the batches that were decompressed.
+    :ivar decompressed_size: decompressed size of these batches.
     """
 
     batches: int = 0
     records: int = 0
     size_bytes: int = 0
-    opened_from: int = 0
-    opened_to: int = 0
+    sampled_size: int = 0
+    decompressed_size: int = 0
     is_transactional: bool = False
 
     def merge(self, other: Tally) -> None:
@@ -43,14 +44,16 @@ class Tally:
         self.batches += other.batches
         self.records += other.records
         self.size_bytes += other.size_bytes
-        self.opened_from += other.opened_from
-        self.opened_to += other.opened_to
+        self.sampled_size += other.sampled_size
+        self.decompressed_size += other.decompressed_size
         self.is_transactional |= other.is_transactional
 
     @property
     def size_in_memory(self) -> int:
         """Estimate the decompressed size of all batches from those that were decompressed."""
-        return round(self.size_bytes * self.opened_to / self.opened_from) if self.opened_from else self.size_bytes
+        if not self.sampled_size:
+            return self.size_bytes
+        return round(self.size_bytes * self.decompressed_size / self.sampled_size)
 
 
 @dataclass(slots=True)
@@ -58,10 +61,11 @@ class Measures:
     """Measures of a slice, a partition or a topic.
 
     :ivar opened: number of decoded records: all, or a sample.
-    :ivar keyed: decoded records with a key; ``without_value`` those without a value, which are tombstones in a
-        compacted topic.
-    :ivar values: sizes of values; ``keys`` of keys, ``batches`` of batches in the log.
-    :ivar timestamp_types: records by ``TimestampType``; ``without_time`` counts records without a timestamp.
+    :ivar keyed: number of decoded records with a key.
+    :ivar without_value: number of decoded records without a value, which are tombstones in a compacted topic.
+    :ivar batch_sizes: sizes of batches in the log.
+    :ivar timestamp_types: number of records by ``TimestampType``.
+    :ivar without_time: number of records without a timestamp.
     """
 
     by_codec: dict[int, Tally] = field(default_factory=dict)
@@ -88,20 +92,20 @@ class Measures:
         for header, size in zip(headers, opened, strict=True):
             tally = Tally(1, header.record_count, header.size, is_transactional=header.is_transactional)
             if size is not None:
-                tally.opened_from, tally.opened_to = header.size, size + HEADER_SIZE
-            _count(self.by_codec, header.codec, tally)
-            _count(self.by_producer, header.producer_id, tally)
+                tally.sampled_size, tally.decompressed_size = header.size, size + HEADER_SIZE
+            _add_tally(self.by_codec, header.codec, tally)
+            _add_tally(self.by_producer, header.producer_id, tally)
             kind = int(header.timestamp_type)
             self.timestamp_types[kind] = self.timestamp_types.get(kind, 0) + header.record_count
             if header.is_transactional:
                 self.transactions.add(header)
         self._limit_producers()
-        closed = [header for header, size in zip(headers, opened, strict=True) if size is None]
-        if closed:
+        compressed_only = [header for header, size in zip(headers, opened, strict=True) if size is None]
+        if compressed_only:
             self._add_times(
-                np.array([header.max_timestamp for header in closed], dtype=np.int64),
-                np.array([header.record_count for header in closed], dtype=np.int64),
-                np.array([header.size for header in closed], dtype=np.int64),
+                np.array([header.max_timestamp for header in compressed_only], dtype=np.int64),
+                np.array([header.record_count for header in compressed_only], dtype=np.int64),
+                np.array([header.size for header in compressed_only], dtype=np.int64),
             )
 
     def add_marker(self, header: BatchHeader, batch: memoryview) -> None:
@@ -112,7 +116,7 @@ class Measures:
     def add_records(self, sections: Sequence[Section], first_offset: int) -> None:
         """Add the records of decompressed batches.
 
-        :param first_offset: earlier records are deleted and only remain as part of their batch.
+        :param first_offset: earlier records are not counted: they are deleted, although their batch still has them.
         """
         whole = decode(sections)
         records = whole.between(first_offset, 1 << 62)
@@ -143,13 +147,13 @@ class Measures:
             largest = sorted(self.by_producer.items(), key=lambda each: -each[1].size_bytes)
             self.by_producer = dict(largest[:PRODUCERS_MAX])
             for _, tally in largest[PRODUCERS_MAX:]:
-                _count(self.by_producer, SMALL_PRODUCERS, tally)
+                _add_tally(self.by_producer, SMALL_PRODUCERS, tally)
 
     def merge(self, following: Measures) -> None:
         """Merge the measures of the following slice or of another partition."""
         for mine, others in ((self.by_codec, following.by_codec), (self.by_producer, following.by_producer)):
             for name, tally in others.items():
-                _count(mine, name, tally)
+                _add_tally(mine, name, tally)
         self._limit_producers()
         for kind, records in following.timestamp_types.items():
             self.timestamp_types[kind] = self.timestamp_types.get(kind, 0) + records
@@ -165,7 +169,7 @@ class Measures:
         self.without_time += following.without_time
         self.control_bytes += following.control_bytes
 
-    def compacted(self) -> Measures:
+    def compact_keys(self) -> Measures:
         """Compact the key counts in place before the measures are sent to the driver, and return the measures."""
         self.keys.compact()
         return self
@@ -179,7 +183,7 @@ class Measures:
         return found
 
 
-def _count(tallies: dict[int, Tally], name: int, tally: Tally) -> None:
+def _add_tally(tallies: dict[int, Tally], name: int, tally: Tally) -> None:
     known = tallies.get(name)
     if known is None:
         known = tallies[name] = Tally()

@@ -14,7 +14,7 @@ from kreplica.client_core.errors import CorruptBatch
 from kreplica.errors import ProtocolError
 from kreplica.model import TopicPartition
 from kreplica.spark.pipelines.jobs import map_in_jobs
-from kreplica.spark.pipelines.profile.batches import batches_of, sampled
+from kreplica.spark.pipelines.profile.batches import read_batches, sample_filter
 from kreplica.spark.pipelines.profile.measures import Measures
 from kreplica.spark.pipelines.profile.report import ProfileReport, profile_report
 from kreplica.spark.pipelines.progress import Progress, Report, ignore_progress
@@ -45,7 +45,7 @@ class Slice(NamedTuple):
     first_offset: int
 
 
-class Measured(NamedTuple):
+class SliceMeasures(NamedTuple):
     """Result of a task."""
 
     slice: Slice
@@ -75,11 +75,11 @@ def profile(
     chosen = source_options(options, is_streaming=False)
     slices = plan_slices(chosen)
     if not slices:
-        raise ValueError("no such topic, or no partition of it is available")
+        raise ValueError("no partition matches the selected topics")
     total = sum(each.offsets.size for each in slices)
     report(Progress("profile", 0, total))
     readable = [each for each in slices if each.offsets.size]
-    found: list[Measured] = []
+    found: list[SliceMeasures] = []
     done = records = size_bytes = 0
     for measured in map_in_jobs(spark, lambda each: measure(each, chosen, sample), readable):
         found.append(measured)
@@ -109,7 +109,7 @@ def plan_slices(options: SourceOptions) -> list[Slice]:
     return slices
 
 
-def measure(task: Slice, options: SourceOptions, sample: float) -> Measured:
+def measure(task: Slice, options: SourceOptions, sample: float) -> SliceMeasures:
     """Measure one slice.
 
     :raise CorruptBatch: the checksum of a batch does not match, or a record is malformed.
@@ -119,7 +119,7 @@ def measure(task: Slice, options: SourceOptions, sample: float) -> Measured:
     decompressed_sizes: list[int | None] = []
     sections: list[Section] = []
     size = 0
-    for header, batch in batches_of(task.offsets, options, sampled(sample)):
+    for header, batch in read_batches(task.offsets, options, sample_filter(sample)):
         if batch is not None and not verify_crc(batch, header):
             raise CorruptBatch(f"{task.offsets.partition}: the batch at offset {header.base_offset} is damaged")
         if header.is_control:
@@ -141,11 +141,11 @@ def measure(task: Slice, options: SourceOptions, sample: float) -> Measured:
     _flush_headers(measures, headers, decompressed_sizes)
     if sections:
         measures.add_records(sections, task.first_offset)
-    return Measured(task, measures.compacted())
+    return SliceMeasures(task, measures.compact_keys())
 
 
 def _flush_headers(measures: Measures, headers: list[BatchHeader], decompressed_sizes: list[int | None]) -> None:
-    """Flush the collected headers, to keep batches in order."""
+    """Add the collected headers to the measures; called before a marker is added, to keep batches in order."""
     if headers:
         measures.add_headers(headers, decompressed_sizes)
         headers.clear()
@@ -160,7 +160,7 @@ def _open_section(partition: TopicPartition, header: BatchHeader, batch: memoryv
 
 
 def _merge_by_partition(
-    slices: Iterable[Slice], found: Iterable[Measured]
+    slices: Iterable[Slice], found: Iterable[SliceMeasures]
 ) -> dict[TopicPartition, tuple[OffsetRange, Measures]]:
     """Merge results by partition: the covered offsets, and their measures."""
     by_slice = {each.slice: each.measures for each in found}

@@ -1,11 +1,11 @@
-"""Pure conversion of a profile to a request for a rebalance plan."""
+"""Converts a profile to a request for a rebalance plan; pure."""
 
 from __future__ import annotations
 
 from math import ceil
 from typing import Any
 
-from kreplica.spark.pipelines.profile.report import PartitionFigures, ProfileReport
+from kreplica.spark.pipelines.profile.report import PartitionStatistics, ProfileReport
 
 BYTES, RATE = "bytes", "rate"
 WEIGHTS = (BYTES, RATE)
@@ -26,10 +26,10 @@ def rebalance_request(report: ProfileReport, by: str) -> dict[str, Any]:
         "kind": "rebalance",
         "topics": [topic.topic for topic in report.topics],
         **({"weights": weights} if weights else {}),
-        "comment": f"By {'bytes' if by == BYTES else 'bytes per second'}, as a profile of"
-        f" {report.records:,} records measured them.",
+        "comment": f"Balances {'bytes' if by == BYTES else 'bytes per second'}, as measured by a profile of"
+        f" {report.records:,} records.",
     }
 
 
-def _weight(figures: PartitionFigures, by: str) -> int:
+def _weight(figures: PartitionStatistics, by: str) -> int:
     return figures.size_bytes if by == BYTES else ceil(figures.bytes_per_second)

@@ -1,4 +1,4 @@
-"""Report of a profile, in figures for people and programs."""
+"""Report of a profile: statistics for people and programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kreplica.wire.compression import Codec
 
 
 @dataclass(frozen=True, slots=True)
-class SizeFigures:
+class SizeStatistics:
     """Sizes of keys, values or batches in bytes; quantiles are accurate to 2 %."""
 
     count: int
@@ -27,7 +27,7 @@ class SizeFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class CodecFigures:
+class CodecStatistics:
     """Batches with one codec.
 
     :param ratio: decompressed size divided by size in the log; None if no batch was decompressed.
@@ -41,10 +41,10 @@ class CodecFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerFigures:
+class ProducerStatistics:
     """Batches of one producer.
 
-    :param producer_id: -1: all without an ID; -2: the smallest producers combined. Logs do not contain client IDs.
+    :param producer_id: -1 for all producers without an ID, -2 for the smallest producers combined.
     """
 
     producer_id: int
@@ -55,7 +55,7 @@ class ProducerFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyFigures:
+class TopKey:
     """Records with one key.
 
     :param key: text, or ``0x...`` if it is not printable.
@@ -69,12 +69,12 @@ class KeyFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class KeysFigures:
+class KeyStatistics:
     """Keys of the decoded records.
 
     :param distinct: exact if ``is_exact``, otherwise accurate to 2 %.
     :param superseded: records with a later record of the same key in the same partition, which compaction could delete.
-    :param count_error: maximum by which a top key's count is too low.
+    :param count_error: maximum number of records that the count of a top key omits.
     """
 
     keyed: int
@@ -84,14 +84,14 @@ class KeysFigures:
     superseded: int
     superseded_share: float
     count_error: int
-    top: tuple[KeyFigures, ...]
+    top: tuple[TopKey, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class RateFigures:
+class RateStatistics:
     """Rates by record timestamp; all 0 if there are no timestamps.
 
-    :param first_ms: start of the bucket of the first timestamp; ``last_ms`` is that of the last one.
+    :param first_ms: start of the first bucket; ``last_ms`` is the start of the last one.
     :param width_ms: width of a bucket: a minute, or more if there would be too many.
     :param records_per_second: mean from the first bucket to the end of the last one.
     :param peak_records_per_second: rate of the bucket with the most records, which starts at ``peak_ms``.
@@ -110,7 +110,7 @@ class RateFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionFigures:
+class TransactionStatistics:
     """Records of transactions by outcome; bytes are those of their batches."""
 
     committed: int
@@ -122,7 +122,7 @@ class TransactionFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionFigures:
+class PartitionStatistics:
     """One partition.
 
     :param start: first measured offset; ``end`` is exclusive.
@@ -141,7 +141,7 @@ class PartitionFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicFigures:
+class TopicStatistics:
     """One topic.
 
     :param size_in_memory: decompressed size of its batches.
@@ -157,17 +157,17 @@ class TopicFigures:
     opened: int
     without_value: int
     imbalance: float
-    batch_sizes: SizeFigures
-    key_sizes: SizeFigures
-    value_sizes: SizeFigures
-    rates: RateFigures
-    keys: KeysFigures
-    codecs: tuple[CodecFigures, ...]
+    batch_sizes: SizeStatistics
+    key_sizes: SizeStatistics
+    value_sizes: SizeStatistics
+    rates: RateStatistics
+    keys: KeyStatistics
+    codecs: tuple[CodecStatistics, ...]
     timestamp_types: Mapping[str, int]
-    transactions: TransactionFigures
-    producers: tuple[ProducerFigures, ...]
+    transactions: TransactionStatistics
+    producers: tuple[ProducerStatistics, ...]
     producers_count: int
-    partitions: tuple[PartitionFigures, ...]
+    partitions: tuple[PartitionStatistics, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,27 +180,27 @@ class ProfileReport:
     sample: float
     records: int
     size_bytes: int
-    topics: tuple[TopicFigures, ...]
+    topics: tuple[TopicStatistics, ...]
 
 
-Measured = Mapping[TopicPartition, tuple[OffsetRange, Measures]]
+MeasuresByPartition = Mapping[TopicPartition, tuple[OffsetRange, Measures]]
 
 
-def profile_report(measured: Measured, *, sample: float, top: int) -> ProfileReport:
+def profile_report(measures_by_partition: MeasuresByPartition, *, sample: float, top: int) -> ProfileReport:
     """Compute the report.
 
-    :param measured: covered offsets and measures, by partition.
+    :param measures_by_partition: covered offsets and measures, by partition.
     :param top: number of keys and producers listed.
     """
     topics = []
-    for topic, group in groupby(sorted(measured), key=lambda each: each.topic):
-        topics.append(_topic(topic, {each.partition: measured[each] for each in group}, top))
+    for topic, group in groupby(sorted(measures_by_partition), key=lambda each: each.topic):
+        topics.append(_topic(topic, {each.partition: measures_by_partition[each] for each in group}, top))
     return ProfileReport(
         sample, sum(each.records for each in topics), sum(each.size_bytes for each in topics), tuple(topics)
     )
 
 
-def _topic(topic: str, rows: Mapping[int, tuple[OffsetRange, Measures]], top: int) -> TopicFigures:
+def _topic(topic: str, rows: Mapping[int, tuple[OffsetRange, Measures]], top: int) -> TopicStatistics:
     whole = Measures()
     for _, measures in rows.values():
         whole.merge(measures)
@@ -209,7 +209,7 @@ def _topic(topic: str, rows: Mapping[int, tuple[OffsetRange, Measures]], top: in
     partitions = tuple(_partition(number, *row, span_s) for number, row in rows.items())
     total = whole.total
     largest = max((each.size_bytes for each in partitions), default=0)
-    return TopicFigures(
+    return TopicStatistics(
         topic=topic,
         records=total.records,
         batches=total.batches,
@@ -232,18 +232,18 @@ def _topic(topic: str, rows: Mapping[int, tuple[OffsetRange, Measures]], top: in
     )
 
 
-def _partition(number: int, covered: OffsetRange, measures: Measures, span_s: float) -> PartitionFigures:
+def _partition(number: int, covered: OffsetRange, measures: Measures, span_s: float) -> PartitionStatistics:
     total = measures.total
     size = total.size_bytes + measures.control_bytes
     distinct = measures.keys.distinct
     superseded = max(0, measures.keyed - distinct)
-    return PartitionFigures(
+    return PartitionStatistics(
         number, covered.start, covered.end, total.records, size, distinct, superseded, size / span_s
     )
 
 
-def _sizes(sizes: Sizes) -> SizeFigures:
-    return SizeFigures(
+def _sizes(sizes: Sizes) -> SizeStatistics:
+    return SizeStatistics(
         sizes.count,
         sizes.smallest or 0,
         sizes.quantile(0.5),
@@ -253,13 +253,13 @@ def _sizes(sizes: Sizes) -> SizeFigures:
     )
 
 
-def _rates(rates: Rates, without_time: int) -> RateFigures:
+def _rates(rates: Rates, without_time: int) -> RateStatistics:
     buckets, width_ms = rates.buckets(), rates.width_ms
     if not buckets:
-        return RateFigures(0, 0, width_ms, 0, 0, 0, 0, 0, without_time, ())
+        return RateStatistics(0, 0, width_ms, 0, 0, 0, 0, 0, without_time, ())
     seconds = (buckets[-1].start_ms - buckets[0].start_ms + width_ms) / 1000
     peak = max(buckets, key=lambda each: each.records)
-    return RateFigures(
+    return RateStatistics(
         first_ms=buckets[0].start_ms,
         last_ms=buckets[-1].start_ms,
         width_ms=width_ms,
@@ -273,9 +273,9 @@ def _rates(rates: Rates, without_time: int) -> RateFigures:
     )
 
 
-def _keys(whole: Measures, superseded: int, top: int) -> KeysFigures:
+def _keys(whole: Measures, superseded: int, top: int) -> KeyStatistics:
     opened = max(1, whole.opened)
-    return KeysFigures(
+    return KeyStatistics(
         keyed=whole.keyed,
         null=whole.opened - whole.keyed,
         distinct=whole.keys.distinct,
@@ -284,7 +284,7 @@ def _keys(whole: Measures, superseded: int, top: int) -> KeysFigures:
         superseded_share=superseded / opened,
         count_error=whole.keys.error,
         top=tuple(
-            KeyFigures(key_text(each.key), each.records, each.records / opened, each.size_bytes)
+            TopKey(key_text(each.key), each.records, each.records / opened, each.size_bytes)
             for each in whole.keys.top(top)
         ),
     )
@@ -299,29 +299,29 @@ def key_text(key: bytes) -> str:
     return text if text.isprintable() else f"0x{key.hex()}"
 
 
-def _codec(codec: int, tally: Tally) -> CodecFigures:
+def _codec(codec: int, tally: Tally) -> CodecStatistics:
     name = Codec(codec).name.lower() if codec in list(Codec) else str(codec)
-    ratio = tally.opened_to / tally.opened_from if tally.opened_from else None
-    return CodecFigures(name, tally.batches, tally.records, tally.size_bytes, ratio)
+    ratio = tally.decompressed_size / tally.sampled_size if tally.sampled_size else None
+    return CodecStatistics(name, tally.batches, tally.records, tally.size_bytes, ratio)
 
 
-def _transactions(whole: Measures, parts: Iterable[Measures]) -> TransactionFigures:
-    """Settle each partition separately: a producer's marker in one partition does not apply to another."""
+def _transactions(whole: Measures, parts: Iterable[Measures]) -> TransactionStatistics:
+    """Sum the outcomes of each partition, since a marker in one partition does not apply to another."""
     committed = aborted = still_open = aborted_bytes = markers = 0
     for measures in parts:
-        of_committed, of_aborted, of_open = measures.transactions.settled()
+        of_committed, of_aborted, of_open = measures.transactions.totals()
         committed += of_committed.records
         aborted += of_aborted.records
         aborted_bytes += of_aborted.size_bytes
         still_open += of_open.records
         markers += measures.transactions.markers
     share = aborted / max(1, whole.total.records)
-    return TransactionFigures(committed, aborted, still_open, aborted_bytes, markers, share)
+    return TransactionStatistics(committed, aborted, still_open, aborted_bytes, markers, share)
 
 
-def _producers(tallies: Mapping[int, Tally], top: int) -> tuple[ProducerFigures, ...]:
+def _producers(tallies: Mapping[int, Tally], top: int) -> tuple[ProducerStatistics, ...]:
     largest = sorted(tallies.items(), key=lambda each: (-each[1].size_bytes, each[0]))[:top]
     return tuple(
-        ProducerFigures(producer, each.batches, each.records, each.size_bytes, each.is_transactional)
+        ProducerStatistics(producer, each.batches, each.records, each.size_bytes, each.is_transactional)
         for producer, each in largest
     )

@@ -21,11 +21,11 @@ Hashes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint64]]"
 
 _MANTISSA_BITS = 6
 _EXACT = 2 << _MANTISSA_BITS
-"""Values below this limit have a bucket each; larger values share one if their first seven bits are equal."""
+"""Each value below this limit has its own bucket; larger values share one if their first seven bits are equal."""
 
 HASHES_MAX = 1 << 14
 KEYS_MAX = 1 << 15
-"""Maximum number of keys counted, per slice and in total; beyond it only the frequent ones are kept."""
+"""Maximum number of keys whose counts are kept, per slice and in total: the most frequent ones."""
 
 PENDING_ROWS_MAX = 8 * KEYS_MAX
 HASHED_TOGETHER_MAX = 256
@@ -36,7 +36,7 @@ WIDTHS_MS = (MINUTE_MS, 60 * MINUTE_MS, 24 * 60 * MINUTE_MS, 365 * 24 * 60 * MIN
 BUCKETS_MAX = 10_080
 """One week in minutes."""
 
-_OTHER_SEED = 0x5851F42D
+_SECOND_SEED = 0x5851F42D
 
 
 class Sizes:
@@ -75,8 +75,8 @@ class Sizes:
         """
         if self.smallest is None:
             return 0
-        reached = np.cumsum(self._buckets)
-        bucket = int(np.searchsorted(reached, max(1, int(np.ceil(share * self.count)))))
+        cumulative = np.cumsum(self._buckets)
+        bucket = int(np.searchsorted(cumulative, max(1, int(np.ceil(share * self.count)))))
         return min(max(_lowest_of(bucket), self.smallest), self.largest)
 
 
@@ -176,7 +176,7 @@ class Keys:
         """
         if len(keys):
             rows = pa.table({"key": keys, "records": pa.repeat(pa.scalar(1, pa.int64()), len(keys)), "size": sizes})
-            counted = _summed(rows)
+            counted = _sum_by_key(rows)
             self._add_hashes(_hashes_of(counted["key"].combine_chunks()))
             self._add_counts(counted)
 
@@ -199,14 +199,14 @@ class Keys:
 
     def compact(self) -> None:
         """Aggregate the pending counts and keep only the most frequent keys, to bound the size."""
-        counted = _summed(pa.concat_tables(self._tables())) if self._pending else self._counts
+        counted = _sum_by_key(pa.concat_tables(self._tables())) if self._pending else self._counts
         self._pending, self._pending_rows = [], 0
         if counted is not None and counted.num_rows > KEYS_MAX:
-            counted = self._pruned(counted)
+            counted = self._keep_frequent(counted)
         self._counts = counted
 
-    def _pruned(self, counted: pa.Table) -> pa.Table:
-        """Keep the frequent keys (Misra-Gries): each count is reduced by that of the first omitted key."""
+    def _keep_frequent(self, counted: pa.Table) -> pa.Table:
+        """Keep the most frequent keys (Misra-Gries): each count is reduced by that of the first omitted key."""
         records = counted["records"].to_numpy()
         cut = int(np.partition(records, -KEYS_MAX - 1)[-KEYS_MAX - 1])
         self.error += cut
@@ -241,7 +241,7 @@ class Keys:
         return sorted(found, key=lambda each: (-each.records, each.key))
 
 
-def _summed(rows: pa.Table) -> pa.Table:
+def _sum_by_key(rows: pa.Table) -> pa.Table:
     summed = rows.group_by("key").aggregate([("records", "sum"), ("size", "sum")])
     return pa.table({"key": summed["key"], "records": summed["records_sum"], "size": summed["size_sum"]})
 
@@ -249,7 +249,7 @@ def _summed(rows: pa.Table) -> pa.Table:
 def _hashes_of(keys: pa.Array) -> Hashes:
     is_long = pc.greater(pc.binary_length(keys), HASHED_TOGETHER_MAX)
     if not pc.any(is_long).as_py():
-        first, second = murmur2(keys), murmur2(keys, _OTHER_SEED)
+        first, second = murmur2(keys), murmur2(keys, _SECOND_SEED)
         together: Hashes = (first.astype(np.uint64) << np.uint64(32)) | second.astype(np.uint64)
         return together
     digests = [blake2b(key, digest_size=8).digest() for key in keys.filter(is_long).to_pylist()]

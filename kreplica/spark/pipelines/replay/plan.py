@@ -12,18 +12,18 @@ from kreplica.blocking import Cluster
 from kreplica.blocking.admin import topic_settings
 from kreplica.blocking.offsets import earliest_offsets, end_offsets, topic_partitions
 from kreplica.model import TopicPartition
-from kreplica.spark.pipelines.archive.file_stores import plain_path, store_of
+from kreplica.spark.pipelines.archive.file_stores import normalize_path, store_of
 from kreplica.spark.pipelines.archive.layout import archive_file, read_archive
 from kreplica.spark.pipelines.replay.sources import (
     NO_TOPIC,
-    ByFile,
+    FileSource,
     NotReplayable,
     Source,
     archive_source,
     digest,
     directory_source,
 )
-from kreplica.spark.pipelines.replay.steps import NOTHING_DONE, Chosen, Step, plan_steps
+from kreplica.spark.pipelines.replay.steps import NOTHING_DONE, Selection, Step, plan_steps
 from kreplica.transfer.offset_ranges import offset_count
 from kreplica.transfer.topics import TopicCreation, check_partition_count, find_target, keeps_timestamps
 
@@ -38,8 +38,8 @@ STEP_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Source and target of a replay.
+class ReplayOptions:
+    """Options of a replay.
 
     :param bootstrap: bootstrap brokers of the target cluster.
     :param topics: topics of the source; empty: all.
@@ -98,15 +98,16 @@ class Plan:
     """Plan of a replay.
 
     :param name: identifies the replay in the target cluster.
-    :param about: description of the replay; a name belongs to one description.
-    :param offsets: offsets of all steps; ``offsets_done`` are those done by earlier runs.
+    :param description: text that identifies source and options; stored with the name, which cannot be used for another.
+    :param decided: position that earlier runs have reached.
+    :param offsets: number of offsets of all steps; ``offsets_done`` are those that earlier runs have replayed.
     :param steps: remaining steps.
     """
 
     source: Source
-    wanted: Wanted
+    options: ReplayOptions
     name: str
-    about: str
+    description: str
     targets: tuple[Target, ...]
     decided: int
     offsets: int
@@ -122,11 +123,11 @@ class Plan:
                 found.append(f"{each.target} already has {each.records:,} offsets: replayed records are appended")
             if each.restamps:
                 found.append(f"{each.target} has message.timestamp.type=LogAppendTime: timestamps are not kept")
-            oldest_ms = self.source.oldest_ms if self.wanted.from_ms is None else self.wanted.from_ms
+            oldest_ms = self.source.oldest_ms if self.options.from_ms is None else self.options.from_ms
             if oldest_ms is not None and 0 <= each.retention_ms < time() * 1000 - oldest_ms:
                 found.append(
-                    f"{each.target} has retention.ms={each.retention_ms}, and there are older records: "
-                    "its brokers delete them soon, unless that is raised first"
+                    f"{each.target} has retention.ms={each.retention_ms}, but some records are older: "
+                    "the brokers will soon delete them unless retention.ms is raised first"
                 )
         return found
 
@@ -136,70 +137,72 @@ def find_source(spark: SparkSession, path: str) -> Source:
 
     :raise KreplicaError: the path has neither, or cannot be replayed.
     """
-    path = plain_path(path)
+    path = normalize_path(path)
     store = store_of(path, spark)
     if store.read(archive_file(path)) is not None:
         return archive_source(read_archive(path, store))
     return directory_source(spark, path)
 
 
-def make_plan(cluster: Cluster, source: Source, wanted: Wanted) -> Plan:
-    names = _targets(source, wanted)
-    targets = tuple(_target(cluster, topic, name, source, wanted) for topic, name in names.items())
-    chosen = _chosen(source, wanted, names)
-    choice = {
-        "topics": sorted(wanted.topics),
-        "as": dict(sorted(wanted.renamed.items())),
-        "by_key": wanted.by_key,
-        "from": wanted.from_ms,
-        "to": wanted.to_ms,
-        "start": sorted(wanted.starts.items()),
-        "end": sorted(wanted.ends.items()),
+def make_plan(cluster: Cluster, source: Source, options: ReplayOptions) -> Plan:
+    """Return the steps that earlier runs have not replayed yet."""
+    names = _target_names(source, options)
+    targets = tuple(_target(cluster, topic, name, source, options) for topic, name in names.items())
+    selection = _select(source, options, names)
+    choices = {
+        "topics": sorted(options.topics),
+        "as": dict(sorted(options.renamed.items())),
+        "by_key": options.by_key,
+        "from": options.from_ms,
+        "to": options.to_ms,
+        "start": sorted(options.starts.items()),
+        "end": sorted(options.ends.items()),
     }
-    text = json.dumps(choice)
-    about = f"{source.identity} {text}"
-    about = f"{about[:1000]} ({digest(about)})"
-    where = cluster.retrying(cluster.refresh).cluster_id
-    name = wanted.name or f"replay-{digest(f'{source.key} {where} {text}')}"
-    decided = sequence_of(cluster, name, about).decided()
-    sizes = {"records_max": wanted.step_records, "bytes_max": wanted.step_bytes}
-    steps = tuple(plan_steps(source.lots, chosen, after=decided, **sizes))
-    offsets = sum(chosen.clipped(each).size for lot in source.lots for each in lot.ranges)
+    text = json.dumps(choices)
+    description = f"{source.identity} {text}"
+    description = f"{description[:1000]} ({digest(description)})"
+    cluster_id = cluster.retrying(cluster.refresh).cluster_id
+    name = options.name or f"replay-{digest(f'{source.key} {cluster_id} {text}')}"
+    decided = sequence_of(cluster, name, description).decided()
+    sizes = {"records_max": options.step_records, "bytes_max": options.step_bytes}
+    steps = tuple(plan_steps(source.lots, selection, after=decided, **sizes))
+    offsets = sum(selection.clip(each).size for lot in source.lots for each in lot.ranges)
     done = offsets - sum(step.size for step in steps)
-    return Plan(source, wanted, name, about, targets, decided, offsets, done, steps)
+    return Plan(source, options, name, description, targets, decided, offsets, done, steps)
 
 
-def _targets(source: Source, wanted: Wanted) -> dict[str, str]:
+def _target_names(source: Source, options: ReplayOptions) -> dict[str, str]:
     """Return the target name of each selected topic."""
-    there = source.partition_counts.keys()
-    for topic in [*wanted.topics, *wanted.renamed]:
-        if topic and topic not in there:
-            has = ", ".join(each for each in sorted(there) if each) or "none that has a name"
-            raise NotReplayable(f"{source.path}: topic {topic!r} is not there; topics are {has}")
-    chosen = [each for each in sorted(there) if not wanted.topics or each in wanted.topics]
-    only = wanted.renamed.get(NO_TOPIC)
-    if only is not None and len(chosen) > 1:
-        raise NotReplayable(f"{source.path}: {len(chosen)} topics cannot all become {only!r}: TOPIC={only} names one")
-    found = {topic: wanted.renamed.get(topic, only or topic) for topic in chosen}
+    existing = source.partition_counts.keys()
+    for topic in [*options.topics, *options.renamed]:
+        if topic and topic not in existing:
+            names = ", ".join(each for each in sorted(existing) if each) or "without a name"
+            raise NotReplayable(f"{source.path} has no topic {topic!r}; its topics are {names}")
+    selection = [each for each in sorted(existing) if not options.topics or each in options.topics]
+    only = options.renamed.get(NO_TOPIC)
+    if only is not None and len(selection) > 1:
+        count = len(selection)
+        raise NotReplayable(f"{source.path}: {count} topics cannot all be renamed to {only!r}; use TOPIC={only}")
+    found = {topic: options.renamed.get(topic, only or topic) for topic in selection}
     if not all(found.values()):
-        raise NotReplayable(f"{source.path}: there is no topic column: name the target (--as)")
+        raise NotReplayable(f"{source.path} has no column topic: give the target topic (--as)")
     return found
 
 
-def _chosen(source: Source, wanted: Wanted, names: Mapping[str, str]) -> Chosen:
-    if isinstance(source, ByFile):
-        if wanted.starts or wanted.ends:
-            raise NotReplayable(f"{source.path}: rows have no offsets, so none can be chosen")
-        return Chosen()
-    for partition in [*wanted.starts, *wanted.ends]:
+def _select(source: Source, options: ReplayOptions, names: Mapping[str, str]) -> Selection:
+    if isinstance(source, FileSource):
+        if options.starts or options.ends:
+            raise NotReplayable(f"{source.path}: rows without offsets cannot be selected by offset")
+        return Selection()
+    for partition in [*options.starts, *options.ends]:
         if partition.topic not in names or partition.partition >= source.partition_counts[partition.topic]:
             raise NotReplayable(f"{source.path}: {partition} does not exist or is not replayed")
-    return Chosen(frozenset(names), wanted.starts, wanted.ends)
+    return Selection(frozenset(names), options.starts, options.ends)
 
 
-def _target(cluster: Cluster, topic: str, name: str, source: Source, wanted: Wanted) -> Target:
-    needed = 0 if wanted.by_key else source.partition_counts[topic]
-    view = find_target(cluster, name, wanted.creation)
+def _target(cluster: Cluster, topic: str, name: str, source: Source, options: ReplayOptions) -> Target:
+    needed = 0 if options.by_key else source.partition_counts[topic]
+    view = find_target(cluster, name, options.creation)
     if view is None:
         return Target(topic, name, needed)
     check_partition_count(topic or source.path, needed, view)
@@ -212,8 +215,8 @@ def _target(cluster: Cluster, topic: str, name: str, source: Source, wanted: Wan
     return Target(topic, name, needed, len(view.partitions), offset_count(starts, ends), restamps, retention_ms)
 
 
-def sequence_of(cluster: Cluster, name: str, about: str) -> BatchSequence:
+def sequence_of(cluster: Cluster, name: str, description: str) -> BatchSequence:
     """Return the batch sequence of a replay, stored in the target cluster."""
     from kreplica.spark.source.batch_sequence import BatchSequence
 
-    return BatchSequence(cluster, name, about)
+    return BatchSequence(cluster, name, description)

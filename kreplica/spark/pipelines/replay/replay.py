@@ -1,7 +1,8 @@
-"""Replay of Parquet files to topics: each record once, in the order of its partition, with timestamp and headers.
+"""Replay of Parquet files to topics: each record once, in order within its partition, with timestamp and headers.
 
 The source is divided into steps (``steps``). Each step is a batch of the exactly-once sink, numbered by its end
-position, so the target cluster stores the progress. A restarted run resumes there; of two concurrent runs one fails.
+position, so the target cluster stores the progress. A restarted run resumes there; if two runs are concurrent, one of
+them fails.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from kreplica.blocking import Cluster
 from kreplica.spark.pipelines.progress import Progress, Report, ignore_progress
-from kreplica.spark.pipelines.replay.plan import Plan, Target, Wanted, find_source, make_plan, sequence_of
-from kreplica.spark.pipelines.replay.sources import LANE, ByFile
+from kreplica.spark.pipelines.replay.plan import Plan, ReplayOptions, Target, find_source, make_plan, sequence_of
+from kreplica.spark.pipelines.replay.sources import LANE, FileSource
 from kreplica.spark.pipelines.replay.steps import Step
 from kreplica.transfer.topics import create_target
 
@@ -42,48 +43,48 @@ class ReplayReport:
     seconds: float
 
 
-def plan_replay(spark: SparkSession, path: str, wanted: Wanted) -> Plan:
-    """Return the plan of a replay; changes nothing.
+def plan_replay(spark: SparkSession, path: str, options: ReplayOptions) -> Plan:
+    """Return the plan of a replay, without changing anything.
 
     :raise KreplicaError: the replay is not possible; the message says why.
     """
     source = find_source(spark, path)
-    with _cluster(wanted) as cluster:
-        return make_plan(cluster, source, wanted)
+    with _cluster(options) as cluster:
+        return make_plan(cluster, source, options)
 
 
-def replay(spark: SparkSession, path: str, wanted: Wanted, report: Report = ignore_progress) -> ReplayReport:
+def replay(spark: SparkSession, path: str, options: ReplayOptions, report: Report = ignore_progress) -> ReplayReport:
     """Write the records at a path to topics, resuming after an earlier run.
 
     :raise KreplicaError: the replay is not possible, or failed. Written records are not repeated by the next run.
     """
-    began_s = monotonic()
+    started_s = monotonic()
     source = find_source(spark, path)
-    with _cluster(wanted) as cluster:
-        plan = make_plan(cluster, source, wanted)
-        is_made = _make_targets(cluster, plan)
-        sequence = sequence_of(cluster, plan.name, plan.about)
+    with _cluster(options) as cluster:
+        plan = make_plan(cluster, source, options)
+        has_created = _create_missing_topics(cluster, plan)
+        sequence = sequence_of(cluster, plan.name, plan.description)
         decided = sequence.begin()
-        if is_made or decided != plan.decided:
-            plan = make_plan(cluster, source, wanted)
-        return _Run(spark, plan, sequence, report, began_s).run(decided)
+        if has_created or decided != plan.decided:
+            plan = make_plan(cluster, source, options)
+        return _Run(spark, plan, sequence, report, started_s).run(decided)
 
 
-def _cluster(wanted: Wanted) -> Cluster:
+def _cluster(options: ReplayOptions) -> Cluster:
     from kreplica.spark.sink.options import sink_options
 
-    given = {"kafka.bootstrap.servers": wanted.bootstrap, **wanted.options}
-    return Cluster(wanted.bootstrap, options=sink_options(given).settings.client)
+    given = {"kafka.bootstrap.servers": options.bootstrap, **options.options}
+    return Cluster(options.bootstrap, options=sink_options(given).settings.client)
 
 
-def _make_targets(cluster: Cluster, plan: Plan) -> bool:
-    """Create missing topics; return True if there were any."""
+def _create_missing_topics(cluster: Cluster, plan: Plan) -> bool:
+    """Create missing topics; return True if any was missing."""
     names = {each.target for each in plan.targets if each.partitions is None}
     for name in sorted(names):
         needed = max(each.partitions_needed for each in plan.targets if each.target == name)
-        if plan.wanted.by_key:
+        if plan.options.by_key:
             needed = max(plan.source.partition_counts[each.topic] for each in plan.targets if each.target == name)
-        create_target(cluster, name, plan.wanted.creation, needed)
+        create_target(cluster, name, plan.options.creation, needed)
     return bool(names)
 
 
@@ -95,7 +96,7 @@ class _Run:
     plan: Plan
     sequence: BatchSequence
     report: Report
-    began_s: float
+    started_s: float
     records: int = 0
     value_bytes: int = 0
 
@@ -105,7 +106,7 @@ class _Run:
         self._report_progress(done)
         for step in plan.steps:
             self._write(step, decided)
-            decided = self.sequence.settle_decided()
+            decided = self.sequence.mark_decided_settled()
             done += step.size
             self._report_progress(done)
         return ReplayReport(
@@ -116,7 +117,7 @@ class _Run:
             self.records,
             self.value_bytes,
             done,
-            monotonic() - self.began_s,
+            monotonic() - self.started_s,
         )
 
     def _report_progress(self, done: int) -> None:
@@ -126,45 +127,45 @@ class _Run:
         from pyspark.sql import Observation
         from pyspark.sql import functions as F
 
-        wanted = self.plan.wanted
+        options = self.plan.options
         observed = Observation()
-        rows = arranged(self.spark, self.plan, step)
+        rows = arrange_rows(self.spark, self.plan, step)
         sizes = [F.coalesce(F.octet_length(name), F.lit(0)) for name in ("key", "value") if name in rows.columns]
         size = F.sum(sum(sizes[1:], sizes[0])).alias("size")
         rows = rows.observe(observed, F.count(F.lit(1)).alias("records"), size)
-        options = {
-            "kafka.bootstrap.servers": wanted.bootstrap,
-            **wanted.options,
+        sink_options = {
+            "kafka.bootstrap.servers": options.bootstrap,
+            **options.options,
             "kreplica.exactly.once": "many",
             "kreplica.sink.id": self.plan.name,
             "kreplica.batch.id": str(step.position),
             "kreplica.batch.after": str(decided),
         }
-        rows.write.format("kreplica").options(**options).mode("append").save()
+        rows.write.format("kreplica").options(**sink_options).mode("append").save()
         self.records += observed.get["records"]
         self.value_bytes += observed.get["size"] or 0
 
 
-def arranged(spark: SparkSession, plan: Plan, step: Step) -> DataFrame:
+def arrange_rows(spark: SparkSession, plan: Plan, step: Step) -> DataFrame:
     """Arrange the rows of a step for the sink: each partition in one task, in order."""
     from pyspark.sql import functions as F
 
-    wanted = plan.wanted
+    options = plan.options
     count = max(1, min(spark.sparkContext.defaultParallelism, len(step.ranges)))
-    if isinstance(plan.source, ByFile):
+    if isinstance(plan.source, FileSource):
         count = spark.sparkContext.defaultParallelism
     rows = plan.source.rows(spark, step, count)
     names = {each.topic: each.target for each in plan.targets}
-    if isinstance(plan.source, ByFile):
+    if isinstance(plan.source, FileSource):
         rows = rows.where(F.col("topic").isin(list(names)))
-    for bound, is_lower in ((wanted.from_ms, True), (wanted.to_ms, False)):
+    for bound, is_lower in ((options.from_ms, True), (options.to_ms, False)):
         if bound is not None:
             time = F.timestamp_millis(F.lit(bound))
             rows = rows.where(F.col("timestamp") >= time if is_lower else F.col("timestamp") < time)
     order = [name for name in ("topic", "partition", *plan.source.order) if name in rows.columns]
-    lined = rows.repartitionById(count, F.col(LANE)).sortWithinPartitions(*order)
+    ordered = rows.repartitionById(count, F.col(LANE)).sortWithinPartitions(*order)
     target = F.lit(None).cast("string")
     for topic, name in names.items():
         target = F.when(F.col("topic") == topic, F.lit(name)).otherwise(target)
-    dropped = [LANE, *plan.source.order, *(["partition"] if wanted.by_key else [])]
-    return lined.withColumn("topic", target).drop(*dropped)
+    dropped = [LANE, *plan.source.order, *(["partition"] if options.by_key else [])]
+    return ordered.withColumn("topic", target).drop(*dropped)

@@ -14,25 +14,25 @@ from kreplica.errors import KreplicaError
 from kreplica.model import TopicPartition
 from kreplica.spark.pipelines.archive.layout import Archive
 from kreplica.spark.pipelines.archive.reading import read_rows
-from kreplica.spark.pipelines.replay.steps import Lot, Step, lanes
+from kreplica.spark.pipelines.replay.steps import Lot, Step, assign_tasks
 from kreplica.spark.source.ranges import OffsetRange
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 NO_TOPIC = ""
-"""Topic of rows without a topic column; they have a single target."""
+"""Topic of rows without a topic column; they have one target topic."""
 
 LANE, LOT = "kreplica_lane", "kreplica_lot"
-_FIRST, _BEHIND, _FILE = "kreplica_first", "kreplica_behind", "kreplica_file"
+_FIRST, _END, _FILE = "kreplica_first", "kreplica_behind", "kreplica_file"
 _SINK_COLUMNS = ("key", "value", "topic", "partition", "timestamp", "headers")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _PUSHED_RANGES_MAX = 64
-"""Maximum number of offset ranges pushed down to the Parquet reader as filters; more make planning slow."""
+"""Maximum number of offset ranges that the Parquet reader gets as a filter; more make planning slow."""
 
 
 class NotReplayable(KreplicaError):
-    """The files cannot be replayed; the message says why."""
+    """The files cannot be replayed."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Source(ABC):
 
 
 @dataclass(frozen=True)
-class ByOffset(Source):
+class OffsetSource(Source):
     """Rows with partitions and offsets.
 
     :param archive: archive of the rows; None: other Parquet files.
@@ -74,29 +74,29 @@ class ByOffset(Source):
     def rows(self, spark: SparkSession, step: Step, lane_count: int) -> DataFrame:
         from pyspark.sql import functions as F
 
-        of_lane = lanes(step.ranges, lane_count)
+        lane_of = assign_tasks(step.ranges, lane_count)
         table = _table(
             spark,
-            ("topic", "partition", _FIRST, _BEHIND, LANE),
-            [(*each.partition, each.start, each.end, of_lane[each.partition]) for each in step.ranges],
+            ("topic", "partition", _FIRST, _END, LANE),
+            [(*each.partition, each.start, each.end, lane_of[each.partition]) for each in step.ranges],
         )
         rows = self._read(spark, step)
         if len(step.ranges) <= _PUSHED_RANGES_MAX:
-            rows = rows.where(_within(step.ranges))
+            rows = rows.where(_in_ranges(step.ranges))
         joined = rows.join(F.broadcast(table), ["topic", "partition"])
-        within = joined.where((F.col("offset") >= F.col(_FIRST)) & (F.col("offset") < F.col(_BEHIND)))
+        within = joined.where((F.col("offset") >= F.col(_FIRST)) & (F.col("offset") < F.col(_END)))
         kept = [name for name in (*_SINK_COLUMNS, "offset") if name in within.columns]
         return within.select(*kept, F.lit(0).alias(LOT), LANE)
 
     def _read(self, spark: SparkSession, step: Step) -> DataFrame:
         if self.archive is None:
-            return _whole(spark, self.path)
+            return _read_all(spark, self.path)
         batches = [each for each in self.archive.batches if each.number in step.lots]
         return read_rows(spark, self.archive, {each.partition.topic for each in step.ranges}, batches)
 
 
 @dataclass(frozen=True)
-class ByFile(Source):
+class FileSource(Source):
     """Rows without offsets, ordered by file name and position in the file.
 
     :param names: file names by lot.
@@ -108,13 +108,13 @@ class ByFile(Source):
         from pyspark.sql import functions as F
 
         files = [(self.names[each.partition.partition], each.partition.partition, *each[1:]) for each in step.ranges]
-        whole = _whole(spark, self.path)
+        whole = _read_all(spark, self.path)
         rows = whole.select(
             "*", F.col("_metadata.file_path").alias(_FILE), F.col("_metadata.row_index").alias("offset")
         )
         rows = rows.where(F.col(_FILE).isin([name for name, *_ in files]))
-        joined = rows.join(F.broadcast(_table(spark, (_FILE, LOT, _FIRST, _BEHIND), files)), _FILE)
-        within = joined.where((F.col("offset") >= F.col(_FIRST)) & (F.col("offset") < F.col(_BEHIND)))
+        joined = rows.join(F.broadcast(_table(spark, (_FILE, LOT, _FIRST, _END), files)), _FILE)
+        within = joined.where((F.col("offset") >= F.col(_FIRST)) & (F.col("offset") < F.col(_END)))
         # One task writes all rows of a partition, or of a key.
         lane_key = next((name for name in ("partition", "key") if name in within.columns), "topic")
         lane = F.pmod(F.hash("topic", lane_key), F.lit(lane_count)).cast("int")
@@ -125,7 +125,7 @@ class ByFile(Source):
 # --- sources ---
 
 
-def archive_source(archive: Archive) -> ByOffset:
+def archive_source(archive: Archive) -> OffsetSource:
     """Return the complete batches of an archive as a source."""
     lots = []
     for batch in archive.batches:
@@ -136,11 +136,12 @@ def archive_source(archive: Archive) -> ByOffset:
     counts: dict[str, int] = {}
     for topic, partition in archive.spans:
         counts[topic] = max(counts.get(topic, 0), partition + 1)
-    identity = f"the archive made at {archive.about.made_ms} ms"
-    plain = replace(archive, about=replace(archive.about, values="binary"))  # the parsed columns duplicate the values
+    identity = f"the archive made at {archive.description.made_ms} ms"
+    # The parsed columns duplicate the values.
+    plain = replace(archive, description=replace(archive.description, values="binary"))
     days = [each.day for batch in archive.batches for each in batch.files if _DAY.fullmatch(each.day)]
     oldest_ms = int(datetime.fromisoformat(f"{min(days)}T00:00Z").timestamp() * 1000) if days else None
-    return ByOffset(archive.path, identity, identity, tuple(lots), counts, oldest_ms, plain)
+    return OffsetSource(archive.path, identity, identity, tuple(lots), counts, oldest_ms, plain)
 
 
 def directory_source(spark: SparkSession, path: str) -> Source:
@@ -154,7 +155,7 @@ def directory_source(spark: SparkSession, path: str) -> Source:
     from kreplica.spark.sink.row_columns import check_columns
 
     try:
-        rows = _whole(spark, path)
+        rows = _read_all(spark, path)
         check_columns(rows.schema, NO_TOPIC)
     except (AnalysisException, ValueError) as error:
         raise NotReplayable(f"{path}: {_first_line(error)}") from error
@@ -165,26 +166,26 @@ def directory_source(spark: SparkSession, path: str) -> Source:
     partition = F.col("partition") if has_partition else F.lit(None).cast("int")
     offset = F.col("offset") if "offset" in rows.columns else F.lit(None).cast("long")
     groups = rows.groupBy("topic", partition.alias("partition"))
-    found = groups.agg(F.min(offset).alias("first"), F.max(offset).alias("last"), F.count(offset).alias("with_offset"),
-                       F.count(F.lit(1)).alias("rows"), _oldest(rows).alias("oldest")).collect()  # fmt: skip
-    found.sort(key=lambda row: (row["topic"] or "", -1 if row["partition"] is None else row["partition"]))
+    totals = groups.agg(F.min(offset).alias("first"), F.max(offset).alias("last"), F.count(offset).alias("with_offset"),
+                        F.count(F.lit(1)).alias("rows"), _oldest(rows).alias("oldest")).collect()  # fmt: skip
+    totals.sort(key=lambda row: (row["topic"] or "", -1 if row["partition"] is None else row["partition"]))
     counts: dict[str, int] = {}
-    for row in found:
+    for row in totals:
         if row["topic"] is None:
             raise NotReplayable(f"{path}: {row['rows']:,} rows have no topic")
         needs = 0 if row["partition"] is None else row["partition"] + 1
         counts[row["topic"]] = max(counts.get(row["topic"], 0), needs)
     sums = [(row["name"].rpartition("/")[2], row["rows"]) for row in files]
     identity = f"{path}: {len(files)} files, {sum(row['rows'] for row in files)} rows, {digest(repr(sums))}"
-    oldest_ms = min((row["oldest"] for row in found if row["oldest"] is not None), default=None)
-    if all(row["partition"] is not None and row["with_offset"] == row["rows"] for row in found):
+    oldest_ms = min((row["oldest"] for row in totals if row["oldest"] is not None), default=None)
+    if all(row["partition"] is not None and row["with_offset"] == row["rows"] for row in totals):
         ranges = [OffsetRange(TopicPartition(row["topic"], row["partition"]), row["first"], row["last"] + 1)
-                  for row in found]  # fmt: skip
+                  for row in totals]  # fmt: skip
         lot = Lot(0, tuple(ranges), sum(row["size"] for row in files))
-        return ByOffset(path, path, identity, (lot,), counts, oldest_ms)
+        return OffsetSource(path, path, identity, (lot,), counts, oldest_ms)
     lots = [Lot(number, (OffsetRange(TopicPartition(NO_TOPIC, number), 0, row["rows"]),), row["size"])
             for number, row in enumerate(files)]  # fmt: skip
-    return ByFile(path, path, identity, tuple(lots), counts, oldest_ms, tuple(row["name"] for row in files))
+    return FileSource(path, path, identity, tuple(lots), counts, oldest_ms, tuple(row["name"] for row in files))
 
 
 def _oldest(rows: DataFrame) -> Column:
@@ -198,14 +199,14 @@ def digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:12]
 
 
-def _whole(spark: SparkSession, path: str) -> DataFrame:
+def _read_all(spark: SparkSession, path: str) -> DataFrame:
     from pyspark.sql import functions as F
 
     rows = spark.read.parquet(path)
     return rows if "topic" in rows.columns else rows.withColumn("topic", F.lit(NO_TOPIC))
 
 
-def _within(ranges: Iterable[OffsetRange]) -> Column:
+def _in_ranges(ranges: Iterable[OffsetRange]) -> Column:
     from functools import reduce
     from operator import or_
 

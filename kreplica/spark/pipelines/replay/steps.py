@@ -1,8 +1,8 @@
-"""Pure division of a replay into steps.
+"""Divides a replay into steps; pure functions.
 
-Lots, which are batches of an archive or files of a directory, have a fixed order, and each offset is at one place in
+A lot is a batch of an archive or a file of a directory. Lots have a fixed order, and each offset has one position in
 it. Therefore a single number, the position, describes the progress of a replay. Step sizes may change between runs: a
-run that resumes after a position replays exactly the rest.
+run that resumes after a position replays exactly the remaining offsets.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _COUNT_MAX = (1 << _COUNT_BITS) - 1
 _NUMBER_MAX = (1 << 30) - 1
 
 
-class TooLarge(KreplicaError):
-    """A lot exceeds the range of positions."""
+class LotTooLarge(KreplicaError):
+    """A lot has more offsets than a position can represent."""
 
 
 class Lot(NamedTuple):
-    """Data read together. Numbers ascend, and the offsets of each partition ascend from lot to lot.
+    """A batch of an archive, or a file of a directory. The offsets of each partition ascend with the lots' numbers.
 
     :param size_bytes: size of its files.
     """
@@ -41,10 +41,10 @@ class Lot(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Data written together.
+    """Records that are written as one batch of the sink.
 
     :param position: end position.
-    :param lots: numbers of the lots that contain it, ascending.
+    :param lots: numbers of the lots that contain the records, ascending.
     :param ranges: one per partition, sorted.
     """
 
@@ -58,7 +58,7 @@ class Step(NamedTuple):
         return sum(each.size for each in self.ranges)
 
 
-class Chosen(NamedTuple):
+class Selection(NamedTuple):
     """Selected part of the source.
 
     :param topics: None: all.
@@ -70,7 +70,7 @@ class Chosen(NamedTuple):
     starts: Mapping[TopicPartition, int] = {}
     ends: Mapping[TopicPartition, int] = {}
 
-    def clipped(self, whole: OffsetRange) -> OffsetRange:
+    def clip(self, whole: OffsetRange) -> OffsetRange:
         """Return the selected part of a range; may be empty."""
         partition, start, end = whole
         if self.topics is not None and partition.topic not in self.topics:
@@ -80,68 +80,68 @@ class Chosen(NamedTuple):
 
 
 def plan_steps(
-    lots: Iterable[Lot], chosen: Chosen, *, records_max: int, bytes_max: int, after: int = NOTHING_DONE
+    lots: Iterable[Lot], selection: Selection, *, records_max: int, bytes_max: int, after: int = NOTHING_DONE
 ) -> list[Step]:
     """Return the steps after a position that contain selected offsets.
 
     :param records_max: approximate maximum of offsets per step, before selection.
     :param bytes_max: approximate maximum of file bytes per step.
-    :raise TooLarge: a lot is too large; the message names it.
+    :raise LotTooLarge: a lot has too many offsets.
     """
     steps = []
-    for position, pieces in _cuts(lots, after, records_max, bytes_max):
+    for position, pieces in _divide(lots, after, records_max, bytes_max):
         ranges: dict[TopicPartition, OffsetRange] = {}
         used = set()
-        for lot, first, behind in pieces:
+        for lot, first, end_index in pieces:
             for each in lot.ranges:
-                wanted = chosen.clipped(_part(each, lot.size, first, behind))
-                if wanted.size:
+                options = selection.clip(_share_of(each, lot.size, first, end_index))
+                if options.size:
                     used.add(lot.number)
-                    before = ranges.get(each.partition, wanted)
-                    start, end = min(before.start, wanted.start), max(before.end, wanted.end)
+                    before = ranges.get(each.partition, options)
+                    start, end = min(before.start, options.start), max(before.end, options.end)
                     ranges[each.partition] = OffsetRange(each.partition, start, end)
         if ranges:
             steps.append(Step(position, tuple(sorted(used)), tuple(ranges[each] for each in sorted(ranges))))
     return steps
 
 
-def _cuts(
+def _divide(
     lots: Iterable[Lot], after: int, records_max: int, bytes_max: int
 ) -> Iterator[tuple[int, list[tuple[Lot, int, int]]]]:
     """Yield (position, [(lot, first offset within it, end within it)])."""
     number, count = (NOTHING_DONE, 0) if after == NOTHING_DONE else (after >> _COUNT_BITS, after & _COUNT_MAX)
     pieces: list[tuple[Lot, int, int]] = []
-    room = 1.0
+    remaining_share = 1.0
     for lot in sorted(lots, key=lambda each: each.number):
         if lot.size > _COUNT_MAX or lot.number > _NUMBER_MAX:
-            raise TooLarge(f"lot {lot.number} has {lot.size:,} offsets: the maximum is {_COUNT_MAX:,}")
+            raise LotTooLarge(f"lot {lot.number} has {lot.size:,} offsets: the maximum is {_COUNT_MAX:,}")
         first = 0 if lot.number > number else count if lot.number == number else lot.size
         limit = min(float(records_max), bytes_max * lot.size / lot.size_bytes if lot.size_bytes else records_max)
         while first < lot.size:
-            behind = min(lot.size, first + max(1, round(room * limit)))
-            pieces.append((lot, first, behind))
-            room -= (behind - first) / limit
-            first = behind
-            # The rest of the step is too small for a part of the next lot, or empty.
-            if first < lot.size or room * limit < 0.5:
-                yield _position(lot, behind), pieces
-                pieces, room = [], 1.0
+            end_index = min(lot.size, first + max(1, round(remaining_share * limit)))
+            pieces.append((lot, first, end_index))
+            remaining_share -= (end_index - first) / limit
+            first = end_index
+            # The step is full, or too full for a part of the next lot.
+            if first < lot.size or remaining_share * limit < 0.5:
+                yield _position(lot, end_index), pieces
+                pieces, remaining_share = [], 1.0
     if pieces:
-        lot, _, behind = pieces[-1]
-        yield _position(lot, behind), pieces
+        lot, _, end_index = pieces[-1]
+        yield _position(lot, end_index), pieces
 
 
 def _position(lot: Lot, count: int) -> int:
     return lot.number << _COUNT_BITS | count
 
 
-def _part(whole: OffsetRange, lot_size: int, first: int, behind: int) -> OffsetRange:
-    """Return a partition's proportional share of a part of a lot."""
+def _share_of(whole: OffsetRange, lot_size: int, first: int, end_index: int) -> OffsetRange:
+    """Return the offsets of one partition in a part of a lot; each partition has the same proportion of it."""
     start, size = whole.start, whole.size
-    return OffsetRange(whole.partition, start + size * first // lot_size, start + size * behind // lot_size)
+    return OffsetRange(whole.partition, start + size * first // lot_size, start + size * end_index // lot_size)
 
 
-def lanes(ranges: Iterable[OffsetRange], count: int) -> dict[TopicPartition, int]:
+def assign_tasks(ranges: Iterable[OffsetRange], count: int) -> dict[TopicPartition, int]:
     """Assign partitions to tasks of about equal size: the largest first, to the least loaded task."""
     loads = [0] * count
     found = {}
