@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 TEMPORARY_SUFFIX = ".writing"
 """Suffix of files that are still being written."""
 
+REPLACEMENT_SUFFIX = ".new"
+"""Suffix of complete files that are about to replace a file."""
+
 
 class StoreError(KreplicaError):
     """A metadata file cannot be read or written."""
@@ -110,7 +113,11 @@ class LocalStore:
 
 
 class HadoopStore:
-    """A file system that Spark's JVM resolves by its URI scheme."""
+    """A file system that Spark's JVM resolves by its URI scheme.
+
+    Hadoop's rename does not replace files. Therefore a text that replaces another one is first stored as a complete
+    file with ``REPLACEMENT_SUFFIX``; it is read while the file itself does not exist.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -124,9 +131,14 @@ class HadoopStore:
         return target.getFileSystem(session._jsparkSession.sessionState().newHadoopConf()), target
 
     def read(self, path: str) -> str | None:
-        system, target = self._at(path)
-        if not system.exists(target):
-            return None
+        # The path is tried again, since a writer may rename the replacement between the first two attempts.
+        for each in (path, path + REPLACEMENT_SUFFIX, path):
+            system, target = self._at(each)
+            if system.exists(target):
+                return self._content(system, target)
+        return None
+
+    def _content(self, system: Any, target: Any) -> str:
         stream = system.open(target)
         try:
             return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)).decode()
@@ -134,15 +146,32 @@ class HadoopStore:
             stream.close()
 
     def write(self, path: str, text: str) -> None:
+        """Write a file, or replace it; after a crash, ``read`` returns the complete old or new text.
+
+        :raise StoreError: the file system rejected a rename.
+        """
         system, target = self._at(path)
         _, temporary = self._at(path + TEMPORARY_SUFFIX)
+        _, replacement = self._at(path + REPLACEMENT_SUFFIX)
         stream = system.create(temporary, True)
         stream.write(bytearray(text.encode()))
         stream.close()
-        if system.exists(target):
-            system.delete(target, False)
-        if not system.rename(temporary, target):
-            raise StoreError(f"{path}: the file system rejected the rename")
+        if system.exists(replacement):  # an earlier run crashed
+            if system.exists(target):
+                system.delete(replacement, False)
+            else:
+                self._rename(system, replacement, target)
+        if not system.exists(target):
+            self._rename(system, temporary, target)
+            return
+        self._rename(system, temporary, replacement)
+        system.delete(target, False)
+        self._rename(system, replacement, target)
+
+    @staticmethod
+    def _rename(system: Any, source: Any, target: Any) -> None:
+        if not system.rename(source, target):
+            raise StoreError(f"{target}: the file system rejected the rename")
 
     def names(self, folder: str) -> list[str]:
         system, target = self._at(folder)
