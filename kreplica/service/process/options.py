@@ -85,7 +85,7 @@ class _Options(usage.Options):
 
 
 class StandaloneOptions(_Options):
-    """An embedded coordinator and some brokers in one process: no configuration, nothing outside loopback."""
+    """Brokers and an embedded ZooKeeper server in one process, without configuration, on loopback only."""
 
     optFlags: ClassVar[list[list[Any]]] = [
         ["processes", None, "each broker in a process of its own, which has a core for itself"],
@@ -96,7 +96,7 @@ class StandaloneOptions(_Options):
         ["data-dir", "d", "data", "data directory; created if it does not exist"],
         ["port", "p", 9092, "the first broker's port", _port],
         ["admin-port", None, 8080, "the admin API's port", _port],
-        ["coordinator-port", None, 2181, "the embedded coordinator's port (ZooKeeper protocol)", _port],
+        ["coordinator-port", None, 2181, "port of the embedded ZooKeeper server", _port],
         ["first-broker-id", None, 1, "ID of the first broker; the others get the following IDs", _broker_id],
         ["advertised-host", None, "127.0.0.1", "the host clients are sent to; all listen on loopback", _host],
     ]
@@ -117,7 +117,7 @@ class BrokerOptions(_Options):
 
 
 class CoordinatorOptions(_Options):
-    """The embedded coordinator alone: a ZooKeeper-protocol server for one machine."""
+    """The embedded ZooKeeper server alone, for clusters on one machine."""
 
     optParameters: ClassVar[list[list[Any]]] = [
         ["data-dir", "d", "coordinator-data", "directory of the znodes; created if it does not exist"],
@@ -136,7 +136,7 @@ class Options(usage.Options):
     subCommands: ClassVar[list[list[Any]]] = [
         ["standalone", None, StandaloneOptions, "coordinator and brokers in one process; needs nothing else"],
         ["broker", None, BrokerOptions, "one broker of a cluster"],
-        ["coordinator", None, CoordinatorOptions, "the embedded coordinator alone"],
+        ["coordinator", None, CoordinatorOptions, "the embedded ZooKeeper server alone"],
     ]
 
     def postOptions(self) -> None:
