@@ -55,7 +55,7 @@ def elect_offline(
 
 
 def elect_preferred(replicas: Sequence[int], isr: Sequence[int], live: Collection[int]) -> Election | None:
-    """Elect the first replica of the assignment if it is live and in sync; the in-sync set is unchanged."""
+    """Elect the first replica of the assignment if it is live and in sync; the ISR is unchanged."""
     preferred = replicas[0] if replicas else None
     if preferred is not None and preferred in live and preferred in isr:
         return Election(preferred, tuple(isr))
@@ -63,7 +63,7 @@ def elect_preferred(replicas: Sequence[int], isr: Sequence[int], live: Collectio
 
 
 def elect_reassigned(target: Sequence[int], isr: Sequence[int], live: Collection[int]) -> Election | None:
-    """Elect the first live in-sync replica of a reassignment's target; the in-sync set is unchanged."""
+    """Elect the first live in-sync replica of a reassignment's target; the ISR is unchanged."""
     for replica in target:
         if replica in live and replica in isr:
             return Election(replica, tuple(isr))
@@ -73,7 +73,7 @@ def elect_reassigned(target: Sequence[int], isr: Sequence[int], live: Collection
 def elect_for_shutdown(
     replicas: Sequence[int], isr: Sequence[int], live: Collection[int], stopping: Collection[int]
 ) -> Election | None:
-    """Elect the first live in-sync replica that is not shutting down; ``stopping`` replicas leave the set."""
+    """Elect the first live in-sync replica that is not shutting down; ``stopping`` replicas leave the ISR."""
     for replica in replicas:
         if replica in live and replica in isr and replica not in stopping:
             return Election(replica, tuple(r for r in isr if r not in stopping))

@@ -43,7 +43,7 @@ from tests.support.mutations.scenarios.scene import (
 
 
 def command_reaches_restarted_broker(seed: int) -> None:
-    """A broker loses power while a command is in flight; the command reaches the next process, whose log is shorter."""
+    """A broker loses power while a command is in flight; its next process, with a shorter log, receives the command."""
     with scene(seed, first=FOLLOWER) as run:
         run.acknowledge(60)
         delay(run, CONTROLLER, FOLLOWER, 2.0)
@@ -60,7 +60,7 @@ def command_reaches_restarted_broker(seed: int) -> None:
 
 
 def command_before_registration(seed: int) -> None:
-    """A command for the previous process reaches a process that waits for the expiry of that process's session."""
+    """A command for a broker's previous process arrives while the next process waits for the old session to expire."""
     with scene(seed, first=FOLLOWER) as run:
         run.acknowledge(60)
         cut(run, FOLLOWER, LEADER)
@@ -90,7 +90,7 @@ def outdated_isr_from_new_controller(seed: int) -> None:
 
 
 def leader_missed_an_epoch(seed: int) -> None:
-    """A leader leads again two epochs later and missed the epoch between, in which others truncated their logs."""
+    """A leader leads again two epochs later; it missed the epoch in which other replicas truncated their logs."""
     with scene(seed, first=FOLLOWER, overrides=PATIENT) as run:
         cut(run, FOLLOWER, LEADER)
         write(run, 5)
@@ -107,7 +107,7 @@ def leader_missed_an_epoch(seed: int) -> None:
 
 
 def fetch_of_previous_epoch(seed: int) -> None:
-    """A follower that missed an epoch still fetches from the leader, which leads again; then the change arrives."""
+    """A follower that missed a leader epoch fetches with the old epoch from a leader that leads again."""
     with scene(seed, first=FOLLOWER, overrides=PATIENT) as run:
         cut(run, FOLLOWER, LEADER)
         write(run, 5)
@@ -142,7 +142,7 @@ def deposed_controller_elects_leader(seed: int) -> None:
 
 
 def command_of_previous_controller(seed: int) -> None:
-    """A command of the old controller arrives after the new one's commands, which elected another leader."""
+    """A command of the old controller arrives after the new controller elected another leader."""
     with scene(seed, first=FOLLOWER, bystanders=1) as run:
         delay(run, CONTROLLER, OTHER, 4.0)
         prefer(run)
@@ -158,7 +158,7 @@ def command_of_previous_controller(seed: int) -> None:
 
 
 def command_of_previous_connection(seed: int) -> None:
-    """The controller reconnects and sends its commands again, and more; then a command on the first connection arrives.
+    """The controller reconnects and sends newer commands; then an old command on the first connection arrives.
 
     It makes a broker create a replica that the broker has deleted since.
     """
@@ -179,7 +179,7 @@ def command_of_previous_connection(seed: int) -> None:
 
 
 def command_after_session_expiry(seed: int) -> None:
-    """A command that makes a broker leader is in flight when its session expires; it has not registered again."""
+    """A command that makes a broker a leader arrives after its session expired and before it registers again."""
     with scene(seed) as run:
         order(run, FOLLOWER)
         prefer(run)

@@ -52,7 +52,7 @@ def replaced_static_member(seed: int) -> None:
 
 
 def commit_after_session_timeout(seed: int) -> None:
-    """A processor pauses for longer than its session timeout, another takes over, and the first one then commits."""
+    """A member pauses for longer than its session timeout, another takes over, and the first then commits offsets."""
     with stage(seed) as scene:
         zombie, successor = scene.member("zombie"), scene.member("successor")
         producer, other = scene.producer("zombie", "zombie"), scene.producer("successor", "successor")
@@ -89,7 +89,7 @@ def offset_fetch_before_marker(seed: int) -> None:
 
 
 def coordinator_with_uncommitted_offsets(seed: int) -> None:
-    """A coordinator dies with a commit on one follower only, which leads and dies before the commit spreads."""
+    """A coordinator fails with a commit on only one follower, which leads and fails before it replicates the commit."""
     with stage(seed, PATIENT) as scene:
         first, second = _reader(scene, "first"), _reader(scene, "second")
         scene.do(first.commit({SOURCE_KEY: 1}))
@@ -117,7 +117,7 @@ def _reader(scene: Stage, host: str, broker: int | None = None) -> GroupMember:
 
 
 def coordinator_without_zookeeper(seed: int) -> None:
-    """A coordinator without ZooKeeper returns no offsets once another broker may be coordinator."""
+    """A coordinator without a ZooKeeper session returns no offsets once another broker may be the coordinator."""
     with stage(seed) as scene:
         first, second = _reader(scene, "first"), _reader(scene, "second", LEADER)
         scene.do(first.commit({SOURCE_KEY: 1}))

@@ -31,7 +31,7 @@ from tests.support.mutations.scenarios.scene import (
 
 
 def slow_catch_up(seed: int) -> None:
-    """A restarted follower fetches over a slow link; it joins the ISR only when it has everything."""
+    """A restarted follower fetches over a slow link; it joins the ISR only when it has all committed records."""
     with scene(seed) as run:
         leave(run, OTHER)
         run.acknowledge(30)
@@ -82,7 +82,7 @@ def restart_during_isr_write(seed: int) -> None:
 
 
 def isr_shrink_in_flight(seed: int) -> None:
-    """A follower may be elected until its removal is written: nothing is committed without it."""
+    """A follower can be elected until its removal from the ISR is written, so no record is committed without it."""
     with scene(seed) as run:
         cut(run, OTHER, LEADER)
         write(run, 1)
@@ -100,7 +100,7 @@ def isr_shrink_in_flight(seed: int) -> None:
 
 
 def deposed_leader_writes_isr(seed: int) -> None:
-    """The old leader, which does not know about the new one, writes the in-sync set."""
+    """The old leader, which does not know about the new leader, writes the ISR."""
     with scene(seed, first=FOLLOWER) as run:
         delay(run, CONTROLLER, LEADER, 4 * LAG_S)
         prefer(run)

@@ -23,7 +23,7 @@ from tests.support.mutations.scenarios.scene import (
 
 
 def leader_without_zookeeper(seed: int) -> None:
-    """A leader without ZooKeeper acknowledges nothing once another leader is possible, not even with acks=1."""
+    """A leader without a ZooKeeper session acknowledges no record if another leader is possible, even with acks=1."""
     with scene(seed) as run:
         cut_off(run, LEADER)
         _another_leads(run)
@@ -85,7 +85,7 @@ def min_insync_replicas_lowered(seed: int) -> None:
 
 
 def silent_follower(seed: int) -> None:
-    """A silent follower delays acknowledgements no longer than the lag limit."""
+    """A follower that stops fetching delays acknowledgements for at most ``replica.lag.time.max.ms``."""
     with scene(seed) as run:
         cut(run, OTHER, LEADER)
         run.acknowledge(50, timeout_s=5 * LAG_S)

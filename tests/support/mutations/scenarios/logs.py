@@ -50,7 +50,7 @@ def fast_restart_after_power_loss(seed: int) -> None:
 
 
 def torn_writes(seed: int) -> None:
-    """A follower loses power; its last batches are half on the disk, with intact headers."""
+    """A follower loses power, and its last batches are only partly on the disk, with intact headers."""
     with scene(seed) as run:
         for _ in range(TEARS):
             run.acknowledge(30)
@@ -81,7 +81,7 @@ def _sync_slowly(run: ReplicatedRun) -> None:
 
 
 def overlapping_fetches(seed: int) -> None:
-    """Two fetches are in flight because one partition had news for the leader; both return the other's next records."""
+    """A follower has two fetches in flight, and both return the same records of a partition."""
     with scene(seed, partitions=2, configs=SYNCED) as run:
         _sync_slowly(run)
         run.network.slow(name(LEADER), name(FOLLOWER), (0.02, 0.1))

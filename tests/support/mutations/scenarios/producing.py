@@ -27,7 +27,7 @@ def retry_after_lost_acknowledgement(seed: int) -> None:
 
 
 def rejected_batch_with_others_in_flight(seed: int) -> None:
-    """A disk is full for one batch while batches of the other partition wait for followers: nothing is duplicated.
+    """A full disk rejects a batch while batches of another partition wait for followers; no record is duplicated.
 
     The batches behind the rejected one are not out of order, so the producer keeps its epoch.
     """

@@ -48,7 +48,7 @@ def _losing_the_response(scene: Stage, host: str, work: Coroutine[Any, Any, obje
 
 
 def fenced_producer_commits(seed: int) -> None:
-    """A newer incarnation has an open transaction when the older one commits its own."""
+    """A new producer with the same transactional ID has an open transaction when the old producer commits its own."""
     with stage(seed) as scene:
         zombie, successor = scene.producer("id", "zombie"), scene.producer("id", "successor")
         scene.do(zombie.start())
@@ -110,7 +110,7 @@ def _mark(scene: Stage, identity: Identity, coordinator_epoch: int, version: int
 
 
 def marker_of_previous_coordinator(seed: int) -> None:
-    """A marker of the old coordinator arrives after the new one has ended that transaction and another is open."""
+    """A marker of the old coordinator arrives after the new coordinator ended its transaction and another is open."""
     with stage(seed) as scene:
         producer = scene.producer("id", "producer")
         old_epoch = scene.leader_epoch(TRANSACTIONS_KEY)
@@ -190,7 +190,7 @@ def write_after_fencing(seed: int) -> None:
 
 
 def aborted_between_committed(seed: int) -> None:
-    """A transaction is open for some time and then aborted, between two committed ones."""
+    """A transaction is open for some time and then aborted, between two committed transactions."""
     with stage(seed) as scene:
         producer = scene.producer("id", "producer")
         scene.do(producer.start())
@@ -201,7 +201,7 @@ def aborted_between_committed(seed: int) -> None:
 
 
 def producer_dies_in_transaction(seed: int) -> None:
-    """A producer dies in a transaction: readers of committed records wait no longer than the transaction timeout."""
+    """A producer fails in a transaction; ``read_committed`` consumers wait at most for the transaction timeout."""
     with stage(seed) as scene:
         producer = scene.producer("id", "producer", timeout_ms=3000)
         scene.do(producer.start())
