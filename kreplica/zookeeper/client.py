@@ -269,8 +269,8 @@ class ZooKeeperClient:
         """
         absolute = self._absolute(path)
         body = Exists(absolute, watch is not None).encode()
-        answered = watch and self._session.watches.prepare_exists(absolute, self._chroot.listener(watch))
-        result: Deferred[Stat | None] = self._session.submit(Opcode.EXISTS, body, decode_stat, path, answered)
+        on_response = watch and self._session.watches.prepare_exists(absolute, self._chroot.listener(watch))
+        result: Deferred[Stat | None] = self._session.submit(Opcode.EXISTS, body, decode_stat, path, on_response)
         return result.addErrback(_none_without_node)
 
     def get_data(self, path: str, watch: WatchListener | None = None) -> Deferred[tuple[bytes, Stat]]:
@@ -281,8 +281,8 @@ class ZooKeeperClient:
         """
         absolute = self._absolute(path)
         body = GetData(absolute, watch is not None).encode()
-        answered = watch and self._session.watches.prepare_data(absolute, self._chroot.listener(watch))
-        return self._session.submit(Opcode.GET_DATA, body, decode_data, path, answered)
+        on_response = watch and self._session.watches.prepare_data(absolute, self._chroot.listener(watch))
+        return self._session.submit(Opcode.GET_DATA, body, decode_data, path, on_response)
 
     def set_data(self, path: str, data: bytes, version: int = ANY_VERSION) -> Deferred[Stat]:
         """Replace a znode's data.
@@ -301,8 +301,8 @@ class ZooKeeperClient:
         """
         absolute = self._absolute(path)
         body = GetChildren(absolute, watch is not None).encode()
-        answered = watch and self._session.watches.prepare_children(absolute, self._chroot.listener(watch))
-        return self._session.submit(Opcode.GET_CHILDREN, body, decode_children, path, answered)
+        on_response = watch and self._session.watches.prepare_children(absolute, self._chroot.listener(watch))
+        return self._session.submit(Opcode.GET_CHILDREN, body, decode_children, path, on_response)
 
     def get_acl(self, path: str) -> Deferred[tuple[tuple[Acl, ...], Stat]]:
         """Read a znode's ACL and stat."""
@@ -369,7 +369,7 @@ class ZooKeeperClient:
         mode = AddWatchMode.PERSISTENT_RECURSIVE if recursive else AddWatchMode.PERSISTENT
         watch = Watch(self._session, path, absolute, mode, self._chroot.listener(listener))
         body = AddWatch(absolute, mode).encode()
-        return self._session.submit(Opcode.ADD_WATCH, body, watch.decode, path, watch.answered)
+        return self._session.submit(Opcode.ADD_WATCH, body, watch.decode, path, watch.on_response)
 
     # The chroot.
 

@@ -19,8 +19,9 @@ class Watch:
         self._absolute = absolute
         self._mode = mode
         self._listener = listener
+        self._is_removed = False
 
-    def answered(self, error: int) -> None:
+    def on_response(self, error: int) -> None:
         """Register the listener if the request succeeded; called by the connection."""
         if not error:
             self._session.watches.add_persistent(self._absolute, self._mode, self._listener)
@@ -31,10 +32,13 @@ class Watch:
         return self
 
     async def remove(self) -> None:
-        """Stop calling the listener immediately; idempotent.
+        """Stop calling the listener immediately; later calls have no effect.
 
-        The server can only remove all of a session's watches on a path, so the request is sent with the last of them.
+        A server removes all watches of a session on a path at once, so the request is sent only for the last of them.
         """
+        if self._is_removed:
+            return
+        self._is_removed = True
         was_last = self._session.watches.remove_persistent(self._absolute, self._mode, self._listener)
         if was_last and not self._session.state.ended:
             body = RemoveWatches(self._absolute).encode()

@@ -58,12 +58,12 @@ class Watches:
     def prepare_exists(self, path: str, listener: WatchListener) -> Callable[[int], None]:
         """Prepare the registration of an exists watch, which waits for the creation if the znode does not exist."""
 
-        def answered(error: int) -> None:
+        def on_response(error: int) -> None:
             if error in (0, NoNode.code):
                 registry = self.exists if error else self.data
                 registry.setdefault(path, []).append(listener)
 
-        return answered
+        return on_response
 
     def add_persistent(self, path: str, mode: AddWatchMode, listener: WatchListener) -> None:
         self.persistent[mode].setdefault(path, []).append(listener)
@@ -129,11 +129,11 @@ class Watches:
 
 
 def _registration(registry: _ByPath, path: str, listener: WatchListener) -> Callable[[int], None]:
-    def answered(error: int) -> None:
+    def on_response(error: int) -> None:
         if not error:
             registry.setdefault(path, []).append(listener)
 
-    return answered
+    return on_response
 
 
 def _ancestors(path: str) -> Iterator[str]:

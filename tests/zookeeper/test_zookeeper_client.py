@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import socket
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,11 +32,13 @@ from kreplica.zookeeper import (
 )
 from kreplica.zookeeper.errors import MarshallingError
 from kreplica.zookeeper.jute import Reader
+from kreplica.zookeeper.persistent_watch import Watch
 from kreplica.zookeeper.records import (
     XID_AUTH,
     XID_PING,
     XID_SET_WATCHES,
     XID_WATCH_EVENT,
+    AddWatchMode,
     ConnectRequest,
     ConnectResponse,
     EventType,
@@ -49,6 +52,7 @@ from kreplica.zookeeper.records import (
 )
 from kreplica.zookeeper.requests import Auth, GetData, Request, SetData, SetWatches, decode_request
 from kreplica.zookeeper.responses import encode_data, encode_stat
+from kreplica.zookeeper.watches import Watches
 
 STAT = Stat(1, 2, 3, 4, 5, 6, 7, 0, 8, 9, 10)
 PASSWORD = b"0123456789abcdef"
@@ -720,3 +724,17 @@ def test_partially_written_bytes_keep_their_order() -> None:
     stage.reactor.advance(3)
     stage.turn()
     assert narrow.taken.endswith(request_frame(XID_PING, 11, b""))
+
+
+def test_a_watch_that_is_removed_twice_leaves_another_with_the_same_listener() -> None:
+    """Each watch removes only its own registration of the listener."""
+    watches = Watches()
+    session: Any = SimpleNamespace(watches=watches, state=SimpleNamespace(ended=True))
+    events: list[WatchEvent] = []
+    first, second = (Watch(session, "/a", "/a", AddWatchMode.PERSISTENT, events.append) for _ in range(2))
+    first.on_response(0)
+    second.on_response(0)
+    for _ in range(2):
+        assert Deferred.fromCoroutine(first.remove()).called
+    event = WatchEvent(EventType.NODE_CREATED, KeeperState.SYNC_CONNECTED, "/a")
+    assert len(watches.listeners_of(event)) == 1
