@@ -1,12 +1,12 @@
 """A blocking client on plain sockets, for scripts, the command line and Spark's workers.
 
-It imports no Twisted, starts no thread, and works with any Kafka-compatible cluster.  Objects are not thread-safe: each
-thread needs its own ``Cluster``.  Nothing happens between calls.
+It does not use Twisted or threads, and works with any Kafka-compatible cluster.  Objects are not thread-safe: each
+thread needs its own ``Cluster``.  Requests are sent and responses are processed only during calls.
 
 * ``cluster``: ``Cluster``, the entry point; ``coroutines``: runs the client core without an event loop
-* ``connection``: a connection to one broker; ``connections``: all connections of one owner
+* ``connection``: a connection to one broker; ``connections``: a set of connections
 * ``blocking_runtime``: clocks, sleep, randomness and sockets
-* ``producer``: ``Producer``; ``producer_options``: its options; ``sender``: Produce requests
+* ``producer``: ``Producer``; ``producer_options``: options of the producer; ``sender``: Produce requests
 * ``transactions``: transactions of offsets, and the end of prepared transactions
 * ``reader``: ``Reader``, consumes partitions without a group
 * ``offsets``: offsets by time, and committed offsets

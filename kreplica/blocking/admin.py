@@ -1,4 +1,4 @@
-"""Topics, configurations and replica sizes: the part of ``Admin`` that scripts and Spark jobs use, blocking."""
+"""Topics, configurations and replica sizes: the part of the admin client that scripts and Spark jobs use."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from kreplica.model import TopicPartition
 class ReplicaSize:
     """Size of a replica in a log directory of its broker.
 
-    :param offset_lag: offsets behind the leader's high watermark; of a future replica, behind the current replica.
-    :param is_future: the replica is being moved to this directory.
+    :param offset_lag: lag behind the leader's high watermark, or, for a future replica, behind the current replica.
+    :param is_future: True if the replica is being moved to this directory.
     """
 
     broker_id: int
@@ -43,7 +43,7 @@ def create_topic(
 ) -> TopicView:
     """Create a topic, and wait until each of its partitions has a leader.
 
-    :raise BrokerRefused: the topic exists, or the controller refused it.
+    :raise BrokerRefused: the topic exists, or the controller rejected the request.
     """
     run(Admin(cluster.core).create_topic(name, partitions, replication_factor, configs, timeout_s=timeout_s))
     return cluster.retrying(lambda: cluster.topic(name), timeout_s)
@@ -52,7 +52,7 @@ def create_topic(
 def delete_topic(cluster: Cluster, name: str, *, timeout_s: float | None = None) -> None:
     """Delete a topic.
 
-    :raise BrokerRefused: the topic does not exist, or the controller refused.
+    :raise BrokerRefused: the topic does not exist, or the controller rejected the request.
     """
     run(Admin(cluster.core).delete_topics([name], timeout_s=timeout_s)).raise_first()
 
@@ -63,17 +63,17 @@ def topic_names(cluster: Cluster) -> list[str]:
 
 
 def topic_settings(cluster: Cluster, topic: str) -> Mapping[str, ConfigEntry]:
-    """Return all configurations of a topic, by name."""
+    """Return all configuration entries of a topic, by name."""
     return run(Admin(cluster.core).describe_config(ConfigResource.topic(topic)))
 
 
 def broker_settings(cluster: Cluster, broker_id: int) -> Mapping[str, ConfigEntry]:
-    """Return all configurations of a broker, by name, as the broker itself reports them."""
+    """Return all configuration entries of a broker, by name, as that broker reports them."""
     return run(Admin(cluster.core).describe_config(ConfigResource.broker(broker_id)))
 
 
 def change_topic_settings(cluster: Cluster, topic: str, changes: Mapping[str, str | None]) -> None:
-    """Set some configurations of a topic; None restores the default (KIP-339).
+    """Change configuration entries of a topic; the value None restores the default (KIP-339).
 
     :raise BrokerRefused: a name or value is not valid; nothing was changed.
     """
@@ -84,9 +84,9 @@ def change_topic_settings(cluster: Cluster, topic: str, changes: Mapping[str, st
 
 
 def replica_sizes(cluster: Cluster, topics: Sequence[str] | None = None) -> list[ReplicaSize]:
-    """Return the sizes of replicas, as each live broker reports its own.
+    """Return the sizes of replicas; each live broker reports its own.
 
-    :param topics: None: all topics.
+    :param topics: None for all topics.
     :raise ClientError: a broker of the cluster does not respond.
     """
     partitions = None

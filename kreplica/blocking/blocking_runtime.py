@@ -11,19 +11,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-SocketMaker: TypeAlias = Callable[[str, int, float], socket.socket]
+Connect: TypeAlias = Callable[[str, int, float], socket.socket]
 """Connects to a host and port within a timeout in seconds, or raises ``OSError``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockingRuntime:
-    """Everything non-deterministic that a client uses.
+    """The non-deterministic functions that a client uses.
 
     :param clock: monotonic time in seconds; only differences are used.
     :param wall_clock_ms: milliseconds since 1970, for timestamps of records.
     :param sleep: waits for a number of seconds.
     :param random: for jitter and partitioning.
-    :param connect: opens sockets; ``tls_sockets`` returns one for TLS.
+    :param connect: opens sockets; ``tls_sockets`` returns such a function for TLS.
     :param wait_readable: waits until a socket is readable, with a timeout in seconds; returns the readable ones.
     """
 
@@ -31,12 +31,12 @@ class BlockingRuntime:
     wall_clock_ms: Callable[[], int]
     sleep: Callable[[float], None]
     random: random.Random
-    connect: SocketMaker
+    connect: Connect
     wait_readable: Callable[[Sequence[socket.socket], float], list[socket.socket]]
 
 
-def default_runtime(*, connect: SocketMaker | None = None) -> BlockingRuntime:
-    """Return the runtime of the process.
+def default_runtime(*, connect: Connect | None = None) -> BlockingRuntime:
+    """Return the runtime that uses the operating system.
 
     :param connect: opens sockets; plain TCP by default.
     """
@@ -52,21 +52,21 @@ def default_runtime(*, connect: SocketMaker | None = None) -> BlockingRuntime:
 
 def tcp_socket(host: str, port: int, timeout_s: float) -> socket.socket:
     """Return a connected socket without Nagle's algorithm."""
-    made = socket.create_connection((host, port), timeout_s)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    return made
+    connected_socket = socket.create_connection((host, port), timeout_s)
+    connected_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connected_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return connected_socket
 
 
-def tls_sockets(context: ssl.SSLContext) -> SocketMaker:
-    """Return a maker of TLS sockets that verify the host name as the context says."""
+def tls_sockets(context: ssl.SSLContext) -> Connect:
+    """Return a function that opens TLS sockets; the context determines how certificates are verified."""
 
     def connect(host: str, port: int, timeout_s: float) -> socket.socket:
-        plain = tcp_socket(host, port, timeout_s)
+        tcp = tcp_socket(host, port, timeout_s)
         try:
-            return context.wrap_socket(plain, server_hostname=host)
+            return context.wrap_socket(tcp, server_hostname=host)
         except BaseException:
-            plain.close()
+            tcp.close()
             raise
 
     return connect
@@ -75,7 +75,7 @@ def tls_sockets(context: ssl.SSLContext) -> SocketMaker:
 def wait_readable(sockets: Sequence[socket.socket], timeout_s: float) -> list[socket.socket]:
     """Wait until a socket is readable or closed, and return the readable ones.
 
-    Data that TLS has already decrypted counts, because the socket itself may never become readable.
+    A socket is also ready if TLS has decrypted data, since the descriptor may then never become readable.
     """
     ready: list[socket.socket] = [each for each in sockets if isinstance(each, ssl.SSLSocket) and each.pending()]
     if ready:

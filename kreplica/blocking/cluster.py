@@ -39,7 +39,7 @@ class BlockingCore(ClusterCore[Connection]):
         return self._runtime.wall_clock_ms()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Block for a number of seconds."""
         self._runtime.sleep(seconds)
 
     async def gather(self, coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
@@ -60,7 +60,7 @@ class BlockingCore(ClusterCore[Connection]):
 
     def has_connection(self, address: Address) -> bool:
         """Return True if the connection to an address is open."""
-        return self.connections.to_open(address) is not None
+        return self.connections.get_open(address) is not None
 
     async def exchange(
         self, connection: Connection, api: Api, version: int, body: dict[str, Any], timeout_s: float
@@ -73,13 +73,13 @@ class BlockingCore(ClusterCore[Connection]):
 
 
 class Cluster:
-    """Metadata of one cluster and connections to its brokers; use it as a context manager, or call ``close``.
+    """Metadata of one cluster, and connections to its brokers; use it as a context manager, or call ``close``.
 
-    Nothing is requested before it is needed.  ``ClusterCore`` documents the methods of the same name.
+    Metadata is requested when it is first needed.  ``ClusterCore`` documents the methods of the same name.
 
-    :param bootstrap: first brokers, ``"kafka-1:9092,kafka-2:9092"`` or pairs of host and port.
+    :param bootstrap: bootstrap brokers, as ``"kafka-1:9092,kafka-2:9092"`` or as pairs of host and port.
     :raise ValueError: ``bootstrap`` is malformed.
-    :ivar core: the client core; its coroutines run to completion in ``run``.
+    :ivar core: the client core; ``coroutines.run`` runs its coroutines.
     """
 
     def __init__(
@@ -111,10 +111,10 @@ class Cluster:
         self.close()
 
     def new_connections(self) -> Connections:
-        """Return connections for requests that take long; the caller closes them."""
+        """Return a new set of connections, for requests that take long; the caller closes it."""
         return Connections(lambda address: Connection.open(address, self.options, self.runtime))
 
-    # --- the core's methods, run to completion ---
+    # --- methods of the core ---
 
     def retrying(self, attempt: Callable[[], T], timeout_s: float | None = None) -> T:
         """Return the result of an attempt, repeated with backoff as long as its error is retriable."""
@@ -124,9 +124,9 @@ class Cluster:
 
         return run(self.core.retrying(once, timeout_s))
 
-    def doubt(self) -> None:
-        """Mark the metadata as possibly outdated, so that its next user refreshes it."""
-        self.core.doubt()
+    def mark_stale(self) -> None:
+        """Mark the metadata as stale, so that it is refreshed before its next use."""
+        self.core.mark_stale()
 
     def address(self, broker_id: int) -> Address:
         """Return the address of a broker."""
@@ -145,11 +145,11 @@ class Cluster:
         return run(self.core.refresh(topics))
 
     def topic(self, name: str) -> TopicView:
-        """Return a topic's metadata; refresh it if it is doubtful, old or missing."""
+        """Return a topic's metadata; refresh it if it is stale, old or missing."""
         return run(self.core.topic(name))
 
     def find_topic(self, name: str, timeout_s: float = 5.0) -> TopicView:
-        """Return a topic's metadata; wait a moment for a topic that was created just now."""
+        """Return a topic's metadata; wait for a topic that was created a moment ago."""
         return run(self.core.find_topic(name, timeout_s))
 
     def partition(self, partition: TopicPartition) -> PartitionView:
@@ -162,13 +162,13 @@ class Cluster:
         return run(self.core.leader(partition)) if leader is None else leader
 
     def at_controller(self, attempt: Callable[[Connection], T], timeout_s: float | None = None) -> T:
-        """Return the result of an attempt at the controller, retried also when the controller moves."""
+        """Return the result of an attempt at the controller; each retry looks up the current controller."""
         return run(self.core.at_controller(_awaitable(attempt), timeout_s))
 
     def at_coordinator(
         self, kind: CoordinatorKind, key: str, attempt: Callable[[Connection], T], timeout_s: float | None = None
     ) -> T:
-        """Return the result of an attempt at a coordinator, retried also when the coordinator moves."""
+        """Return the result of an attempt at a coordinator; each retry looks up the current coordinator."""
         return run(self.core.at_coordinator(kind, key, _awaitable(attempt), timeout_s))
 
 

@@ -1,4 +1,4 @@
-"""A connection to one broker: versions, correlation ids, timeouts, frames of bounded size."""
+"""A connection to one broker: API versions, correlation ids, timeouts, frames of bounded size."""
 
 from __future__ import annotations
 
@@ -32,45 +32,47 @@ RECEIVED_SIZE_MAX = 1 << 20
 """Maximum number of bytes per socket read."""
 
 THROTTLE_S_MAX = 30.0
-"""Maximum throttle time that is obeyed."""
+"""Maximum throttle time that the client observes."""
 
 CORRELATION_ID_END = 1 << 31
 
 
 @dataclass(slots=True, eq=False)
-class Pending:
-    """A request without a response yet.
+class PendingRequest:
+    """A sent request.
 
-    :ivar answer: the body of the response, once received.
+    :ivar response: body of the response; None until it is received.
     """
 
     api: Api
     version: int
     correlation_id: int
     deadline_s: float
-    answer: dict[str, Any] | None = None
+    response: dict[str, Any] | None = None
 
 
 class Connection:
-    """Open until ``close`` or an error.
+    """A connection that is open until ``close`` or an error.
 
-    :param plain: the connected socket, plain or TLS.
+    :param connected_socket: the connected socket, plain or TLS.
     :param peer: the broker's address, for error texts.
     """
 
-    def __init__(self, plain: socket.socket, peer: str, options: ClientOptions, runtime: BlockingRuntime) -> None:
+    def __init__(
+        self, connected_socket: socket.socket, peer: str, options: ClientOptions, runtime: BlockingRuntime
+    ) -> None:
         self.peer = peer
-        self.socket = plain
+        self.socket = connected_socket
         self.closed = False
         self._options = options
         self._runtime = runtime
         self.versions: Mapping[int, VersionRange] = {}
-        self._chosen: dict[tuple[int, int | None], int] = {}
+        self._version_cache: dict[tuple[int, int | None], int] = {}
         self._correlation_id = 0
-        self._pending: deque[Pending] = deque()
+        self._pending: deque[PendingRequest] = deque()
         self._frames = FrameReader(options.answer_size_max)
         self._parsers = MessageParsers()
-        self._silent_until_s = runtime.clock()
+        self._throttled_until_s = runtime.clock()
 
     @classmethod
     def open(cls, address: Address, options: ClientOptions, runtime: BlockingRuntime) -> Connection:
@@ -79,10 +81,10 @@ class Connection:
         :raise ConnectionFailed: the connection could not be opened.
         """
         try:
-            made = runtime.connect(address.host, address.port, options.connect_timeout_s)
+            connected_socket = runtime.connect(address.host, address.port, options.connect_timeout_s)
         except OSError as error:
             raise ConnectionFailed(f"{address}: {error}") from error
-        connection = cls(made, str(address), options, runtime)
+        connection = cls(connected_socket, str(address), options, runtime)
         try:
             connection.negotiate(options.connect_timeout_s)
         except BaseException:
@@ -91,7 +93,7 @@ class Connection:
         return connection
 
     def negotiate(self, timeout_s: float) -> None:
-        """Request the broker's API versions (KIP-35), in the newest version of the request that it understands.
+        """Request the API versions of the broker (KIP-35), with the newest version of ApiVersions that it supports.
 
         :raise BrokerRefused: the broker refused the request.
         """
@@ -112,10 +114,10 @@ class Connection:
         :param at_most: highest version to use.
         :raise UnsupportedVersion: there is none.
         """
-        found = self._chosen.get((api.key, at_most))
+        found = self._version_cache.get((api.key, at_most))
         if found is None:
             found = common_version(api, self.versions.get(api.key), at_most, self.peer)
-            self._chosen[api.key, at_most] = found
+            self._version_cache[api.key, at_most] = found
         return found
 
     @property
@@ -129,9 +131,9 @@ class Connection:
         return self._pending[0].deadline_s if self._pending else None
 
     @property
-    def silence_s(self) -> float:
+    def throttle_remaining_s(self) -> float:
         """Remaining throttle time in seconds (KIP-219), normally 0."""
-        return max(0.0, self._silent_until_s - self._runtime.clock())
+        return max(0.0, self._throttled_until_s - self._runtime.clock())
 
     def request(
         self, api: Api, body: dict[str, Any], *, at_most: int | None = None, timeout_s: float | None = None
@@ -139,10 +141,10 @@ class Connection:
         """Send a request and wait for its response; not allowed while other requests are pending.
 
         :param timeout_s: time until the response; ``request_timeout_s`` of the options by default.
-        :raise ClientError: no response was received; the connection is then closed, unless nothing was sent.
+        :raise ClientError: no response was received; the connection is closed, unless the request was not sent.
         """
-        patience_s = self._options.request_timeout_s if timeout_s is None else timeout_s
-        return self.exchange(api, self.version(api, at_most), body, patience_s)
+        timeout_s = self._options.request_timeout_s if timeout_s is None else timeout_s
+        return self.exchange(api, self.version(api, at_most), body, timeout_s)
 
     def exchange(self, api: Api, version: int, body: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         """Send a request in a given version and wait for its response.
@@ -151,28 +153,30 @@ class Connection:
         """
         if self._pending:
             raise ValueError(f"{self.peer}: {len(self._pending)} requests are pending")
-        if self.silence_s:
-            self._runtime.sleep(self.silence_s)
+        if self.throttle_remaining_s:
+            self._runtime.sleep(self.throttle_remaining_s)
         try:
             sent = self.send(api, body, version=version, timeout_s=timeout_s)
-            while sent.answer is None:
+            while sent.response is None:
                 self.receive(timeout_s)
         except BaseException:
             self.close()  # also after an interrupt: the next response would belong to this request
             raise
-        return sent.answer
+        return sent.response
 
-    def send(self, api: Api, body: dict[str, Any], *, version: int, timeout_s: float, answered: bool = True) -> Pending:
+    def send(
+        self, api: Api, body: dict[str, Any], *, version: int, timeout_s: float, expects_response: bool = True
+    ) -> PendingRequest:
         """Send a request; ``receive`` returns its response.
 
-        :param version: a version that ``version`` returned.
-        :param answered: False if the broker sends no response.
+        :param version: a result of ``version``.
+        :param expects_response: False if the broker sends no response.
         :raise ConnectionLost: the request could not be sent.
         """
         if self.closed:
             raise ConnectionLost(f"{self.peer}: the connection is closed")
         self._correlation_id = (self._correlation_id + 1) % CORRELATION_ID_END
-        sent = Pending(api, version, self._correlation_id, self._runtime.clock() + timeout_s)
+        sent = PendingRequest(api, version, self._correlation_id, self._runtime.clock() + timeout_s)
         header = build_request_header(
             api.request_header_version(version), api.key, version, sent.correlation_id, self._options.client_id
         )
@@ -182,17 +186,17 @@ class Connection:
             self.socket.settimeout(timeout_s)
             self.socket.sendall(b"".join((length, header, content)))
         except OSError as error:
-            raise self._lost(error) from error
-        if answered:
+            raise self._connection_lost(error) from error
+        if expects_response:
             self._pending.append(sent)
         return sent
 
-    def receive(self, timeout_s: float) -> list[Pending]:
-        """Wait for bytes, at most ``timeout_s``, and return the requests that they answer.
+    def receive(self, timeout_s: float) -> list[PendingRequest]:
+        """Wait for responses, at most ``timeout_s``, and return their requests.
 
         :raise ConnectionLost: the connection was closed.
         :raise RequestTimedOut: the first pending request timed out.
-        :raise MalformedAnswer: the bytes are not a response to it.
+        :raise MalformedAnswer: the received bytes are not a response to the first pending request.
         """
         if self.closed:
             raise ConnectionLost(f"{self.peer}: the connection is closed")
@@ -200,41 +204,41 @@ class Connection:
         if self._pending:
             left_s = min(timeout_s, self._pending[0].deadline_s - self._runtime.clock())
         if not self._runtime.wait_readable([self.socket], left_s):
-            self.check_time()
+            self.check_deadline()
             return []
         try:
-            answered = [self._answered(frame) for frame in self._take()]
+            answered = [self._match_response(frame) for frame in self._read_frames()]
         except ProtocolError as error:
             self.close()
             raise MalformedAnswer(f"{self.peer}: {error}") from error
         if not answered:
-            self.check_time()
+            self.check_deadline()
         return answered
 
-    def check_time(self) -> None:
+    def check_deadline(self) -> None:
         """:raise RequestTimedOut: the first pending request timed out; the connection is closed."""
         if self._pending and self._runtime.clock() >= self._pending[0].deadline_s:
             name = self._pending[0].api.name
             self.close()
-            raise RequestTimedOut(f"{self.peer}: no answer to {name} in time")
+            raise RequestTimedOut(f"{self.peer}: no response to {name} in time")
 
-    def _take(self) -> list[memoryview]:
-        """Return the frames that are complete; a long frame is received in place."""
+    def _read_frames(self) -> list[memoryview]:
+        """Receive bytes, and return the complete frames; a long frame is received into its own buffer."""
         room = self._frames.receive_buffer
         try:
             self.socket.settimeout(self._options.request_timeout_s)
             data = b"" if room is not None else self.socket.recv(RECEIVED_SIZE_MAX)
             size = len(data) if room is None else self.socket.recv_into(room)
         except OSError as error:
-            raise self._lost(error) from error
+            raise self._connection_lost(error) from error
         if not size:
-            raise self._lost("closed by the broker")
+            raise self._connection_lost("closed by the broker")
         if room is None:
             return list(self._frames.feed(data))
         frame = self._frames.received(size)
         return [] if frame is None else [frame]
 
-    def _answered(self, frame: memoryview) -> Pending:
+    def _match_response(self, frame: memoryview) -> PendingRequest:
         if not self._pending:
             raise ProtocolError("frame", "a response without a request")
         first = self._pending[0]
@@ -243,20 +247,20 @@ class Connection:
         if correlation_id != first.correlation_id:
             raise ProtocolError("frame", f"response {correlation_id} instead of {first.correlation_id}")
         if api is API_VERSIONS:
-            first.answer = parse_response(self._parsers, api, version, frame, position)
+            first.response = parse_response(self._parsers, api, version, frame, position)
         else:  # saves a call per response
-            first.answer = self._parsers.parse(api.response, version, frame, position)
-        throttle_s = first.answer.get("throttle_time_ms", 0) / 1000
+            first.response = self._parsers.parse(api.response, version, frame, position)
+        throttle_s = first.response.get("throttle_time_ms", 0) / 1000
         if throttle_s > 0:
-            self._silent_until_s = self._runtime.clock() + min(throttle_s, THROTTLE_S_MAX)
+            self._throttled_until_s = self._runtime.clock() + min(throttle_s, THROTTLE_S_MAX)
         return self._pending.popleft()
 
-    def _lost(self, reason: object) -> ClientError:
+    def _connection_lost(self, reason: object) -> ClientError:
         self.close()
         return ConnectionLost(f"{self.peer}: {reason}")
 
     def close(self) -> None:
-        """Close the connection; may be repeated."""
+        """Close the connection; can be called again."""
         self.closed = True
         self._pending.clear()
         self.socket.close()

@@ -1,6 +1,6 @@
-"""Connections of one owner, one per broker, opened on first use and after a loss.
+"""Connections of one owner, one per broker; each is opened on first use, and again after a loss.
 
-Owners of long requests have their own connections, because responses arrive in request order.
+Owners of long requests have their own connections, because a broker sends responses in the order of requests.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ class Connections:
 
     def __init__(self, open_connection: Callable[[Address], Connection]) -> None:
         self._open = open_connection
-        self._made: dict[Address, Connection] = {}
+        self._connections: dict[Address, Connection] = {}
 
     def to(self, address: Address) -> Connection:
         """Return the connection to an address; open it if there is none.
 
         :raise ClientError: the connection could not be opened.
         """
-        connection = self._made.get(address)
+        connection = self._connections.get(address)
         if connection is None or connection.closed:
-            connection = self._made[address] = self._open(address)
+            connection = self._connections[address] = self._open(address)
         return connection
 
-    def to_open(self, address: Address) -> Connection | None:
-        """Return the open connection to an address, or None."""
-        connection = self._made.get(address)
+    def get_open(self, address: Address) -> Connection | None:
+        """Return the connection to an address if it is open, otherwise None."""
+        connection = self._connections.get(address)
         return None if connection is None or connection.closed else connection
 
     def __iter__(self) -> Iterator[Connection]:
         """Iterate over the open connections."""
-        return iter([connection for connection in self._made.values() if not connection.closed])
+        return iter([connection for connection in self._connections.values() if not connection.closed])
 
     def close(self) -> None:
         """Close all connections."""
-        for connection in self._made.values():
+        for connection in self._connections.values():
             connection.close()
-        self._made.clear()
+        self._connections.clear()

@@ -11,7 +11,7 @@ T = TypeVar("T")
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that never suspends, and return its result.
 
-    :raise RuntimeError: it suspended, because it awaited something that the blocking driver did not provide.
+    :raise RuntimeError: it suspended, because it awaited something other than the methods of ``BlockingCore``.
     """
     try:
         coroutine.send(None)

@@ -1,4 +1,4 @@
-"""Offsets by time and committed offsets of groups, without group membership."""
+"""Offsets by time, and committed offsets of groups; the client is not a member of the group."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def offsets_by_time(
     *,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, TimedOffset]:
-    """Return each partition's first record that is not older than a time.
+    """Return the offset of the first record of each partition whose timestamp is a given time or later.
 
     :param times: milliseconds since 1970, or ``EARLIEST``, ``LATEST``, ``MAX_TIMESTAMP``.
     :raise ClientError: a leader did not respond in time.
@@ -51,8 +51,8 @@ def committed_offsets(
 ) -> dict[TopicPartition, CommittedOffset]:
     """Return a group's committed offsets.
 
-    :param topics: None: all topics for which the group committed.
-    :param stable: wait until no open transaction can change them (KIP-447).
+    :param topics: None for all topics for which the group has committed offsets.
+    :param stable: wait until no open transaction can change the offsets (KIP-447).
     """
     partitions = None
     if topics is not None:

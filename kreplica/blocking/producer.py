@@ -11,7 +11,7 @@ from typing import Self
 from kreplica.blocking.cluster import Cluster
 from kreplica.blocking.coroutines import run
 from kreplica.blocking.producer_options import ProducerOptions
-from kreplica.blocking.sender import WAIT_S_MAX, Sender, SendingRules
+from kreplica.blocking.sender import WAIT_S_MAX, ProducerCallbacks, Sender
 from kreplica.client_core.delivery import Delivery
 from kreplica.client_core.errors import (
     ClientError,
@@ -40,8 +40,8 @@ UTF8_SIZE_MAX = 4
 class Producer:
     """Writes records; use it as a context manager, or call ``flush`` and ``close``.
 
-    Records of one partition are written in the order of ``send``, as long as none fails.  If an error leaves the
-    context, pending records are not waited for, and an open transaction is aborted.
+    Records of one partition are written in the order of ``send`` unless one of them fails.  If the block of the context
+    manager raises an error, pending records are discarded, and an open transaction is aborted.
 
     :ivar written: number of acknowledged records.
     """
@@ -51,7 +51,7 @@ class Producer:
         self._options = options = options or ProducerOptions()
         self._runtime = cluster.runtime
         self._queues: dict[TopicPartition, PartitionQueue[OutgoingBatch]] = {}
-        self._dues: deque[tuple[float, PartitionQueue[OutgoingBatch], OutgoingBatch]] = deque()
+        self._due_batches: deque[tuple[float, PartitionQueue[OutgoingBatch], OutgoingBatch]] = deque()
         self._sticky = StickyPartitions(cluster.runtime.random)
         self._identity: ProducerIdentity | None = None
         self._transactions: TransactionCore | None = None
@@ -62,19 +62,19 @@ class Producer:
         self._unusable: ClientError | None = None
         self._failures = 0
         self._first_failure: ClientError | None = None
-        self._held = 0
-        self._orders = 0
+        self._buffered_bytes = 0
+        self._batch_count = 0
         self.written = 0
         self._sender = Sender(
             cluster,
-            SendingRules(
+            ProducerCallbacks(
                 options.acks,
                 options.transactional_id,
                 self._get_identity if options.is_idempotent else None,
                 self._renew_producer_id,
                 self._add_partitions,
-                self._settled,
-                self._get_broken,
+                self._on_outcome,
+                self._get_transaction_error,
             ),
         )
 
@@ -92,12 +92,12 @@ class Producer:
     ) -> Delivery:
         """Send a record; blocks only while the memory is full.
 
-        :param partition: chosen by key, or a sticky partition without a key, by default.
-        :param timestamp_ms: the current time by default.
-        :return: the outcome, set later.
+        :param partition: by default chosen by key, or a sticky partition if the record has no key.
+        :param timestamp_ms: by default the current time.
+        :return: the delivery, whose outcome is set later.
         :raise RecordTooLarge: the record exceeds the producer's memory.
-        :raise ClientError: the topic or partition does not exist, or the transaction failed.  The record was not
-            accepted; the errors of accepted records are in their ``Delivery`` and raised by ``flush``.
+        :raise ClientError: the topic or partition does not exist, or the transaction failed; the record was not
+            accepted. If an accepted record fails, its ``Delivery`` has the error and ``flush`` raises it.
         """
         if self._unusable is not None or self._transactions is not None:
             self._check_usable()
@@ -108,7 +108,8 @@ class Producer:
         if headers:
             size += sum(UTF8_SIZE_MAX * len(name) + len(data or b"") + HEADER_OVERHEAD for name, data in headers)
         if size > self._options.memory_size_max:
-            raise RecordTooLarge(f"a record of {size:,} bytes, and memory for {self._options.memory_size_max:,}")
+            limit = self._options.memory_size_max
+            raise RecordTooLarge(f"a record of {size:,} bytes exceeds memory_size_max={limit:,}")
         batch = queue.open
         if batch is not None and batch.builder is not None and batch.builder.size + size > self._options.batch_size:
             self._close_batch(queue)
@@ -119,38 +120,38 @@ class Producer:
         builder = batch.builder
         assert builder is not None
         before = builder.size
-        made_ms = self._runtime.wall_clock_ms() if timestamp_ms is None else timestamp_ms
-        builder.append(made_ms, key, value, headers)
-        self._held += builder.size - before
+        record_time_ms = self._runtime.wall_clock_ms() if timestamp_ms is None else timestamp_ms
+        builder.append(record_time_ms, key, value, headers)
+        self._buffered_bytes += builder.size - before
         delivery = Delivery(batch.outcome, builder.record_count - 1)
-        if self._held > self._options.memory_size_max or self._runtime.clock() >= self._dues[0][0]:
-            self._make_room()
+        if self._buffered_bytes > self._options.memory_size_max or self._runtime.clock() >= self._due_batches[0][0]:
+            self._free_memory()
         return delivery
 
     def send_batch(self, partition: TopicPartition, data: bytearray, count: int) -> Delivery:
         """Send an encoded batch; blocks only while the memory is full.
 
-        :param data: a record batch without a producer id, which is stamped into it; transactional if this producer is.
-            The producer owns it from now on.
+        :param data: a record batch without a producer id, transactional if this producer is.  The producer changes it.
         :param count: number of records.
-        :return: the outcome; its offset is that of the first record.
+        :return: the delivery; its offset is that of the first record.
         :raise RecordTooLarge: the batch exceeds the producer's memory.
-        :raise ClientError: as ``send``.
+        :raise ClientError: see ``send``.
         """
         if self._unusable is not None or self._transactions is not None:
             self._check_usable()
         if len(data) > self._options.memory_size_max:
-            raise RecordTooLarge(f"a batch of {len(data):,} bytes, and memory for {self._options.memory_size_max:,}")
+            limit = self._options.memory_size_max
+            raise RecordTooLarge(f"a batch of {len(data):,} bytes exceeds memory_size_max={limit:,}")
         queue = self._queues.get(partition) or self._choose_queue(partition.topic, None, partition.partition)
         self._close_batch(queue)
         now_s = self._runtime.clock()
-        self._orders += 1
-        batch = OutgoingBatch(partition, self._orders, None, now_s, now_s + self._options.delivery_timeout_s)
+        self._batch_count += 1
+        batch = OutgoingBatch(partition, self._batch_count, None, now_s, now_s + self._options.delivery_timeout_s)
         batch.data, batch.count, batch.size = data, count, len(data)
-        self._held += batch.size
+        self._buffered_bytes += batch.size
         queue.waiting.append(batch)
         self._sender.add(queue)
-        self._make_room()
+        self._free_memory()
         return Delivery(batch.outcome, 0)
 
     def poll(self, timeout_s: float = 0.0) -> None:
@@ -161,7 +162,7 @@ class Producer:
     def flush(self) -> None:
         """Wait until each record has an outcome.
 
-        :raise DeliveryFailed: records sent since the last flush were not written.
+        :raise DeliveryFailed: records that were sent after the last flush were not written.
         """
         self._check_usable(idle=True)
         for queue in self._queues.values():
@@ -174,12 +175,12 @@ class Producer:
             raise DeliveryFailed(count, first) from first
 
     def close(self, *, flush: bool = True) -> None:
-        """Flush, and close the connections; may be repeated.
+        """Flush, and close the connections; can be called again.
 
-        :param flush: False: pending records remain without an outcome.  An open transaction is aborted in any case.
-        :raise DeliveryFailed: as ``flush``.
+        :param flush: if False, pending records remain without an outcome.  An open transaction is aborted in any case.
+        :raise DeliveryFailed: see ``flush``.
         """
-        if isinstance(self._unusable, _Closed):
+        if isinstance(self._unusable, _ProducerClosed):
             return
         transactions = self._transactions
         is_usable = transactions is None or transactions.unusable is None
@@ -189,7 +190,7 @@ class Producer:
             elif flush and is_usable:
                 self.flush()
         finally:
-            self._unusable = _Closed("the producer is closed")
+            self._unusable = _ProducerClosed("the producer is closed")
             self._sender.close()
 
     def __enter__(self) -> Self:
@@ -204,7 +205,7 @@ class Producer:
 
     @property
     def is_transactional(self) -> bool:
-        """True if records of this producer need a transaction."""
+        """True if this producer has a transactional id."""
         return self._transactions is not None
 
     @property
@@ -216,21 +217,21 @@ class Producer:
         """Begin a transaction; the first one fences earlier producers of the transactional id.
 
         :raise ValueError: the options have no transactional id, or a transaction is open.
-        :raise ProducerUnusable: another producer took the transactional id over.
+        :raise ProducerUnusable: another producer has started with the transactional id.
         """
-        self._restart_sequences(run(self._transactional().begin()))
+        self._restart_sequences(run(self._require_transactions().begin()))
 
     def commit(self, offsets: GroupOffsets | None = None, group: str = "", metadata: str = "") -> None:
         """Flush, and commit the transaction: its records become visible to read_committed consumers.
 
-        :param offsets: committed for ``group`` with the transaction.
-        :raise TransactionFailed: a record was not written: ``abort`` and begin again.
-        :raise OutcomeUnknown: the coordinator did not respond.  This producer is unusable; the next one of the
-            transactional id begins when the outcome is decided.
-        :raise ProducerUnusable: another producer took the transactional id over.
+        :param offsets: offsets to commit for ``group`` with the transaction.
+        :raise TransactionFailed: a record was not written; call ``abort`` and begin again.
+        :raise OutcomeUnknown: the coordinator did not respond.  This producer is unusable; the next producer with the
+            transactional id can begin when the transaction has ended.
+        :raise ProducerUnusable: another producer has started with the transactional id.
         """
-        with self._ending() as transactions:
-            self._complete(transactions, offsets, group, metadata)
+        with self._ending_transaction() as transactions:
+            self._flush_and_add_offsets(transactions, offsets, group, metadata)
             run(transactions.commit())
 
     def prepare(self, offsets: GroupOffsets | None = None, group: str = "", metadata: str = "") -> ProducerIdentity:
@@ -240,8 +241,8 @@ class Producer:
 
         :return: the identity for ``end_transaction``.
         """
-        with self._ending() as transactions:
-            self._complete(transactions, offsets, group, metadata)
+        with self._ending_transaction() as transactions:
+            self._flush_and_add_offsets(transactions, offsets, group, metadata)
             transactions.phase = Phase.IDLE
         self.close(flush=False)
         assert transactions.identity is not None
@@ -249,15 +250,15 @@ class Producer:
 
     def abort(self) -> None:
         """Abort the transaction: its records never become visible to read_committed consumers."""
-        with self._ending() as transactions:
+        with self._ending_transaction() as transactions:
             error = transactions.broken = transactions.broken or TransactionFailed("the transaction was aborted")
             for queue in self._queues.values():
                 self._close_batch(queue)
-            doubtful = self._sender.drop(error) or any(queue.must_restart for queue in self._queues.values())
-            self._restart_sequences(run(transactions.abort(doubtful=doubtful)))
+            is_uncertain = self._sender.drop(error) or any(queue.must_restart for queue in self._queues.values())
+            self._restart_sequences(run(transactions.abort(is_uncertain=is_uncertain)))
             self._failures, self._first_failure = 0, None
 
-    def _complete(
+    def _flush_and_add_offsets(
         self, transactions: TransactionCore, offsets: GroupOffsets | None, group: str, metadata: str
     ) -> None:
         """Flush, and add a group's offsets to the transaction."""
@@ -270,9 +271,9 @@ class Producer:
             run(transactions.add_offsets(offsets, GroupIdentity(group), metadata))
 
     @contextmanager
-    def _ending(self) -> Iterator[TransactionCore]:
-        """Give the open transaction; it stays open if an error leaves the context."""
-        transactions = self._transactional()
+    def _ending_transaction(self) -> Iterator[TransactionCore]:
+        """Yield the open transaction; it stays open if the block raises an error."""
+        transactions = self._require_transactions()
         transactions.expect(Phase.OPEN)
         transactions.phase = Phase.ENDING
         try:
@@ -281,11 +282,11 @@ class Producer:
             if transactions.phase is Phase.ENDING:
                 transactions.phase = Phase.OPEN
 
-    def _transactional(self) -> TransactionCore:
+    def _require_transactions(self) -> TransactionCore:
         if self._unusable is not None:
             raise self._unusable
         if self._transactions is None:
-            raise ValueError("the producer's options name no transactional_id")
+            raise ValueError("the producer's options have no transactional_id")
         return self._transactions
 
     def _restart_sequences(self, identity: ProducerIdentity | None) -> None:
@@ -305,7 +306,7 @@ class Producer:
         if idle:
             return
         if transactions.phase is not Phase.OPEN:
-            raise ValueError("records of a transactional producer need a transaction: begin first")
+            raise ValueError("a transactional producer needs an open transaction: call begin() first")
         transactions.check()
 
     # --- batches ---
@@ -314,24 +315,24 @@ class Producer:
         view = self._cluster.view.topics.get(topic) or self._cluster.find_topic(topic)
         if partition is None:
             partition = self._sticky.partition(view) if key is None else partition_of_key(key, len(view.partitions))
-        place = TopicPartition(topic, partition)
-        queue = self._queues.get(place)
+        chosen_partition = TopicPartition(topic, partition)
+        queue = self._queues.get(chosen_partition)
         if queue is None:
             if view.partition(partition) is None:
-                self._cluster.retrying(lambda: self._cluster.partition(place), timeout_s=5.0)
+                self._cluster.retrying(lambda: self._cluster.partition(chosen_partition), timeout_s=5.0)
             in_flight_max = IN_FLIGHT_MAX if self._options.is_idempotent else 1
-            queue = self._queues[place] = PartitionQueue[OutgoingBatch](place, in_flight_max)
+            queue = self._queues[chosen_partition] = PartitionQueue[OutgoingBatch](chosen_partition, in_flight_max)
         return queue
 
     def _open_batch(self, queue: PartitionQueue[OutgoingBatch]) -> OutgoingBatch:
         now_s, options = self._runtime.clock(), self._options
         builder = BatchBuilder(codec=options.codec, transactional=self._transactions is not None)
-        self._orders += 1
+        self._batch_count += 1
         due_s = now_s + options.linger_s
-        batch = OutgoingBatch(queue.partition, self._orders, builder, due_s, now_s + options.delivery_timeout_s)
-        self._held += builder.size
+        batch = OutgoingBatch(queue.partition, self._batch_count, builder, due_s, now_s + options.delivery_timeout_s)
+        self._buffered_bytes += builder.size
         queue.open = batch
-        self._dues.append((due_s, queue, batch))
+        self._due_batches.append((due_s, queue, batch))
         return batch
 
     def _close_batch(self, queue: PartitionQueue[OutgoingBatch]) -> None:
@@ -345,21 +346,24 @@ class Producer:
 
     def _close_due(self) -> None:
         now_s = self._runtime.clock()
-        while self._dues and (self._dues[0][0] <= now_s or self._dues[0][1].open is not self._dues[0][2]):
-            _, queue, batch = self._dues.popleft()
+        while self._due_batches:
+            due_s, queue, batch = self._due_batches[0]
+            if due_s > now_s and queue.open is batch:
+                return
+            self._due_batches.popleft()
             if queue.open is batch:
                 self._close_batch(queue)
 
-    def _make_room(self) -> None:
+    def _free_memory(self) -> None:
         self._close_due()
         self._sender.step()
-        while self._held > self._options.memory_size_max:
+        while self._buffered_bytes > self._options.memory_size_max:
             for queue in self._queues.values():
                 self._close_batch(queue)
             self._sender.step(WAIT_S_MAX)
 
-    def _settled(self, batch: OutgoingBatch) -> None:
-        self._held -= batch.size
+    def _on_outcome(self, batch: OutgoingBatch) -> None:
+        self._buffered_bytes -= batch.size
         batch.data = bytearray()
         error = batch.outcome.error
         if error is None:
@@ -383,7 +387,7 @@ class Producer:
     def _renew_producer_id(self) -> None:
         self._identity = None
 
-    def _get_broken(self) -> ClientError | None:
+    def _get_transaction_error(self) -> ClientError | None:
         return None if self._transactions is None else self._transactions.error
 
     def _add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
@@ -391,5 +395,5 @@ class Producer:
             run(self._transactions.add_partitions(partitions))
 
 
-class _Closed(ProducerUnusable):
+class _ProducerClosed(ProducerUnusable):
     """The owner closed the producer."""

@@ -11,11 +11,11 @@ from kreplica.client_core.producer_options import CommonProducerOptions
 class ProducerOptions(CommonProducerOptions):
     """Options of a blocking producer; ``CommonProducerOptions`` documents the others.
 
-    :param two_phase: transactions have no timeout; a transaction after ``prepare`` stays open until it is ended
+    :param two_phase: transactions have no timeout: after ``prepare``, a transaction stays open until it is ended
         explicitly (KIP-939).
-    :param linger_s: time for which a batch waits for more records.  Nothing is sent between calls: call ``poll`` while
-        idle.
-    :param memory_size_max: size of all records without an outcome; ``send`` blocks while it is exceeded.
+    :param linger_s: time for which a batch waits for more records.  Call ``poll`` while idle: batches are sent only
+        during calls.
+    :param memory_size_max: maximum size of all records without an outcome; ``send`` blocks while it is exceeded.
     """
 
     two_phase: bool = False

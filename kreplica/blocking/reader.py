@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from kreplica.blocking.cluster import Cluster
-from kreplica.blocking.connection import Connection, Pending
+from kreplica.blocking.connection import Connection, PendingRequest
 from kreplica.blocking.offsets import offsets_by_time
 from kreplica.client_core.addresses import Address
 from kreplica.client_core.backoff import backoff_s
@@ -33,7 +33,7 @@ IDLE_S_MAX = 1.0
 
 
 class OutOfRange(Enum):
-    """Reaction of a reader to an offset outside the log."""
+    """Action of a reader if an offset is outside the log."""
 
     FAIL = "fail"
     EARLIEST = "earliest"
@@ -45,8 +45,9 @@ class ReaderOptions:
     """Options of a reader; its memory is bounded by ``fetch_size_max`` per leader, encoded and decoded.
 
     :param fetch_wait_s: time for which a broker waits for ``fetch_size_min`` bytes.
-    :param fetch_size_max: size of one response; ``partition_size_max``: of one partition in it.
-    :param patience_s: a partition that cannot be fetched for this time fails; None: ``operation_timeout_s``.
+    :param fetch_size_max: maximum size of one response.
+    :param partition_size_max: maximum size of one partition in a response.
+    :param patience_s: time after which a partition that cannot be fetched fails; None for ``operation_timeout_s``.
     """
 
     isolation: Isolation = Isolation.READ_UNCOMMITTED
@@ -75,9 +76,10 @@ class ReadRecord(NamedTuple):
 class _Progress:
     """Progress of one partition.
 
-    :ivar position: offset of the next record for the caller; after gaps and markers.
+    :ivar position: offset of the next record for the caller, after gaps and control records.
     :ivar fetch_offset: next offset to fetch.
-    :ivar retry_at_s: earliest next attempt, after ``failures`` in a row, the first at ``failing_since_s``.
+    :ivar retry_at_s: time of the earliest next attempt.
+    :ivar failures: number of consecutive failures; the first one was at ``failing_since_s``.
     """
 
     position: int
@@ -93,21 +95,21 @@ class _Progress:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _PendingFetch:
     """A Fetch request in flight."""
 
-    sent: Pending
+    sent: PendingRequest
     positions: dict[TopicPartition, int]
 
 
 class Reader:
-    """Consumes partitions; the next request to each leader is in flight while a response is decoded.
+    """Consumes partitions; while a response is decoded, the next request to each leader is in flight.
 
-    Leaders are served in the order of their responses, with one request in flight each.  In a request, the partitions
-    served last come last, so that none starves.
+    Each leader has one request in flight, and responses are processed in the order of their arrival.  In a request, the
+    partitions that returned records last come last, so that none starves.
 
-    :param start: start of each partition: offsets, ``offsets.EARLIEST`` or ``LATEST``.
-    :param ends: end of each partition; one without an end is consumed without limit.
+    :param start: start of each partition: an offset, ``EARLIEST`` or ``LATEST``.
+    :param ends: end offset of each partition; a partition without one is consumed without limit.
     """
 
     def __init__(
@@ -122,23 +124,23 @@ class Reader:
         self._runtime = cluster.runtime
         self._options = options or ReaderOptions()
         self._connections = cluster.new_connections()
-        self._asked: dict[Connection, _Asked] = {}
+        self._pending_fetches: dict[Connection, _PendingFetch] = {}
         self._fetched: deque[FetchedRecords] = deque()
-        given = ends or {}
+        ends_by_partition = ends or {}
         starts = self._resolve(start)
-        # In the order of service.
-        self._progress = {each: _Progress(starts[each], given.get(each), starts[each]) for each in start}
+        # In the order of requests; a partition that returned records moves to the end.
+        self._progress = {each: _Progress(starts[each], ends_by_partition.get(each), starts[each]) for each in start}
 
     def _resolve(self, start: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        named = {partition: time for partition, time in start.items() if time in (EARLIEST, LATEST)}
-        found = offsets_by_time(self._cluster, named, self._options.isolation) if named else {}
+        to_resolve = {partition: time for partition, time in start.items() if time in (EARLIEST, LATEST)}
+        found = offsets_by_time(self._cluster, to_resolve, self._options.isolation) if to_resolve else {}
         return {each: found[each].offset if each in found else offset for each, offset in start.items()}
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
         """Offset of the next record of each partition.
 
-        Batches count when ``read`` and ``batches`` return them; ``records`` counts whole batches.
+        It advances when ``read`` or ``batches`` returns a batch; with ``records``, also by whole batches.
         """
         return {partition: progress.position for partition, progress in self._progress.items()}
 
@@ -151,31 +153,31 @@ class Reader:
         """Return the next records: one partition's part of one response.
 
         :param timeout_s: time to wait for records.
-        :return: empty at the timeout, or if ``is_done``.
-        :raise OffsetOutOfRange: an offset is outside the log, and the options say FAIL.
+        :return: empty after the timeout, or if ``is_done``.
+        :raise OffsetOutOfRange: an offset is outside the log, and ``out_of_range`` is ``FAIL``.
         :raise ClientError: a partition cannot be fetched.
         """
-        return list(self._give(*self._next(timeout_s)))
+        return list(self._deliver(*self._next_batches(timeout_s)))
 
-    def _next(self, timeout_s: float) -> tuple[list[ReadBatch], FetchedRecords | None]:
-        """Return one partition's part of one response, decoded but not delivered."""
+    def _next_batches(self, timeout_s: float) -> tuple[list[ReadBatch], FetchedRecords | None]:
+        """Return the decoded batches of one partition in one response, and the response, which is not delivered yet."""
         deadline_s = self._runtime.clock() + timeout_s
         while True:
             while self._fetched:
                 fetched = self._fetched.popleft()
-                batches = self._open(fetched)
+                batches = self._decode(fetched)
                 if batches:
                     return batches, fetched
             if self.is_done:
                 return [], None
             left_s = deadline_s - self._runtime.clock()
-            self._ask()
+            self._send_fetches()
             self._receive(max(0.0, left_s))
             if left_s <= 0 and not self._fetched:
                 return [], None
 
-    def _give(self, batches: list[ReadBatch], fetched: FetchedRecords | None) -> Iterator[ReadBatch]:
-        """Deliver decoded batches; those that the caller does not take are fetched again."""
+    def _deliver(self, batches: list[ReadBatch], fetched: FetchedRecords | None) -> Iterator[ReadBatch]:
+        """Yield decoded batches; batches that the caller does not consume are fetched again."""
         if fetched is None:
             return
         progress = self._progress[fetched.partition]
@@ -183,15 +185,15 @@ class Reader:
             for batch in batches:
                 progress.position = batch.next_offset
                 yield batch
-            progress.position = self._behind(fetched, progress)
+            progress.position = self._end_of(fetched, progress)
         finally:
-            if progress.position < self._behind(fetched, progress):
+            if progress.position < self._end_of(fetched, progress):
                 progress.fetch_offset = progress.position
 
     def batches(self) -> Iterator[ReadBatch]:
         """Yield all batches until every partition has reached its end."""
         while not self.is_done:
-            yield from self._give(*self._next(IDLE_S_MAX))
+            yield from self._deliver(*self._next_batches(IDLE_S_MAX))
 
     def records(self) -> Iterator[ReadRecord]:
         """Yield the records of ``batches``."""
@@ -200,16 +202,16 @@ class Reader:
                 yield ReadRecord(topic, partition, offset, timestamp_ms, timestamp_type, key, value, headers)
 
     def open_fetched(self, fetched: FetchedRecords, end: int | None) -> list[ReadBatch]:
-        """Decode a response; subclasses may decode in another way.
+        """Decode a response; subclasses may override it.
 
-        :param end: first offset that is not requested.
+        :param end: end offset of the partition, exclusive; None without limit.
         :raise CorruptBatch: a batch is damaged.
         """
         return open_batches(fetched, end)
 
     def close(self) -> None:
         """Close the connections."""
-        self._asked.clear()
+        self._pending_fetches.clear()
         self._connections.close()
 
     def __enter__(self) -> Self:
@@ -220,26 +222,26 @@ class Reader:
     ) -> None:
         self.close()
 
-    # --- asking ---
+    # --- requests ---
 
-    def _ask(self) -> None:
-        """Send a Fetch request to each leader without one."""
+    def _send_fetches(self) -> None:
+        """Send a Fetch request to each leader that has none in flight."""
         now_s, core = self._runtime.clock(), self._cluster.core
-        busy = {partition for asked in self._asked.values() for partition in asked.positions}
-        wanted: dict[Address, list[TopicPartition]] = {}
+        busy = {partition for pending in self._pending_fetches.values() for partition in pending.positions}
+        partitions_by_leader: dict[Address, list[TopicPartition]] = {}
         for partition, progress in list(self._progress.items()):
             if partition in busy or progress.is_done or progress.retry_at_s > now_s:
                 continue
             try:
                 leader = core.fresh_leader(partition)
                 address = core.address(self._cluster.leader(partition) if leader is None else leader)
-                wanted.setdefault(address, []).append(partition)
+                partitions_by_leader.setdefault(address, []).append(partition)
             except ClientError as error:
-                self._failed(partition, error)
-        for address, partitions in wanted.items():
-            self._ask_leader(address, partitions)
+                self._on_failure(partition, error)
+        for address, partitions in partitions_by_leader.items():
+            self._send_fetch(address, partitions)
 
-    def _ask_leader(self, address: Address, partitions: list[TopicPartition]) -> None:
+    def _send_fetch(self, address: Address, partitions: list[TopicPartition]) -> None:
         options = self._options
         positions = {each: self._progress[each].fetch_offset for each in grouped_by_topic(partitions)}
         wait_ms = int(options.fetch_wait_s * 1000)
@@ -252,67 +254,67 @@ class Reader:
         )
         try:
             connection = self._connections.to(address)
-            if connection in self._asked or connection.silence_s:
+            if connection in self._pending_fetches or connection.throttle_remaining_s:
                 return
             timeout_s = options.fetch_wait_s + self._cluster.options.request_timeout_s
             version = connection.version(FETCH, TOPIC_NAMES_VERSION_MAX)
             sent = connection.send(FETCH, fetch_body(positions, limits), version=version, timeout_s=timeout_s)
         except ClientError as error:
-            self._failed_all(partitions, error)
+            self._on_failures(partitions, error)
         else:
-            self._asked[connection] = _Asked(sent, positions)
+            self._pending_fetches[connection] = _PendingFetch(sent, positions)
 
-    # --- answers ---
+    # --- responses ---
 
     def _receive(self, timeout_s: float) -> None:
-        """Wait for responses, or until there is something else to do."""
-        if not self._asked:
+        """Wait for responses, at most until the next retry or timeout."""
+        if not self._pending_fetches:
             self._runtime.sleep(min(timeout_s, self._idle_s()))
             return
-        by_socket = {connection.socket: connection for connection in self._asked}
+        by_socket = {connection.socket: connection for connection in self._pending_fetches}
         ready = self._runtime.wait_readable(list(by_socket), min(timeout_s, self._idle_s()))
         for connection in [by_socket[each] for each in ready]:
             self._receive_from(connection)
-        for connection in list(self._asked):
+        for connection in list(self._pending_fetches):
             try:
-                connection.check_time()
+                connection.check_deadline()
             except ClientError as error:
-                self._lost(connection, error)
+                self._on_connection_lost(connection, error)
         if self._fetched:
-            self._ask()  # in flight while these responses are decoded
+            self._send_fetches()  # in flight while these responses are decoded
 
     def _idle_s(self) -> float:
-        """Return the time until the next retry, end of throttling or timeout, at most a second."""
+        """Return the time until the next retry, end of throttling or timeout, at most ``IDLE_S_MAX``."""
         now_s = self._runtime.clock()
         times = [each.retry_at_s for each in self._progress.values() if each.retry_at_s > now_s and not each.is_done]
-        times += [asked.sent.deadline_s for asked in self._asked.values()]
-        times += [now_s + each.silence_s for each in self._connections if each.silence_s]
+        times += [pending.sent.deadline_s for pending in self._pending_fetches.values()]
+        times += [now_s + each.throttle_remaining_s for each in self._connections if each.throttle_remaining_s]
         return max(0.0, min(IDLE_S_MAX, *(time_s - now_s for time_s in times))) if times else IDLE_S_MAX
 
     def _receive_from(self, connection: Connection) -> None:
         try:
             answered = connection.receive(0)
         except ClientError as error:
-            self._lost(connection, error)
+            self._on_connection_lost(connection, error)
             return
         for sent in answered:
-            asked = self._asked.pop(connection)
-            assert sent is asked.sent
-            assert sent.answer is not None
-            results = parse_fetched(sent.answer, asked.positions)
+            pending = self._pending_fetches.pop(connection)
+            assert sent is pending.sent
+            assert sent.response is not None
+            results = parse_fetched(sent.response, pending.positions)
             for partition, result in results.items():
                 if isinstance(result, FetchedRecords):
-                    self._take(result)
+                    self._add_fetched(result)
                 else:
-                    self._failed(partition, result)
+                    self._on_failure(partition, result)
 
-    def _lost(self, connection: Connection, error: ClientError) -> None:
-        self._failed_all(list(self._asked.pop(connection).positions), error)
+    def _on_connection_lost(self, connection: Connection, error: ClientError) -> None:
+        self._on_failures(list(self._pending_fetches.pop(connection).positions), error)
 
-    def _take(self, fetched: FetchedRecords) -> None:
+    def _add_fetched(self, fetched: FetchedRecords) -> None:
         progress = self._progress[fetched.partition]
         if progress.fetch_offset != fetched.position:
-            return  # an outdated response
+            return  # the position has changed since the request
         progress.fetch_offset = fetched.next_offset
         if len(fetched.data):
             self._fetched.append(fetched)
@@ -320,7 +322,7 @@ class Reader:
         else:
             progress.failures = 0
 
-    def _open(self, fetched: FetchedRecords) -> list[ReadBatch]:
+    def _decode(self, fetched: FetchedRecords) -> list[ReadBatch]:
         progress = self._progress[fetched.partition]
         if fetched.position != progress.position:
             progress.fetch_offset = progress.position  # earlier records must be fetched again
@@ -329,23 +331,23 @@ class Reader:
             batches = self.open_fetched(fetched, progress.end)
         except ClientError as error:
             progress.fetch_offset = progress.position
-            self._failed(fetched.partition, error)
+            self._on_failure(fetched.partition, error)
             return []
         progress.failures = 0
         if not batches:
-            progress.position = self._behind(fetched, progress)
+            progress.position = self._end_of(fetched, progress)
         return batches
 
-    def _behind(self, fetched: FetchedRecords, progress: _Progress) -> int:
+    def _end_of(self, fetched: FetchedRecords, progress: _Progress) -> int:
         return fetched.next_offset if progress.end is None else min(fetched.next_offset, progress.end)
 
     # --- failures ---
 
-    def _failed_all(self, partitions: list[TopicPartition], error: ClientError) -> None:
+    def _on_failures(self, partitions: list[TopicPartition], error: ClientError) -> None:
         for partition in partitions:
-            self._failed(partition, error)
+            self._on_failure(partition, error)
 
-    def _failed(self, partition: TopicPartition, error: ClientError) -> None:
+    def _on_failure(self, partition: TopicPartition, error: ClientError) -> None:
         """Delay a partition after a failure.
 
         :raise ClientError: the error is final, or the partition failed for too long.
@@ -363,7 +365,7 @@ class Reader:
         patience_s = options.operation_timeout_s if self._options.patience_s is None else self._options.patience_s
         if now_s - progress.failing_since_s > patience_s:
             raise GaveUp(f"{partition} could not be read for {patience_s:g} s: {error}") from error
-        self._cluster.doubt()
+        self._cluster.mark_stale()
         wait_s = backoff_s(self._runtime.random, progress.failures, options.backoff_s, options.backoff_s_max)
         progress.retry_at_s = now_s + wait_s
 

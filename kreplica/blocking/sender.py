@@ -1,4 +1,4 @@
-"""Sends batches to leaders and takes the responses in; their effect is in ``client_core.produce_requests``."""
+"""Sends batches to leaders, and receives the responses, which ``client_core.produce_requests`` processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kreplica.blocking.cluster import Cluster
-from kreplica.blocking.connection import Connection, Pending
+from kreplica.blocking.connection import Connection, PendingRequest
 from kreplica.client_core.addresses import Address
 from kreplica.client_core.errors import ClientError
 from kreplica.client_core.partition_queue import OutgoingBatch, PartitionQueue, ProducerIdentity
@@ -27,36 +27,36 @@ WAIT_S_MAX = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class SendingRules:
-    """The producer's part of sending.
+class ProducerCallbacks:
+    """Options and callbacks of the producer that owns a sender.
 
     :param acks: -1, 0 or 1.
-    :param identity: returns the producer id and epoch, requested if necessary; None if batches are not numbered.
-    :param join: called with partitions before records are sent to them, to add them to the transaction.
+    :param get_identity: returns the producer id and epoch, requested if necessary; None if batches have no sequences.
+    :param add_partitions: called before records are sent to partitions, to add these to the transaction.
     :param settled: called with each batch that has an outcome.
-    :param broken: returns the error that prevents sending, as in a failed transaction; None normally.
+    :param get_error: returns the error that prevents sending, for example of a failed transaction; otherwise None.
     """
 
     acks: int
     transactional_id: str | None
-    identity: Callable[[], ProducerIdentity] | None
+    get_identity: Callable[[], ProducerIdentity] | None
     renew_producer_id: Callable[[], None]
-    join: Callable[[Iterable[TopicPartition]], None]
+    add_partitions: Callable[[Iterable[TopicPartition]], None]
     settled: Callable[[OutgoingBatch], None]
-    broken: Callable[[], ClientError | None]
+    get_error: Callable[[], ClientError | None]
 
 
 class _Request(NamedTuple):
-    sent: Pending
+    sent: PendingRequest
     batches: list[QueuedBatch[OutgoingBatch]]
 
 
 class Sender:
-    """Moves batches between their queues and the leaders; owned and driven by a producer."""
+    """Sends the batches of queues to the leaders, in the calls of the producer that owns it."""
 
-    def __init__(self, cluster: Cluster, rules: SendingRules) -> None:
+    def __init__(self, cluster: Cluster, callbacks: ProducerCallbacks) -> None:
         self._cluster = cluster
-        self._rules = rules
+        self._callbacks = callbacks
         self._runtime = cluster.runtime
         self._connections = cluster.new_connections()
         self._requests: dict[Connection, deque[_Request]] = {}
@@ -64,9 +64,9 @@ class Sender:
         self._outcomes: BatchOutcomes[OutgoingBatch] = BatchOutcomes(
             cluster.runtime.random,
             cluster.options,
-            has_sequences=rules.identity is not None,
-            is_transactional=rules.transactional_id is not None,
-            settled=rules.settled,
+            has_sequences=callbacks.get_identity is not None,
+            is_transactional=callbacks.transactional_id is not None,
+            settled=callbacks.settled,
         )
 
     @property
@@ -80,7 +80,7 @@ class Sender:
         return bool(self._requests)
 
     def add(self, queue: PartitionQueue[OutgoingBatch]) -> None:
-        """Look at a queue that has a closed batch."""
+        """Add a queue that has a closed batch."""
         self._active[queue.partition] = queue
 
     def step(self, timeout_s: float = 0.0) -> None:
@@ -88,9 +88,9 @@ class Sender:
         now_s = self._runtime.clock()
         for queue in self._active.values():
             self._outcomes.expire(queue, now_s)
-        broken = self._rules.broken()
-        if broken is not None:
-            self._drop_waiting(broken)
+        error = self._callbacks.get_error()
+        if error is not None:
+            self._drop_waiting(error)
         while self._send_ready():
             pass
         self._receive(timeout_s)
@@ -98,31 +98,31 @@ class Sender:
             del self._active[partition]
 
     def drop(self, error: ClientError) -> bool:
-        """Fail all waiting batches, and wait for those in flight.
+        """Fail all waiting batches, and wait for the batches in flight.
 
-        :return: True if one of them may have been written.
+        :return: True if one of the failed batches may have been written.
         """
-        doubtful = False
+        is_uncertain = False
         while self._active:
-            doubtful = self._drop_waiting(error) or doubtful
+            is_uncertain = self._drop_waiting(error) or is_uncertain
             self._active = {each: queue for each, queue in self._active.items() if queue.in_flight}
             if self._requests:
                 self._receive(WAIT_S_MAX)
             else:
-                doubtful = self._fail_in_flight(error) or doubtful
-        return doubtful
+                is_uncertain = self._fail_in_flight(error) or is_uncertain
+        return is_uncertain
 
     def _fail_in_flight(self, error: ClientError) -> bool:
-        """Fail batches whose requests an interrupt has lost.
+        """Fail batches whose requests were lost by an interrupt.
 
         :return: True if there were any.
         """
-        forgotten = [self._outcomes.fail_in_flight(queue, error) for queue in self._active.values()]
+        lost = [self._outcomes.fail_in_flight(queue, error) for queue in self._active.values()]
         self._active.clear()
-        return any(forgotten)
+        return any(lost)
 
     def _drop_waiting(self, error: ClientError) -> bool:
-        """:return: True if one of them had sequence numbers."""
+        """:return: True if a dropped batch had sequence numbers."""
         numbered = [self._outcomes.drop_waiting(queue, error) for queue in self._active.values()]
         return any(numbered)
 
@@ -136,7 +136,7 @@ class Sender:
     def _send_ready(self) -> bool:
         """Send one request per leader with waiting batches; return True if there was one."""
         now_s = self._runtime.clock()
-        wanted: dict[Address, list[QueuedBatch[OutgoingBatch]]] = {}
+        batches_by_leader: dict[Address, list[QueuedBatch[OutgoingBatch]]] = {}
         core = self._cluster.core
         for queue in self._active.values():
             self._outcomes.fail_unrecognizable(queue)
@@ -149,58 +149,60 @@ class Sender:
             except ClientError as error:
                 self._outcomes.delay(queue, error, now_s)
             else:
-                wanted.setdefault(address, []).append(QueuedBatch(queue, batch))
-        sent = [self._send_to(address, batches) for address, batches in wanted.items()]
+                batches_by_leader.setdefault(address, []).append(QueuedBatch(queue, batch))
+        sent = [self._send_to(address, batches) for address, batches in batches_by_leader.items()]
         return any(sent)
 
     def _send_to(self, address: Address, batches: list[QueuedBatch[OutgoingBatch]]) -> bool:
         try:
             connection = self._connections.to(address)
-            if connection.pending >= REQUESTS_MAX or connection.silence_s:
+            if connection.pending >= REQUESTS_MAX or connection.throttle_remaining_s:
                 return False
             version = connection.version(PRODUCE, ADDED_BY_CLIENT_MAX)
-            fitting = self._fit_request(batches)
+            batches_to_send = self._fit_request(batches)
         except ClientError as error:
-            self._cluster.doubt()
+            self._cluster.mark_stale()
             for queue, _ in batches:
                 self._outcomes.delay(queue, error, self._runtime.clock())
             return False
-        self._send(connection, version, fitting)
+        self._send(connection, version, batches_to_send)
         return True
 
     def _fit_request(self, batches: list[QueuedBatch[OutgoingBatch]]) -> list[QueuedBatch[OutgoingBatch]]:
-        """Return the batches for one request, with their numbers."""
-        fitting = fit_request(batches)
-        self._rules.join(queue.partition for queue, _ in fitting)
-        if self._rules.identity is not None:
-            for queue, batch in fitting:
+        """Assign sequence numbers to the batches that fit into one request, and return them."""
+        batches_to_send = fit_request(batches)
+        self._callbacks.add_partitions(queue.partition for queue, _ in batches_to_send)
+        if self._callbacks.get_identity is not None:
+            for queue, batch in batches_to_send:
                 if queue.needs_producer_id():
-                    self._rules.renew_producer_id()
-                queue.assign_sequence(batch, self._rules.identity())
-        return fitting
+                    self._callbacks.renew_producer_id()
+                queue.assign_sequence(batch, self._callbacks.get_identity())
+        return batches_to_send
 
     def _send(self, connection: Connection, version: int, batches: list[QueuedBatch[OutgoingBatch]]) -> None:
-        answered = self._rules.acks != 0
+        expects_response = self._callbacks.acks != 0
         timeout_s = self._cluster.options.request_timeout_s
-        body = produce_body(batches, self._rules.transactional_id, self._rules.acks, int(timeout_s * 1000))
+        body = produce_body(batches, self._callbacks.transactional_id, self._callbacks.acks, int(timeout_s * 1000))
         for queue, batch in batches:
             queue.mark_sent(batch)
         try:
-            # The broker has its own timeout, so the client waits longer.
-            sent = connection.send(PRODUCE, body, version=version, timeout_s=2 * timeout_s, answered=answered)
+            # The broker has the same timeout, so the client waits longer.
+            sent = connection.send(
+                PRODUCE, body, version=version, timeout_s=2 * timeout_s, expects_response=expects_response
+            )
         except KeyboardInterrupt:
             connection.close()  # a part of the request may have been sent
             raise
         except ClientError as error:
-            self._lost(connection, error)
-            self._failed(batches, error)
+            self._on_connection_lost(connection, error)
+            self._on_lost_requests(batches, error)
             return
-        if answered:
+        if expects_response:
             self._requests.setdefault(connection, deque()).append(_Request(sent, batches))
             return
         self._outcomes.complete_without_response(batches)
 
-    # --- answers ---
+    # --- responses ---
 
     def _receive(self, timeout_s: float) -> None:
         wait_s = min(timeout_s, self._idle_s())
@@ -213,47 +215,47 @@ class Sender:
             self._receive_from(by_socket[ready])
         for connection in list(self._requests):
             try:
-                connection.check_time()
+                connection.check_deadline()
             except ClientError as error:
-                self._lost(connection, error)
+                self._on_connection_lost(connection, error)
 
     def _idle_s(self) -> float:
-        """Return the time until the next retry, end of throttling or timeout, at most a second."""
+        """Return the time until the next retry, end of throttling or timeout, at most ``WAIT_S_MAX``."""
         now_s = self._runtime.clock()
         times = [queue.retry_at_s for queue in self._active.values() if queue.waiting and queue.retry_at_s > now_s]
         times += [connection.deadline_s or now_s for connection in self._requests]
-        times += [now_s + each.silence_s for each in self._connections if each.silence_s]
+        times += [now_s + each.throttle_remaining_s for each in self._connections if each.throttle_remaining_s]
         return max(0.0, min(WAIT_S_MAX, *(time_s - now_s for time_s in times))) if times else WAIT_S_MAX
 
     def _receive_from(self, connection: Connection) -> None:
         try:
             connection.receive(0)
         except ClientError as error:
-            self._lost(connection, error)
+            self._on_connection_lost(connection, error)
         else:
-            self._take_answers(connection)
+            self._process_responses(connection)
 
-    def _take_answers(self, connection: Connection) -> None:
+    def _process_responses(self, connection: Connection) -> None:
         requests = self._requests[connection]
-        while requests and requests[0].sent.answer is not None:
+        while requests and requests[0].sent.response is not None:
             request = requests.popleft()
-            self._answered(request)
+            self._process_response(request)
         if not requests:
             del self._requests[connection]
 
-    def _lost(self, connection: Connection, error: ClientError) -> None:
-        """Process a lost connection: requests without a response have an unknown outcome."""
+    def _on_connection_lost(self, connection: Connection, error: ClientError) -> None:
+        """Process a lost connection: the outcome of requests without a response is unknown."""
         if connection not in self._requests:
             return
-        self._take_answers(connection)
+        self._process_responses(connection)
         for request in self._requests.pop(connection, ()):
-            self._failed(request.batches, error)
+            self._on_lost_requests(request.batches, error)
 
-    def _answered(self, request: _Request) -> None:
-        assert request.sent.answer is not None
-        if not self._outcomes.process_response(request.sent.answer, request.batches, self._runtime.clock()):
-            self._cluster.doubt()
+    def _process_response(self, request: _Request) -> None:
+        assert request.sent.response is not None
+        if not self._outcomes.process_response(request.sent.response, request.batches, self._runtime.clock()):
+            self._cluster.mark_stale()
 
-    def _failed(self, batches: list[QueuedBatch[OutgoingBatch]], error: ClientError) -> None:
+    def _on_lost_requests(self, batches: list[QueuedBatch[OutgoingBatch]], error: ClientError) -> None:
         self._outcomes.process_lost(batches, error, self._runtime.clock())
-        self._cluster.doubt()
+        self._cluster.mark_stale()

@@ -1,4 +1,4 @@
-"""Requests of a transactional producer to its coordinators, blocking."""
+"""Transactions of offsets, and the end of transactions that another producer has prepared."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from kreplica.client_core.transaction_coordinator import TransactionCoordinatorC
 def end_transaction(
     cluster: Cluster, transactional_id: str, identity: ProducerIdentity, *, commit: bool, timeout_s: float | None = None
 ) -> None:
-    """Commit or abort a transaction of any producer; may be repeated.
+    """Commit or abort a transaction, which may be that of another producer; can be called again.
 
-    :param identity: producer id and epoch of the producer that wrote.
-    :raise BrokerRefused: the transaction ended otherwise, or the producer was fenced.
+    :param identity: id and epoch of the producer that has the transaction.
+    :raise BrokerRefused: the transaction has already ended with the other outcome, or the producer was fenced.
     """
     run(
         transaction_coordinator.end_transaction(
@@ -26,7 +26,7 @@ def end_transaction(
 
 
 class Transactions:
-    """Transactions of one transactional id that contain offsets of groups, without records.
+    """Transactions of one transactional id that commit offsets of groups but have no records.
 
     :param transaction_timeout_s: the coordinator aborts a transaction that is open for longer.
     """
@@ -36,7 +36,7 @@ class Transactions:
 
     @property
     def identity(self) -> ProducerIdentity | None:
-        """Producer id and epoch; None until ``initialize``."""
+        """Producer id and epoch; None before ``initialize`` is called."""
         return self._client.identity
 
     @identity.setter
@@ -44,7 +44,7 @@ class Transactions:
         self._client.identity = identity
 
     def initialize(self) -> ProducerIdentity:
-        """Request the producer id and epoch: fences earlier producers of the id and aborts their open transaction.
+        """Request a producer id and epoch, which fences earlier producers and aborts their open transaction.
 
         A repeated call requests the next epoch.
         """

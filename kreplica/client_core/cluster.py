@@ -139,11 +139,11 @@ class ClusterCore(ABC, Generic[ConnectionT]):
                     raise
                 if self.is_closed:
                     raise ClientClosed(f"the client was closed: {error}") from error
-                self.doubt()
+                self.mark_stale()
                 delay_s = schedule.delay_s(error, self.now_s())
             await self.sleep(delay_s)
 
-    def doubt(self) -> None:
+    def mark_stale(self) -> None:
         """Mark the metadata as stale, so that it is refreshed before its next use."""
         self._invalidations += 1
 
@@ -160,7 +160,7 @@ class ClusterCore(ABC, Generic[ConnectionT]):
         """
         broker = self.view.brokers.get(broker_id)
         if broker is None:
-            self.doubt()
+            self.mark_stale()
             raise LeaderUnknown(f"broker {broker_id} is not in the cluster's metadata")
         return broker.address
 
@@ -256,7 +256,7 @@ class ClusterCore(ABC, Generic[ConnectionT]):
             await self.refresh((name,))
             found = self.view.topics.get(name)
         if found is None:
-            self.doubt()
+            self.mark_stale()
             raise BrokerRefused(self.view.problems.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), f"topic {name}")
         return found
 
@@ -281,7 +281,7 @@ class ClusterCore(ABC, Generic[ConnectionT]):
         """
         found = (await self.topic(partition.topic)).partition(partition.partition)
         if found is None:
-            self.doubt()
+            self.mark_stale()
             raise BrokerRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {partition}")
         return found
 
@@ -292,7 +292,7 @@ class ClusterCore(ABC, Generic[ConnectionT]):
         """
         leader = (await self.partition(partition)).leader
         if leader == NO_LEADER or leader not in self.view.brokers:
-            self.doubt()
+            self.mark_stale()
             raise LeaderUnknown(f"{partition} has no leader at the moment")
         return leader
 
@@ -346,7 +346,7 @@ class ClusterCore(ABC, Generic[ConnectionT]):
             try:
                 return await attempt(await self.connection_to(address))
             except ClientError:
-                self.doubt_coordinator(kind, key)
+                self.forget_coordinator(kind, key)
                 raise
 
         return await self.retrying(once, timeout_s)
@@ -374,7 +374,7 @@ class ClusterCore(ABC, Generic[ConnectionT]):
             found |= new
         return {key: _missing_in_response(kind) if each is None else each for key, each in found.items()}
 
-    def doubt_coordinator(self, kind: CoordinatorKind, key: str) -> None:
+    def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
         """Forget a coordinator's address, so that it is looked up before its next use."""
         self._coordinators.pop((kind, key), None)
 

@@ -164,9 +164,9 @@ class TransactionCoordinatorClient:
         await self._cluster.at_coordinator(CoordinatorKind.GROUP, name, commit)
         self.is_outcome_unknown = False
 
-    async def end(self, *, commit: bool, doubtful: bool = False) -> None:
-        """Send EndTxn if the transaction has partitions or offsets, or may have some (``doubtful``)."""
-        if self._partitions or self._has_offsets or doubtful:
+    async def end(self, *, commit: bool, is_uncertain: bool = False) -> None:
+        """Send EndTxn if the transaction has partitions or offsets, or may have some (``is_uncertain``)."""
+        if self._partitions or self._has_offsets or is_uncertain:
             assert self.identity is not None
             await end_transaction(self._cluster, self.transactional_id, self.identity, commit=commit)
 

@@ -26,7 +26,7 @@ T = TypeVar("T")
 class Phase(Enum):
     """Phase of a producer's transactions; the value is the error text if an operation is not allowed in the phase."""
 
-    IDLE = "no transaction is open: begin first"
+    IDLE = "no transaction is open: call begin() first"
     BEGINNING = "a transaction is starting"
     OPEN = "a transaction is already open"
     ENDING = "the transaction is ending"
@@ -135,22 +135,22 @@ class TransactionCore(TransactionCoordinatorClient):
         self.forget()
         self.phase = Phase.IDLE
 
-    async def abort(self, *, doubtful: bool) -> ProducerIdentity | None:
+    async def abort(self, *, is_uncertain: bool) -> ProducerIdentity | None:
         """Abort the transaction; no request of it may be in flight.
 
-        :param doubtful: the outcome of a produce request is unknown.
+        :param is_uncertain: the outcome of a produce request is unknown.
         :return: the identity if all partitions must restart their sequences; otherwise None.
         """
-        doubtful = doubtful or self.is_outcome_unknown
+        is_uncertain = is_uncertain or self.is_outcome_unknown
         try:
             # A request for the next epoch during an open transaction would fence this producer.
-            await self._guarded(self.end(commit=False, doubtful=doubtful))
+            await self._guarded(self.end(commit=False, is_uncertain=is_uncertain))
         except BrokerRefused as error:
             # After an unknown outcome, INVALID_TXN_STATE means that no transaction was open.
-            if not doubtful or error.code is not ErrorCode.INVALID_TXN_STATE:
+            if not is_uncertain or error.code is not ErrorCode.INVALID_TXN_STATE:
                 raise
         self.forget()
-        new_identity = await self.initialize() if doubtful else None
+        new_identity = await self.initialize() if is_uncertain else None
         self.phase = Phase.IDLE
         return new_identity
 

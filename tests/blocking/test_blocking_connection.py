@@ -112,7 +112,7 @@ def test_missing_response() -> None:
         (b"\x7f\xff\xff\xff", "2147483647"),
         (b"\xff\xff\xff\xff", "-1"),
         (b"\x00\x00\x00\x05\x00\x00\x00\x63\x00", "response 99"),
-        (b"\x00\x00\x00\x03abc", "ends within it"),
+        (b"\x00\x00\x00\x03abc", "ends within the header"),
     ],
     ids=["oversized frame", "negative length", "another's answer", "too short"],
 )
@@ -133,7 +133,7 @@ def test_throttled_client_waits() -> None:
     brokers[1].then(METADATA, lambda request: brokers.metadata(request.body) | {"throttle_time_ms": 5000})
     connection = connect(brokers)
     connection.request(METADATA, ASK)
-    assert connection.silence_s == 5
+    assert connection.throttle_remaining_s == 5
     connection.request(METADATA, ASK)
     first, second = brokers[1].asked(METADATA)
     assert second.at_s - first.at_s >= 5

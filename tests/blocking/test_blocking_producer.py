@@ -146,7 +146,7 @@ def test_memory_is_bounded() -> None:
     with Producer(brokers.cluster(), options) as producer:
         for _ in range(50):
             producer.send("t", bytes(500), partition=0)
-            assert producer._held <= 3000 + 600
+            assert producer._buffered_bytes <= 3000 + 600
         with pytest.raises(RecordTooLarge):
             producer.send("t", bytes(3000), partition=0)
     assert producer.written == 50
@@ -636,7 +636,7 @@ def test_transactions_need_an_id_and_a_start() -> None:
         Producer(brokers.cluster()).begin()
     producer = Producer(brokers.cluster(), ProducerOptions(transactional_id="x"))
     for call in (producer.commit, producer.abort, lambda: producer.send("t", b"v")):
-        with pytest.raises(ValueError, match="begin first"):
+        with pytest.raises(ValueError, match="call begin"):
             call()
     producer.begin()
     with pytest.raises(ValueError, match="already open"):

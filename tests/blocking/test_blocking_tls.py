@@ -104,7 +104,7 @@ def test_requests_over_tls(certificate: Path, address: Address) -> None:
         answered = []
         while len(answered) < 3:
             answered += connection.receive(10)
-        assert [len(each.answer["cluster_id"]) for each in answered if each.answer] == [40_000] * 3
+        assert [len(each.response["cluster_id"]) for each in answered if each.response] == [40_000] * 3
         assert len(connection.request(METADATA, body)["cluster_id"]) == 40_000
 
 

@@ -68,7 +68,7 @@ def test_concurrent_refreshes_share_a_request(brokers: SimulatedCluster, cluster
 def test_doubt_raised_during_a_refresh_stays(brokers: SimulatedCluster, cluster: Cluster) -> None:
     """A doubt raised during a refresh remains, because the response may be older."""
     asked = Deferred.fromCoroutine(cluster.refresh(("t",)))
-    cluster.doubt()
+    cluster.mark_stale()
     brokers.run_until(asked)
     assert cluster.known_topic("t") is None
     brokers.run_until(cluster.refresh())

@@ -121,7 +121,7 @@ def test_an_empty_transaction(scene: Scene) -> None:
 
 def test_invalid_calls_are_refused(scene: Scene) -> None:
     producer = scene.producer(transactional_id="x")
-    with pytest.raises(ValueError, match="begin first"):
+    with pytest.raises(ValueError, match="call begin"):
         producer.send("t", b"")
     for call in (producer.commit, producer.abort, lambda: producer.send_offsets({T0: 1}, "g")):
         assert isinstance(scene.error(call()), ValueError)

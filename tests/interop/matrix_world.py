@@ -81,7 +81,7 @@ class World:
 
         await self.cluster.at_controller(create)
         await self.in_sync(name)
-        self.cluster.doubt()
+        self.cluster.mark_stale()
         return name
 
     async def in_sync(self, topic: str, partitions: int = 1) -> None:
@@ -128,7 +128,7 @@ class World:
 
     async def kill_leader(self, topic: str, partition: int = 0) -> None:
         """Kill the leader of a partition with SIGKILL."""
-        self.cluster.doubt()
+        self.cluster.mark_stale()
         await self.kill(await self.cluster.leader(TopicPartition(topic, partition)))
 
     async def kill_coordinator(self, kind: CoordinatorKind, key: str) -> None:

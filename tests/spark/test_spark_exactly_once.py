@@ -196,7 +196,7 @@ def test_a_new_checkpoint_with_the_name_of_an_old_sink(bootstrap: str) -> None:
     """No batch is skipped: the task fails, and nothing is written."""
     chosen = options(bootstrap, "begun-anew")
     commit_prepared(prepare(chosen, 0, 2, query="old", of_stream=True), chosen)
-    with pytest.raises(SinkOfOtherQuery, match="belongs to query old"):
+    with pytest.raises(SinkOfOtherQuery, match="is used by query old"):
         prepare(chosen, 0, 2, "b", query="new", of_stream=True)
     assert visible(bootstrap, "begun-anew") == whole(0)
 

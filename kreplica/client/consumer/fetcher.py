@@ -297,4 +297,4 @@ class Fetcher:
             self._cluster.runtime.random, state.failures, options.backoff_s, options.backoff_s_max
         )
         state.retry_at_s = now_s + wait_s
-        self._cluster.doubt()
+        self._cluster.mark_stale()

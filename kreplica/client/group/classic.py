@@ -242,7 +242,7 @@ class ClassicMember(GroupMember):
         """
         identity, sent_s = self._identity, self._reactor.seconds()
         try:
-            await self._coordinator.ask(HEARTBEAT, self._as_member(), timeout_s=self._options.session_timeout_s / 2)
+            await self._coordinator.request(HEARTBEAT, self._as_member(), timeout_s=self._options.session_timeout_s / 2)
         except ClientError as error:
             if identity is self._identity and not self._is_over:
                 self._handle_error(error, sent_s)

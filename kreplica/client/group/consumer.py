@@ -160,7 +160,7 @@ class ConsumerMember(GroupMember):
         state, identity, sent_s = self._state, self._identity, self._reactor.seconds()
         request_body = state.request_body()
         try:
-            response = await self._coordinator.ask(
+            response = await self._coordinator.request(
                 CONSUMER_GROUP_HEARTBEAT, request_body, timeout_s=self._options.session_timeout_s / 2
             )
         except ClientError as error:

@@ -19,21 +19,21 @@ from kreplica.wire.messages import Api
 log = Logger()
 
 
-class CoordinatorConnection:
-    """Two connections of one member, which closes them.
+class CoordinatorConnections:
+    """The two connections of a member to its coordinator; the member closes them.
 
-    JoinGroup and SyncGroup have their own, because they delay all later responses until the rebalance completes.
+    JoinGroup and SyncGroup have their own connection, because they delay later responses until the rebalance completes.
     """
 
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self._cluster = cluster
         self._group_id = group_id
-        self._short_requests = cluster.new_connections()
-        self._long_requests = cluster.new_connections()
+        self._short_request_connections = cluster.new_connections()
+        self._long_request_connections = cluster.new_connections()
         self._long_address: Address | None = None
         self._closing: dict[Deferred[None], None] = {}
 
-    async def ask(
+    async def request(
         self, api: Api, body: dict[str, Any], *, at_most: int | None = None, timeout_s: float | None = None
     ) -> dict[str, Any]:
         """Send a request to which the coordinator responds at once.
@@ -53,16 +53,16 @@ class CoordinatorConnection:
     async def request_long(self, api: Api, body: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
         """Send a request to which the coordinator responds when the rebalance makes progress.
 
-        :return: the response, also if it is an error, because MEMBER_ID_REQUIRED carries the member id.
+        :return: the response, even if it contains an error, because that of MEMBER_ID_REQUIRED contains the member id.
         :raise ClientError: no response was received.
         """
         address = self._long_address = await self._address()
-        long_requests = self._long_requests
+        connections = self._long_request_connections
         try:
-            connection = await long_requests.to(address)
+            connection = await connections.to(address)
             return await self._cluster.request(connection, api, body, timeout_s=timeout_s)
         except ClientClosed as error:
-            if long_requests is self._long_requests:
+            if connections is self._long_request_connections:
                 raise
             raise ConnectionLost(f"{address}: {api.name} was aborted") from error
         except ClientError as error:
@@ -80,7 +80,7 @@ class CoordinatorConnection:
         if self._long_address not in (None, address):
             self.abort_joining()
         try:
-            return await self._short_requests.to(address)
+            return await self._short_request_connections.to(address)
         except ClientError as error:
             self.failed(error)
             raise
@@ -90,28 +90,28 @@ class CoordinatorConnection:
 
         :raise ClientError: no broker knows the coordinator.
         """
-        self._doubt()
+        self._forget_coordinator()
         address = await self._address()
         if self._long_address not in (None, address):
             self.abort_joining()
 
     def abort_joining(self) -> None:
         """Close the connection of long requests; they fail with ``ConnectionLost``."""
-        before, self._long_requests = self._long_requests, self._cluster.new_connections()
+        before, self._long_request_connections = self._long_request_connections, self._cluster.new_connections()
         self._close(before)
 
     def failed(self, error: ClientError) -> None:
         """Process an error that may mean that the coordinator moved."""
         if error_action(error) is ErrorAction.LOOK_UP:
-            self._doubt()
+            self._forget_coordinator()
 
-    def _doubt(self) -> None:
-        self._cluster.doubt_coordinator(CoordinatorKind.GROUP, self._group_id)
+    def _forget_coordinator(self) -> None:
+        self._cluster.forget_coordinator(CoordinatorKind.GROUP, self._group_id)
 
     async def close(self) -> None:
         """Close the connections."""
-        self._close(self._long_requests)
-        self._close(self._short_requests)
+        self._close(self._long_request_connections)
+        self._close(self._short_request_connections)
         for closing in list(self._closing):
             await closing
 

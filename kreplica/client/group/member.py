@@ -10,7 +10,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
 from kreplica.client.cluster import Cluster
-from kreplica.client.group.coordinator_connection import CoordinatorConnection
+from kreplica.client.group.coordinator_connection import CoordinatorConnections
 from kreplica.client.group.listener_calls import ListenerCalls
 from kreplica.client.group.membership import AssignmentListener
 from kreplica.client.group.notifier import Notifier
@@ -50,7 +50,7 @@ class GroupMember(ABC):
         self._identity = GroupIdentity(options.group_id, instance_id=options.instance_id)
         self._assignment: frozenset[TopicPartition] = frozenset()
         self._error: Exception | None = None
-        self._coordinator = CoordinatorConnection(cluster, options.group_id)
+        self._coordinator = CoordinatorConnections(cluster, options.group_id)
         self._listener_calls = ListenerCalls(listener, reactor)
         self._offsets = MemberOffsets(cluster, self._coordinator, self)
         self._session = SessionTimer(reactor, options.patience_s, self._session_over)
@@ -176,7 +176,7 @@ class GroupMember(ABC):
     async def _send_leave(self, api: Api, body: dict[str, Any]) -> None:
         """Send a request to leave the group; if the coordinator is unreachable, the session expires later."""
         self._session.end()
-        leaving = Deferred.fromCoroutine(self._coordinator.ask(api, body))
+        leaving = Deferred.fromCoroutine(self._coordinator.request(api, body))
         timer = self._reactor.callLater(LEAVE_TIMEOUT_S, leaving.cancel)
         try:
             await leaving

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from twisted.internet.defer import DeferredLock
 
 from kreplica.client.cluster import Cluster
-from kreplica.client.group.coordinator_connection import CoordinatorConnection
+from kreplica.client.group.coordinator_connection import CoordinatorConnections
 from kreplica.client_core.errors import BrokerRefused, ClientError, CommitFailed, check
 from kreplica.client_core.offsets import (
     NO_GENERATION,
@@ -55,7 +55,7 @@ class Committer(Protocol):
 class MemberOffsets:
     """Commits and lookups of one member."""
 
-    def __init__(self, cluster: Cluster, coordinator: CoordinatorConnection, member: Committer) -> None:
+    def __init__(self, cluster: Cluster, coordinator: CoordinatorConnections, member: Committer) -> None:
         self._cluster = cluster
         self._coordinator = coordinator
         self._member = member
@@ -107,7 +107,7 @@ class MemberOffsets:
             "topics": offset_rows(offsets),
         }
         try:
-            response = await self._coordinator.ask(OFFSET_COMMIT, body, at_most=TOPIC_NAMES_VERSION_MAX)
+            response = await self._coordinator.request(OFFSET_COMMIT, body, at_most=TOPIC_NAMES_VERSION_MAX)
             check_committed(response, f"group {identity.group_id}")
         except BrokerRefused as error:
             self._coordinator.failed(error)
@@ -125,7 +125,7 @@ class MemberOffsets:
             "require_stable": True,
         }
         try:
-            response = await self._coordinator.ask(OFFSET_FETCH, body, at_most=TOPIC_NAMES_VERSION_MAX)
+            response = await self._coordinator.request(OFFSET_FETCH, body, at_most=TOPIC_NAMES_VERSION_MAX)
             row = response["groups"][0] if "groups" in response else response
             if "error_code" in row:
                 check(row, f"offsets of group {identity.group_id}")

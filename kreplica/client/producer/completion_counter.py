@@ -12,15 +12,15 @@ class CompletionCounter:
 
     :ivar pending: number of records or batches without an outcome; ``done`` fires at 0.
     :ivar failures: number of failed records.
-    :ivar first: the first error.
+    :ivar first_error: error of the first failed record.
     """
 
-    __slots__ = ("done", "failures", "first", "pending")
+    __slots__ = ("done", "failures", "first_error", "pending")
 
     def __init__(self) -> None:
         self.pending = 0
         self.failures = 0
-        self.first: ClientError | None = None
+        self.first_error: ClientError | None = None
         self.done: Deferred[None] | None = None
 
     def complete(self, error: ClientError | None, count: int = 1) -> None:
@@ -28,7 +28,7 @@ class CompletionCounter:
         self.pending -= count
         if error is not None:
             self.failures += count
-            self.first = self.first or error
+            self.first_error = self.first_error or error
         if self.pending == 0 and self.done is not None:
             done, self.done = self.done, None
             if not done.called:

@@ -123,8 +123,8 @@ class Producer:
                     counter.pending -= 1
                     await self._send_one(topic, record, counter)
         await counter.wait()
-        if counter.first is not None:
-            raise DeliveryFailed(counter.failures, counter.first) from counter.first
+        if counter.first_error is not None:
+            raise DeliveryFailed(counter.failures, counter.first_error) from counter.first_error
         return count
 
     async def _send_one(self, topic: str, record: bytes | OutgoingRecord, counter: CompletionCounter) -> None:
@@ -234,8 +234,8 @@ class Producer:
             self._accumulator.drop(error)
             self._sender.drop(error)
             await self.flush()
-            doubtful = any(queue.must_restart for queue in self._accumulator.queues())
-            self._restart_sequences(await transactions.abort(doubtful=doubtful))
+            is_uncertain = any(queue.must_restart for queue in self._accumulator.queues())
+            self._restart_sequences(await transactions.abort(is_uncertain=is_uncertain))
         finally:
             if transactions.phase is Phase.ENDING:
                 transactions.phase = Phase.OPEN

@@ -241,7 +241,7 @@ class Sender:
         leader = cluster.known_leader(queue.partition)
         if leader is not None:
             return leader
-        cluster.doubt()
+        cluster.mark_stale()
         self._delay(queue, LeaderUnknown(f"{queue.partition} has no leader at the moment"), now_s)
         return None
 
@@ -274,7 +274,7 @@ class Sender:
             if connection is not None:
                 self._send(route, connection, fit_request(batches, self._options.request_size_max))
         except ClientError as error:
-            self._cluster.doubt()
+            self._cluster.mark_stale()
             for queue, _ in batches:
                 self._delay(queue, error, now_s)
             return
@@ -315,7 +315,7 @@ class Sender:
         else:
             request.route.throttle(response.get("throttle_time_ms", 0) / 1000)
             if not self._outcomes.process_response(response, request.batches, now_s):
-                self._cluster.doubt()
+                self._cluster.mark_stale()
         self._completed(request)
 
     def _lost(self, failure: Failure, request: _Request) -> None:
@@ -327,7 +327,7 @@ class Sender:
             log.failure("a Produce request failed", failure)
             error = ConnectionLost(str(error))
         self._outcomes.process_lost(request.batches, error, self._reactor.seconds())
-        self._cluster.doubt()
+        self._cluster.mark_stale()
         self._completed(request)
 
     def _completed(self, request: _Request) -> None:
@@ -351,7 +351,7 @@ class Sender:
             if not isinstance(error, KreplicaError):
                 log.failure("cannot connect to broker {leader}", failure, leader=route.leader)
             error = ConnectionLost(str(error))
-        self._cluster.doubt()
+        self._cluster.mark_stale()
         now_s = self._reactor.seconds()
         for queue in route.parked:
             if queue.waiting:

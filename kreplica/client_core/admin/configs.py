@@ -22,7 +22,7 @@ from kreplica.wire.messages import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_
 
 
 class Configs(RequestRouter):
-    """Requests about configurations; those of one broker go to that broker."""
+    """Requests about configs; requests about the configs of one broker are sent to that broker."""
 
     async def describe_configs(
         self,
@@ -118,14 +118,14 @@ class Configs(RequestRouter):
             rows = [resource_row(each, configs=changes[each]) for each in share]
             response = await self._cluster.request(connection, api, {"resources": rows, "validate_only": validate_only})
             found = _by_resource(response["responses"], share)
-            return {each: outcome(row, f"settings of {each}") for each, row in found}
+            return {each: outcome(row, f"configs of {each}") for each, row in found}
 
         return await self._at_owners(changes, ask, timeout_s)
 
     async def _at_owners(
         self, resources: Iterable[ConfigResource], ask: Any, timeout_s: float | None
     ) -> Outcomes[ConfigResource, Any]:
-        """Send requests about a broker's configurations to that broker, all others to the controller."""
+        """Send requests about the configs of a broker to that broker, all others to the controller."""
 
         async def attempt(left: list[ConfigResource]) -> Results[ConfigResource, Any]:
             view = await self._cluster.refresh()

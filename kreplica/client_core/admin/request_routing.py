@@ -126,7 +126,7 @@ class RequestRouter:
             results = await self._ask_each(await cluster.coordinators(kind, left), cluster.connection_to, ask)
             for key, outcome in results.items():
                 if isinstance(outcome, ClientError) and outcome.retriable:
-                    cluster.doubt_coordinator(kind, key)
+                    cluster.forget_coordinator(kind, key)
             return results
 
         return await self.settle(keys, attempt, timeout_s, final=final)
@@ -148,7 +148,7 @@ class RequestRouter:
             where = await cluster.coordinator(kind, key)
             results = await self._ask_each(dict.fromkeys(left, where), cluster.connection_to, ask)
             if any(isinstance(outcome, ClientError) and outcome.retriable for outcome in results.values()):
-                cluster.doubt_coordinator(kind, key)
+                cluster.forget_coordinator(kind, key)
             return results
 
         return await self.settle(items, attempt, timeout_s, final=final)

@@ -149,7 +149,7 @@ class Topics(RequestRouter):
         """Wait until the given number of partitions of each topic have leaders."""
 
         async def check_leaders() -> None:
-            self._cluster.doubt()
+            self._cluster.mark_stale()
             view = await self._cluster.refresh(counts)
             for name, count in counts.items():
                 topic = view.topics.get(name)
@@ -183,7 +183,7 @@ class Topics(RequestRouter):
             return None if error.code in UNKNOWN else error
 
         deleted = await self.at_controller(topics, ask, timeout_s, reconcile=reconcile)
-        self._cluster.doubt()
+        self._cluster.mark_stale()
         return deleted
 
     async def delete_topic(self, topic: str | UUID, *, timeout_s: float | None = None) -> None:

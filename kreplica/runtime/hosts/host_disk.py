@@ -1,4 +1,4 @@
-"""Files of the operating system for one of several programs in a process; a kill closes them."""
+"""Files of the operating system for one of several programs in a process; a kill makes them unusable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kreplica.runtime.disk import DirectoryLock, File, OsDirectoryLock, OsDisk, 
 
 
 class HostFile(OsFile):
-    """A file that is closed when its program is killed, even if it is still referenced."""
+    """A file that becomes unusable when its program is killed, even if it is still referenced."""
 
     __slots__ = ("__weakref__",)
 
@@ -24,8 +24,8 @@ class HostFile(OsFile):
 class HostDisk(OsDisk):
     """Disk of one program.
 
-    A kill invalidates all files at once, so that later calls fail, but closes the descriptors only in ``release``: a
-    thread in the middle of a system call may still use its descriptor.
+    A kill invalidates all files at once, so that later calls fail. The descriptors are closed only in ``release``,
+    since a thread in the middle of a system call may still use one.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,10 @@ class HostDisk(OsDisk):
         """Protects the state against threads that open files."""
 
     def kill(self) -> None:
-        """Make all later calls fail. Nothing is flushed."""
+        """Make all later calls on open files, and all calls that change files, fail; nothing is synced.
+
+        Calls that only read, such as ``exists`` and ``read_file``, still succeed: they cannot affect the next program.
+        """
         with self._lock:
             self._killed = True
             taken = [file.invalidate() for file in list(self._files)]

@@ -10,7 +10,7 @@ from contextlib import closing
 from typing import Any, NamedTuple
 
 from kreplica.blocking.blocking_runtime import default_runtime
-from kreplica.blocking.connection import Connection, Pending
+from kreplica.blocking.connection import Connection, PendingRequest
 from kreplica.client_core.addresses import Address
 from kreplica.client_core.errors import BrokerRefused, ClientError, check
 from kreplica.client_core.fetch_requests import TOPIC_NAMES_VERSION_MAX, FetchLimits, fetch_body
@@ -101,15 +101,15 @@ class BrokerReplica(NamedTuple):
     def _fetch_rows(self, offset: int, end: int) -> Generator[dict[str, Any], None, None]:
         """Yield the broker's responses for the partition; the next fetch runs while a response is processed."""
         with self._connect() as connection:
-            pending: Pending | None = self._send_fetch(connection, offset)
+            pending: PendingRequest | None = self._send_fetch(connection, offset)
             while pending is not None:
-                while pending.answer is None:
+                while pending.response is None:
                     connection.receive(self.client.request_timeout_s)
-                answer, pending = pending.answer, None
-                code = ErrorCode.of(answer.get("error_code", 0))
+                response, pending = pending.response, None
+                code = ErrorCode.of(response.get("error_code", 0))
                 if code is not ErrorCode.NONE:
                     raise BrokerRefused(code, f"fetch of {self.partition} from broker {self.broker}")
-                row = answer["responses"][0]["partitions"][0]
+                row = response["responses"][0]["partitions"][0]
                 if row["error_code"] == 0 and row["records"]:
                     next_offset = _next_offset(memoryview(row["records"]))
                     if offset < next_offset < end:
@@ -117,7 +117,7 @@ class BrokerReplica(NamedTuple):
                         pending = self._send_fetch(connection, offset)
                 yield row
 
-    def _send_fetch(self, connection: Connection, offset: int) -> Pending:
+    def _send_fetch(self, connection: Connection, offset: int) -> PendingRequest:
         limits = FetchLimits(
             isolation=Isolation.READ_UNCOMMITTED,
             wait_ms=FETCH_WAIT_MS,
