@@ -116,6 +116,23 @@ class PlanReader:
                     yield NumberedStep(number, step, outcome)
                 number += 1
 
+    async def unfinished_steps(self, plan_id: str) -> AsyncIterator[NumberedStep]:
+        """Yield the steps that are waiting or in progress; a chunk without such steps is not read."""
+        number = 0
+        for chunk in await self.chunk_numbers(plan_id):
+            path = znodes.plan_progress_path(plan_id, chunk)
+            (progressed,) = await read_all(self._client, [path])
+            if not isinstance(progressed, ZooKeeperError):
+                decoded = decode_outcomes(path, progressed[0])
+                if not any(outcome.state.is_open for outcome in decoded):
+                    number += len(decoded)
+                    continue
+            steps, outcomes = await self._chunk(plan_id, chunk)
+            for step, outcome in zip(steps, outcomes, strict=True):
+                if outcome.state.is_open:
+                    yield NumberedStep(number, step, outcome)
+                number += 1
+
     async def _chunk(self, plan_id: str, chunk: int) -> tuple[Sequence[Step], Sequence[StepOutcome]]:
         paths = [znodes.plan_steps_path(plan_id, chunk), znodes.plan_progress_path(plan_id, chunk)]
         stepped, progressed = await read_all(self._client, paths)

@@ -46,7 +46,7 @@ MOVING_MEASURED_MAX = 200
 """Maximum number of moves whose progress is requested from brokers; for others only completed moves count."""
 
 STEPS_SEARCHED_MAX = 5000
-"""Maximum number of steps searched for ongoing moves; the controller starts steps in order."""
+"""Maximum number of unfinished steps searched for moves in progress; the controller starts steps in order."""
 
 _NOT_FOUND = {404: "The plan does not exist."}
 _CHANGED = {412: "The plan was changed since the ETag in If-Match was read."}
@@ -204,10 +204,12 @@ class Plans:
         moved = 0
         if read.progress.moving and not read.plan.state.is_ended and read.plan.bytes:
             rows: list[NumberedStep] = []
-            async for row in self._plans.steps(read.plan.plan_id):
+            searched = 0
+            async for row in self._plans.unfinished_steps(read.plan.plan_id):
                 if row.outcome.state is StepState.MOVING:
                     rows.append(row)
-                if len(rows) >= read.progress.moving or row.number >= STEPS_SEARCHED_MAX:
+                searched += 1
+                if len(rows) >= read.progress.moving or searched == STEPS_SEARCHED_MAX:
                     break
             moved = sum(size or 0 for size in (await self._copied(rows)).values())
         return plan_document(read.plan, read.progress, self._runtime.wall_clock_ms(), bytes_moved=moved)

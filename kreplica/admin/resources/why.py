@@ -23,7 +23,7 @@ from kreplica.admin.why.brokers import StallFacts, explain_broker, explain_unrea
 from kreplica.admin.why.decisions import Memory, decision_from_znode, merge_decisions, remembered_decisions
 from kreplica.admin.why.explanation import DECIDED, WHY, Advice, Explanation
 from kreplica.admin.why.groups import NAMED_MAX, GroupFacts, GroupPartition, explain_group
-from kreplica.admin.why.partition_facts import PartitionFactsRead
+from kreplica.admin.why.partition_facts import PartitionFactsReader
 from kreplica.admin.why.partitions import explain_partition
 from kreplica.admin.why.plans import EXPLAINED_MAX, explain_plan
 from kreplica.client.errors import ClientError
@@ -38,6 +38,8 @@ from kreplica.zookeeper import ZooKeeperClient, read_all
 
 DECIDED_SHOWN = 20
 STEPS_SEARCHED_MAX = 5000
+"""Maximum number of unfinished steps searched for moves in progress; the controller starts steps in order."""
+
 REQUEST_TIMEOUT_S = 3.0
 
 REMEMBERED = record(
@@ -97,7 +99,7 @@ class Sources:
     client: ZooKeeperClient
     registrations: Registrations
     connections: BrokerConnections
-    partitions: PartitionFactsRead
+    partitions: PartitionFactsReader
     plans: PlanReader
     sizes: ReplicaSizes
 
@@ -242,10 +244,12 @@ class Why:
         read = await sources.plans.plan(call.path["plan"])
         moving: list[NumberedStep] = []
         if not read.plan.state.is_ended and read.progress.moving:
-            async for row in sources.plans.steps(read.plan.plan_id):
+            searched = 0
+            async for row in sources.plans.unfinished_steps(read.plan.plan_id):
                 if row.outcome.state is StepState.MOVING:
                     moving.append(row)
-                if len(moving) >= min(read.progress.moving, EXPLAINED_MAX) or row.number >= STEPS_SEARCHED_MAX:
+                searched += 1
+                if len(moving) >= min(read.progress.moving, EXPLAINED_MAX) or searched == STEPS_SEARCHED_MAX:
                     break
         live = sorted(await sources.registrations.live())
         copying = [(row.step.key, broker) for row in moving for broker in row.step.arriving if broker in live]

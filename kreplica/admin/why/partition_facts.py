@@ -1,4 +1,4 @@
-"""Collects facts about a partition from ZooKeeper, from its replicas and from the memory of brokers."""
+"""Collects facts about a partition from ZooKeeper, its replicas and the published metadata."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ REQUEST_TIMEOUT_S = 2.0
 NO_TRANSACTION = -1
 
 STEPS_SEARCHED_MAX = 20_000
-"""Maximum number of plan steps searched; ongoing moves are near the first unfinished step."""
+"""Maximum number of unfinished plan steps that are searched; moves in progress are among the first ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
     """An open transaction in a partition.
 
-    :param first_offset: its first offset; read-committed consumers cannot read beyond it.
-    :param last_written_ms: by the producer's clock; -1 if unknown.
+    :param first_offset: read-committed consumers cannot read this offset and later ones.
+    :param last_written_ms: timestamp of the last record, from the producer's clock; -1 if unknown.
     """
 
     producer_id: int
@@ -39,8 +39,12 @@ class OpenTransaction:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicRules:
-    """The topic's ``min.insync.replicas`` and ``unclean.leader.election.enable``."""
+class TopicConfigs:
+    """The settings of a topic that restrict its leaders and writes.
+
+    :param min_insync_replicas: ``min.insync.replicas``.
+    :param unclean_allowed: ``unclean.leader.election.enable``.
+    """
 
     min_insync_replicas: int = 1
     unclean_allowed: bool = False
@@ -50,23 +54,23 @@ class TopicRules:
 class PartitionFacts:
     """Facts about one partition.
 
-    :param state: None if it never had a state.
-    :param written_at_ms: time of the last write of the state; 0 if there is no state.
+    :param state: None if no state was written yet.
+    :param written_at_ms: time of the last write of the state; 0 without a state.
     :param live: the registered brokers.
-    :param failed: replicas on live brokers whose log directory failed.
+    :param failed_replicas: replicas on live brokers in a failed log directory.
     :param controller_id: negative if there is no controller.
     :param sizes: replica sizes in bytes, by broker.
-    :param transactions: open transactions, oldest first; empty if the leader does not answer.
+    :param transactions: open transactions, oldest first; empty if the leader does not respond.
     :param plan: the active plan that moves the partition.
     """
 
     key: TopicPartition
     assignment: TopicAssignment
-    rules: TopicRules
+    configs: TopicConfigs
     state: LeaderAndIsr | None = None
     written_at_ms: int = 0
     live: Sequence[int] = ()
-    failed: Sequence[int] = ()
+    failed_replicas: Sequence[int] = ()
     controller_id: int = -1
     is_deleting: bool = False
     sizes: Mapping[int, int] = field(default_factory=dict)
@@ -88,19 +92,19 @@ class PartitionFacts:
 
     @property
     def is_moving(self) -> bool:
-        """Return True if replicas are added or removed; pending file deletions do not count."""
+        """True if replicas are being added or removed; pending file deletions do not count."""
         return bool(self.adding) or any(broker in self.replicas for broker in self.removing)
 
     @property
     def online(self) -> list[int]:
-        """The replicas on live brokers whose log directory works."""
-        return [broker for broker in self.replicas if broker in self.live and broker not in self.failed]
+        """The replicas on live brokers, except those in a failed log directory."""
+        return [broker for broker in self.replicas if broker in self.live and broker not in self.failed_replicas]
 
 
-class PartitionFactsRead:
+class PartitionFactsReader:
     """Collects facts about partitions.
 
-    :param rules: returns the rules that apply to a topic.
+    :param configs_of: returns the effective configs of a topic.
     """
 
     def __init__(
@@ -111,7 +115,7 @@ class PartitionFactsRead:
         connections: BrokerConnections,
         sizes: ReplicaSizes,
         plans: PlanReader,
-        rules: Callable[[str], TopicRules],
+        configs_of: Callable[[str], TopicConfigs],
     ) -> None:
         self._client = client
         self._published = published
@@ -119,7 +123,7 @@ class PartitionFactsRead:
         self._connections = connections
         self._sizes = sizes
         self._plans = plans
-        self._rules = rules
+        self._configs_of = configs_of
 
     async def read(self, key: TopicPartition) -> PartitionFacts:
         """Return the facts of a partition.
@@ -132,7 +136,7 @@ class PartitionFactsRead:
         return PartitionFacts(
             key,
             assignment,
-            self._rules(key.topic),
+            self._configs_of(key.topic),
             state,
             written_at_ms,
             live,
@@ -141,7 +145,7 @@ class PartitionFactsRead:
             is_deleting,
             await self._sizes_of(key, [broker for broker in replicas if broker in live]),
             await self.transactions(key, state.leader if state is not None else -1),
-            await self._plan(key),
+            await self.plan_of(key),
         )
 
     async def _from_zookeeper(self, key: TopicPartition) -> tuple[TopicAssignment, LeaderAndIsr | None, int, bool]:
@@ -173,17 +177,17 @@ class PartitionFactsRead:
         return {broker: size for (_, broker), size in found.items()}
 
     async def transactions(self, key: TopicPartition, leader: int) -> list[OpenTransaction]:
-        """Return the open transactions of a partition, oldest first; empty if its leader does not answer."""
+        """Return the open transactions of a partition, oldest first; empty if its leader does not respond."""
         if leader < 0:
             return []
         body = {"topics": [{"name": key.topic, "partition_indexes": [key.partition]}]}
         try:
-            answer = await self._connections.request(leader, DESCRIBE_PRODUCERS, body, timeout_s=REQUEST_TIMEOUT_S)
+            response = await self._connections.request(leader, DESCRIBE_PRODUCERS, body, timeout_s=REQUEST_TIMEOUT_S)
         except ClientError:
             return []
         rows = [
             row
-            for topic in answer["topics"]
+            for topic in response["topics"]
             for partition in topic["partitions"]
             for row in partition["active_producers"]
             if row["current_txn_start_offset"] > NO_TRANSACTION
@@ -196,11 +200,14 @@ class PartitionFactsRead:
         ]
         return sorted(found, key=lambda each: each.first_offset)
 
-    async def _plan(self, key: TopicPartition) -> Plan | None:
+    async def plan_of(self, key: TopicPartition) -> Plan | None:
+        """Return the active plan that will move or is moving the partition, None if there is none."""
         for read in await self._plans.open_plans():
-            async for row in self._plans.steps(read.plan.plan_id):
-                if row.step.key == key and row.outcome.state.is_open:
+            searched = 0
+            async for row in self._plans.unfinished_steps(read.plan.plan_id):
+                if row.step.key == key:
                     return read.plan
-                if row.number >= STEPS_SEARCHED_MAX:
+                searched += 1
+                if searched == STEPS_SEARCHED_MAX:
                     break
         return None

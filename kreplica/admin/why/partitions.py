@@ -81,13 +81,13 @@ class _PartitionExplainer:
         others = [broker for broker in facts.online if broker not in able]
         reason = f"{facts.key} has no leader: no replica that has all acknowledged records "
         reason += f"({brokers_text(able)}) is available"
-        if others and not facts.rules.unclean_allowed:
+        if others and not facts.configs.unclean_allowed:
             also = "may lack records and cannot become leader because unclean.leader.election.enable is false"
             return f"{reason}; {brokers_text(others)} {also}."
         return f"{reason}."
 
     def _isr_shortage(self) -> str:
-        in_sync, needed = len(self._state.isr), self._facts.rules.min_insync_replicas
+        in_sync, needed = len(self._state.isr), self._facts.configs.min_insync_replicas
         if in_sync >= required(needed, len(self._facts.replicas)):
             return ""
         return (
@@ -139,7 +139,7 @@ class _PartitionExplainer:
             if broker not in self._facts.live:
                 since = f" (it left at {time_text(self._left_ms[broker])})" if broker in self._left_ms else ""
                 yield f"Broker {broker} {what}{since}."
-            elif broker in self._facts.failed:
+            elif broker in self._facts.failed_replicas:
                 yield f"Broker {broker} to restart with a working log directory."
 
     def _catching_up(self, broker: int) -> str:
@@ -169,7 +169,7 @@ class _PartitionExplainer:
         dead = [broker for broker in facts.replicas if broker not in facts.live]
         for broker in dead:
             yield Advice(f"Start broker {broker}.")
-        for broker in facts.failed:
+        for broker in facts.failed_replicas:
             yield Advice(f"Repair the failed log directory of broker {broker}, then restart the broker.")
         if state == "offline" and facts.online:
             row = {"topic": key.topic, "partition": key.partition}
@@ -245,9 +245,9 @@ def _facts_document(facts: PartitionFacts) -> dict[str, Any]:
         "eligible_leader_replicas": list(state.eligible_leader_replicas) if state is not None else [],
         "written_at_ms": facts.written_at_ms or None,
         "live_replicas": [broker for broker in facts.replicas if broker in facts.live],
-        "failed_replicas": list(facts.failed),
-        "min_insync_replicas": facts.rules.min_insync_replicas,
-        "unclean_leader_election": facts.rules.unclean_allowed,
+        "failed_replicas": list(facts.failed_replicas),
+        "min_insync_replicas": facts.configs.min_insync_replicas,
+        "unclean_leader_election": facts.configs.unclean_allowed,
         "sizes": {str(broker): size for broker, size in sorted(facts.sizes.items())},
         "controller": facts.controller_id if facts.controller_id >= 0 else None,
         "plan": facts.plan.plan_id if facts.plan is not None else None,

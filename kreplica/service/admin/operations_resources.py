@@ -14,7 +14,7 @@ from kreplica.admin.resources.figures import FiguresResource
 from kreplica.admin.resources.plans import Plans
 from kreplica.admin.resources.timeline import Timeline
 from kreplica.admin.resources.why import Known, Sources, Why
-from kreplica.admin.why.partition_facts import PartitionFactsRead, TopicRules
+from kreplica.admin.why.partition_facts import PartitionFactsReader, TopicConfigs
 from kreplica.controller.history.audit_events import KINDS
 from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.server.metadata.metadata_cache import MetadataCache
@@ -65,10 +65,10 @@ def _why(broker: OperationsParts, stalls: StallWatch, registrations: Registratio
     history = broker.controller.history
     plans, sizes = PlanReader(client), ReplicaSizes(broker.runtime.reactor.seconds, connections)
 
-    def rules(topic: str) -> TopicRules:
-        return TopicRules(dynamic.min_insync_replicas(topic), dynamic.unclean_election_allowed(topic))
+    def configs_of(topic: str) -> TopicConfigs:
+        return TopicConfigs(dynamic.min_insync_replicas(topic), dynamic.unclean_election_allowed(topic))
 
-    partitions = PartitionFactsRead(client, broker.metadata, registrations, connections, sizes, plans, rules)
+    partitions = PartitionFactsReader(client, broker.metadata, registrations, connections, sizes, plans, configs_of)
     group_facts = LocalGroupFacts(broker.broker_id, broker.coordinators, broker.runtime.wall_clock_ms)
     known = Known(broker.broker_id, history, history.audit_events, group_facts, stalls)
     return Why(broker.runtime, known, Sources(client, registrations, connections, partitions, plans, sizes), others)
