@@ -11,10 +11,10 @@ from jsonschema import Draft202012Validator
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from kreplica.admin.http.api import Answer, Call, Resource, Route
+from kreplica.admin.http.api import Call, JsonResponse, Resource, Route
 from kreplica.admin.http.json_stream import dumped
 from kreplica.admin.http.problems import Problem
-from kreplica.admin.peers.forwarding import Answers
+from kreplica.admin.peers.forwarding import PeerResponses
 from kreplica.admin.peers.registrations import RegistrationReader
 from kreplica.admin.peers.responses import PeerResponseValidator
 from kreplica.runtime.stalls import INTERVAL_S, StallWatch
@@ -31,29 +31,29 @@ class PeerAdminApis:
         self._broker_id = broker_id
         self._cluster = cluster
 
-    async def ask(
-        self, broker_id: int, call: Call, path: str, answer: PeerResponseValidator, *, query: Any = None, **more: Any
+    async def request(
+        self, broker_id: int, call: Call, path: str, validator: PeerResponseValidator, *, query: Any = None, **more: Any
     ) -> Any:
         if call.forwarded:
             raise Problem(421, "misdirected", "it was forwarded already")
         other = self._cluster.running(broker_id)
         if other is None:
-            raise Problem(502, "no answer", f"broker {broker_id} cannot be asked")
+            raise Problem(502, "no response", f"cannot send a request to broker {broker_id}")
         given = {name: value for name, value in (query or {}).items() if value is not None}
         document = (await other.asked("GET", unquote(path), forwarded=True, **given)).document
-        return answer.read(broker_id, 200, dumped(document))
+        return validator.read(broker_id, 200, dumped(document))
 
-    async def ask_all(
-        self, call: Call, path: str, answer: PeerResponseValidator, here: Any, *, query: Any = None, each: Any = None
-    ) -> Answers:
+    async def request_all(
+        self, call: Call, path: str, validator: PeerResponseValidator, here: Any, *, query: Any = None, each: Any = None
+    ) -> PeerResponses:
         documents, problems = {self._broker_id: await here()}, []
         for broker_id in () if call.forwarded else self._cluster.known - {self._broker_id}:
             try:
                 own = {**(query or {}), **(each or {}).get(broker_id, {})}
-                documents[broker_id] = await self.ask(broker_id, call, path, answer, query=own)
+                documents[broker_id] = await self.request(broker_id, call, path, validator, query=own)
             except Problem as problem:
                 problems.append(f"broker {broker_id}: {problem.detail}")
-        return Answers(dict(sorted(documents.items())), problems)
+        return PeerResponses(dict(sorted(documents.items())), problems)
 
 
 class DirectCluster:
@@ -106,7 +106,7 @@ class Direct:
         self._routes = [route for resource in resources for route in resource.routes()]
         self._run = run
 
-    def answer(self, method: str, path: str, body: Any = None, **more: Any) -> Answer:
+    def answer(self, method: str, path: str, body: Any = None, **more: Any) -> JsonResponse:
         """:param more: query parameters, and attributes of ``Call``."""
         return self._run(Deferred.fromCoroutine(self.asked(method, path, body, **more)))
 
@@ -114,11 +114,11 @@ class Direct:
         """Return the document of the response."""
         return self.answer(method, path, body, **more).document
 
-    async def asked(self, method: str, path: str, body: Any = None, **more: Any) -> Answer:
+    async def asked(self, method: str, path: str, body: Any = None, **more: Any) -> JsonResponse:
         """Return the same as a coroutine."""
         route, in_path = self._found(method, path)
         reply = await route.handler(_call(route, in_path, body, more))
-        assert isinstance(reply, Answer)
+        assert isinstance(reply, JsonResponse)
         if route.answer is not None:
             Draft202012Validator(route.answer).validate(reply.document)
         return reply

@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 from http_in_memory import Api, Resource
 
 from kreplica.admin.http.access import Access
-from kreplica.admin.http.api import Answer, RawAnswer, Route
+from kreplica.admin.http.api import JsonResponse, RawResponse, Route
 from kreplica.errors import SettingsError
 from kreplica.runtime.disk import OsDisk
 from kreplica.service.admin.access import admin_access, admin_tls
@@ -27,11 +27,11 @@ TOKEN = "0123456789abcdef"
 
 
 async def answered(call):
-    return Answer({})
+    return JsonResponse({})
 
 
 def api(access=None):
-    page = RawAnswer(b"<p>", "text/html")
+    page = RawResponse(b"<p>", "text/html")
 
     async def paged(call):
         return page

@@ -7,7 +7,7 @@ from http_in_memory import Api, Resource, gone, received, request
 from twisted.internet.defer import Deferred
 
 from kreplica.admin.http import routing
-from kreplica.admin.http.api import Answer, Route
+from kreplica.admin.http.api import JsonResponse, Route
 from kreplica.admin.http.bounded_requests import (
     ADDRESS_CONNECTIONS_MAX,
     BODY_SECONDS_MAX,
@@ -29,12 +29,12 @@ class Scene:
         self.connections = self.api.site.connections
 
     async def health(self, call):
-        return Answer({"status": "live"})
+        return JsonResponse({"status": "live"})
 
     async def slow(self, call):
         self.waits.append(Deferred())
         await self.waits[-1]
-        return Answer({})
+        return JsonResponse({})
 
     def half_sent(self, host="10.0.0.1"):
         protocol, wire = self.api.connect(host)

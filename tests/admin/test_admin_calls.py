@@ -7,7 +7,7 @@ import json
 import pytest
 from http_in_memory import Api, Resource, received, request
 
-from kreplica.admin.http.api import Answer, Parameter, Route
+from kreplica.admin.http.api import JsonResponse, Parameter, Route
 from kreplica.admin.http.calls import BODY_BYTES_MAX
 
 BODY = {
@@ -40,7 +40,7 @@ class RecordingRoutes:
 
     async def keep(self, call):
         self.calls.append(call)
-        return Answer({})
+        return JsonResponse({})
 
 
 @pytest.fixture

@@ -104,7 +104,7 @@ def test_request_is_forwarded_for_the_caller(world):
     listener = world.serve(2, {"state": "led"})
     call = Call()
     query = {"limit": 5, "after": None, "name": "é&b", "internal": True}
-    assert world.result(world.forwarding.ask(2, call, "/v1/why/a%2Fb", ANYTHING, query=query)) == {"state": "led"}
+    assert world.result(world.forwarding.request(2, call, "/v1/why/a%2Fb", ANYTHING, query=query)) == {"state": "led"}
     headers = {"authorization": None, "x-kreplica-forwarded": "1", "content-type": None}
     assert listener.asked == [("GET", "/v1/why/a%2Fb?limit=5&name=%C3%A9%26b&internal=true", headers, b"")]
 
@@ -118,7 +118,7 @@ def test_registration_cannot_redirect_requests_to_another_host(world, url):
     listener = world.serve(3, {})
     world.registrations[2] = replace(world.registrations[2], admin_url=url)
     for call in (SECRET, Call()):
-        problem = world.problem(world.forwarding.ask(2, call, "/v1/x", ANYTHING))
+        problem = world.problem(world.forwarding.request(2, call, "/v1/x", ANYTHING))
         assert (problem.status, problem.title) == (502, "untrusted admin listener")
         assert "which is not the host of one of its listeners (PLAINTEXT://broker-2:9092)" in problem.detail
         assert "/brokers/ids/2" in problem.what_to_do
@@ -131,20 +131,20 @@ def test_registration_cannot_redirect_requests_to_another_host(world, url):
 def test_invalid_admin_url_is_refused(world, url):
     """A malformed registration is a problem that names the broker, not an error of this one."""
     world.registrations[2] = replace(world.registrations[2], admin_url=url)
-    problem = world.problem(world.forwarding.ask(2, SECRET, "/v1/x", ANYTHING))
+    problem = world.problem(world.forwarding.request(2, SECRET, "/v1/x", ANYTHING))
     assert problem.status == 502
-    assert problem.detail.startswith("broker 2 announces")
+    assert problem.detail.startswith("broker 2 has registered")
 
 
 def test_token_is_not_sent_in_clear(world):
     """Without TLS a token is sent only to this machine; a request without a token is sent anywhere."""
     listener = world.serve(2, {})
-    problem = world.problem(world.forwarding.ask(2, SECRET, "/v1/x", ANYTHING))
+    problem = world.problem(world.forwarding.request(2, SECRET, "/v1/x", ANYTHING))
     assert (problem.status, problem.title) == (502, "untrusted admin listener")
     assert "sent unencrypted" in problem.detail
     assert "kreplica.admin.tls.certificate.file" in problem.what_to_do
     assert listener.asked == []
-    assert world.result(world.forwarding.ask(2, Call(), "/v1/x", ANYTHING)) == {}
+    assert world.result(world.forwarding.request(2, Call(), "/v1/x", ANYTHING)) == {}
 
 
 def test_token_is_sent_to_brokers_of_this_machine():
@@ -161,7 +161,7 @@ def test_redirect_is_not_followed(world):
     """A redirect is not followed; the problem names the broker that sent it."""
     target = world.serve(3, {})
     world.serve(2, b"", status=307, location=f"http://broker-3:{PORT}/v1/x")
-    problem = world.problem(world.forwarding.ask(2, Call(), "/v1/x", ANYTHING))
+    problem = world.problem(world.forwarding.request(2, Call(), "/v1/x", ANYTHING))
     assert problem.status == 502
     assert target.asked == []
 
@@ -170,7 +170,7 @@ def test_write_is_forwarded_with_its_body(world):
     """A body is forwarded as JSON; a response without a body is None."""
     listener = world.serve(2, b"", status=204)
     nothing = PeerResponseValidator(None)
-    asked = world.forwarding.ask(2, Call(), "/v1/x", nothing, method="DELETE", body={"a": 1})
+    asked = world.forwarding.request(2, Call(), "/v1/x", nothing, method="DELETE", body={"a": 1})
     assert world.result(asked) is None
     method, _, headers, body = listener.asked[0]
     assert (method, headers["content-type"], json.loads(body)) == ("DELETE", "application/json", {"a": 1})
@@ -180,15 +180,15 @@ def test_write_is_forwarded_with_its_body(world):
 def test_problem_of_another_broker_is_returned(world):
     document = {"title": "GROUP_ID_NOT_FOUND", "status": 404, "detail": "no g", "what_to_do": "look", "instance": "/"}
     world.serve(2, {**document, "group": "g"}, status=404)
-    problem = world.problem(world.forwarding.ask(2, Call(), "/v1/groups/g", ANYTHING))
+    problem = world.problem(world.forwarding.request(2, Call(), "/v1/groups/g", ANYTHING))
     assert problem.document("/here") == {**document, "instance": "/here", "group": "g"}
 
 
 def test_forwarded_request_is_not_forwarded_again(world):
     """Two brokers must not loop."""
     listener = world.serve(2, {})
-    assert world.problem(world.forwarding.ask(2, Call(forwarded=True), "/v1/x", ANYTHING)).status == 421
-    answers = world.result(world.forwarding.ask_all(Call(forwarded=True), "/v1/x", ANYTHING, here("mine")))
+    assert world.problem(world.forwarding.request(2, Call(forwarded=True), "/v1/x", ANYTHING)).status == 421
+    answers = world.result(world.forwarding.request_all(Call(forwarded=True), "/v1/x", ANYTHING, here("mine")))
     assert (answers.documents, list(answers.problems), listener.asked) == ({1: "mine"}, [], [])
 
 
@@ -203,27 +203,27 @@ def test_brokers_that_do_not_respond_are_named(world):
     """A dead and a hanging broker do not hide other results, and cost one timeout together."""
     world.serve(2, None, never=True)
     began = world.simulation.scheduler.now_s
-    answers = world.result(world.forwarding.ask_all(Call(), "/v1/x", ANYTHING, here({"mine": 1})))
+    answers = world.result(world.forwarding.request_all(Call(), "/v1/x", ANYTHING, here({"mine": 1})))
     assert answers.documents == {1: {"mine": 1}}
     hangs, dead = answers.problems
     assert hangs == "broker 2: broker 2 did not respond within 5 s"
-    assert dead.startswith(f"broker 3: broker 3 cannot be asked at http://broker-3:{PORT}/v1/x: ")
-    assert world.simulation.scheduler.now_s - began < 2 * forwarding.ANSWER_SECONDS_MAX
+    assert dead.startswith(f"broker 3: cannot send a request to broker 3 at http://broker-3:{PORT}/v1/x: ")
+    assert world.simulation.scheduler.now_s - began < 2 * forwarding.RESPONSE_SECONDS_MAX
 
 
 def test_results_are_ordered_by_broker(world):
     world.serve(2, 2)
     world.serve(3, 3)
-    answers = world.result(world.forwarding.ask_all(Call(), "/v1/x", ANYTHING, here(1)))
+    answers = world.result(world.forwarding.request_all(Call(), "/v1/x", ANYTHING, here(1)))
     assert (list(answers.documents.items()), list(answers.problems)) == ([(1, 1), (2, 2), (3, 3)], [])
 
 
 @pytest.mark.parametrize(("document", "status"), [(b"<html>", 200), (b"", 302), (b'"%s"' % (b"x" * 2000), 200)])
 def test_invalid_response_names_its_broker(world, monkeypatch, document, status):
     """A malformed, redirected or too large response is a problem that names the broker."""
-    monkeypatch.setattr(forwarding, "ANSWER_BYTES_MAX", 1000)
+    monkeypatch.setattr(forwarding, "RESPONSE_BYTES_MAX", 1000)
     world.serve(2, document, status=status)
-    problem = world.problem(world.forwarding.ask(2, Call(), "/v1/x", ANYTHING))
+    problem = world.problem(world.forwarding.request(2, Call(), "/v1/x", ANYTHING))
     assert problem.status == 502
     assert "broker 2" in problem.detail
 
@@ -232,7 +232,7 @@ def test_unreachable_broker_is_named(world):
     """A missing broker, or one without an admin listener, is a problem with advice."""
     world.registrations[2] = BrokerRegistration(2, ())
     del world.registrations[3]
-    silent, gone = (world.problem(world.forwarding.ask(number, Call(), "/v1/x", ANYTHING)) for number in (2, 3))
+    silent, gone = (world.problem(world.forwarding.request(number, Call(), "/v1/x", ANYTHING)) for number in (2, 3))
     assert (silent.status, silent.detail) == (503, "broker 2 has no admin listener")
     assert "kreplica.admin.listener" in silent.what_to_do
     assert (gone.status, gone.detail) == (503, "broker 3 is not registered in ZooKeeper")
@@ -242,8 +242,8 @@ def test_forwarded_requests_are_bounded(world, monkeypatch):
     """When other brokers hang, requests that wait for them do not accumulate."""
     monkeypatch.setattr(forwarding, "IN_FLIGHT_MAX", 2)
     world.serve(2, None, never=True)
-    waiting = [Deferred.fromCoroutine(world.forwarding.ask(2, Call(), "/v1/x", ANYTHING)) for _ in range(2)]
-    assert world.problem(world.forwarding.ask(2, Call(), "/v1/x", ANYTHING)).title == "busy"
+    waiting = [Deferred.fromCoroutine(world.forwarding.request(2, Call(), "/v1/x", ANYTHING)) for _ in range(2)]
+    assert world.problem(world.forwarding.request(2, Call(), "/v1/x", ANYTHING)).title == "busy"
     for each in waiting:
         each.addErrback(lambda failure: failure.value.status)
         assert world.simulation.run_until(each, 60) == 504
@@ -253,14 +253,14 @@ def test_stopping_broker_cancels_forwarded_requests(world):
     """The requests fail at once, and no timer remains."""
     world.serve(2, {})
     world.serve(3, None, never=True)
-    assert world.result(world.forwarding.ask(2, Call(), "/v1/x", ANYTHING)) == {}
-    waiting = Deferred.fromCoroutine(world.forwarding.ask(3, Call(), "/v1/x", ANYTHING))
+    assert world.result(world.forwarding.request(2, Call(), "/v1/x", ANYTHING)) == {}
+    waiting = Deferred.fromCoroutine(world.forwarding.request(3, Call(), "/v1/x", ANYTHING))
     world.simulation.run(1)
     world.result(world.forwarding.close())
     failed = []
     waiting.addErrback(lambda failure: failed.append(failure.value.title))
     assert failed == ["stopping"]
-    assert world.problem(world.forwarding.ask(2, Call(), "/v1/x", ANYTHING)).title == "busy"
+    assert world.problem(world.forwarding.request(2, Call(), "/v1/x", ANYTHING)).title == "busy"
     world.simulation.run(1)
     assert world.hosts[1].reactor.getDelayedCalls() == []
 

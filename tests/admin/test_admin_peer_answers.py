@@ -13,7 +13,7 @@ from kreplica.admin.http.failures import problem_of
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import COUNT, listing, one_of, record
 from kreplica.admin.peers.responses import DEPTH_MAX, PeerResponseValidator
-from kreplica.admin.resources.figures import FIGURES, FiguresResource
+from kreplica.admin.resources.figures import METRICS, LiveMetricsResource
 from kreplica.admin.resources.groups import Groups
 from kreplica.admin.resources.timeline import Timeline
 from kreplica.admin.resources.why import PEER_REMEMBERED
@@ -41,9 +41,9 @@ def chronicle_of(*entries):
     return SimpleNamespace(newest=lambda: iter(entries))
 
 
-class Figures:
-    async def figures(self):
-        return dict.fromkeys(FIGURES, 0)
+class Metrics:
+    async def live_metrics(self):
+        return dict.fromkeys(METRICS, 0)
 
 
 def read_timeline(world):
@@ -54,7 +54,7 @@ def read_timeline(world):
 
 def read_figures(world):
     registrations = SimpleNamespace(live=lambda: _later(world.registrations))
-    return FiguresResource(1, lambda: 0, Figures(), registrations, world.forwarding).read(Call())
+    return LiveMetricsResource(1, lambda: 0, Metrics(), registrations, world.forwarding).read(Call())
 
 
 async def _later(value):

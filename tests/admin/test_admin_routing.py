@@ -10,7 +10,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import LogLevel, capturedLogs
 
 from kreplica.admin.http import routing
-from kreplica.admin.http.api import Answer, EventStream, RawAnswer, Route, ServerEvent
+from kreplica.admin.http.api import EventStream, JsonResponse, RawResponse, Route, ServerEvent
 from kreplica.admin.http.event_streams import HEARTBEAT_SECONDS, SLOW_SECONDS_MAX
 from kreplica.admin.http.failures import status_of
 from kreplica.admin.http.json_stream import ROWS_AT_ONCE, json_pieces
@@ -35,7 +35,7 @@ def answering(reply, method="GET", **more):
 
 def test_document():
     """A response is one line of JSON that must not be cached."""
-    answer = answering(Answer({"é": [1, None]}, status=201, location="/it/1")).ask("GET", "/it")
+    answer = answering(JsonResponse({"é": [1, None]}, status=201, location="/it/1")).ask("GET", "/it")
     assert (answer.status, answer.body) == (201, '{"é":[1,null]}\n'.encode())
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["cache-control"] == "no-store"
@@ -43,7 +43,7 @@ def test_document():
     assert int(answer.headers["content-length"]) == len(answer.body)
 
 
-@pytest.mark.parametrize("reply", [Answer({"a": 1}, etag="7.x"), RawAnswer(b"a", "text/css", etag="7.x")])
+@pytest.mark.parametrize("reply", [JsonResponse({"a": 1}, etag="7.x"), RawResponse(b"a", "text/css", etag="7.x")])
 def test_not_modified(reply):
     """A matching If-None-Match gets a 304 without a body."""
     api = answering(reply)
@@ -57,7 +57,7 @@ def test_not_modified(reply):
 
 def test_static_page():
     """A page is served as it is."""
-    answer = answering(RawAnswer(b"<p>", "text/html; charset=utf-8")).ask("GET", "/it")
+    answer = answering(RawResponse(b"<p>", "text/html; charset=utf-8")).ask("GET", "/it")
     assert (answer.body, answer.headers["content-type"]) == (b"<p>", "text/html; charset=utf-8")
 
 
@@ -65,7 +65,7 @@ def test_static_page():
 def test_long_documents_are_complete(count):
     """The JSON is the same as if it were encoded at once, for any number of rows."""
     document = {"rows": [{"n": number} for number in range(count)], "next": None, "more": list(range(count))}
-    answer = answering(Answer(document)).ask("GET", "/it")
+    answer = answering(JsonResponse(document)).ask("GET", "/it")
     assert answer.body == json.dumps(document, separators=(",", ":")).encode() + b"\n"
 
 
@@ -162,7 +162,7 @@ class Waiting:
             self.ended.append("cancelled")
             raise
         self.ended.append("done")
-        return Answer({})
+        return JsonResponse({})
 
 
 def test_client_disconnects_during_a_read():
@@ -329,7 +329,7 @@ def test_writes_are_logged():
     """Reads are not logged."""
     lines = []
     for method in ("GET", "DELETE"):
-        api = answering(Answer({}), method)
+        api = answering(JsonResponse({}), method)
         api.site._site.logFile = type("Log", (), {"write": staticmethod(lines.append)})
         api.ask(method, "/it")
     (line,) = lines

@@ -7,7 +7,7 @@ import socket
 import pytest
 from http_in_memory import Api, Resource
 
-from kreplica.admin.http.api import Answer, Route
+from kreplica.admin.http.api import JsonResponse, Route
 from kreplica.admin.http.bounded_requests import BODY_SECONDS_MAX, HEADER_SECONDS_MAX
 from tests.support.standalone import StandaloneProcess
 
@@ -74,11 +74,11 @@ class Scene:
 
     async def read(self, call):
         self.asked.append("hidden")
-        return Answer({})
+        return JsonResponse({})
 
     async def write(self, call):
         self.asked.append("written")
-        return Answer({})
+        return JsonResponse({})
 
 
 @pytest.mark.parametrize("size", [1, 7, 10**6])

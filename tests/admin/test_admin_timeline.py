@@ -72,7 +72,7 @@ def test_dead_broker_is_named():
     apis = DirectCluster(cluster)
     cluster.brokers[3].kill()
     timeline = apis[2].document("GET", "/v1/timeline")
-    assert timeline["problems"] == ["broker 3: broker 3 cannot be asked"]
+    assert timeline["problems"] == ["broker 3: cannot send a request to broker 3"]
     cluster.run(30)
     timeline = apis[2].document("GET", "/v1/timeline", kind="broker_left")
     assert [entry["text"] for entry in timeline["entries"]] == ["broker 3 left"]

@@ -100,7 +100,7 @@ def test_controller_is_gone():
     scene = Scene()
     scene.cluster.brokers[CONTROLLER].kill()
     why = scene.why()
-    assert why["problems"] == ["broker 1: broker 1 cannot be asked"]
+    assert why["problems"] == ["broker 1: cannot send a request to broker 1"]
     assert (why["state"], why["facts"]["controller"]) == ("healthy", 1)
     (decision,) = why["decided"]
     assert (decision["broker_id"], decision["event"], decision["controller_epoch"]) == (None, None, 1)

@@ -45,12 +45,12 @@ class TopicZnodes:
     async def changes(self, topics: Sequence[str]) -> Mapping[str, Changes] | None:
         """Return the ongoing changes of each topic; a missing topic has none."""
         paths = [znodes.topic_path(topic) for topic in topics]
-        answers = await read_if_connected(self._client, lambda: read_all(self._client, paths))
-        if answers is None:
+        responses = await read_if_connected(self._client, lambda: read_all(self._client, paths))
+        if responses is None:
             return None
         return {
-            topic: _changes(topic, answer[0]) if isinstance(answer, tuple) else NO_CHANGES
-            for topic, answer in zip(topics, answers, strict=True)
+            topic: _changes(topic, response[0]) if isinstance(response, tuple) else NO_CHANGES
+            for topic, response in zip(topics, responses, strict=True)
         }
 
     async def deleting(self) -> frozenset[str] | None:

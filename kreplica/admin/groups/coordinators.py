@@ -63,7 +63,7 @@ class GroupCoordinators:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group!r} has no live coordinator")
         return coordinator
 
-    async def ask(
+    async def request(
         self,
         group: str,
         api: Api,
@@ -82,10 +82,10 @@ class GroupCoordinators:
             error: Exception
             try:
                 coordinator = self.of(group)
-                answer = await self._connections.request(coordinator, api, body, timeout_s=REQUEST_TIMEOUT_S)
-                code = ErrorCode.of(code_of(answer))
+                response = await self._connections.request(coordinator, api, body, timeout_s=REQUEST_TIMEOUT_S)
+                code = ErrorCode.of(code_of(response))
                 if code not in _RETRIABLE:
-                    return answer
+                    return response
                 error = KafkaError(code, f"broker {coordinator} is not ready to coordinate {group!r}")
             except ConnectionFailed as failed:
                 error = failed

@@ -63,14 +63,14 @@ class GroupDescriptions:
 
     async def _consumer_row(self, group: str) -> Row:
         body = {"group_ids": [group], "include_authorized_operations": False}
-        answer = await self._coordinators.ask(group, CONSUMER_GROUP_DESCRIBE, body, _code_of_first)
-        row: Row = answer["groups"][0]
+        response = await self._coordinators.request(group, CONSUMER_GROUP_DESCRIBE, body, _code_of_first)
+        row: Row = response["groups"][0]
         return row
 
     async def _classic_row(self, group: str) -> Row:
         body = {"groups": [group], "include_authorized_operations": False}
-        answer = await self._coordinators.ask(group, DESCRIBE_GROUPS, body, _code_of_first)
-        row: Row = answer["groups"][0]
+        response = await self._coordinators.request(group, DESCRIBE_GROUPS, body, _code_of_first)
+        row: Row = response["groups"][0]
         return row
 
     async def offsets(self, group: str) -> list[Row]:
@@ -82,8 +82,8 @@ class GroupDescriptions:
             "groups": [{"group_id": group, "member_id": None, "member_epoch": -1, "topics": None}],
             "require_stable": False,
         }
-        answer = await self._coordinators.ask(group, OFFSET_FETCH, body, _code_of_first)
-        found = answer["groups"][0]
+        response = await self._coordinators.request(group, OFFSET_FETCH, body, _code_of_first)
+        found = response["groups"][0]
         if found["error_code"]:
             raise KafkaError(ErrorCode.of(found["error_code"]), f"cannot read the offsets of {group!r}")
         rows = [
@@ -101,8 +101,8 @@ class GroupDescriptions:
         return sorted(rows, key=lambda row: (row["topic"], row["partition"]))
 
 
-def _code_of_first(answer: Row) -> int:
-    code: int = answer["groups"][0]["error_code"]
+def _code_of_first(response: Row) -> int:
+    code: int = response["groups"][0]["error_code"]
     return code
 
 

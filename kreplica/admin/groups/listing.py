@@ -47,12 +47,12 @@ class GroupLists:
     async def _of(self, broker_id: int, problems: list[str]) -> list[Listed]:
         body: dict[str, Any] = {"states_filter": [], "types_filter": []}
         try:
-            answer = await self._connections.request(broker_id, LIST_GROUPS, body, timeout_s=REQUEST_TIMEOUT_S)
+            response = await self._connections.request(broker_id, LIST_GROUPS, body, timeout_s=REQUEST_TIMEOUT_S)
         except ClientError as error:
             problems.append(f"broker {broker_id} did not list its groups: {error}")
             return []
-        if answer["error_code"]:
-            code = ErrorCode.of(answer["error_code"])
+        if response["error_code"]:
+            code = ErrorCode.of(response["error_code"])
             problems.append(f"broker {broker_id} did not list all of its groups: {code.name}")
         return [
             Listed(
@@ -62,7 +62,7 @@ class GroupLists:
                 row["group_state"],
                 broker_id,
             )
-            for row in answer["groups"]
+            for row in response["groups"]
         ]
 
     async def members(self, groups: Iterable[Listed]) -> dict[str, int]:
@@ -77,7 +77,7 @@ class GroupLists:
         api = CONSUMER_GROUP_DESCRIBE if are_consumers else DESCRIBE_GROUPS
         body: dict[str, Any] = {"group_ids": names, "groups": names, "include_authorized_operations": False}
         try:
-            answer = await self._connections.request(broker_id, api, body, timeout_s=REQUEST_TIMEOUT_S)
+            response = await self._connections.request(broker_id, api, body, timeout_s=REQUEST_TIMEOUT_S)
         except ClientError:
             return {}
-        return {row["group_id"]: len(row["members"]) for row in answer["groups"] if not row["error_code"]}
+        return {row["group_id"]: len(row["members"]) for row in response["groups"] if not row["error_code"]}

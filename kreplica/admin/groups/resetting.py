@@ -160,8 +160,8 @@ class OffsetResets:
                 for name, keys in by_topic(offsets).items()
             ],
         }
-        answer = await self._coordinators.ask(group, OFFSET_COMMIT, body, _code_of_topics)
-        code = ErrorCode.of(_code_of_topics(answer))
+        response = await self._coordinators.request(group, OFFSET_COMMIT, body, _code_of_topics)
+        code = ErrorCode.of(_code_of_topics(response))
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH):
             raise _has_members(group, "a member has joined in the meantime")
         if code is not ErrorCode.NONE:
@@ -182,8 +182,8 @@ class OffsetResets:
         if committed and not dry_run:
             rows = [{"partition_index": key.partition} for key in committed]
             body = {"group_id": group, "topics": [{"name": topic, "partitions": rows}]}
-            answer = await self._coordinators.ask(group, OFFSET_DELETE, body, _code_of_deletion)
-            code = ErrorCode.of(_code_of_deletion(answer))
+            response = await self._coordinators.request(group, OFFSET_DELETE, body, _code_of_deletion)
+            code = ErrorCode.of(_code_of_deletion(response))
             if code is not ErrorCode.NONE:
                 raise KafkaError(code, f"the coordinator of {group!r} rejected the request")
         return [{"topic": key.topic, "partition": key.partition, "before": committed[key]} for key in committed]
@@ -220,10 +220,10 @@ def _require_committed(keys: Sequence[TopicPartition], committed: Mapping[TopicP
         )
 
 
-def _code_of_topics(answer: Row) -> int:
-    codes = [row["error_code"] for topic in answer["topics"] for row in topic["partitions"] if row["error_code"]]
+def _code_of_topics(response: Row) -> int:
+    codes = [row["error_code"] for topic in response["topics"] for row in topic["partitions"] if row["error_code"]]
     return codes[0] if codes else 0
 
 
-def _code_of_deletion(answer: Row) -> int:
-    return answer["error_code"] or _code_of_topics(answer)
+def _code_of_deletion(response: Row) -> int:
+    return response["error_code"] or _code_of_topics(response)

@@ -56,7 +56,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class JsonResponse:
     """A response with a document.
 
     :param document: the JSON body; None for a response without a body (status 204).
@@ -94,7 +94,7 @@ class EventStream:
 
 
 @dataclass(frozen=True, slots=True)
-class RawAnswer:
+class RawResponse:
     """A response that is not a JSON document, such as a file of the dashboard or the metrics.
 
     :param content_type: with a charset for text.
@@ -106,10 +106,10 @@ class RawAnswer:
     etag: str | None = None
 
 
-AnyAnswer = Answer | EventStream | RawAnswer
+AnyResponse = JsonResponse | EventStream | RawResponse
 """A response of any kind."""
 
-Handler = Callable[[Call], Awaitable[AnyAnswer]]
+Handler = Callable[[Call], Awaitable[AnyResponse]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,28 +118,28 @@ class Route:
 
     :param path: as in OpenAPI, such as ``/v1/topics/{topic}``; ``{group:path}`` also matches slashes.
     :param summary: one line for the OpenAPI document.
-    :param answer: the schema of a successful response; None without a JSON body.
+    :param response: the schema of a successful response; None without a JSON body.
     :param status: the status of a successful response.
     :param body: the schema of the request body; None without a body.
     :param query: the query parameters, and descriptions of path parameters; ``dry_run`` is added to all writes.
     :param znodes: the znodes that the route writes, for the OpenAPI document.
     :param problems: additional error statuses with their descriptions; 412 only for routes that check ``If-Match``.
-    :param other_answers: non-error responses with other statuses: description and schema.
+    :param other_responses: non-error responses with other statuses: description and schema.
     :param streams: True if the response is an ``EventStream``.
-    :param media_type: the content type of a ``RawAnswer``.
+    :param media_type: the content type of a ``RawResponse``.
     """
 
     method: str
     path: str
     handler: Handler
     summary: str
-    answer: Schema | None = None
+    response: Schema | None = None
     status: int = 200
     body: Schema | None = None
     query: Sequence[Parameter] = ()
     znodes: Sequence[str] = ()
     problems: Mapping[int, str] = field(default_factory=dict)
-    other_answers: Mapping[int, tuple[str, Schema]] = field(default_factory=dict)
+    other_responses: Mapping[int, tuple[str, Schema]] = field(default_factory=dict)
     streams: bool = False
     media_type: str | None = None
 

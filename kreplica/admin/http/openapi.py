@@ -10,7 +10,7 @@ from typing import Any
 
 from kreplica import __version__
 from kreplica.admin.http.access import HEALTH
-from kreplica.admin.http.api import Answer, Call, Parameter, Route, Schema
+from kreplica.admin.http.api import Call, JsonResponse, Parameter, Route, Schema
 from kreplica.admin.http.calls import path_parameters, query_parameters
 from kreplica.admin.http.schemas import STRING, listing, record
 
@@ -75,14 +75,14 @@ class OpenApi:
 
     def routes(self) -> Sequence[Route]:
         """Return the route of the OpenAPI document."""
-        answer = {"type": "object", "required": ["openapi", "info", "paths"]}
-        return (Route("GET", PATH, self.read, "This document.", answer=answer),)
+        response = {"type": "object", "required": ["openapi", "info", "paths"]}
+        return (Route("GET", PATH, self.read, "This document.", response=response),)
 
-    async def read(self, call: Call) -> Answer:
+    async def read(self, call: Call) -> JsonResponse:
         """``GET /openapi.json``."""
         if self._document is None:
             self._document = document_of([*self._routes, *self.routes()], needs_token=self._needs_token)
-        return Answer(self._document)
+        return JsonResponse(self._document)
 
 
 def document_of(routes: Sequence[Route], *, needs_token: bool = False) -> Row:
@@ -177,7 +177,7 @@ def _responses(route: Route, components: _Components, problem: Row) -> Row:
     content = _content(route, components)
     if content:
         rows[route.status]["content"] = content
-    for status, (description, schema) in route.other_answers.items():
+    for status, (description, schema) in route.other_responses.items():
         json = {"application/json": {"schema": components.reference(schema)}}
         rows[status] = {"description": description, "content": json}
     if route.method == "GET" and not route.streams:
@@ -193,8 +193,8 @@ def _responses(route: Route, components: _Components, problem: Row) -> Row:
 def _content(route: Route, components: _Components) -> Row:
     if route.streams:
         return {"text/event-stream": {"schema": {"type": "string"}}}
-    if route.answer is not None:
-        return {"application/json": {"schema": components.reference(route.answer)}}
+    if route.response is not None:
+        return {"application/json": {"schema": components.reference(route.response)}}
     if route.media_type is not None:
         return {route.media_type: {"schema": {"type": "string"}}}
     return {}

@@ -17,7 +17,7 @@ from twisted.web.server import Request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from kreplica.admin.http.access import HEALTH
-from kreplica.admin.http.api import Answer, AnyAnswer, EventStream, RawAnswer, Route
+from kreplica.admin.http.api import AnyResponse, EventStream, JsonResponse, RawResponse, Route
 from kreplica.admin.http.calls import CallReader
 from kreplica.admin.http.event_streams import EventSender
 from kreplica.admin.http.failures import problem_of
@@ -88,24 +88,24 @@ class Router:
         if isinstance(reply, EventStream):
             await self._stream(request, reply)
 
-    async def _reply(self, route: Route, reader: CallReader, request: Request, in_path: dict[str, str]) -> AnyAnswer:
+    async def _reply(self, route: Route, reader: CallReader, request: Request, in_path: dict[str, str]) -> AnyResponse:
         call = await reader.read(request, in_path)
         if route.streams and request.method == b"HEAD":
             _set_stream_headers(request)
-            return Answer(None)
+            return JsonResponse(None)
         if route.streams and len(self._streams) >= STREAMS_MAX:
             raise _too_many("streams", len(self._streams))
         if route.writes:
             reply = await route.handler(call)
         else:
             reply = await self._with_timeout(route, call)
-        if isinstance(reply, RawAnswer):
+        if isinstance(reply, RawResponse):
             _write_page(request, reply)
-        elif isinstance(reply, Answer):
-            await self._write_answer(request, reply)
+        elif isinstance(reply, JsonResponse):
+            await self._write_json(request, reply)
         return reply
 
-    async def _with_timeout(self, route: Route, call: Any) -> AnyAnswer:
+    async def _with_timeout(self, route: Route, call: Any) -> AnyResponse:
         handled = Deferred.fromCoroutine(_handled(route, call))
         try:
             return await handled.addTimeout(CALL_SECONDS_MAX, self._runtime.reactor)  # type: ignore[arg-type]
@@ -113,17 +113,17 @@ class Router:
             detail = f"the request took longer than {CALL_SECONDS_MAX:.0f} seconds"
             raise Problem(503, "REQUEST_TIMED_OUT", detail, what_to_do="Retry with a smaller request.") from None
 
-    async def _write_answer(self, request: Request, answer: Answer) -> None:
-        _set_caching(request, answer.etag)
-        if answer.location is not None:
-            request.setHeader(b"location", answer.location.encode())
-        if answer.etag is not None and _matches_etag(request, answer.etag):
+    async def _write_json(self, request: Request, response: JsonResponse) -> None:
+        _set_caching(request, response.etag)
+        if response.location is not None:
+            request.setHeader(b"location", response.location.encode())
+        if response.etag is not None and _matches_etag(request, response.etag):
             request.setResponseCode(304)
             return
-        request.setResponseCode(answer.status)
-        if answer.document is None:
+        request.setResponseCode(response.status)
+        if response.document is None:
             return
-        pieces = await json_pieces(self._runtime.reactor, answer.document)
+        pieces = await json_pieces(self._runtime.reactor, response.document)
         request.setHeader(b"content-type", b"application/json")
         _write_all(request, pieces)
 
@@ -143,7 +143,7 @@ class Router:
             del self._streams[running]
 
 
-async def _handled(route: Route, call: Any) -> AnyAnswer:
+async def _handled(route: Route, call: Any) -> AnyResponse:
     return await route.handler(call)
 
 
@@ -185,7 +185,7 @@ def write_problem(request: Request, problem: Problem) -> None:
     _write_all(request, [dumped(document) + b"\n"])
 
 
-def _write_page(request: Request, page: RawAnswer) -> None:
+def _write_page(request: Request, page: RawResponse) -> None:
     _set_caching(request, page.etag)
     if page.etag is not None and _matches_etag(request, page.etag):
         request.setResponseCode(304)

@@ -87,16 +87,16 @@ class ChunkFetcher:
     ) -> None:
         body = _request(topic, {key.partition: spans[key.partition].next_offset for key in keys})
         try:
-            answer = await self._leaders.connections.request(leader, FETCH, body, timeout_s=FETCH_SECONDS_MAX)
+            response = await self._leaders.connections.request(leader, FETCH, body, timeout_s=FETCH_SECONDS_MAX)
         except ClientError as error:
             result.problems.update(dict.fromkeys(keys, f"broker {leader} does not respond: {error}"))
             return
-        if answer.get("error_code"):
-            code = ErrorCode.of(answer["error_code"])
+        if response.get("error_code"):
+            code = ErrorCode.of(response["error_code"])
             result.problems.update(dict.fromkeys(keys, f"broker {leader} returned {code.name}"))
             return
-        for answered in answer["responses"]:
-            for row in answered["partitions"]:
+        for topic_row in response["responses"]:
+            for row in topic_row["partitions"]:
                 await self._process_partition(topic, leader, row, spans[row["partition_index"]], limits, result)
 
     async def _process_partition(

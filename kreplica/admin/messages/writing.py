@@ -93,7 +93,7 @@ class MessageWriter:
             "topic_data": [{"name": key.topic, "partition_data": [{"index": key.partition, "records": batch}]}],
         }
         try:
-            answer = await self._leaders.connections.request(
+            response = await self._leaders.connections.request(
                 leader, PRODUCE, body, timeout_s=PRODUCE_TIMEOUT_S * 2
             )
         except _NOTHING_SENT:
@@ -105,11 +105,11 @@ class MessageWriter:
                 f"broker {leader}, which leads {key}, did not respond: {error}",
                 what_to_do="The record may have been written: check before you write it again.",
             ) from None
-        return _appended(answer, key)
+        return _appended(response, key)
 
 
-def _appended(answer: dict[str, Any], key: TopicPartition) -> tuple[int, int]:
-    row = answer["responses"][0]["partition_responses"][0]
+def _appended(response: dict[str, Any], key: TopicPartition) -> tuple[int, int]:
+    row = response["responses"][0]["partition_responses"][0]
     code = ErrorCode.of(row["error_code"])
     if code is not ErrorCode.NONE:
         why = [each["batch_index_error_message"] for each in row["record_errors"]]

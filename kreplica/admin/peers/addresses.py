@@ -1,4 +1,4 @@
-"""Checks the address of another broker's admin API: a forged registration must not collect the callers' tokens."""
+"""Checks the admin URL of another broker, so that a forged registration does not receive the tokens of callers."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def peer_url(registration: BrokerRegistration, admin_url: str, *, with_token: bo
         parts = urlsplit(admin_url)
         host, _ = parts.hostname or "", parts.port
     except ValueError:
-        raise _refused(f"{broker} announces the admin URL {admin_url[:200]!r}, which is malformed") from None
+        raise _refused(f"{broker} has registered a malformed admin URL, {admin_url[:200]!r}") from None
     if parts.scheme not in ("http", "https") or not host or parts.username is not None or parts.query or parts.fragment:
-        raise _refused(f"{broker} announces the admin URL {admin_url[:200]!r}, which is not http(s)://host:port")
+        raise _refused(f"{broker} has registered the admin URL {admin_url[:200]!r}, which is not http(s)://host:port")
     if not any(_is_same(host, endpoint.host) for endpoint in registration.endpoints):
         listeners = ", ".join(map(str, registration.endpoints)) or "none"
         raise _refused(
-            f"{broker} announces its admin listener on {host}, "
-            f"which is not the host of one of its listeners ({listeners})",
-            "Set kreplica.admin.listener and advertised.listeners of that broker to the same host; if they are, "
-            f"check the origin of /brokers/ids/{registration.broker_id} in ZooKeeper.",
+            f"{broker} has registered an admin URL with host {host}, "
+            f"but none of its listeners has this host ({listeners})",
+            "Use the same host in kreplica.admin.listener and advertised.listeners of that broker; if it does, "
+            f"check which client wrote /brokers/ids/{registration.broker_id} in ZooKeeper.",
         )
     if with_token and parts.scheme == "http" and not _is_loopback(host):
         raise _refused(
-            f"{broker} announces {admin_url} without TLS: the token of this request would be sent unencrypted",
+            f"{broker} has registered the admin URL {admin_url}, without TLS: the token would be sent unencrypted",
             "Set kreplica.admin.tls.certificate.file and kreplica.admin.tls.key.file of that broker.",
         )
     return admin_url
@@ -47,7 +47,7 @@ def _refused(detail: str, what_to_do: str | None = None) -> Problem:
         BAD_GATEWAY,
         "untrusted admin listener",
         detail,
-        what_to_do=what_to_do or "Check the origin of its registration in ZooKeeper.",
+        what_to_do=what_to_do or "Check which client wrote its registration in ZooKeeper.",
     )
 
 

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 FORWARDED = "X-Kreplica-Forwarded"
 
-ANSWER_SECONDS_MAX = 5.0
+RESPONSE_SECONDS_MAX = 5.0
 """Timeout of each request, so that a paused or isolated broker does not delay the combined response."""
 
-ANSWER_BYTES_MAX = 32 * 1024 * 1024
+RESPONSE_BYTES_MAX = 32 * 1024 * 1024
 
-SMALL_ANSWER_BYTES = 16 * 1024
+SMALL_RESPONSE_BYTES = 16 * 1024
 """Responses up to this size are validated in the reactor thread; larger ones in a worker thread."""
 
 IN_FLIGHT_MAX = 100
@@ -53,8 +53,8 @@ Here = Callable[[], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
-    """The results of several brokers.
+class PeerResponses:
+    """The responses of several brokers.
 
     :param documents: by broker ID, in order, including this broker.
     :param problems: a sentence for each broker that did not respond.
@@ -67,31 +67,31 @@ class Answers:
 class OtherBrokers(Protocol):
     """Interface for resources that need other brokers (``Forwarding``, or a test double)."""
 
-    async def ask(
+    async def request(
         self,
         broker_id: int,
         call: Call,
         path: str,
-        answer: PeerResponseValidator,
+        validator: PeerResponseValidator,
         *,
         query: Mapping[str, Any] | None = None,
         method: str = "GET",
         body: Any = None,
     ) -> Any: ...
 
-    async def ask_all(
+    async def request_all(
         self,
         call: Call,
         path: str,
-        answer: PeerResponseValidator,
+        validator: PeerResponseValidator,
         here: Here,
         *,
         query: Mapping[str, Any] | None = None,
         each: Mapping[int, Mapping[str, Any]] | None = None,
-    ) -> Answers: ...
+    ) -> PeerResponses: ...
 
 
-class AnswerTooLarge(KreplicaError):
+class ResponseTooLarge(KreplicaError):
     """The response exceeds the size limit."""
 
 
@@ -132,7 +132,7 @@ class Forwarding:
         registrations: Registrations,
         *,
         trusted: IPolicyForHTTPS | None = None,
-        timeout_s: float = ANSWER_SECONDS_MAX,
+        timeout_s: float = RESPONSE_SECONDS_MAX,
     ) -> None:
         self._reactor: Any = reactor
         self._offload = offload
@@ -154,12 +154,12 @@ class Forwarding:
 
     # --- one broker --------------------------------------------------------------------------------------------------
 
-    async def ask(
+    async def request(
         self,
         broker_id: int,
         call: Call,
         path: str,
-        answer: PeerResponseValidator,
+        validator: PeerResponseValidator,
         *,
         query: Mapping[str, Any] | None = None,
         method: str = "GET",
@@ -169,7 +169,7 @@ class Forwarding:
 
         :param call: the caller's request, whose authorization is forwarded.
         :param path: the percent-encoded path, without a query.
-        :param answer: the schema of the route's response.
+        :param validator: checks and reads the response.
         :param query: parameters; None values are omitted.
         :param body: converted to JSON; None for no body.
         :return: the response document; None without a body.
@@ -181,7 +181,7 @@ class Forwarding:
             raise Problem(
                 MISDIRECTED_REQUEST,
                 "misdirected",
-                f"broker {self._broker_id} got a forwarded request that is meant for broker {broker_id}",
+                f"broker {self._broker_id} received a forwarded request that broker {broker_id} must handle",
                 what_to_do="Retry: the controller or coordinator has changed.",
             )
         url = await self._url_of(broker_id, with_token=call.authorization is not None)
@@ -190,10 +190,10 @@ class Forwarding:
             raise Problem(503, "busy", f"broker {self._broker_id} {why}", what_to_do="Retry in a moment.")
         given = {name: _text(value) for name, value in (query or {}).items() if value is not None}
         suffix = f"?{urlencode(given)}" if given else ""
-        status, text = await self._answer_of(broker_id, method, f"{url.rstrip('/')}{path}{suffix}", call, body)
-        if len(text) <= SMALL_ANSWER_BYTES:
-            return answer.read(broker_id, status, text)
-        return await self._offload.run(answer.read, broker_id, status, text)
+        status, text = await self._exchange_in_time(broker_id, method, f"{url.rstrip('/')}{path}{suffix}", call, body)
+        if len(text) <= SMALL_RESPONSE_BYTES:
+            return validator.read(broker_id, status, text)
+        return await self._offload.run(validator.read, broker_id, status, text)
 
     async def _url_of(self, broker_id: int, *, with_token: bool) -> str:
         registration = (await self._registrations.live()).get(broker_id)
@@ -213,7 +213,9 @@ class Forwarding:
             )
         return peer_url(registration, registration.admin_url, with_token=with_token)
 
-    async def _answer_of(self, broker_id: int, method: str, url: str, call: Call, body: Any) -> tuple[int, bytes]:
+    async def _exchange_in_time(
+        self, broker_id: int, method: str, url: str, call: Call, body: Any
+    ) -> tuple[int, bytes]:
         exchange = Deferred.fromCoroutine(self._exchange(method, url, call, body))
         self._in_flight[exchange] = None
         expired = []
@@ -229,14 +231,14 @@ class Forwarding:
             if expired:
                 text = f"broker {broker_id} did not respond within {self._timeout_s:g} s"
                 raise Problem(
-                    504, "no answer in time", text, what_to_do="Check whether it hangs or is unreachable."
+                    504, "no response in time", text, what_to_do="Check whether it hangs or is unreachable."
                 ) from None
             if self._closed:
                 raise Problem(503, "stopping", f"broker {self._broker_id} is stopping") from None
             if isinstance(error, CancelledError):
                 raise
-            text = f"broker {broker_id} cannot be asked at {url.partition('?')[0]}: {_reason(error)}"
-            raise Problem(502, "no answer", text, what_to_do="Check whether it is running and reachable.") from None
+            text = f"cannot send a request to broker {broker_id} at {url.partition('?')[0]}: {_reason(error)}"
+            raise Problem(502, "no response", text, what_to_do="Check whether it is running and reachable.") from None
         finally:
             self._in_flight.pop(exchange, None)
             if timer.active():
@@ -269,8 +271,8 @@ class Forwarding:
         def take(part: bytes) -> None:
             nonlocal size
             size += len(part)
-            if size > ANSWER_BYTES_MAX:
-                raise AnswerTooLarge(f"the response is larger than {ANSWER_BYTES_MAX} bytes")
+            if size > RESPONSE_BYTES_MAX:
+                raise ResponseTooLarge(f"the response is larger than {RESPONSE_BYTES_MAX} bytes")
             parts.append(part)
 
         await collect(response, take)
@@ -278,16 +280,16 @@ class Forwarding:
 
     # --- all brokers -------------------------------------------------------------------------------------------------
 
-    async def ask_all(
+    async def request_all(
         self,
         call: Call,
         path: str,
-        answer: PeerResponseValidator,
+        validator: PeerResponseValidator,
         here: Here,
         *,
         query: Mapping[str, Any] | None = None,
         each: Mapping[int, Mapping[str, Any]] | None = None,
-    ) -> Answers:
+    ) -> PeerResponses:
         """Send the same request to all live brokers in parallel; this broker's result comes from ``here``.
 
         For a forwarded call, only this broker responds.
@@ -297,15 +299,14 @@ class Forwarding:
         :return: the results, and a sentence for each broker without one.
         """
         if call.forwarded:
-            return Answers({self._broker_id: await here()}, ())
+            return PeerResponses({self._broker_id: await here()}, ())
         known = await self._registrations.live()
         others = [broker_id for broker_id in known if broker_id != self._broker_id]
-        own = each or {}
-        asked = [
-            Deferred.fromCoroutine(self.ask(other, call, path, answer, query={**(query or {}), **own.get(other, {})}))
-            for other in others
-        ]
-        gathered = DeferredList(asked, consumeErrors=True)
+        requests = []
+        for other in others:
+            full_query = {**(query or {}), **(each or {}).get(other, {})}
+            requests.append(Deferred.fromCoroutine(self.request(other, call, path, validator, query=full_query)))
+        gathered = DeferredList(requests, consumeErrors=True)
         try:
             documents = {self._broker_id: await here()}
             outcomes = await gathered
@@ -318,7 +319,7 @@ class Forwarding:
                 documents[broker_id] = outcome
             else:
                 problems.append(f"broker {broker_id}: {_why(outcome)}")
-        return Answers(dict(sorted(documents.items())), problems)
+        return PeerResponses(dict(sorted(documents.items())), problems)
 
 
 def _text(value: object) -> str:

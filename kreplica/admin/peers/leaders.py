@@ -99,11 +99,11 @@ class Leaders:
             ],
         }
         try:
-            answer = await self.connections.request(leader, LIST_OFFSETS, body, timeout_s=REQUEST_TIMEOUT_S)
+            response = await self.connections.request(leader, LIST_OFFSETS, body, timeout_s=REQUEST_TIMEOUT_S)
         except ClientError as error:
             result.problems.update(dict.fromkeys(timestamps, f"broker {leader} does not respond: {error}"))
             return
-        for topic in answer["topics"]:
+        for topic in response["topics"]:
             for row in topic["partitions"]:
                 key = TopicPartition(topic["name"], row["partition_index"])
                 if row["error_code"]:

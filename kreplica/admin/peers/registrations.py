@@ -72,12 +72,12 @@ class RegistrationReader:
     async def _read(self) -> dict[int, BrokerRegistration]:
         names = await self._client.get_children(znodes.BROKER_IDS)
         numbers = sorted(int(name) for name in names if name.isdecimal())
-        answers = await read_all(self._client, [znodes.broker_path(number) for number in numbers])
+        responses = await read_all(self._client, [znodes.broker_path(number) for number in numbers])
         found = {}
-        for number, answer in zip(numbers, answers, strict=True):
-            if isinstance(answer, tuple):
+        for number, response in zip(numbers, responses, strict=True):
+            if isinstance(response, tuple):
                 try:
-                    found[number] = documents.decode_broker(number, answer[0], answer[1].czxid)
+                    found[number] = documents.decode_broker(number, response[0], response[1].czxid)
                 except znodes.ZnodeError as error:
                     log.warn("skipped a broker registration that cannot be read: {error}", error=str(error))
         return found

@@ -144,7 +144,7 @@ def _forwarded(broker_id: int, status: int, document: Any) -> Problem:
 def _malformed(broker_id: int, status: int, reason: str) -> Problem:
     return Problem(
         502,
-        "unexpected answer",
+        "unexpected response",
         f"broker {broker_id}: its response (status {status}) {reason}",
         what_to_do=f"Check that the admin listener of broker {broker_id} belongs to a compatible kreplica broker.",
     )

@@ -81,12 +81,12 @@ class PlanInputs:
         names = await self.client.get_children(znodes.TOPICS)
         deleting = await self.client.get_children(znodes.DELETE_TOPICS)
         topics = sorted(set(names).difference(deleting))
-        answers = await read_all(self.client, [znodes.topic_path(topic) for topic in topics])
+        responses = await read_all(self.client, [znodes.topic_path(topic) for topic in topics])
         turns = Turns(self.runtime.reactor)
         found = {}
-        for topic, answer in zip(topics, answers, strict=True):
-            if isinstance(answer, tuple):
-                found[topic] = documents.decode_topic(topic, answer[0])
+        for topic, response in zip(topics, responses, strict=True):
+            if isinstance(response, tuple):
+                found[topic] = documents.decode_topic(topic, response[0])
             if turns.is_over:
                 await turns.next()
         return found

@@ -66,8 +66,8 @@ class PlanReader:
     async def plans(self, plan_ids: Sequence[str]) -> list[PlanRead]:
         """Return the plans with these IDs that exist."""
         paths = [path for each in plan_ids for path in (znodes.plan_path(each), znodes.plan_progress_path(each))]
-        answers = await read_all(self._client, paths, HEADERS_AT_ONCE)
-        pairs = zip(plan_ids, answers[::2], answers[1::2], strict=True)
+        responses = await read_all(self._client, paths, HEADERS_AT_ONCE)
+        pairs = zip(plan_ids, responses[::2], responses[1::2], strict=True)
         found = []
         for plan_id, header, totals in pairs:
             read = _plan_of(plan_id, header, totals)

@@ -55,10 +55,10 @@ class ReplicaSizes:
             self._forget(broker, some)
             body = {"topics": _topics(some)}
             try:
-                answer = await self._brokers.request(broker, DESCRIBE_LOG_DIRS, body, timeout_s=REQUEST_TIMEOUT_S)
+                response = await self._brokers.request(broker, DESCRIBE_LOG_DIRS, body, timeout_s=REQUEST_TIMEOUT_S)
             except (ClientError, KafkaError):
                 return
-            self._store(broker, answer["results"])
+            self._store(broker, response["results"])
 
     def _forget(self, broker: int, partitions: Collection[TopicPartition]) -> None:
         for partition in partitions:

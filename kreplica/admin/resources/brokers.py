@@ -9,7 +9,7 @@ from typing import Any
 from kreplica.admin.cluster_state.counts import Counted, OfBroker
 from kreplica.admin.cluster_state.published_metadata import BrokerConnections, PublishedMetadata, once_complete
 from kreplica.admin.cluster_state.znode_writes import ZnodeWrites, write
-from kreplica.admin.http.api import Answer, Call, Route
+from kreplica.admin.http.api import Call, JsonResponse, Route
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import (
     BOOLEAN,
@@ -106,14 +106,14 @@ class Brokers:
                 "/v1/brokers",
                 self.list_all,
                 "All brokers.",
-                answer=record({"brokers": listing(record(MEMBERS, title="Broker"))}),
+                response=record({"brokers": listing(record(MEMBERS, title="Broker"))}),
             ),
             Route(
                 "GET",
                 "/v1/brokers/{broker_id}",
                 self.one,
                 "One broker, with its log directories.",
-                answer=one,
+                response=one,
                 query=(IN_BROKER,),
                 problems=unknown,
             ),
@@ -122,7 +122,7 @@ class Brokers:
                 path,
                 self.cordon,
                 "Cordon a broker: it gets no new replicas.",
-                answer=written(CORDON, title="Cordoned"),
+                response=written(CORDON, title="Cordoned"),
                 body=body,
                 query=(IN_BROKER,),
                 znodes=(znode,),
@@ -133,7 +133,7 @@ class Brokers:
                 path,
                 self.uncordon,
                 "Uncordon a broker: it can get new replicas again.",
-                answer=written(CORDON, title="Cordoned"),
+                response=written(CORDON, title="Cordoned"),
                 query=(IN_BROKER,),
                 znodes=(znode,),
                 problems={**unknown, 409: "The cordon was changed concurrently."},
@@ -142,15 +142,15 @@ class Brokers:
 
     # --- reads -------------------------------------------------------------------------------------------------------
 
-    async def list_all(self, call: Call) -> Answer:
+    async def list_all(self, call: Call) -> JsonResponse:
         """``GET /v1/brokers``."""
-        return Answer({"brokers": list((await self._rows()).values())})
+        return JsonResponse({"brokers": list((await self._rows()).values())})
 
-    async def one(self, call: Call) -> Answer:
+    async def one(self, call: Call) -> JsonResponse:
         """``GET /v1/brokers/{broker_id}``."""
         broker_id = int(call.path["broker_id"])
         row = _known(await self._rows(), broker_id)
-        return Answer({**row, "log_dirs": await self._log_dirs(broker_id) if row["live"] else None})
+        return JsonResponse({**row, "log_dirs": await self._log_dirs(broker_id) if row["live"] else None})
 
     async def _rows(self) -> dict[int, Row]:
         published = await once_complete(self._published)
@@ -169,16 +169,16 @@ class Brokers:
 
     async def _log_dirs(self, broker_id: int) -> list[Row] | None:
         try:
-            answer = await self._connections.request(
+            response = await self._connections.request(
                 broker_id, DESCRIBE_LOG_DIRS, {"topics": None}, timeout_s=REQUEST_TIMEOUT_S
             )
         except ClientError:
             return None
-        return [_log_dir(row) for row in answer["results"]]
+        return [_log_dir(row) for row in response["results"]]
 
     # --- cordon ------------------------------------------------------------------------------------------------------
 
-    async def cordon(self, call: Call) -> Answer:
+    async def cordon(self, call: Call) -> JsonResponse:
         """``PUT /v1/brokers/{broker_id}/cordon``."""
         cordon = Cordon(self._wall_clock_ms(), call.body.get("reason", ""))
         return await self._change(
@@ -188,7 +188,7 @@ class Brokers:
             cordoned=True,
         )
 
-    async def uncordon(self, call: Call) -> Answer:
+    async def uncordon(self, call: Call) -> JsonResponse:
         """``DELETE /v1/brokers/{broker_id}/cordon``."""
         return await self._change(
             call, lambda path: [], lambda path, version: [Delete(path, version)], cordoned=False
@@ -201,7 +201,7 @@ class Brokers:
         present: Callable[[str, int], Sequence[Operation]],
         *,
         cordoned: bool,
-    ) -> Answer:
+    ) -> JsonResponse:
         """Change the cordon of a broker, depending on whether its znode exists."""
         broker_id = int(call.path["broker_id"])
         path = znodes.cordoned_path(broker_id)
@@ -210,7 +210,7 @@ class Brokers:
             _known(await self._rows(), broker_id)
         operations = absent(path) if stat is None else present(path, stat.version)
         shown = await write(self._client, ZnodeWrites(operations), dry_run=call.dry_run)
-        return Answer(
+        return JsonResponse(
             {"broker_id": broker_id, "cordoned": cordoned, "dry_run": call.dry_run, "znodes": shown}
         )
 

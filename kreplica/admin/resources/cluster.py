@@ -9,7 +9,7 @@ from kreplica import __version__
 from kreplica.admin.cluster_state.counts import Counted
 from kreplica.admin.cluster_state.published_metadata import PublishedMetadata, once_complete
 from kreplica.admin.cluster_state.topic_znodes import read_if_connected
-from kreplica.admin.http.api import Answer, Call, Route
+from kreplica.admin.http.api import Call, JsonResponse, Route
 from kreplica.admin.http.schemas import BOOLEAN, BROKER_ID, COUNT, STRING, listing, nullable, record
 from kreplica.cluster import documents, znodes
 from kreplica.zookeeper import ZooKeeperClient
@@ -63,14 +63,14 @@ class Cluster:
 
     def routes(self) -> Sequence[Route]:
         """Return the route of the summary."""
-        return (Route("GET", "/v1/cluster", self.read, "A summary of the cluster.", answer=CLUSTER),)
+        return (Route("GET", "/v1/cluster", self.read, "A summary of the cluster.", response=CLUSTER),)
 
-    async def read(self, call: Call) -> Answer:
+    async def read(self, call: Call) -> JsonResponse:
         """``GET /v1/cluster``."""
         published = await once_complete(self._published)
         counts = await self._counted.now()
         controller = published.controller_id
-        return Answer(
+        return JsonResponse(
             {
                 "cluster_id": published.cluster_id,
                 "kreplica_version": __version__,

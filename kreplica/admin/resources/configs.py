@@ -14,7 +14,7 @@ from kreplica.admin.cluster_state.published_metadata import (
     topic_of,
 )
 from kreplica.admin.cluster_state.znode_writes import ZnodeWrites, write
-from kreplica.admin.http.api import Answer, Call, Parameter, Route
+from kreplica.admin.http.api import Call, JsonResponse, Parameter, Route
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import IN_TOPIC, listing, record, written
 from kreplica.admin.resources.config_rows import CONFIG, is_secret, of_all_brokers, of_broker, of_topic
@@ -136,7 +136,7 @@ class Configs:
                 path,
                 self.read,
                 f"The settings of a {what}.",
-                answer=CONFIGS,
+                response=CONFIGS,
                 query=(parameter,),
                 problems={404: unknown},
             ),
@@ -145,7 +145,7 @@ class Configs:
                 path,
                 self.change,
                 f"Change settings of a {what}.",
-                answer=CHANGED,
+                response=CHANGED,
                 body=CHANGE,
                 query=(parameter,),
                 znodes=(znode, f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}"),
@@ -159,12 +159,12 @@ class Configs:
 
     # --- reads -------------------------------------------------------------------------------------------------------
 
-    async def read(self, call: Call) -> Answer:
+    async def read(self, call: Call) -> JsonResponse:
         """``GET`` of the settings of a topic or broker."""
         kind, entity = await self._entity(call)
         version, own = await self._own(kind, entity)
         rows = await self._rows(kind, entity, own)
-        return Answer({"configs": rows}, etag=_etag(version, rows))
+        return JsonResponse({"configs": rows}, etag=_etag(version, rows))
 
     async def rows_of_topic(self, topic: str) -> list[Row]:
         """Return all settings of a topic in the form of ``CONFIG``."""
@@ -208,8 +208,8 @@ class Configs:
             )
         resource = {"resource_type": BROKER_RESOURCE, "resource_name": str(broker_id), "configuration_keys": None}
         body = {"resources": [resource], "include_synonyms": True, "include_documentation": True}
-        answer = await self._connections.request(broker_id, DESCRIBE_CONFIGS, body, timeout_s=REQUEST_TIMEOUT_S)
-        (result,) = answer["results"]
+        response = await self._connections.request(broker_id, DESCRIBE_CONFIGS, body, timeout_s=REQUEST_TIMEOUT_S)
+        (result,) = response["results"]
         if result["error_code"]:
             raise KafkaError(ErrorCode.of(result["error_code"]), result["error_message"] or "")
         rows: Sequence[Row] = result["configs"]
@@ -217,7 +217,7 @@ class Configs:
 
     # --- writes ------------------------------------------------------------------------------------------------------
 
-    async def change(self, call: Call) -> Answer:
+    async def change(self, call: Call) -> JsonResponse:
         """``PATCH`` of the settings of a topic or broker."""
         kind, entity = await self._entity(call)
         operations = _operations(call.body)
@@ -233,7 +233,7 @@ class Configs:
 
     async def _changed(
         self, call: Call, kind: str, entity: str, operations: Sequence[AlterOperation]
-    ) -> Answer:
+    ) -> JsonResponse:
         alteration = await self._changes.alteration(kind, entity, operations)
         if call.if_match is not None and call.if_match.partition(".")[0] != _version_text(alteration.version):
             raise Problem(
@@ -248,7 +248,7 @@ class Configs:
         rows = await self._rows(kind, entity, alteration.settings)
         names = {operation.name for operation in operations}
         following = 0 if alteration.version is None else alteration.version + 1
-        return Answer(
+        return JsonResponse(
             {"configs": [row for row in rows if row["name"] in names], "dry_run": call.dry_run, "znodes": shown},
             etag=None if call.dry_run else _etag(following, rows),
         )

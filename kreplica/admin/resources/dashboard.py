@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-from kreplica.admin.http.api import Call, Parameter, RawAnswer, Route
+from kreplica.admin.http.api import Call, Parameter, RawResponse, Route
 from kreplica.admin.http.problems import Problem
 from kreplica.runtime.offload import Offload
 
@@ -30,7 +30,7 @@ class Dashboard:
 
     def __init__(self, offload: Offload) -> None:
         self._offload = offload
-        self._pages: Mapping[str, RawAnswer] | None = None
+        self._pages: Mapping[str, RawResponse] | None = None
 
     def routes(self) -> Sequence[Route]:
         """Return the routes of the page and its files."""
@@ -47,15 +47,15 @@ class Dashboard:
             ),
         )
 
-    async def index(self, call: Call) -> RawAnswer:
+    async def index(self, call: Call) -> RawResponse:
         """``GET /``."""
         return await self._page(INDEX)
 
-    async def file(self, call: Call) -> RawAnswer:
+    async def file(self, call: Call) -> RawResponse:
         """``GET /dashboard/{file}``."""
         return await self._page(call.path["file"])
 
-    async def _page(self, name: str) -> RawAnswer:
+    async def _page(self, name: str) -> RawResponse:
         pages = self._pages
         if pages is None:
             # Two concurrent first requests both read the files; the second result is kept.
@@ -66,7 +66,7 @@ class Dashboard:
         return page
 
 
-def read_pages() -> dict[str, RawAnswer]:
+def read_pages() -> dict[str, RawResponse]:
     """Read every file of the dashboard by its relative path; blocking.
 
     Requests are looked up in this mapping, so a path from a client is never opened.
@@ -74,8 +74,8 @@ def read_pages() -> dict[str, RawAnswer]:
     return dict(_pages_in(resources.files(PACKAGE), ""))
 
 
-def _pages_in(folder: Traversable, prefix: str) -> list[tuple[str, RawAnswer]]:
-    found: list[tuple[str, RawAnswer]] = []
+def _pages_in(folder: Traversable, prefix: str) -> list[tuple[str, RawResponse]]:
+    found: list[tuple[str, RawResponse]] = []
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         path = prefix + entry.name
         content_type = CONTENT_TYPES.get("." + entry.name.rpartition(".")[2])
@@ -83,5 +83,5 @@ def _pages_in(folder: Traversable, prefix: str) -> list[tuple[str, RawAnswer]]:
             found += _pages_in(entry, path + "/")
         elif content_type is not None:
             content = entry.read_bytes()
-            found.append((path, RawAnswer(content, content_type, etag=hashlib.sha256(content).hexdigest()[:16])))
+            found.append((path, RawResponse(content, content_type, etag=hashlib.sha256(content).hexdigest()[:16])))
     return found

@@ -20,7 +20,7 @@ from kreplica.admin.cluster_state.published_metadata import (
 )
 from kreplica.admin.cluster_state.topic_znodes import read_if_connected
 from kreplica.admin.cluster_state.znode_writes import ZnodeWrites, write
-from kreplica.admin.http.api import LIMIT, Answer, Call, Route
+from kreplica.admin.http.api import LIMIT, Call, JsonResponse, Route
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import BROKER_ID, PARTITION, STRING, TOPIC, listing, nullable, one_of, record, written
 from kreplica.cluster import documents, znodes
@@ -87,7 +87,7 @@ OUTCOME = record(
     title="ElectionOutcome",
 )
 
-ANSWER = written({"type": one_of(PREFERRED, UNCLEAN), "partitions": listing(OUTCOME)}, title="ElectionAsked")
+RESPONSE = written({"type": one_of(PREFERRED, UNCLEAN), "partitions": listing(OUTCOME)}, title="ElectionAsked")
 
 Errors = Mapping[TopicPartition, ErrorCode]
 
@@ -111,7 +111,7 @@ class Elections:
                 "/v1/elections",
                 self.list_all,
                 "Pending elections, and possible elections that would change a leader.",
-                answer=ELECTIONS,
+                response=ELECTIONS,
                 query=(LIMIT,),
             ),
             Route(
@@ -119,7 +119,7 @@ class Elections:
                 "/v1/elections",
                 self.elect,
                 "Elect leaders: preferred, or unclean, which may lose records.",
-                answer=ANSWER,
+                response=RESPONSE,
                 body=BODY,
                 znodes=(znodes.PREFERRED_REPLICA_ELECTION,),
                 problems={
@@ -132,7 +132,7 @@ class Elections:
 
     # --- reads -------------------------------------------------------------------------------------------------------
 
-    async def list_all(self, call: Call) -> Answer:
+    async def list_all(self, call: Call) -> JsonResponse:
         """``GET /v1/elections``."""
         await once_complete(self._published)
         turns = Turns(self._reactor)
@@ -143,7 +143,7 @@ class Elections:
             needed.append(_needed_row(kind, topic, partition))
             if turns.is_over:
                 await turns.next()
-        return Answer({"pending": await self._pending(), "needed": needed})
+        return JsonResponse({"pending": await self._pending(), "needed": needed})
 
     def _needed(self) -> Iterator[tuple[str, str, PublishedPartition]]:
         topics = self._published.topics
@@ -171,7 +171,7 @@ class Elections:
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    async def elect(self, call: Call) -> Answer:
+    async def elect(self, call: Call) -> JsonResponse:
         """``POST /v1/elections``."""
         await once_complete(self._published)
         kind = call.body["type"]
@@ -184,7 +184,7 @@ class Elections:
             {**_row(key), "leader": self._leader(key), "error": errors[key].name if key in errors else None}
             for key in partitions
         ]
-        return Answer({"type": kind, "partitions": rows, "dry_run": call.dry_run, "znodes": shown})
+        return JsonResponse({"type": kind, "partitions": rows, "dry_run": call.dry_run, "znodes": shown})
 
     def _partitions(self, kind: str, asked: Sequence[Mapping[str, Any]] | None) -> list[TopicPartition]:
         """Return the partitions of a request, or all that need the election.
@@ -251,12 +251,12 @@ class Elections:
             "timeout_ms": int(ELECTED_SECONDS_MAX * 1000),
         }
         timeout_s = ELECTED_SECONDS_MAX * 2
-        answer = await self._connections.request(controller, ELECT_LEADERS, body, timeout_s=timeout_s)
-        if answer["error_code"]:
-            raise KafkaError(ErrorCode.of(answer["error_code"]), "the controller did not elect a leader")
+        response = await self._connections.request(controller, ELECT_LEADERS, body, timeout_s=timeout_s)
+        if response["error_code"]:
+            raise KafkaError(ErrorCode.of(response["error_code"]), "the controller did not elect a leader")
         return {
             TopicPartition(topic["topic"], row["partition_id"]): ErrorCode.of(row["error_code"])
-            for topic in answer["replica_election_results"]
+            for topic in response["replica_election_results"]
             for row in topic["partition_result"]
             if row["error_code"] and row["error_code"] != ErrorCode.ELECTION_NOT_NEEDED
         }

@@ -1,11 +1,14 @@
-"""``/v1/figures``: data of the live charts for all brokers; rates are computed from two samples of the counters."""
+"""``/v1/figures``: live metrics of all brokers.
+
+The dashboard computes rates from two responses.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from kreplica.admin.http.api import Answer, Call, Route
+from kreplica.admin.http.api import Call, JsonResponse, Route
 from kreplica.admin.http.schemas import BOOLEAN, BROKER_ID, COUNT, STRING, TIME_MS, listing, nullable, record
 from kreplica.admin.peers.forwarding import OtherBrokers
 from kreplica.admin.peers.registrations import Registrations
@@ -22,10 +25,10 @@ REQUESTS = record(
     title="RequestFigures",
 )
 
-FIGURES = {
+METRICS = {
     "bytes_in": (COUNT, "Bytes of produce requests."),
     "bytes_out": (COUNT, "Bytes of fetch responses to consumers and followers."),
-    "messages_in": (COUNT, "Records appended to partitions led here since the first request."),
+    "messages_in": (COUNT, "Records appended to partitions led by this broker, since the first request for metrics."),
     "produce": (REQUESTS, "Produce requests."),
     "fetch": (REQUESTS, "Fetch requests of consumers and followers."),
     "leaders": (COUNT, "Partitions that this broker leads."),
@@ -41,14 +44,14 @@ FIGURES = {
     "controller_queue": (COUNT, "Events that wait for the controller."),
     "reactor_delay_p99_ms": (_NUMBER, "99th percentile of recent reactor timer delays."),
 }
-"""Schema and description of each figure by name."""
+"""Schema and description of each metric by name."""
 
-MEMBERS = {name: {**nullable(schema), "description": text} for name, (schema, text) in FIGURES.items()}
+MEMBERS = {name: {**nullable(schema), "description": text} for name, (schema, text) in METRICS.items()}
 
 ROW = record(
     {
         "broker_id": BROKER_ID,
-        "live": {**BOOLEAN, "description": "True if the broker responded; otherwise its figures are null."},
+        "live": {**BOOLEAN, "description": "True if the broker responded; otherwise its metrics are null."},
         **MEMBERS,
     },
     title="BrokerMetrics",
@@ -56,19 +59,19 @@ ROW = record(
 
 
 _PROBLEMS = {**listing(STRING), "description": "A sentence for each broker that did not respond."}
-ANSWER = record({"at_ms": TIME_MS, "brokers": listing(ROW), "problems": _PROBLEMS}, title="Figures")
-PEER_ANSWER = PeerResponseValidator(ANSWER)
+RESPONSE = record({"at_ms": TIME_MS, "brokers": listing(ROW), "problems": _PROBLEMS}, title="Figures")
+PEER_RESPONSE = PeerResponseValidator(RESPONSE)
 
 
-class LocalFigures(Protocol):
-    """The figures of this broker."""
+class LocalMetrics(Protocol):
+    """The live metrics of this broker."""
 
-    async def figures(self) -> Mapping[str, Any]:
-        """Return all of ``FIGURES``; yields to the reactor if there are many partitions."""
+    async def live_metrics(self) -> Mapping[str, Any]:
+        """Return all of ``METRICS``; yields to the reactor if there are many partitions."""
 
 
-class FiguresResource:
-    """Collects the figures of all brokers.
+class LiveMetricsResource:
+    """Collects the live metrics of all brokers.
 
     :param now_ms: the wall clock.
     """
@@ -77,30 +80,30 @@ class FiguresResource:
         self,
         broker_id: int,
         now_ms: Callable[[], int],
-        figures: LocalFigures,
+        metrics: LocalMetrics,
         registrations: Registrations,
         others: OtherBrokers,
     ) -> None:
         self._broker_id = broker_id
         self._now_ms = now_ms
-        self._figures = figures
+        self._metrics = metrics
         self._registrations = registrations
         self._others = others
 
     def routes(self) -> Sequence[Route]:
-        """Return the route of the figures."""
-        return (Route("GET", PATH, self.read, "Figures of all brokers, for charts.", answer=ANSWER),)
+        """Return the route of the live metrics."""
+        return (Route("GET", PATH, self.read, "Live metrics of all brokers, for charts.", response=RESPONSE),)
 
-    async def read(self, call: Call) -> Answer:
+    async def read(self, call: Call) -> JsonResponse:
         """``GET /v1/figures``."""
 
         async def here() -> dict[str, Any]:
-            return {"brokers": [{"broker_id": self._broker_id, "live": True, **await self._figures.figures()}]}
+            return {"brokers": [{"broker_id": self._broker_id, "live": True, **await self._metrics.live_metrics()}]}
 
-        answers = await self._others.ask_all(call, PATH, PEER_ANSWER, here)
-        rows = {row["broker_id"]: row for document in answers.documents.values() for row in document["brokers"]}
+        responses = await self._others.request_all(call, PATH, PEER_RESPONSE, here)
+        rows = {row["broker_id"]: row for document in responses.documents.values() for row in document["brokers"]}
         if not call.forwarded:
             for broker_id in await self._registrations.live():
-                rows.setdefault(broker_id, {"broker_id": broker_id, "live": False, **dict.fromkeys(FIGURES)})
+                rows.setdefault(broker_id, {"broker_id": broker_id, "live": False, **dict.fromkeys(METRICS)})
         brokers = [row for _, row in sorted(rows.items())]
-        return Answer({"at_ms": self._now_ms(), "brokers": brokers, "problems": list(answers.problems)})
+        return JsonResponse({"at_ms": self._now_ms(), "brokers": brokers, "problems": list(responses.problems)})

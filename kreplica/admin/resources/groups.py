@@ -10,7 +10,7 @@ from kreplica.admin.groups.coordinators import GroupCoordinators
 from kreplica.admin.groups.describing import GroupDescriptions
 from kreplica.admin.groups.listing import GroupLists, Listed
 from kreplica.admin.groups.resetting import OffsetResets, Target, refuse_with_members
-from kreplica.admin.http.api import AFTER, LIMIT, Answer, Call, Parameter, Route, page_of
+from kreplica.admin.http.api import AFTER, LIMIT, Call, JsonResponse, Parameter, Route, page_of
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import (
     BOOLEAN,
@@ -185,13 +185,13 @@ class Groups:
         search = Parameter("search", text, "Only IDs that contain this text, ignoring case.")
         topic = Parameter("topic", TOPIC, "The topic; required.")
         return (
-            Route("GET", PATH, self.list_all, "All groups.", answer=GROUPS, query=(LIMIT, AFTER, search)),
+            Route("GET", PATH, self.list_all, "All groups.", response=GROUPS, query=(LIMIT, AFTER, search)),
             Route(
                 "GET",
                 f"{ONE}/lag",
                 self.lag,
                 "The lag and status of a group.",
-                answer=LAG,
+                response=LAG,
                 query=(IN_GROUP,),
                 problems={**_ABSENT, 421: "The group has moved to another coordinator."},
             ),
@@ -200,7 +200,7 @@ class Groups:
                 f"{ONE}/offsets",
                 self.reset,
                 "Reset the offsets of a group without members.",
-                answer=WAS_RESET,
+                response=WAS_RESET,
                 body=RESET,
                 query=(IN_GROUP,),
                 problems=_IN_USE,
@@ -210,7 +210,7 @@ class Groups:
                 f"{ONE}/offsets",
                 self.delete_offsets,
                 "Delete the offsets of a topic that the group's members do not read.",
-                answer=WERE_DELETED,
+                response=WERE_DELETED,
                 query=(IN_GROUP, topic),
                 problems={**_ABSENT, 409: "Members of the group read the topic."},
             ),
@@ -219,7 +219,7 @@ class Groups:
                 ONE,
                 self.described,
                 "One group: its members and committed offsets.",
-                answer=DESCRIPTION,
+                response=DESCRIPTION,
                 query=(IN_GROUP,),
                 problems=_ABSENT,
             ),
@@ -228,7 +228,7 @@ class Groups:
                 ONE,
                 self.delete,
                 "Delete a group without members, with its offsets.",
-                answer=written({"group": STRING}),
+                response=written({"group": STRING}),
                 query=(IN_GROUP,),
                 problems=_IN_USE,
             ),
@@ -236,7 +236,7 @@ class Groups:
 
     # --- reads -------------------------------------------------------------------------------------------------------
 
-    async def list_all(self, call: Call) -> Answer:
+    async def list_all(self, call: Call) -> JsonResponse:
         """``GET /v1/groups``."""
         groups, problems = await self._lists.all()
         by_name = {group.group: group for group in groups}
@@ -244,13 +244,13 @@ class Groups:
         shown, following = page_of([name for name in by_name if search in name.casefold()], call)
         members = await self._lists.members(by_name[name] for name in shown)
         rows = [_row(by_name[name], members.get(name)) for name in shown]
-        return Answer({"groups": rows, "next": following, "is_complete": not problems, "problems": problems})
+        return JsonResponse({"groups": rows, "next": following, "is_complete": not problems, "problems": problems})
 
-    async def described(self, call: Call) -> Answer:
+    async def described(self, call: Call) -> JsonResponse:
         """``GET /v1/groups/{group}``."""
         group = call.path["group"]
         description = await self._descriptions.of(group)
-        return Answer(
+        return JsonResponse(
             {
                 "group": group,
                 "type": description.type,
@@ -264,31 +264,32 @@ class Groups:
             }
         )
 
-    async def lag(self, call: Call) -> Answer:
+    async def lag(self, call: Call) -> JsonResponse:
         """``GET /v1/groups/{group}/lag``."""
         group = call.path["group"]
         try:
-            return Answer(await self._lag_of(group))
+            return JsonResponse(await self._lag_of(group))
         except KafkaError as error:
             if error.code is not ErrorCode.NOT_COORDINATOR or call.forwarded:
                 raise
         path = f"{PATH}/{quote(group, safe='')}/lag"
-        return Answer(await self._others.ask(self._coordinators.of(group), call, path, PEER_LAG))
+        return JsonResponse(await self._others.request(self._coordinators.of(group), call, path, PEER_LAG))
 
     # --- writes ------------------------------------------------------------------------------------------------------
 
-    async def delete(self, call: Call) -> Answer:
+    async def delete(self, call: Call) -> JsonResponse:
         """``DELETE /v1/groups/{group}``."""
         group = call.path["group"]
         refuse_with_members(await self._descriptions.of(group))
         if not call.dry_run:
-            answer = await self._coordinators.ask(group, DELETE_GROUPS, {"groups_names": [group]}, _code_of_result)
-            code = ErrorCode.of(_code_of_result(answer))
+            body = {"groups_names": [group]}
+            response = await self._coordinators.request(group, DELETE_GROUPS, body, _code_of_result)
+            code = ErrorCode.of(_code_of_result(response))
             if code is not ErrorCode.NONE:
                 raise KafkaError(code, f"the coordinator did not delete group {group!r}")
-        return Answer({"group": group, **_written(call)})
+        return JsonResponse({"group": group, **_written(call)})
 
-    async def reset(self, call: Call) -> Answer:
+    async def reset(self, call: Call) -> JsonResponse:
         """``POST /v1/groups/{group}/offsets``."""
         group, to = call.path["group"], call.body["to"]
         if ("value" in to) == (to["kind"] in WITHOUT_VALUE):
@@ -296,9 +297,9 @@ class Groups:
             raise Problem(400, "INVALID_REQUEST", f"body.to: {to['kind']} {takes}")
         target = Target(to["kind"], to.get("value", 0))
         offsets = await self._resets.reset(group, target, call.body.get("topics"), dry_run=call.dry_run)
-        return Answer({"group": group, "offsets": offsets, **_written(call)})
+        return JsonResponse({"group": group, "offsets": offsets, **_written(call)})
 
-    async def delete_offsets(self, call: Call) -> Answer:
+    async def delete_offsets(self, call: Call) -> JsonResponse:
         """``DELETE /v1/groups/{group}/offsets``."""
         group, topic = call.path["group"], call.query["topic"]
         if topic is None:
@@ -309,7 +310,7 @@ class Groups:
                 what_to_do="Name the topic: ?topic=orders. To delete all offsets, delete the group.",
             )
         offsets = await self._resets.delete(group, topic, dry_run=call.dry_run)
-        return Answer({"group": group, "offsets": offsets, **_written(call)})
+        return JsonResponse({"group": group, "offsets": offsets, **_written(call)})
 
 
 def _row(group: Listed, members: int | None) -> dict[str, Any]:
@@ -321,6 +322,6 @@ def _written(call: Call) -> dict[str, Any]:
     return {"dry_run": call.dry_run, "znodes": []}
 
 
-def _code_of_result(answer: Mapping[str, Any]) -> int:
-    code: int = answer["results"][0]["error_code"]
+def _code_of_result(response: Mapping[str, Any]) -> int:
+    code: int = response["results"][0]["error_code"]
     return code

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from kreplica.admin.http.api import Answer, Call, Route
+from kreplica.admin.http.api import Call, JsonResponse, Route
 from kreplica.admin.http.schemas import STRING, listing, record
 
 LIVE = "/health/live"
@@ -29,24 +29,24 @@ class Health:
         """Return both routes."""
         ready = record({"status": STRING, "reasons": listing(STRING)}, optional=("reasons",))
         return (
-            Route("GET", LIVE, self.live, "Liveness of the process.", answer=record({"status": STRING})),
+            Route("GET", LIVE, self.live, "Liveness of the process.", response=record({"status": STRING})),
             Route(
                 "GET",
                 READY,
                 self.ready,
                 "Readiness to serve clients.",
-                answer=ready,
-                other_answers={503: ("Clients are not served yet; the reasons say why.", ready)},
+                response=ready,
+                other_responses={503: ("Clients are not served yet; the reasons say why.", ready)},
             ),
         )
 
-    async def live(self, call: Call) -> Answer:
+    async def live(self, call: Call) -> JsonResponse:
         """``GET /health/live``."""
-        return Answer({"status": "live"})
+        return JsonResponse({"status": "live"})
 
-    async def ready(self, call: Call) -> Answer:
+    async def ready(self, call: Call) -> JsonResponse:
         """``GET /health/ready``."""
         reasons = self._readiness.not_ready()
         if reasons:
-            return Answer({"status": "not ready", "reasons": reasons}, status=503)
-        return Answer({"status": "ready"})
+            return JsonResponse({"status": "not ready", "reasons": reasons}, status=503)
+        return JsonResponse({"status": "ready"})

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kreplica.admin.cluster_state.published_metadata import PublishedTopic, topic_of
-from kreplica.admin.http.api import Answer, Call, EventStream, Parameter, Route
+from kreplica.admin.http.api import Call, EventStream, JsonResponse, Parameter, Route
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import (
     COUNT,
@@ -148,7 +148,7 @@ class Messages:
                 PATH,
                 self.read,
                 "A page of a topic's records.",
-                answer=MESSAGES,
+                response=MESSAGES,
                 query=READ,
                 problems={404: _ABSENT, 503: "No partition has a leader that responds."},
             ),
@@ -157,7 +157,7 @@ class Messages:
                 f"{PATH}/tail",
                 self.tail,
                 "New records of a topic as stream events: `message`, `skipped` and `problems`.",
-                answer=MESSAGE,
+                response=MESSAGE,
                 query=(IN_TOPIC, ONE_PARTITION, SEARCH, ISOLATION),
                 problems={404: _ABSENT},
                 streams=True,
@@ -167,7 +167,7 @@ class Messages:
                 PATH,
                 self.write,
                 "Write one record; the response is sent when all in-sync replicas have it.",
-                answer=WRITTEN,
+                response=WRITTEN,
                 status=201,
                 body=BODY,
                 query=(IN_TOPIC,),
@@ -179,14 +179,14 @@ class Messages:
             ),
         )
 
-    async def read(self, call: Call) -> Answer:
+    async def read(self, call: Call) -> JsonResponse:
         """``GET /v1/topics/{topic}/messages``."""
         query = call.query
         topic = self._topic(call)
         page = PageRequest(
             topic, query["partition"], _begin(query["from"]), query["after"], query["limit"], query["scan_limit"]
         )
-        return Answer(await self._reader.page(page))
+        return JsonResponse(await self._reader.page(page))
 
     async def tail(self, call: Call) -> EventStream:
         """``GET /v1/topics/{topic}/messages/tail``."""
@@ -196,7 +196,7 @@ class Messages:
             raise _no_partition(TopicPartition(topic.name, partition))
         return EventStream(self._tail.events(topic, [partition] if partition is not None else sorted(known)))
 
-    async def write(self, call: Call) -> Answer:
+    async def write(self, call: Call) -> JsonResponse:
         """``POST /v1/topics/{topic}/messages``."""
         body: Mapping[str, Any] = call.body
         topic = self._published(call)
@@ -211,7 +211,7 @@ class Messages:
         if not call.dry_run:
             offset, timestamp_ms = await self._writer.write(topic, partition, key, value, headers)
         document = {"partition": partition, "offset": offset, "timestamp_ms": timestamp_ms}
-        return Answer({**document, "dry_run": call.dry_run, "znodes": []}, status=200 if call.dry_run else 201)
+        return JsonResponse({**document, "dry_run": call.dry_run, "znodes": []}, status=200 if call.dry_run else 201)
 
     def _published(self, call: Call) -> PublishedTopic:
         return topic_of(self._leaders.published, call.path["topic"])

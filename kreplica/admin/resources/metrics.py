@@ -10,7 +10,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from kreplica.admin.http.api import Call, RawAnswer, Route
+from kreplica.admin.http.api import Call, RawResponse, Route
 from kreplica.interfaces import Family, Histogram
 from kreplica.interfaces import MetricKind as Kind
 from kreplica.runtime import Reactor
@@ -39,7 +39,7 @@ class Metrics:
         media_type = CONTENT_TYPE_LATEST.partition(";")[0]
         return (Route("GET", "/metrics", self.read, "Metrics in Prometheus format.", media_type=media_type),)
 
-    async def read(self, call: Call) -> RawAnswer:
+    async def read(self, call: Call) -> RawResponse:
         """``GET /metrics``."""
         turns = Turns(self._reactor)
         pieces = []
@@ -48,7 +48,7 @@ class Metrics:
                 pieces.append(piece)
                 if turns.is_over:
                     await turns.next()
-        return RawAnswer(b"".join(pieces), CONTENT_TYPE_LATEST)
+        return RawResponse(b"".join(pieces), CONTENT_TYPE_LATEST)
 
 
 def exposition(family: Family | Histogram) -> Iterator[bytes]:

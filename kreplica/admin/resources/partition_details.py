@@ -1,4 +1,4 @@
-"""Details of a partition that the metadata lacks: its state in ZooKeeper, the leader's offsets and size."""
+"""Reads details of a partition that are not in the published metadata, from ZooKeeper and the leader."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from kreplica.wire.messages import DESCRIBE_LOG_DIRS, LIST_OFFSETS, Api
 from kreplica.zookeeper import ZooKeeperClient
 
 REQUEST_TIMEOUT_S = 2.0
-"""Timeout of a request to the leader; its details are then null."""
+"""Timeout of a request to the leader; after it, the details from the leader are null."""
 
 EARLIEST, LATEST = -2, -1
 CONSUMER = -1
 
-_ZOOKEEPER = "Null while ZooKeeper is unreachable."
-_LEADER = "Null if the leader does not respond."
+_ZOOKEEPER = "Null if the partition has no state or the broker is not connected to ZooKeeper."
+_LEADER = "Null if there is no leader, or it does not respond or reports an error."
 
 DETAILS = {
-    "controller_epoch": {**nullable(COUNT), "description": f"Epoch of the writing controller. {_ZOOKEEPER}"},
+    "controller_epoch": {**nullable(COUNT), "description": f"Controller epoch of the last write. {_ZOOKEEPER}"},
     "partition_epoch": {**nullable(COUNT), "description": f"Version of the partition's state. {_ZOOKEEPER}"},
     "written_at_ms": {**nullable(TIME_MS), "description": f"Time of the last write of the state. {_ZOOKEEPER}"},
     "eligible_leader_replicas": {
         **nullable(listing(BROKER_ID)),
-        "description": f"Replicas out of sync that have all acknowledged records. {_ZOOKEEPER}",
+        "description": f"Replicas outside the ISR that have every committed record (KIP-966). {_ZOOKEEPER}",
     },
     "start_offset": {**nullable(COUNT), "description": f"Log start offset. {_LEADER}"},
     "end_offset": {**nullable(COUNT), "description": f"High watermark. {_LEADER}"},
@@ -38,8 +38,8 @@ DETAILS = {
 Row = dict[str, Any]
 
 
-class PartitionDetails:
-    """Requests details from ZooKeeper and the leader."""
+class PartitionDetailsReader:
+    """Reads the details of partitions from ZooKeeper and their leaders."""
 
     def __init__(self, client: ZooKeeperClient, brokers: BrokerConnections) -> None:
         self._client = client
@@ -72,26 +72,26 @@ class PartitionDetails:
             "eligible_leader_replicas": list(state.eligible_leader_replicas),
         }
 
-    async def _offset(self, leader: int, topic: str, number: int, which: int) -> Row:
-        rows = [{"partition_index": number, "current_leader_epoch": -1, "timestamp": which}]
+    async def _offset(self, leader: int, topic: str, number: int, timestamp: int) -> Row:
+        rows = [{"partition_index": number, "current_leader_epoch": -1, "timestamp": timestamp}]
         body = {"replica_id": CONSUMER, "isolation_level": 0, "topics": [{"name": topic, "partitions": rows}]}
-        for answered in (await self._asked(leader, LIST_OFFSETS, body)).get("topics", ()):
-            for row in answered["partitions"]:
+        for topic_row in (await self._request(leader, LIST_OFFSETS, body)).get("topics", ()):
+            for row in topic_row["partitions"]:
                 if not row["error_code"] and row["offset"] >= 0:
-                    return {"start_offset" if which == EARLIEST else "end_offset": row["offset"]}
+                    return {"start_offset" if timestamp == EARLIEST else "end_offset": row["offset"]}
         return {}
 
     async def _size(self, leader: int, topic: str, number: int) -> Row:
         body = {"topics": [{"topic": topic, "partitions": [number]}]}
-        answer = await self._asked(leader, DESCRIBE_LOG_DIRS, body)
-        for directory in answer.get("results", ()):
-            for held in directory["topics"]:
-                for row in held["partitions"]:
+        response = await self._request(leader, DESCRIBE_LOG_DIRS, body)
+        for directory in response.get("results", ()):
+            for topic_row in directory["topics"]:
+                for row in topic_row["partitions"]:
                     if not row["is_future_key"]:
                         return {"size_bytes": row["partition_size"]}
         return {}
 
-    async def _asked(self, leader: int, api: Api, body: Row) -> Row:
+    async def _request(self, leader: int, api: Api, body: Row) -> Row:
         if leader < 0:
             return {}
         try:

@@ -17,7 +17,7 @@ from kreplica.admin.cluster_state.published_metadata import (
     topic_of,
 )
 from kreplica.admin.cluster_state.topic_znodes import NO_CHANGES, Changes, TopicZnodes
-from kreplica.admin.http.api import AFTER, LIMIT, Answer, Call, Parameter, Route
+from kreplica.admin.http.api import AFTER, LIMIT, Call, JsonResponse, Parameter, Route
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import (
     BOOLEAN,
@@ -33,7 +33,7 @@ from kreplica.admin.http.schemas import (
     page,
     record,
 )
-from kreplica.admin.resources.partition_details import DETAILS, PartitionDetails
+from kreplica.admin.resources.partition_details import DETAILS, PartitionDetailsReader
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.runtime import Reactor
@@ -79,7 +79,7 @@ class Partitions:
         self._reactor = reactor
         self._published = published
         self._znodes = TopicZnodes(client)
-        self._details = PartitionDetails(client, brokers)
+        self._details = PartitionDetailsReader(client, brokers)
         self._counted = counted
 
     def routes(self) -> Sequence[Route]:
@@ -93,7 +93,7 @@ class Partitions:
                 "/v1/partitions",
                 self.everywhere,
                 "The partitions of all topics.",
-                answer=rows,
+                response=rows,
                 query=(state, LIMIT, AFTER),
                 problems={503: "ZooKeeper, which stores the ongoing reassignments, is unreachable."},
             ),
@@ -102,7 +102,7 @@ class Partitions:
                 "/v1/topics/{topic}/partitions",
                 self.of_topic,
                 "The partitions of a topic.",
-                answer=rows,
+                response=rows,
                 query=(IN_TOPIC, LIMIT, AFTER_NUMBER),
                 problems=topic_problems,
             ),
@@ -111,7 +111,7 @@ class Partitions:
                 "/v1/topics/{topic}/partitions/{partition}",
                 self.one,
                 "One partition, with details from its leader and ZooKeeper.",
-                answer=record({**MEMBERS, **DETAILS}, title="PartitionWithDetails"),
+                response=record({**MEMBERS, **DETAILS}, title="PartitionWithDetails"),
                 query=(IN_TOPIC, IN_PARTITION),
                 problems={404: "The topic or the partition does not exist."},
             ),
@@ -119,7 +119,7 @@ class Partitions:
 
     # --- lists -------------------------------------------------------------------------------------------------------
 
-    async def everywhere(self, call: Call) -> Answer:
+    async def everywhere(self, call: Call) -> JsonResponse:
         """``GET /v1/partitions``."""
         state, limit = call.query["state"], call.query["limit"]
         topics = sorted((await once_complete(self._published)).topics)
@@ -133,7 +133,7 @@ class Partitions:
         changes = {name: moving[name] for name in names} if moving else await self._znodes.changes(names)
         rows = await self._rows(found, changes)
         last = found[-1] if more else None
-        return Answer({"partitions": rows, "next": None if last is None else f"{last[0]}/{last[1].partition}"})
+        return JsonResponse({"partitions": rows, "next": None if last is None else f"{last[0]}/{last[1].partition}"})
 
     def _after(self, topics: Sequence[str], begins: Key | None) -> Iterator[tuple[str, PublishedPartition]]:
         for name in topics:
@@ -187,7 +187,7 @@ class Partitions:
                 await turns.next()
         return taken, False
 
-    async def of_topic(self, call: Call) -> Answer:
+    async def of_topic(self, call: Call) -> JsonResponse:
         """``GET /v1/topics/{topic}/partitions``."""
         name, limit, after = call.path["topic"], call.query["limit"], call.query["after"]
         topic = topic_of(await once_complete(self._published), name)
@@ -198,7 +198,7 @@ class Partitions:
             [(name, topic.partitions[number]) for number in shown], await self._znodes.changes([name])
         )
         more = first + limit < len(numbers)
-        return Answer({"partitions": rows, "next": str(shown[-1]) if more else None})
+        return JsonResponse({"partitions": rows, "next": str(shown[-1]) if more else None})
 
     async def _rows(
         self, partitions: Sequence[tuple[str, PublishedPartition]], changes: Mapping[str, Changes] | None
@@ -213,7 +213,7 @@ class Partitions:
 
     # --- one partition -----------------------------------------------------------------------------------------------
 
-    async def one(self, call: Call) -> Answer:
+    async def one(self, call: Call) -> JsonResponse:
         """``GET /v1/topics/{topic}/partitions/{partition}``."""
         name, number = call.path["topic"], int(call.path["partition"])
         partition = topic_of(await once_complete(self._published), name).partitions.get(number)
@@ -223,7 +223,7 @@ class Partitions:
             )
         changes = await self._znodes.changes([name])
         row = _row(name, partition, None if changes is None else changes[name])
-        return Answer({**row, **await self._details.read(name, partition)})
+        return JsonResponse({**row, **await self._details.read(name, partition)})
 
 
 def _row(topic: str, partition: PublishedPartition, changes: Changes | None) -> Row:

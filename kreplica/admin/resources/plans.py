@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from kreplica.admin.cluster_state.published_metadata import BrokerConnections, PublishedMetadata
-from kreplica.admin.http.api import Answer, Call, Parameter, Route
+from kreplica.admin.http.api import Call, JsonResponse, Parameter, Route
 from kreplica.admin.http.schemas import STRING, page, written
 from kreplica.admin.peers.registrations import Registrations
 from kreplica.admin.plans.plan_documents import (
@@ -92,16 +92,16 @@ class Plans:
                 "/v1/plans",
                 self.list_all,
                 "All plans, the newest first.",
-                answer=page("plans", PLAN),
+                response=page("plans", PLAN),
                 query=(LIMIT_PLANS, AFTER_PLAN),
             ),
-            Route("GET", one, self.show, "A plan.", answer=PLAN, problems=_NOT_FOUND),
+            Route("GET", one, self.show, "A plan.", response=PLAN, problems=_NOT_FOUND),
             Route(
                 "GET",
                 f"{one}/moves",
                 self.moves,
                 "A plan's moves, in the order in which they start.",
-                answer=page("moves", MOVE),
+                response=page("moves", MOVE),
                 query=(LIMIT_MOVES, AFTER_MOVE),
                 problems=_NOT_FOUND,
             ),
@@ -116,7 +116,7 @@ class Plans:
                 "/v1/plans",
                 self.make,
                 "Create a plan; with dry_run, preview it.",
-                answer=written(PREVIEW, title="PlanPreview"),
+                response=written(PREVIEW, title="PlanPreview"),
                 status=201,
                 body=REQUEST,
                 znodes=(
@@ -137,7 +137,7 @@ class Plans:
                 one,
                 self.patch,
                 "Change the throttle, the number of concurrent moves or the comment of a plan.",
-                answer=written(PLAN["properties"], title="PlanChanged"),
+                response=written(PLAN["properties"], title="PlanChanged"),
                 body=PATCH,
                 znodes=(header,),
                 problems={**_NOT_FOUND, **_CHANGED, 409: "The plan has ended."},
@@ -147,7 +147,7 @@ class Plans:
                 one,
                 self.delete,
                 "Delete a plan that has ended.",
-                answer=written({"id": STRING}, title="PlanDeleted"),
+                response=written({"id": STRING}, title="PlanDeleted"),
                 znodes=(header, f"{header}/steps", f"{header}/progress"),
                 problems={**_NOT_FOUND, 409: "The plan has not ended."},
             ),
@@ -156,7 +156,7 @@ class Plans:
                 f"{one}/cancel",
                 self.cancel,
                 "Cancel a plan and revert its ongoing moves.",
-                answer=written(PLAN["properties"], title="PlanCancelled"),
+                response=written(PLAN["properties"], title="PlanCancelled"),
                 body=CANCEL,
                 znodes=(header,),
                 problems={**_NOT_FOUND, **_CHANGED, 409: "The plan has ended."},
@@ -165,26 +165,26 @@ class Plans:
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    async def list_all(self, call: Call) -> Answer:
+    async def list_all(self, call: Call) -> JsonResponse:
         """``GET /v1/plans``."""
         newest_first = sorted(await self._plans.ids(), reverse=True)
         after, limit = call.query["after"], call.query["limit"]
         rest = [plan_id for plan_id in newest_first if after is None or plan_id < after]
         shown = rest[:limit]
         rows = [await self._document(read) for read in await self._plans.plans(shown)]
-        return Answer({"plans": rows, "next": shown[-1] if len(rest) > limit else None})
+        return JsonResponse({"plans": rows, "next": shown[-1] if len(rest) > limit else None})
 
-    async def show(self, call: Call) -> Answer:
+    async def show(self, call: Call) -> JsonResponse:
         """``GET /v1/plans/{plan}``."""
         read = await self._plans.plan(call.path["plan"])
         document = await self._document(read)
         moving = read.progress.moving and not read.plan.state.is_ended
         # The progress of a copy changes without a change of a znode.
-        return Answer(
+        return JsonResponse(
             document, etag=f"{etag_of(read)}.{document['progress']['bytes_done']}" if moving else etag_of(read)
         )
 
-    async def moves(self, call: Call) -> Answer:
+    async def moves(self, call: Call) -> JsonResponse:
         """``GET /v1/plans/{plan}/moves``."""
         plan_id, limit, after = call.path["plan"], call.query["limit"], call.query["after"]
         read = await self._plans.plan(plan_id)
@@ -198,7 +198,7 @@ class Plans:
         shown = [move_document(row, copied.get(row.number, copied_of(row, {}))) for row in rows]
         last = rows[-1].number if rows else 0
         more = bool(rows) and last + 1 < read.plan.steps_count
-        return Answer({"moves": shown, "next": str(last) if more else None})
+        return JsonResponse({"moves": shown, "next": str(last) if more else None})
 
     async def _document(self, read: PlanRead) -> dict[str, Any]:
         moved = 0
@@ -228,7 +228,7 @@ class Plans:
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
-    async def make(self, call: Call) -> Answer:
+    async def make(self, call: Call) -> JsonResponse:
         """``POST /v1/plans``."""
         request = read_request(call.body)
         draft, cluster = await self._plan_inputs.drafted(request)
@@ -236,14 +236,14 @@ class Plans:
         document = await self._runtime.offload.run(_preview, draft, cluster, plan)
         location = None if call.dry_run else f"/v1/plans/{plan.plan_id}"
         status = 200 if call.dry_run else 201
-        return Answer({**document, "dry_run": call.dry_run, "znodes": rows}, status=status, location=location)
+        return JsonResponse({**document, "dry_run": call.dry_run, "znodes": rows}, status=status, location=location)
 
-    async def patch(self, call: Call) -> Answer:
+    async def patch(self, call: Call) -> JsonResponse:
         """``PATCH /v1/plans/{plan}``."""
         read, rows = await self._writes.patch(call.path["plan"], call.body, call.if_match, dry_run=call.dry_run)
         return await self._written(read, rows, call)
 
-    async def cancel(self, call: Call) -> Answer:
+    async def cancel(self, call: Call) -> JsonResponse:
         """``POST /v1/plans/{plan}/cancel``."""
         rollback = call.body.get("rollback", False)
         read, rows = await self._writes.cancel(
@@ -251,15 +251,15 @@ class Plans:
         )
         return await self._written(read, rows, call)
 
-    async def delete(self, call: Call) -> Answer:
+    async def delete(self, call: Call) -> JsonResponse:
         """``DELETE /v1/plans/{plan}``."""
         plan_id = call.path["plan"]
         rows = await self._writes.delete(plan_id, dry_run=call.dry_run)
-        return Answer({"id": plan_id, "dry_run": call.dry_run, "znodes": rows})
+        return JsonResponse({"id": plan_id, "dry_run": call.dry_run, "znodes": rows})
 
-    async def _written(self, read: PlanRead, rows: list[dict[str, Any]], call: Call) -> Answer:
+    async def _written(self, read: PlanRead, rows: list[dict[str, Any]], call: Call) -> JsonResponse:
         document = await self._document(read)
-        return Answer({**document, "dry_run": call.dry_run, "znodes": rows}, etag=etag_of(read))
+        return JsonResponse({**document, "dry_run": call.dry_run, "znodes": rows}, etag=etag_of(read))
 
 
 def _preview(draft: Draft, cluster: ClusterState, plan: Plan) -> dict[str, Any]:

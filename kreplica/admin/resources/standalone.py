@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from kreplica.admin.http.api import Answer, Call, Route
+from kreplica.admin.http.api import Call, JsonResponse, Route
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import BOOLEAN, BROKER_ID, IN_BROKER, listing, one_of, record, written
 
@@ -16,12 +16,12 @@ PREFIX = "/v1/standalone"
 RUNNING, PAUSED, CUT, DEAD = "running", "paused", "cut", "dead"
 
 ACTIONS = {
-    "kill": "Kill a broker as kill -9 does: nothing is flushed, and its session times out.",
+    "kill": "Kill a broker like kill -9: nothing is flushed, and its ZooKeeper session expires.",
     "start": "Start a dead broker from its directory; the response is sent when it serves clients.",
     "pause": "Pause a broker, as SIGSTOP does.",
     "resume": "Resume a paused broker.",
-    "cut": "Isolate a broker from other brokers, the coordinator and clients.",
-    "mend": "End the isolation; delayed data arrives.",
+    "cut": "Isolate a broker from the other brokers, ZooKeeper and clients.",
+    "mend": "End the isolation of a broker; delayed data arrives.",
 }
 _NEEDS_LIVE_BROKER = ("pause", "cut")
 
@@ -39,7 +39,7 @@ class BrokerState:
 
 
 class StandaloneBrokers(Protocol):
-    """The brokers of a process that can be killed separately."""
+    """The brokers of a standalone process, which can be killed and isolated individually."""
 
     def states(self) -> Mapping[int, BrokerState]:
         """Return the state of each broker by ID."""
@@ -47,28 +47,28 @@ class StandaloneBrokers(Protocol):
     async def do(self, action: str, broker_id: int) -> None:
         """Apply one of ``ACTIONS`` to a broker; idempotent.
 
-        :raise KreplicaError: the start failed; the message gives the reason.
+        :raise KreplicaError: the broker cannot start; the message gives the reason.
         """
 
 
 class StandaloneResource:
-    """The resource of the brokers of a process.
+    """Resource that lists and controls the brokers of a standalone process.
 
-    :param brokers: None if the process is not a standalone with several brokers.
+    :param brokers: None if the process is not a standalone process with several brokers.
     """
 
     def __init__(self, brokers: StandaloneBrokers | None) -> None:
         self._brokers = brokers
 
     def routes(self) -> Sequence[Route]:
-        """Return the routes of the states and of each action."""
-        absent = "This process is not a standalone with several brokers."
+        """Return the routes that list the brokers and apply each action."""
+        absent = "This process is not a standalone process with several brokers."
         list_route = Route(
             "GET",
             PREFIX,
             self.states,
             "The brokers of this process and their states.",
-            answer=record({"brokers": listing(STATE)}),
+            response=record({"brokers": listing(STATE)}),
             problems={404: absent},
         )
         action_routes = [
@@ -77,40 +77,40 @@ class StandaloneResource:
                 f"{PREFIX}/brokers/{{broker_id}}/{action}",
                 partial(self.act, action),
                 summary,
-                answer=written({"brokers": listing(STATE)}),
+                response=written({"brokers": listing(STATE)}),
                 query=(IN_BROKER,),
-                problems={404: f"{absent} Or the broker does not exist.", 409: "The broker is dead or starting."},
+                problems={404: f"{absent} Or it has no such broker.", 409: "The broker is dead or starting."},
             )
             for action, summary in ACTIONS.items()
         ]
         return (list_route, *action_routes)
 
-    async def states(self, call: Call) -> Answer:
+    async def states(self, call: Call) -> JsonResponse:
         """``GET /v1/standalone``."""
-        return Answer({"brokers": _rows(self._available())})
+        return JsonResponse({"brokers": _rows(self._available())})
 
-    async def act(self, action: str, call: Call) -> Answer:
+    async def act(self, action: str, call: Call) -> JsonResponse:
         """``POST /v1/standalone/brokers/{broker_id}/{action}``."""
         brokers = self._available()
         broker_id = int(call.path["broker_id"])
         known = brokers.states()
         if broker_id not in known:
             ids = ", ".join(map(str, known))
-            raise Problem(404, "BROKER_ID_NOT_REGISTERED", f"there is no broker {broker_id} in this process: {ids}")
+            raise Problem(404, "BROKER_ID_NOT_REGISTERED", f"this process has no broker {broker_id}, only {ids}")
         if known[broker_id].state == DEAD and action in _NEEDS_LIVE_BROKER:
             raise Problem(
                 409, "BROKER_NOT_AVAILABLE", f"broker {broker_id} is dead", what_to_do="Start the broker and retry."
             )
         if not call.dry_run:
             await brokers.do(action, broker_id)
-        return Answer({"brokers": _rows(brokers), "dry_run": call.dry_run, "znodes": []})
+        return JsonResponse({"brokers": _rows(brokers), "dry_run": call.dry_run, "znodes": []})
 
     def _available(self) -> StandaloneBrokers:
         if self._brokers is None:
             raise Problem(
                 404,
                 "NOT_FOUND",
-                "this process is not a standalone with several brokers",
+                "this process is not a standalone process with several brokers",
                 what_to_do="Start one: twistd -n kreplica standalone --brokers 3",
             )
         return self._brokers

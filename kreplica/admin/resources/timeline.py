@@ -13,7 +13,7 @@ from kreplica.admin.cluster_state.merged_timeline import (
     merged,
 )
 from kreplica.admin.cluster_state.timeline_feed import TimelineFeed
-from kreplica.admin.http.api import Answer, Call, EventStream, Parameter, Route, Schema
+from kreplica.admin.http.api import Call, EventStream, JsonResponse, Parameter, Route, Schema
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import STRING, listing, one_of, record
 from kreplica.admin.peers.forwarding import OtherBrokers
@@ -35,7 +35,7 @@ SINCE = Parameter("since", _ID, "Only entries newer than the one with this ID.")
 _PROBLEMS = {**listing(STRING), "description": "A sentence for each broker that did not respond."}
 
 
-def answer_schema(kinds: Mapping[str, str]) -> Schema:
+def response_schema(kinds: Mapping[str, str]) -> Schema:
     """Return the schema of the response of ``/v1/timeline``.
 
     :param kinds: the kinds of entries with their descriptions.
@@ -43,7 +43,7 @@ def answer_schema(kinds: Mapping[str, str]) -> Schema:
     return record({"entries": listing(entry_schema(kinds)), "problems": _PROBLEMS}, title="Timeline")
 
 
-PEER_ANSWER = PeerResponseValidator(answer_schema({}))
+PEER_RESPONSE = PeerResponseValidator(response_schema({}))
 """Entries of any kind."""
 
 
@@ -77,21 +77,21 @@ class Timeline:
                 PATH,
                 self.read,
                 "Events of the cluster, newest first.",
-                answer=answer_schema(self._kinds),
+                response=response_schema(self._kinds),
                 query=(LIMIT, BEFORE, SINCE, kind, SUBJECT),
             ),
             Route("GET", "/v1/events", self.events, "New events, as stream events `timeline`.", streams=True),
         )
 
-    async def read(self, call: Call) -> Answer:
+    async def read(self, call: Call) -> JsonResponse:
         """``GET /v1/timeline``."""
 
         async def here() -> Document:
             return {"entries": documents_of(self._audit_events, **call.query)}
 
-        answers = await self._others.ask_all(call, PATH, PEER_ANSWER, here, query=call.query)
-        entries = merged(entry for document in answers.documents.values() for entry in document["entries"])
-        return Answer({"entries": entries[: call.query["limit"]], "problems": list(answers.problems)})
+        responses = await self._others.request_all(call, PATH, PEER_RESPONSE, here, query=call.query)
+        entries = merged(entry for document in responses.documents.values() for entry in document["entries"])
+        return JsonResponse({"entries": entries[: call.query["limit"]], "problems": list(responses.problems)})
 
     async def events(self, call: Call) -> EventStream:
         """``GET /v1/events``."""
@@ -105,8 +105,9 @@ class Timeline:
             return {"entries": documents_of(self._audit_events, limit=LIMIT_MAX, since=since.get(self._broker_id))}
 
         each = {broker: {"since": entry_id} for broker, entry_id in since.items()}
-        answers = await self._others.ask_all(call, PATH, PEER_ANSWER, here, query={"limit": LIMIT_MAX}, each=each)
-        return [entry for document in answers.documents.values() for entry in document["entries"]]
+        query = {"limit": LIMIT_MAX}
+        responses = await self._others.request_all(call, PATH, PEER_RESPONSE, here, query=query, each=each)
+        return [entry for document in responses.documents.values() for entry in document["entries"]]
 
 
 def _is_id(text: str) -> bool:

@@ -19,7 +19,7 @@ from kreplica.admin.cluster_state.published_metadata import (
 )
 from kreplica.admin.cluster_state.topic_znodes import TopicZnodes
 from kreplica.admin.cluster_state.znode_writes import ZnodeWrites, write
-from kreplica.admin.http.api import AFTER, LIMIT, Answer, Call, Parameter, Route, page_of
+from kreplica.admin.http.api import AFTER, LIMIT, Call, JsonResponse, Parameter, Route, page_of
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import (
     BOOLEAN,
@@ -189,7 +189,7 @@ class Topics:
                 "/v1/topics",
                 self.list_all,
                 "All topics.",
-                answer=page("topics", record(MEMBERS, title="Topic")),
+                response=page("topics", record(MEMBERS, title="Topic")),
                 query=(LIMIT, AFTER, search, internal),
             ),
             Route(
@@ -197,7 +197,7 @@ class Topics:
                 "/v1/topics/{topic}",
                 self.one,
                 "One topic, with its settings.",
-                answer=record({**MEMBERS, "configs": listing(CONFIG)}, title="TopicWithConfigs"),
+                response=record({**MEMBERS, "configs": listing(CONFIG)}, title="TopicWithConfigs"),
                 query=(IN_TOPIC,),
                 problems=UNKNOWN,
             ),
@@ -210,19 +210,19 @@ class Topics:
                 "/v1/topics",
                 self.make,
                 "Create a topic.",
-                answer=MADE,
+                response=MADE,
                 status=201,
                 body=NEW_TOPIC,
                 znodes=(znodes.topic_path("{name}"), znodes.TOPIC_CONFIGS + "/{name}"),
                 problems={409: "The topic already exists."},
-                other_answers={200: ("Dry run: nothing was written.", MADE)},
+                other_responses={200: ("Dry run: nothing was written.", MADE)},
             ),
             Route(
                 "PATCH",
                 "/v1/topics/{topic}",
                 self.grow,
                 "Add partitions to a topic.",
-                answer=GROWN,
+                response=GROWN,
                 body=record({"partitions": {**NEW_PARTITIONS, "description": "The new number of partitions."}}),
                 query=(IN_TOPIC,),
                 znodes=(znodes.topic_path("{topic}"),),
@@ -233,7 +233,7 @@ class Topics:
                 "/v1/topics/{topic}",
                 self.delete,
                 "Delete a topic and its records.",
-                answer=DELETED,
+                response=DELETED,
                 query=(IN_TOPIC,),
                 znodes=(znodes.delete_topic_path("{topic}"),),
                 problems={**UNKNOWN, 403: "delete.topic.enable is false.", 409: "The deletion was already requested."},
@@ -242,7 +242,7 @@ class Topics:
 
     # --- reads -------------------------------------------------------------------------------------------------------
 
-    async def list_all(self, call: Call) -> Answer:
+    async def list_all(self, call: Call) -> JsonResponse:
         """``GET /v1/topics``."""
         topics = (await once_complete(self._published)).topics
         search = (call.query["search"] or "").lower()
@@ -253,7 +253,7 @@ class Topics:
         ]
         shown, following = page_of(names, call)
         rows = await self._rows([topics[name] for name in shown])
-        return Answer({"topics": rows, "next": following})
+        return JsonResponse({"topics": rows, "next": following})
 
     async def _rows(self, topics: Sequence[PublishedTopic]) -> list[Row]:
         deleting = await self._znodes.deleting()
@@ -267,15 +267,15 @@ class Topics:
                 await turns.next()
         return rows
 
-    async def one(self, call: Call) -> Answer:
+    async def one(self, call: Call) -> JsonResponse:
         """``GET /v1/topics/{topic}``."""
         topic = topic_of(await once_complete(self._published), call.path["topic"])
         (row,) = await self._rows([topic])
-        return Answer({**row, "configs": await self._configs.rows_of_topic(topic.name)})
+        return JsonResponse({**row, "configs": await self._configs.rows_of_topic(topic.name)})
 
     # --- writes ------------------------------------------------------------------------------------------------------
 
-    async def make(self, call: Call) -> Answer:
+    async def make(self, call: Call) -> JsonResponse:
         """``POST /v1/topics``."""
         await once_complete(self._published)
         made, operations = await self._admin.creation(_new_topic(call.body))
@@ -292,17 +292,17 @@ class Topics:
             "znodes": shown,
         }
         if call.dry_run:
-            return Answer(document)
-        return Answer(document, status=201, location=f"/v1/topics/{made.topic}")
+            return JsonResponse(document)
+        return JsonResponse(document, status=201, location=f"/v1/topics/{made.topic}")
 
-    async def grow(self, call: Call) -> Answer:
+    async def grow(self, call: Call) -> JsonResponse:
         """``PATCH /v1/topics/{topic}``."""
         name, count = call.path["topic"], call.body["partitions"]
         before = len(topic_of(await once_complete(self._published), name).partitions)
         grown, operations = await self._admin.growth(name, count)
         shown = await write(self._client, ZnodeWrites(operations), dry_run=call.dry_run)
         new = {number: replicas for number, replicas in grown.partitions.items() if number >= before}
-        return Answer(
+        return JsonResponse(
             {
                 "name": name,
                 "partitions": count,
@@ -321,7 +321,7 @@ class Topics:
 
         return await self._published.wait_until(led, SETTLED_SECONDS_MAX)
 
-    async def delete(self, call: Call) -> Answer:
+    async def delete(self, call: Call) -> JsonResponse:
         """``DELETE /v1/topics/{topic}``."""
         name = call.path["topic"]
         if not self._deletion_enabled:
@@ -329,7 +329,7 @@ class Topics:
         operations = await self._admin.deletion(name)
         shown = await write(self._client, ZnodeWrites(operations), dry_run=call.dry_run)
         deleted = not call.dry_run and await self._is_gone(name)
-        return Answer({"name": name, "deleted": deleted, "dry_run": call.dry_run, "znodes": shown})
+        return JsonResponse({"name": name, "deleted": deleted, "dry_run": call.dry_run, "znodes": shown})
 
     async def _is_gone(self, name: str) -> bool:
         """Return True if the topic is removed from ZooKeeper, so that its name is free, and from the metadata."""

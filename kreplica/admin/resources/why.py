@@ -10,10 +10,10 @@ from urllib.parse import quote
 
 from kreplica.admin.cluster_state.merged_timeline import AuditEventSource, documents_of, merged
 from kreplica.admin.cluster_state.published_metadata import BrokerConnections
-from kreplica.admin.http.api import Answer, Call, Route
+from kreplica.admin.http.api import Call, JsonResponse, Route
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import IN_BROKER, IN_PARTITION, IN_TOPIC, TIME_MS, listing, record
-from kreplica.admin.peers.forwarding import Answers, OtherBrokers
+from kreplica.admin.peers.forwarding import OtherBrokers, PeerResponses
 from kreplica.admin.peers.registrations import Registrations
 from kreplica.admin.peers.responses import PeerResponseValidator
 from kreplica.admin.plans.reading import NumberedStep, PlanReader
@@ -121,7 +121,7 @@ class Why:
                 "/v1/why/partitions/{topic}/{partition}",
                 self.partition,
                 "Explain the state of a partition.",
-                answer=WHY,
+                response=WHY,
                 query=(IN_TOPIC, IN_PARTITION),
                 problems=_UNKNOWN_PARTITION,
             ),
@@ -130,7 +130,7 @@ class Why:
                 "/v1/why/groups/{group:path}",
                 self.group,
                 "Explain the state of a group.",
-                answer=WHY,
+                response=WHY,
                 problems={404: "The group does not exist."},
             ),
             Route(
@@ -138,7 +138,7 @@ class Why:
                 "/v1/why/plans/{plan}",
                 self.plan,
                 "Explain the progress of a plan.",
-                answer=WHY,
+                response=WHY,
                 problems={404: "The plan does not exist."},
             ),
             Route(
@@ -146,7 +146,7 @@ class Why:
                 "/v1/why/brokers/{broker_id}",
                 self.broker,
                 "Explain why a broker responds slowly: stalls of its event loop, and the requests that caused them.",
-                answer=WHY,
+                response=WHY,
                 query=(IN_BROKER,),
             ),
             Route(
@@ -154,14 +154,14 @@ class Why:
                 "/v1/decisions/{topic}/{partition}",
                 self.remembered,
                 "Decisions of this broker about a partition.",
-                answer=REMEMBERED,
+                response=REMEMBERED,
                 query=(IN_TOPIC, IN_PARTITION),
             ),
         )
 
     # --- partitions --------------------------------------------------------------------------------------------------
 
-    async def partition(self, call: Call) -> Answer:
+    async def partition(self, call: Call) -> JsonResponse:
         """``GET /v1/why/partitions/{topic}/{partition}``."""
         key = _key(call)
         facts = await self._sources.partitions.read(key)
@@ -170,17 +170,17 @@ class Why:
         async def here() -> dict[str, Any]:
             return self._remembered(key)
 
-        answers = await self._others.ask_all(call, path, PEER_REMEMBERED, here)
-        decided = merge_decisions(row for document in answers.documents.values() for row in document["decided"])
+        responses = await self._others.request_all(call, path, PEER_REMEMBERED, here)
+        decided = merge_decisions(row for document in responses.documents.values() for row in document["decided"])
         known_by_leader_epoch = {row["leader_epoch"] for row in decided}
         if facts.state is not None and facts.state.leader_epoch not in known_by_leader_epoch:
             decided.insert(0, decision_from_znode(facts.state, facts.written_at_ms))
-        explanation = explain_partition(facts, decided[:DECIDED_SHOWN], _left_ms(answers), answers.problems)
-        return Answer(explanation.document())
+        explanation = explain_partition(facts, decided[:DECIDED_SHOWN], _left_ms(responses), responses.problems)
+        return JsonResponse(explanation.document())
 
-    async def remembered(self, call: Call) -> Answer:
+    async def remembered(self, call: Call) -> JsonResponse:
         """``GET /v1/decisions/{topic}/{partition}``."""
-        return Answer(self._remembered(_key(call)))
+        return JsonResponse(self._remembered(_key(call)))
 
     def _remembered(self, key: TopicPartition) -> dict[str, Any]:
         memory = self._known.memory
@@ -189,21 +189,21 @@ class Why:
 
     # --- groups ------------------------------------------------------------------------------------------------------
 
-    async def group(self, call: Call) -> Answer:
+    async def group(self, call: Call) -> JsonResponse:
         """``GET /v1/why/groups/{group}``."""
         group = call.path["group"]
         home, coordinator = self._known.groups.home_of(group)
         if coordinator is None:
-            return Answer(_without_coordinator(group, home).document())
+            return JsonResponse(_without_coordinator(group, home).document())
         if coordinator == self._known.broker_id or call.forwarded:
-            return Answer((await self._explained_locally(group)).document())
+            return JsonResponse((await self._explained_locally(group)).document())
         try:
             path = f"/v1/why/groups/{quote(group, safe='')}"
-            return Answer(await self._others.ask(coordinator, call, path, PEER_WHY))
+            return JsonResponse(await self._others.request(coordinator, call, path, PEER_WHY))
         except Problem as problem:
             if problem.status == 404:
                 raise
-            return Answer((await self._explained_by_kafka_api(group, coordinator, problem)).document())
+            return JsonResponse((await self._explained_by_kafka_api(group, coordinator, problem)).document())
 
     async def _explained_locally(self, group: str) -> Explanation:
         facts = await self._known.groups.facts(group)
@@ -222,7 +222,7 @@ class Why:
         """Explain a group from its coordinator's Kafka API, because the admin API failed."""
         problems = [f"Broker {coordinator}, which coordinates the group, did not explain its state: {problem.detail}"]
         try:
-            answer = await self._sources.connections.request(
+            response = await self._sources.connections.request(
                 coordinator, LIST_GROUPS, {"states_filter": [], "types_filter": []}, timeout_s=REQUEST_TIMEOUT_S
             )
         except ClientError as error:
@@ -230,7 +230,7 @@ class Why:
             summary = f"Broker {coordinator} coordinates group {group} but does not respond."
             advice = [Advice(f"Check whether broker {coordinator} hangs or is unreachable.")]
             return Explanation(f"group {group}", "unknown", summary, you_can=advice, problems=problems)
-        for row in answer["groups"]:
+        for row in response["groups"]:
             if row["group_id"] == group:
                 facts = GroupFacts(group, row.get("group_type", ""), row.get("group_state", ""), coordinator, None)
                 return explain_group(facts, problems)
@@ -238,7 +238,7 @@ class Why:
 
     # --- plans -------------------------------------------------------------------------------------------------------
 
-    async def plan(self, call: Call) -> Answer:
+    async def plan(self, call: Call) -> JsonResponse:
         """``GET /v1/why/plans/{plan}``."""
         sources = self._sources
         read = await sources.plans.plan(call.path["plan"])
@@ -265,11 +265,11 @@ class Why:
             self._now_ms(),
             problems,
         )
-        return Answer(explanation.document())
+        return JsonResponse(explanation.document())
 
     # --- brokers -----------------------------------------------------------------------------------------------------
 
-    async def broker(self, call: Call) -> Answer:
+    async def broker(self, call: Call) -> JsonResponse:
         """``GET /v1/why/brokers/{broker_id}``."""
         broker_id = int(call.path["broker_id"])
         if broker_id == self._known.broker_id:
@@ -278,20 +278,20 @@ class Why:
                 StallFacts(now_ms - round(stalls.ago_s(each) * 1000), round(each.seconds * 1000), each.cause)
                 for each in reversed(stalls.recent)
             ]
-            return Answer(explain_broker(broker_id, rows, stalls.stalls, now_ms).document())
+            return JsonResponse(explain_broker(broker_id, rows, stalls.stalls, now_ms).document())
         try:
-            return Answer(await self._others.ask(broker_id, call, f"/v1/why/brokers/{broker_id}", PEER_WHY))
+            return JsonResponse(await self._others.request(broker_id, call, f"/v1/why/brokers/{broker_id}", PEER_WHY))
         except Problem as problem:
             if call.forwarded:
                 raise
-            return Answer(explain_unreachable(broker_id, problem.detail).document())
+            return JsonResponse(explain_unreachable(broker_id, problem.detail).document())
 
     async def _events_of(self, subject: str, call: Call) -> tuple[list[dict[str, Any]], Sequence[str]]:
         async def here() -> dict[str, Any]:
             return {"entries": documents_of(self._known.audit_events, limit=DECIDED_SHOWN, subject=subject)}
 
         query = {"limit": DECIDED_SHOWN, "subject": subject}
-        answers = await self._others.ask_all(call, timeline.PATH, timeline.PEER_ANSWER, here, query=query)
+        responses = await self._others.request_all(call, timeline.PATH, timeline.PEER_RESPONSE, here, query=query)
         return [
             {
                 "at_ms": entry["at_ms"],
@@ -303,18 +303,18 @@ class Why:
                 "told": [],
                 "unanswered": [],
             }
-            for entry in merged(row for each in answers.documents.values() for row in each["entries"])
-        ][:DECIDED_SHOWN], answers.problems
+            for entry in merged(row for each in responses.documents.values() for row in each["entries"])
+        ][:DECIDED_SHOWN], responses.problems
 
 
 def _key(call: Call) -> TopicPartition:
     return TopicPartition(call.path["topic"], int(call.path["partition"]))
 
 
-def _left_ms(answers: Answers) -> Mapping[int, int]:
+def _left_ms(responses: PeerResponses) -> Mapping[int, int]:
     """Return when each broker left, by the earliest observation."""
     found: dict[int, int] = {}
-    for document in answers.documents.values():
+    for document in responses.documents.values():
         for broker, at_ms in document["left_ms"].items():
             found[int(broker)] = min(at_ms, found.get(int(broker), at_ms))
     return found

@@ -41,7 +41,7 @@ class LiveMetricsParts(Protocol):
 
 
 class LiveMetrics:
-    """Implements ``admin.resources.figures.LocalFigures``."""
+    """Implements ``admin.resources.figures.LocalMetrics``."""
 
     def __init__(self, broker: LiveMetricsParts, stalls: StallWatch) -> None:
         self._broker = broker
@@ -50,7 +50,7 @@ class LiveMetrics:
         self._counted = Counted({})
         self._counted_s: float | None = None
 
-    async def figures(self) -> Mapping[str, Any]:
+    async def live_metrics(self) -> Mapping[str, Any]:
         """Return the figures; totals over partitions are recomputed at most once in ``FRESH_SECONDS``."""
         broker = self._broker
         now_s = broker.runtime.reactor.seconds()
