@@ -101,7 +101,7 @@ class Measured:
         rows = []
         for event, kind, kills, of_controller in (
             ("a broker is killed", "BrokersChanged", True, False),
-            ("a broker is stopped", "ShutdownAsked", False, False),
+            ("a broker is stopped", "ShutdownRequested", False, False),
             ("the controller is killed", "ControllerChanged", True, True),
         ):
             self._wait_until_whole()

@@ -81,8 +81,8 @@ class ControllerConfig:
     :param unclean_allowed: returns True if a topic's configuration allows unclean leader election.
     :param request_timeout_s: time in which a broker must answer a command.
     :param min_insync_replicas: returns ``min.insync.replicas`` of a topic.
-    :param learn: loads the configurations of topics for ``unclean_allowed`` and ``min_insync_replicas``, because no
-        notification announces the configuration of a new topic.
+    :param read_topics: loads the configurations of topics for ``unclean_allowed`` and ``min_insync_replicas``, because
+        no notification announces the configuration of a new topic.
     :param rebalance: True to move leadership back to preferred replicas periodically
         (``auto.leader.rebalance.enable``).
     :param rebalance_interval_s: ``leader.imbalance.check.interval.seconds``.
@@ -97,7 +97,7 @@ class ControllerConfig:
     unclean_allowed: Callable[[str], bool]
     request_timeout_s: float = 30.0
     min_insync_replicas: Callable[[str], int] = lambda _: 1
-    learn: Callable[[Sequence[str]], Coroutine[Deferred[Any], Any, None]] = no_configurations_to_load
+    read_topics: Callable[[Sequence[str]], Coroutine[Deferred[Any], Any, None]] = no_configurations_to_load
     rebalance: bool = True
     rebalance_interval_s: float = 300.0
     imbalance_percentage: int = 10

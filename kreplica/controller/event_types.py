@@ -15,11 +15,13 @@ from kreplica.model import NO_BROKER_EPOCH, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Base class of events.  Equal waiting events are merged: an event says that something changed, not its new value.
+    """Base class of events.
+
+    An event says that something changed, not its new value, so equal queued events are merged.
     """
 
     def dropped(self) -> None:
-        """Called if the event is not handled, because the controller resigned or failed."""
+        """Called if the controller resigned or failed before it handled the event."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,13 +149,13 @@ class PlansDue(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class InSyncSetsChanged(Event):
-    """Leaders announced in ``/isr_change_notification`` that they changed in-sync sets."""
+class IsrChanged(Event):
+    """Leaders reported changes of their ISRs in ``/isr_change_notification``."""
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoriesFailed(Event):
-    """Brokers announced in ``/log_dir_event_notification`` that a log directory failed."""
+    """Brokers reported a failed log directory in ``/log_dir_event_notification``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +164,7 @@ class TopicSettingsChanged(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class PreferredElectionAsked(Event):
+class PreferredElectionRequested(Event):
     """``/admin/preferred_replica_election`` was written."""
 
 
@@ -172,7 +174,7 @@ class BalanceLeaders(Event):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ShutdownAsked(ControllerRequest):
+class ShutdownRequested(ControllerRequest):
     """A broker requests a controlled shutdown.  Response: the list of partitions that it still leads.
 
     :param broker_epoch: -1 if the request does not contain it.
@@ -190,7 +192,7 @@ class ElectionType(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ElectionAsked(ControllerRequest):
+class ElectionRequested(ControllerRequest):
     """A client requests leader elections (ElectLeaders).  Response: an ``ErrorCode`` by partition.
 
     :param partitions: None for all.
@@ -201,8 +203,10 @@ class ElectionAsked(ControllerRequest):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ReassignmentAsked(ControllerRequest):
-    """A client requests reassignments (AlterPartitionReassignments).  Response: a ``KafkaError`` or None by partition.
+class AlterReassignmentsRequested(ControllerRequest):
+    """A client starts or cancels reassignments (AlterPartitionReassignments).
+
+    Response: a ``KafkaError`` or None by partition.
 
     :param targets: target replicas by partition; None cancels the reassignment.
     """
@@ -211,10 +215,30 @@ class ReassignmentAsked(ControllerRequest):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MovesAsked(ControllerRequest):
+class ListReassignmentsRequested(ControllerRequest):
     """A client lists ongoing reassignments (ListPartitionReassignments).  Response: a placement by partition.
 
     :param partitions: None for all.
     """
 
     partitions: Collection[TopicPartition] | None
+
+
+RECORDED_NAMES = {
+    "AlterReassignmentsRequested": "ReassignmentAsked",
+    "ElectionRequested": "ElectionAsked",
+    "IsrChanged": "InSyncSetsChanged",
+    "ListReassignmentsRequested": "MovesAsked",
+    "PreferredElectionRequested": "PreferredElectionAsked",
+    "ShutdownRequested": "ShutdownAsked",
+}
+"""Earlier names of renamed event types; journals and the causes of decisions still have these."""
+
+CURRENT_NAMES = {recorded: current for current, recorded in RECORDED_NAMES.items()}
+"""Current names of event types by their recorded names, where they differ."""
+
+
+def recorded_name(event: Event) -> str:
+    """Return the name of an event's type in journals and in the causes of decisions."""
+    name = type(event).__name__
+    return RECORDED_NAMES.get(name, name)

@@ -11,7 +11,7 @@ from kreplica.controller.decisions import decisions
 from kreplica.controller.decisions.decisions import StateChange, initial_elections
 from kreplica.controller.handlers import isr_changes, log_dir_events, partition_counts, reassignment
 from kreplica.controller.handlers.broker_changes import read_brokers
-from kreplica.controller.handlers.leader_balance import preferred_election_asked, start_balancing
+from kreplica.controller.handlers.leader_balance import preferred_election_requested, start_balancing
 from kreplica.controller.handlers.reassignment_requests import reassignments_requested
 from kreplica.controller.handlers.replica_deletion import begin_deletion
 from kreplica.controller.handlers.replica_removal import remove_deleted_replicas
@@ -67,7 +67,7 @@ async def take_over(term: ControllerTerm) -> None:
     context.deleting.clear()
     await deletions_changed(term)
     await _resume(term)
-    await preferred_election_asked(term)
+    await preferred_election_requested(term)
     start_balancing(term)
     log.info(
         "controller: broker {broker} became the controller in epoch {epoch}: "
@@ -104,7 +104,7 @@ async def _resume(term: ControllerTerm) -> None:
     """Resume the work that an earlier controller left unfinished."""
     requests = term.requests()
     for topic in sorted(term.context.topics):
-        begin_deletion(term, term.context.leaving_of(topic), requests)
+        begin_deletion(term, term.context.removed_replicas_of_topic(topic), requests)
     requests.send()
     await reassignment.finish_ready_moves(term)
     await remove_deleted_replicas(term)

@@ -187,12 +187,12 @@ class ControllerTerm:
         names = {t.topic_id: name for name, t in self.context.topics.items()} if response.refusals else {}
         errors = response.errors(command.partitions, names)
         if command.api.name == "StopReplica":
-            leaving = [p for p in command.partitions if self.context.is_leaving(p, broker_id)]
-            if leaving:
-                results = tuple((p, errors.get(p, ErrorCode.NONE)) for p in leaving)
+            to_delete = [p for p in command.partitions if self.context.will_be_deleted(p, broker_id)]
+            if to_delete:
+                results = tuple((p, errors.get(p, ErrorCode.NONE)) for p in to_delete)
                 self.put(ReplicasStopped(broker_id, command.broker_epoch, command.delete, results))
             return
-        failed = self.context.failed.get(broker_id)
+        failed = self.context.failed_replicas.get(broker_id)
         if failed:
             recovered = tuple(p for p in command.partitions if p in failed and p not in errors)
             if recovered and command.api.name == "LeaderAndIsr":

@@ -7,20 +7,20 @@ state log -> commit -> shard's memory -> response. A new leader rebuilds the mem
 * ``state_log``: appends to one partition; ``loading``: replay of one partition
 * ``hashing``: partition of a group or transactional id
 * ``cluster_view``: metadata for coordinators; ``brokers``: connections to other brokers
-* ``log_ends``: log end offsets of partitions of any broker; ``memory_totals``: memory held for clients
+* ``end_offsets``: end offsets of partitions of any broker; ``memory_totals``: memory held for clients
 """
 
 from kreplica.coordination.brokers import BrokerConnections
 from kreplica.coordination.cluster_view import ClusterView
+from kreplica.coordination.end_offsets import EndOffsets
 from kreplica.coordination.hashing import partition_of
-from kreplica.coordination.log_ends import LogEnds
 from kreplica.coordination.shards import Shard, Shards
 from kreplica.coordination.state_log import Pair, StateLog, StateLogConfig
 
 __all__ = [
     "BrokerConnections",
     "ClusterView",
-    "LogEnds",
+    "EndOffsets",
     "Pair",
     "Shard",
     "Shards",

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 log = Logger()
 
 PAUSE_FACTOR = 10
-"""The pause after a sample is at least this many times as long as the sample took."""
+"""Minimum ratio of the pause after a sample to the duration of the sample."""
 
 
-class LogEnds(Protocol):
-    """Source of log end offsets (``coordination.LogEnds``)."""
+class EndOffsets(Protocol):
+    """Source of end offsets (``coordination.EndOffsets``)."""
 
     async def of(self, keys: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Return log end offsets by partition; partitions that cannot be reached are missing."""
+        """Return the end offset (high watermark) of each partition whose leader responds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class LagConfig:
     """Settings of lag tracking.
 
     :param interval_s: sampling interval in seconds.
-    :param windows_max: maximum number of sampled partitions, 400 bytes each. The status of the others uses their
-        last commit only.
+    :param windows_max: maximum number of partitions with samples, 400 bytes each. The status of further partitions is
+        derived from their last commit only.
     """
 
     interval_s: float = 10.0
@@ -51,7 +51,7 @@ class LagConfig:
 class PartitionLag(NamedTuple):
     """Lag of a group in one partition.
 
-    :param log_end_offset: None if unknown; then lag and status are None as well.
+    :param log_end_offset: the high watermark; None if unknown, and then lag and status are also None.
     """
 
     topic: str
@@ -75,15 +75,15 @@ class GroupLag(NamedTuple):
 class LagTracker:
     """Lag of the groups that this broker coordinates, sampled from ``start`` to ``stop``; owned by the broker.
 
-    Committed offsets are polled, so that commits have no extra cost.
+    Committed offsets are polled, so that tracking adds no cost to commits.
     """
 
     def __init__(
-        self, runtime: Runtime, shards: Shards[GroupShard], log_ends: LogEnds, config: LagConfig | None = None
+        self, runtime: Runtime, shards: Shards[GroupShard], end_offsets: EndOffsets, config: LagConfig | None = None
     ) -> None:
         self._runtime = runtime
         self._shards = shards
-        self._log_ends = log_ends
+        self._end_offsets = end_offsets
         self._config = config or LagConfig()
         self._windows: dict[OffsetKey, Window] = {}
         self._ends: Mapping[TopicPartition, int] = {}
@@ -110,8 +110,8 @@ class LagTracker:
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, group_id)
         offsets = list(_offsets_of(shard, group_id))
-        ends = await self._log_ends.of([_partition_of(key) for key, _ in offsets])
-        partitions = [self._partition(key, committed, ends.get(_partition_of(key))) for key, committed in offsets]
+        ends = await self._end_offsets.of([_partition_of(key) for key, _ in offsets])
+        partitions = [self._partition_lag(key, committed, ends.get(_partition_of(key))) for key, committed in offsets]
         return GroupLag(
             group_id,
             group.state_name,
@@ -120,7 +120,7 @@ class LagTracker:
             partitions,
         )
 
-    def _partition(self, key: OffsetKey, committed: CommittedOffset, log_end_offset: int | None) -> PartitionLag:
+    def _partition_lag(self, key: OffsetKey, committed: CommittedOffset, log_end_offset: int | None) -> PartitionLag:
         if log_end_offset is None:
             return PartitionLag(key.topic, key.partition, committed, None, None, None)
         lag = lag_between(committed.offset, log_end_offset)
@@ -135,7 +135,7 @@ class LagTracker:
     def committed(self) -> Iterator[tuple[OffsetKey, int, int | None]]:
         """Yield key, committed offset and lag of every committed partition.
 
-        Log end offsets are those of the last sample; lag is None if there is none.
+        The lag is that of the last sample; None if the end offset is unknown.
         """
         for shard in self._shards.loaded():
             for group_id in shard.offsets.group_ids():
@@ -159,7 +159,7 @@ class LagTracker:
         if not keys:
             self._windows, self._ends = {}, {}
             return
-        ends = self._ends = await self._log_ends.of(keys)
+        ends = self._ends = await self._end_offsets.of(keys)
         turns = Turns(self._runtime.reactor)
         windows: dict[OffsetKey, Window] = {}
         for shard in self._shards.loaded():

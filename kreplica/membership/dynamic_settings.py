@@ -1,7 +1,7 @@
 """Dynamic configurations of topics, of this broker and of all brokers.
 
 They are stored in ``/config``. Each change also creates a notification, which every broker watches. Effective settings
-are computed per change, not per request.
+are computed when a setting changes, not for each request.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NOTIFICATION_KEPT_MS = 15 * 60 * 1000
 
 
 class DynamicSettings:
-    """Dynamic settings as one broker knows them; owned by the broker.
+    """The dynamic settings that one broker has read; owned by the broker.
 
     :param static: settings of the broker's properties file.
     :param topic_changed: called with a topic whose effective settings may have changed.
@@ -63,15 +63,15 @@ class DynamicSettings:
         self._topics: dict[str, dict[str, str]] = {}
         self._partition_settings: dict[str, PartitionSettings] = {}
         self._notifications: dict[str, int] = {}
-        """Notifications seen that still exist, with their time in milliseconds since 1970."""
+        """Handled notifications that still exist, with their time in milliseconds since 1970."""
         self._reading: Deferred[None] | None = None
         self._starting = False
         self._read_again = False
-        self._restart = False
+        self._full_read = False
         self._stopped = False
 
     async def start(self) -> None:
-        """Read everything and watch for changes; repeatable after an error.
+        """Read everything and watch for changes; can be repeated after an error.
 
         :raise ZooKeeperError: the settings cannot be read.
         """
@@ -88,12 +88,12 @@ class DynamicSettings:
         await self._read_changes(apply=False)
         await self._reload_brokers()
         configured = await self._client.get_children(znodes.TOPIC_CONFIGS)
-        await self.learn(list(dict.fromkeys([*configured, *self._topics])))
+        await self.read_topics(list(dict.fromkeys([*configured, *self._topics])))
 
-    def check_protection(self) -> None:
-        """Raise an error if dynamic settings require security features that this broker does not implement.
+    def check_unsupported_security(self) -> None:
+        """Check that no dynamic setting requires a security feature that is not supported.
 
-        :raise SettingsError: with the settings, their znodes and the remedy.
+        :raise SettingsError: one does; the message names the settings, their znodes and what to do.
         """
         if self._effective.unsupported:
             paths = [znodes.config_path("brokers", entity) for entity in (self._broker_id, znodes.DEFAULT_ENTITY)]
@@ -101,10 +101,10 @@ class DynamicSettings:
 
     def session_renewed(self) -> None:
         """Read everything again, because watches are lost and changes may have been missed."""
-        self._schedule_read(restart=True)
+        self._schedule_read(full=True)
 
     async def stop(self) -> None:
-        """Stop following changes."""
+        """Stop watching for changes."""
         self._stopped = True
         if self._reading is not None:
             self._reading.cancel()
@@ -176,7 +176,7 @@ class DynamicSettings:
         """Return True if the topic's settings have been read."""
         return topic in self._topics
 
-    async def learn(self, topics: Sequence[str]) -> None:
+    async def read_topics(self, topics: Sequence[str]) -> None:
         """Read or refresh the settings of topics."""
         paths = [znodes.config_path("topics", topic) for topic in topics]
         for topic, path, result in zip(topics, paths, await read_all(self._client, paths), strict=True):
@@ -188,7 +188,7 @@ class DynamicSettings:
         self._partition_settings.pop(topic, None)
 
     def apply(self, entity_type: str, entity: str, settings: Mapping[str, str]) -> None:
-        """Use the settings of a topic or broker that were read or written; those of other brokers are ignored."""
+        """Apply the settings of a topic or broker; those of other brokers are ignored."""
         if entity_type == "topics":
             if self._topics.get(entity) == settings:
                 return
@@ -207,25 +207,25 @@ class DynamicSettings:
             for topic in topics:
                 self._topic_changed(topic)
 
-    def _schedule_read(self, *, restart: bool = False) -> None:
+    def _schedule_read(self, *, full: bool = False) -> None:
         self._read_again = True
-        self._restart = self._restart or restart
+        self._full_read = self._full_read or full
         # One reader at a time, because two would remove the same notifications.
         if self._reading is None and not self._starting and not self._stopped:
-            self._reading = Deferred.fromCoroutine(self._follow())
+            self._reading = Deferred.fromCoroutine(self._run_scheduled_reads())
             self._reading.addErrback(lambda failure: log.failure("reading changed settings failed", failure))
 
-    async def _follow(self) -> None:
+    async def _run_scheduled_reads(self) -> None:
         try:
             while self._read_again:
                 self._read_again = False
-                restart, self._restart = self._restart, False
+                full, self._full_read = self._full_read, False
                 try:
-                    await (self._read_everything() if restart else self._read_changes(apply=True))
+                    await (self._read_everything() if full else self._read_changes(apply=True))
                 except ZooKeeperError as error:
                     log.warn("cannot read changed settings: {error}", error=str(error))
                     # Read everything, because it is unknown which changes were applied, and the watch may be lost.
-                    self._restart = True
+                    self._full_read = True
                     if isinstance(error, SessionExpired):
                         return  # continues with session_renewed
                     self._read_again = True
@@ -236,7 +236,7 @@ class DynamicSettings:
             self._reading = None
 
     async def _read_changes(self, *, apply: bool) -> None:
-        """Apply new notifications, and remove those that every broker has had time to see."""
+        """Apply new notifications, and remove old ones, which every broker has had time to read."""
         names = await self._client.get_children(znodes.CONFIG_CHANGES, lambda _: self._schedule_read())
         self._notifications = {name: self._notifications[name] for name in names if name in self._notifications}
         new = sorted(name for name in names if name not in self._notifications)
@@ -266,7 +266,7 @@ class DynamicSettings:
 
     async def _reload(self, entity_type: str, entity: str) -> None:
         if entity_type == "topics":
-            await self.learn([entity])
+            await self.read_topics([entity])
         elif entity_type == "brokers":
             path = znodes.config_path(entity_type, entity)
             (result,) = await read_all(self._client, [path])

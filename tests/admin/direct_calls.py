@@ -119,8 +119,8 @@ class Direct:
         route, in_path = self._found(method, path)
         reply = await route.handler(_call(route, in_path, body, more))
         assert isinstance(reply, JsonResponse)
-        if route.answer is not None:
-            Draft202012Validator(route.answer).validate(reply.document)
+        if route.response is not None:
+            Draft202012Validator(route.response).validate(reply.document)
         return reply
 
     def handler(self, method: str, path: str) -> tuple[Callable[[Call], Any], Call]:

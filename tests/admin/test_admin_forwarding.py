@@ -120,7 +120,7 @@ def test_registration_cannot_redirect_requests_to_another_host(world, url):
     for call in (SECRET, Call()):
         problem = world.problem(world.forwarding.request(2, call, "/v1/x", ANYTHING))
         assert (problem.status, problem.title) == (502, "untrusted admin listener")
-        assert "which is not the host of one of its listeners (PLAINTEXT://broker-2:9092)" in problem.detail
+        assert "but none of its listeners has this host (PLAINTEXT://broker-2:9092)" in problem.detail
         assert "/brokers/ids/2" in problem.what_to_do
     assert listener.asked == []
 

@@ -87,7 +87,7 @@ def test_invalid_response_of_the_only_broker_is_a_bad_gateway(world, document):
     """The problem has status 502, the broker and the reason."""
     world.serve(2, document)
     problem = world.problem(lag_of(world))
-    assert (problem.status, problem.title) == (502, "unexpected answer")
+    assert (problem.status, problem.title) == (502, "unexpected response")
     assert problem.detail.startswith("broker 2: its response (status 200) ")
     assert "broker 2" in problem.what_to_do
 

@@ -14,7 +14,7 @@ from kreplica.cluster.partition_requests import encode_addition, encode_removal
 from kreplica.cluster.plans import documents as documents_of_plans
 from kreplica.cluster.plans.plan import Action, Plan, PlanKind, PlanState, Step
 from kreplica.cluster.plans.throttle import decode_throttle
-from kreplica.controller.event_types import ReassignmentAsked
+from kreplica.controller.event_types import AlterReassignmentsRequested
 from kreplica.model import TopicAssignment, TopicPartition
 from kreplica.zookeeper import Create, NoNode
 from tests.support.controller_scene import ControllerScene
@@ -294,7 +294,7 @@ def test_a_reassignment_by_rpc_survives_a_failover():
     scene = ControllerScene(brokers=4, controllers=2)
     scene.start()
     scene.make_topic("t", {0: (1, 2)})
-    scene.ask(ReassignmentAsked({P0: (3, 4)}))
+    scene.ask(AlterReassignmentsRequested({P0: (3, 4)}))
     scene.controllers[101].kill()
     scene.await_expiry()
     all_in_sync(scene)

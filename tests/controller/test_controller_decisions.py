@@ -7,10 +7,10 @@ import pytest
 
 from kreplica.controller.decisions.decisions import (
     TopicRules,
+    controlled_shutdown_changes,
     has_intact_logs,
     initial_elections,
     repairs,
-    shutdowns,
     unclean_elections,
     without_unclean,
 )
@@ -129,7 +129,7 @@ def test_replicas_in_a_failed_directory_count_as_dead():
         {0: (1, 2, 3), 1: (2, 1, 3)},
         {P0: LeaderAndIsr(1, 3, (1, 2, 3), 4), P1: LeaderAndIsr(2, 3, (1, 2, 3), 4)},
     )
-    known.failed[1] = {P0}
+    known.failed_replicas[1] = {P0}
     (change,) = repairs(known, [P0, P1], strict)
     assert (change.partition, change.state) == (P0, LeaderAndIsr(2, 4, (2, 3), 5))
     assert known.offline_replicas(P0) == (1,)
@@ -154,7 +154,7 @@ def test_decisions_for_a_controlled_shutdown(case):
     stopping, (leader, isr), after = SHUTDOWNS[case]
     known = context([1, 2, 3], {0: (1, 2, 3)}, {P0: LeaderAndIsr(leader, 3, isr, 4)})
     known.shutting_down.update(stopping)
-    states = [change.state for change in shutdowns(known, [P0], strict)]
+    states = [change.state for change in controlled_shutdown_changes(known, [P0], strict)]
     if after is None:
         assert states == []
     else:

@@ -9,7 +9,7 @@ import pytest
 
 import kreplica.controller
 from kreplica.cluster import documents, znodes
-from kreplica.controller.event_types import BrokersChanged, Event, ReassignmentAsked, ShutdownAsked
+from kreplica.controller.event_types import AlterReassignmentsRequested, BrokersChanged, Event, ShutdownRequested
 from kreplica.controller.history import audit_events, decision_log
 from kreplica.controller.history.audit_events import KINDS, AuditEvents, key_of
 from kreplica.controller.history.causes import _BY_NAME, cause_of
@@ -83,7 +83,7 @@ def test_leaders_decisions_are_recorded(scene: ControllerScene) -> None:
     assert [(entry.subject, entry.details["from_brokers"]) for entry in shrunk] == [("partition t-0", {"2": 1})]
     scene.run(scene.brokers[1].write_isr(P0, (1, 3, 2)))
     scene.settle()
-    assert texts(scene, "isr_grown") == ["a leader changed its in-sync set: partition t-0 has more replicas in sync"]
+    assert texts(scene, "isr_grown") == ["a leader changed its ISR: partition t-0 has more replicas in sync"]
 
 
 def test_history_outlasts_the_term() -> None:
@@ -144,8 +144,8 @@ def test_partitions_without_a_leader_and_their_return(scene: ControllerScene) ->
 
 def test_controlled_shutdowns_and_failures_differ(scene: ControllerScene) -> None:
     """A controlled shutdown is recorded differently from a failure."""
-    scene.ask(ShutdownAsked(2, scene.brokers[2].epoch))
-    scene.ask(ShutdownAsked(2, scene.brokers[2].epoch))
+    scene.ask(ShutdownRequested(2, scene.brokers[2].epoch))
+    scene.ask(ShutdownRequested(2, scene.brokers[2].epoch))
     assert texts(scene, "broker_stopping") == ["broker 2 requested a controlled shutdown: its leaders move"]
     moved = [entry for entry in history(scene).audit_events if entry.kind == "leaders_moved"]
     text = "broker 2 requested a controlled shutdown: partition t-1 has a new leader"
@@ -162,7 +162,8 @@ def test_controlled_shutdowns_and_failures_differ(scene: ControllerScene) -> Non
 def test_topics_and_reassignments_are_recorded(scene: ControllerScene) -> None:
     """Created, grown and deleted topics are recorded, and reassignments, started or rejected."""
     scene.make_topic("moving", {0: (1, 2), 1: (2, 1)})
-    results = scene.ask(ReassignmentAsked({TopicPartition("moving", 0): (1, 3), TopicPartition("moving", 7): (1,)}))
+    targets = {TopicPartition("moving", 0): (1, 3), TopicPartition("moving", 7): (1,)}
+    results = scene.ask(AlterReassignmentsRequested(targets))
     assert [error is None for error in results.values()] == [True, False]
     scene.run(scene.brokers[1].write_isr(TopicPartition("moving", 0), (1, 2, 3)))
     scene.settle()
@@ -257,12 +258,12 @@ def test_every_event_has_a_description() -> None:
     """No cause is described by the class name of its event."""
     concrete = [each for each in _subclasses(Event) if each.__name__ not in ("Event", "ControllerRequest")]
     said_by_value = {
-        "ShutdownAsked", "CommandRefused", "ReplicasRecovered", "ElectionAsked", "AssignmentChanged", "RemovalDue",
-        "MovesAsked",
+        "ShutdownRequested", "CommandRefused", "ReplicasRecovered", "ElectionRequested", "AssignmentChanged",
+        "RemovalDue", "ListReassignmentsRequested",
     }  # fmt: skip
     assert {each.__name__ for each in concrete} - said_by_value - set(_BY_NAME) == set()
     assert cause_of(BrokersChanged()) == "the set of live brokers changed"
-    assert cause_of(ShutdownAsked(3)) == "broker 3 requested a controlled shutdown"
+    assert cause_of(ShutdownRequested(3)) == "broker 3 requested a controlled shutdown"
 
 
 def test_every_kind_of_entry_is_described() -> None:

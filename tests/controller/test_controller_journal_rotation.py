@@ -11,7 +11,7 @@ import pytest
 from kreplica.cluster import znodes
 from kreplica.cluster.plans import documents
 from kreplica.cluster.plans.plan import Action, Plan, PlanKind, PlanState, Step
-from kreplica.controller.event_types import MovesAsked, ReassignmentAsked
+from kreplica.controller.event_types import AlterReassignmentsRequested, ListReassignmentsRequested
 from kreplica.controller.journal import context_json, files, journaled_controller, rotation
 from kreplica.controller.journal.context_json import copy_context
 from kreplica.controller.journal.file_header import state_of
@@ -97,7 +97,7 @@ def large_context(partitions: int) -> ControllerContext:
         context.leadership[partition] = LeaderAndIsr(1, 0, (1, 2, 3), 1, 0)
         context.initial_replicas[partition] = frozenset((1, 2, 3))
         context.set_initial_states(partition, PartitionState.ONLINE, dict.fromkeys((1, 2, 3), ReplicaState.ONLINE))
-    context.failed[1] = set(context.leadership)
+    context.failed_replicas[1] = set(context.leadership)
     return context
 
 
@@ -137,7 +137,7 @@ def test_a_change_during_a_snapshot(scene, snapshots):
     term, finished, disturbed = scene.controllers[CONTROLLER], len(snapshots.finished), len(snapshots.steps)
 
     def ask() -> None:
-        term.controller.submit(ReassignmentAsked({TopicPartition("orders", 0): (2, 3, 4)}))
+        term.controller.submit(AlterReassignmentsRequested({TopicPartition("orders", 0): (2, 3, 4)}))
 
     def after_a_step(number: int) -> None:
         if number == disturbed and snapshots.steps[number] == 5:
@@ -167,7 +167,7 @@ def test_a_stop_during_a_snapshot(monkeypatch, snapshots):
     (rotator,) = made
 
     def disturb(_: int) -> None:
-        reactor.callLater(0, lambda: program.controller.submit(MovesAsked(None)))
+        reactor.callLater(0, lambda: program.controller.submit(ListReassignmentsRequested(None)))
 
     snapshots.after_a_step = disturb
     cluster.run_until(cluster.client().create_topic("orders", 1, {}, replication_factor=1))

@@ -15,13 +15,14 @@ from twisted.internet.defer import CancelledError
 from kreplica.cluster.plans.plan import Action, Plan, PlanKind, PlanState, Step, StepOutcome, StepState
 from kreplica.controller.effects.command_responses import CommandResponse, Refusal
 from kreplica.controller.event_types import (
+    AlterReassignmentsRequested,
     AssignmentChanged,
-    ElectionAsked,
+    ElectionRequested,
     ElectionType,
-    MovesAsked,
-    ReassignmentAsked,
+    IsrChanged,
+    ListReassignmentsRequested,
     RemovalDue,
-    ShutdownAsked,
+    ShutdownRequested,
 )
 from kreplica.controller.journal.context_json import copy_context, decode_context, encode_context
 from kreplica.controller.journal.file_header import at_once
@@ -153,11 +154,11 @@ def test_events(event):
 @pytest.mark.parametrize(
     "question",
     [
-        ShutdownAsked(3, 17),
-        ElectionAsked(ElectionType.UNCLEAN, [P]),
-        ElectionAsked(ElectionType.PREFERRED, None),
-        MovesAsked([P]),
-        ReassignmentAsked({P: (1, 2), TopicPartition("t", 0): None}),
+        ShutdownRequested(3, 17),
+        ElectionRequested(ElectionType.UNCLEAN, [P]),
+        ElectionRequested(ElectionType.PREFERRED, None),
+        ListReassignmentsRequested([P]),
+        AlterReassignmentsRequested({P: (1, 2), TopicPartition("t", 0): None}),
     ],
 )
 def test_requests(question):
@@ -195,7 +196,7 @@ def filled_context() -> ControllerContext:
     context.deleting.add("z")
     context.initial_replicas[P] = frozenset({1, 2})
     context.shutting_down.add(2)
-    context.failed[1] = {P}
+    context.failed_replicas[1] = {P}
     context.read_only = {P: ReadOnly(1.25, 60.0)}
     context.reassignments_requested, context.reassignments_version = {P: (1, 2)}, 8
     context.unreadable.add("u")
@@ -236,7 +237,7 @@ def test_a_copy_does_not_change():
     before = through_json(encode_context(copy))
     context.leadership[P] = replace(context.leadership[P], leader=2)
     context.initial_replicas[P] -= {1}
-    context.failed[1].clear()
+    context.failed_replicas[1].clear()
     context.deleting.clear()
     context.plans["plan-0000000002"].mark(0, StepOutcome(StepState.CANCELLED))
     context.set_partition_state(P, PartitionState.OFFLINE)
@@ -286,3 +287,10 @@ def test_random_numbers_are_recorded(draw):
 def test_renamed_errors_keep_their_recorded_name() -> None:
     """Otherwise a journal of an earlier version would not replay."""
     assert encode_error(TooManyConflicts("ten attempts")) == ["StatesContested", None, "ten attempts"]
+
+
+def test_renamed_events_keep_their_names_in_journals() -> None:
+    """Journals written before and after the renaming can be replayed by both versions."""
+    assert encode_event(ShutdownRequested(3))[0] == "ShutdownAsked"
+    assert isinstance(decode_event(["ShutdownAsked", {"broker_id": 3, "broker_epoch": 7}]), ShutdownRequested)
+    assert isinstance(decode_event(["InSyncSetsChanged", {}]), IsrChanged)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kreplica.cluster import documents, znodes
-from kreplica.controller.event_types import ElectionAsked, ElectionType
+from kreplica.controller.event_types import ElectionRequested, ElectionType
 from kreplica.errors import ErrorCode
 from kreplica.model import NO_LEADER, TopicPartition
 from tests.support.controller_scene import ControllerScene
@@ -39,7 +39,7 @@ def test_preferred_leaders_on_request(scene: ControllerScene) -> None:
     scene.run(scene.brokers[2].write_isr(P0, (2, 3, 1)))
     scene.settle()
     before = scene.state("t", 0)
-    answer = scene.ask(ElectionAsked(PREFERRED, [P0, P1, P3, TopicPartition("t", 9), TopicPartition("u", 0)]))
+    answer = scene.ask(ElectionRequested(PREFERRED, [P0, P1, P3, TopicPartition("t", 9), TopicPartition("u", 0)]))
     assert answer == {
         P0: ErrorCode.NONE,
         P1: ErrorCode.ELECTION_NOT_NEEDED,
@@ -53,7 +53,7 @@ def test_preferred_leaders_on_request(scene: ControllerScene) -> None:
 
 def test_all_partitions_on_request(scene: ControllerScene) -> None:
     """A null list of partitions requests all."""
-    answer = scene.ask(ElectionAsked(PREFERRED, None))
+    answer = scene.ask(ElectionRequested(PREFERRED, None))
     assert answer == dict.fromkeys([P0, P1, P2, P3], ErrorCode.ELECTION_NOT_NEEDED)
 
 
@@ -66,7 +66,7 @@ def test_unclean_leaders_on_request(scene: ControllerScene) -> None:
         scene.brokers[number].kill()
         scene.await_expiry()
     assert [scene.state("t", number).leader for number in TOPIC] == [NO_LEADER, 2, 2, NO_LEADER]
-    answer = scene.ask(ElectionAsked(UNCLEAN, [P0, P1, P3]))
+    answer = scene.ask(ElectionRequested(UNCLEAN, [P0, P1, P3]))
     assert answer == {
         P0: ErrorCode.NONE,
         P1: ErrorCode.ELECTION_NOT_NEEDED,

@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 
 from kreplica.cluster import documents, znodes
 from kreplica.cluster.partition_requests import encode_addition, encode_removal
-from kreplica.controller.event_types import ReassignmentAsked
+from kreplica.controller.event_types import AlterReassignmentsRequested
 from kreplica.errors import ErrorCode
 from kreplica.model import LEADER_DURING_DELETE, RemovedPartition, TopicPartition
 from kreplica.zookeeper import Create, Delete, NodeExists, NoNode, Operation
@@ -240,14 +240,14 @@ def test_removal_and_reassignment_exclude_each_other():
     """A partition in a reassignment cannot be removed, and one being removed cannot be reassigned."""
     scene = scene_with(3)
     moving, removed = TopicPartition("t", 2), TopicPartition("t", 1)
-    scene.ask(ReassignmentAsked({moving: (1, 3)}))
+    scene.ask(AlterReassignmentsRequested({moving: (1, 3)}))
     scene.settle()
     ask_to_remove(scene, 2)
     assert not there_is(scene, znodes.partitions_remove_path("t"))
-    scene.ask(ReassignmentAsked({moving: None}))
+    scene.ask(AlterReassignmentsRequested({moving: None}))
     scene.settle()
     ask_to_remove(scene, 2, 1)
-    answer = scene.ask(ReassignmentAsked({removed: (1, 3)}))
+    answer = scene.ask(AlterReassignmentsRequested({removed: (1, 3)}))
     assert answer[removed].code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 

@@ -14,7 +14,7 @@ from kreplica.cluster.plans import documents
 from kreplica.cluster.plans.plan import Action, Plan, PlanKind, PlanState, Step, StepOutcome, StepState
 from kreplica.cluster.plans.throttle import decode_throttle
 from kreplica.controller.effects.state_writes import StateWrites
-from kreplica.controller.event_types import ReassignmentAsked
+from kreplica.controller.event_types import AlterReassignmentsRequested
 from kreplica.model import TopicAssignment, TopicPartition
 from kreplica.zookeeper import Create, NoNode, SetData
 from tests.support.controller_scene import ControllerScene
@@ -299,7 +299,7 @@ def test_another_reassignment_overtakes_a_step():
     """The step fails with the reason, and the plan continues with the others."""
     scene = scene_with({0: (1, 2), 1: (1, 2)})
     make(scene, [step(0, (1, 2), (3, 2)), step(1, (1, 2), (3, 2))])
-    scene.ask(ReassignmentAsked({TopicPartition("t", 0): (5, 2)}))
+    scene.ask(AlterReassignmentsRequested({TopicPartition("t", 0): (5, 2)}))
     scene.settle()
     assert letters(scene) == "xm"
     in_sync(scene)
@@ -313,7 +313,7 @@ def test_a_move_cancelled_by_rpc_fails():
     """The partition keeps its replicas, and the plan does not start the move again."""
     scene = scene_with({0: (1, 2)})
     make(scene, [step(0, (1, 2), (3, 2))])
-    scene.ask(ReassignmentAsked({TopicPartition("t", 0): None}))
+    scene.ask(AlterReassignmentsRequested({TopicPartition("t", 0): None}))
     scene.settle(3)
     assert letters(scene) == "x"
     assert set(znode(scene).partitions[0]) == {1, 2}
@@ -323,7 +323,7 @@ def test_a_partition_moved_before_its_step_is_skipped():
     """The step fails, because the plan was made for the earlier placement."""
     scene = scene_with({0: (1, 2), 1: (1, 2)})
     make(scene, [step(0, (1, 2), (1, 3)), step(1, (1, 2), (1, 3))], moves_at_once=1)
-    scene.ask(ReassignmentAsked({TopicPartition("t", 1): (2, 1)}))
+    scene.ask(AlterReassignmentsRequested({TopicPartition("t", 1): (2, 1)}))
     in_sync(scene, 0)
     assert letters(scene) == "fx"
     assert "another reassignment moved it to [2, 1]" in str(header(scene).reason)
@@ -433,7 +433,7 @@ def test_a_rollback_skips_partitions_moved_since():
     scene = scene_with({0: (1, 2), 1: (1, 2)})
     make(scene, [step(0, (1, 2), (3, 2)), step(1, (1, 2), (4, 2))])
     in_sync(scene, 0)
-    scene.ask(ReassignmentAsked({TopicPartition("t", 0): (5, 2)}))
+    scene.ask(AlterReassignmentsRequested({TopicPartition("t", 0): (5, 2)}))
     change(scene, state=PlanState.CANCELLING, rollback=True)
     assert letters(scene) == "xc"
     assert "another reassignment is moving it to [5, 2]" in str(header(scene).reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kreplica.cluster import documents, znodes
-from kreplica.controller.event_types import MovesAsked, ReassignmentAsked
+from kreplica.controller.event_types import AlterReassignmentsRequested, ListReassignmentsRequested
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from tests.support.controller_scene import ControllerScene
@@ -23,7 +23,7 @@ def scene_with(partitions: dict[int, tuple[int, ...]], *, brokers: int = 6) -> C
 
 def move(scene: ControllerScene, targets: dict[TopicPartition, tuple[int, ...] | None]) -> dict[TopicPartition, int]:
     """Request reassignments; return the error codes, 0 for none."""
-    results = scene.ask(ReassignmentAsked(targets))
+    results = scene.ask(AlterReassignmentsRequested(targets))
     return {partition: 0 if error is None else int(error.code) for partition, error in results.items()}
 
 
@@ -228,7 +228,7 @@ def test_a_removed_replica_on_a_dead_broker():
     in_sync(scene, P0, 1, 2, 4, 5)
     assert znode(scene).partitions == {0: (4, 5)}
     assert znode(scene).removing == {0: (3,)}
-    assert scene.ask(MovesAsked(None)) == {}, "it has arrived"
+    assert scene.ask(ListReassignmentsRequested(None)) == {}, "it has arrived"
     scene.run(scene.brokers[3].start())
     scene.settle()
     assert deleted(scene, 3) == [P0]

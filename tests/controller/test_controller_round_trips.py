@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from kreplica.controller.effects.command_batch import BrokerRequests, Command
-from kreplica.controller.event_types import BrokersChanged, ShutdownAsked
+from kreplica.controller.event_types import BrokersChanged, ShutdownRequested
 from kreplica.controller.history.step_metrics import Cost, difference
 from kreplica.wire.messages import LEADER_AND_ISR
 from tests.support.controller_scene import ControllerScene
@@ -69,7 +69,7 @@ def broker_returns(partitions: int) -> tuple[Cost, ReceivedCommand]:
 
 def broker_shuts_down(partitions: int) -> tuple[Cost, ReceivedCommand]:
     scene = scene_with(partitions)
-    return measured(scene, lambda: scene.ask(ShutdownAsked(3, scene.brokers[3].epoch)))
+    return measured(scene, lambda: scene.ask(ShutdownRequested(3, scene.brokers[3].epoch)))
 
 
 def controller_fails_over(partitions: int) -> tuple[Cost, ReceivedCommand]:

@@ -170,7 +170,7 @@ class Cluster(RuleBasedStateMachine):
     @rule(broker=BROKERS)
     def directory_fails(self, broker: int) -> None:
         if broker in self.context.brokers:
-            self.context.failed.setdefault(broker, set()).add(P)
+            self.context.failed_replicas.setdefault(broker, set()).add(P)
             self.write(decisions.repairs(self.context, [P], rules))
 
     @rule()
@@ -218,7 +218,7 @@ class Cluster(RuleBasedStateMachine):
 
     @invariant()
     def partition_with_a_candidate_has_a_leader(self) -> None:
-        candidates = self.context.may_lead(P)
+        candidates = self.context.electable_replicas(P)
         if self.state.leader == NO_LEADER:
             assert not any(b in candidates for b in (*self.state.isr, *self.state.eligible_leader_replicas))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kreplica.controller.event_types import ShutdownAsked
+from kreplica.controller.event_types import ShutdownRequested
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_LEADER, TopicPartition
 from tests.support.controller_scene import ControllerScene
@@ -22,7 +22,7 @@ def scene() -> ControllerScene:
     return made
 
 
-def refusal(scene: ControllerScene, question: ShutdownAsked) -> ErrorCode:
+def refusal(scene: ControllerScene, question: ShutdownRequested) -> ErrorCode:
     with pytest.raises(KafkaError) as raised:
         scene.ask(question)
     return raised.value.code
@@ -30,7 +30,7 @@ def refusal(scene: ControllerScene, question: ShutdownAsked) -> ErrorCode:
 
 def test_leaders_move_and_the_broker_stops_following(scene: ControllerScene) -> None:
     """The broker leads only partitions without another replica, and is in no other in-sync set."""
-    assert scene.ask(ShutdownAsked(1, scene.brokers[1].epoch)) == []
+    assert scene.ask(ShutdownRequested(1, scene.brokers[1].epoch)) == []
     scene.settle()
     assert (scene.state("t", 0).leader, scene.state("t", 0).isr) == (2, (2, 3))
     assert (scene.state("t", 1).leader, scene.state("t", 1).isr) == (2, (2, 3))
@@ -50,12 +50,12 @@ def test_a_second_request_continues_the_shutdown(scene: ControllerScene) -> None
     """Remaining partitions are returned, and a second request continues with them."""
     scene.run(scene.brokers[1].write_isr(P2, (1,)))
     scene.settle()
-    assert scene.ask(ShutdownAsked(1, scene.brokers[1].epoch)) == [P2]
+    assert scene.ask(ShutdownRequested(1, scene.brokers[1].epoch)) == [P2]
     scene.settle()
     scene.run(scene.brokers[1].write_isr(P2, (1, 2)))
     scene.settle()
     scene.clear_received()
-    assert scene.ask(ShutdownAsked(1, scene.brokers[1].epoch)) == []
+    assert scene.ask(ShutdownRequested(1, scene.brokers[1].epoch)) == []
     scene.settle()
     assert scene.state("t", 2).leader == 2
     assert set(scene.brokers[1].received_of("StopReplica")[0].partitions) == {P2}
@@ -63,17 +63,17 @@ def test_a_second_request_continues_the_shutdown(scene: ControllerScene) -> None
 
 def test_requests_of_other_processes_are_rejected(scene: ControllerScene) -> None:
     """Requests from an earlier process, an unregistered broker, or with a wrong epoch are rejected."""
-    assert refusal(scene, ShutdownAsked(1, scene.brokers[1].epoch - 1)) is ErrorCode.STALE_BROKER_EPOCH
-    assert refusal(scene, ShutdownAsked(9)) is ErrorCode.BROKER_NOT_AVAILABLE
-    assert refusal(scene, ShutdownAsked(1)) is ErrorCode.STALE_BROKER_EPOCH
-    assert refusal(scene, ShutdownAsked(1, 2**63 - 1)) is ErrorCode.STALE_BROKER_EPOCH
+    assert refusal(scene, ShutdownRequested(1, scene.brokers[1].epoch - 1)) is ErrorCode.STALE_BROKER_EPOCH
+    assert refusal(scene, ShutdownRequested(9)) is ErrorCode.BROKER_NOT_AVAILABLE
+    assert refusal(scene, ShutdownRequested(1)) is ErrorCode.STALE_BROKER_EPOCH
+    assert refusal(scene, ShutdownRequested(1, 2**63 - 1)) is ErrorCode.STALE_BROKER_EPOCH
     assert scene.state("t", 0).leader == 1
-    assert scene.ask(ShutdownAsked(1, scene.brokers[1].epoch)) == []
+    assert scene.ask(ShutdownRequested(1, scene.brokers[1].epoch)) == []
 
 
 def test_a_leader_cannot_readd_a_stopping_broker(scene: ControllerScene) -> None:
     """The controller reverses such an ISR change when it is notified (KIP-841)."""
-    scene.ask(ShutdownAsked(3, scene.brokers[3].epoch))
+    scene.ask(ShutdownRequested(3, scene.brokers[3].epoch))
     scene.run(scene.brokers[1].write_isr(P0, (1, 2, 3)))
     scene.settle()
     assert scene.state("t", 0).isr == (1, 2)
@@ -81,7 +81,7 @@ def test_a_leader_cannot_readd_a_stopping_broker(scene: ControllerScene) -> None
 
 def test_a_stopping_broker_is_not_elected_and_new_topics_do_without_it(scene: ControllerScene) -> None:
     """This holds even if all other brokers fail, and ends when the broker has restarted."""
-    scene.ask(ShutdownAsked(3, scene.brokers[3].epoch))
+    scene.ask(ShutdownRequested(3, scene.brokers[3].epoch))
     scene.make_topic("new", {0: (3, 1)})
     assert (scene.state("new", 0).leader, scene.state("new", 0).isr) == (1, (1,))
     for number in (1, 2):
@@ -100,11 +100,11 @@ def test_a_stopping_broker_is_not_elected_and_new_topics_do_without_it(scene: Co
 def test_only_the_controller_answers(scene: ControllerScene) -> None:
     """Waiting requests are rejected when the term ends, so that the broker finds the next controller."""
     controller = scene.controller
-    question = ShutdownAsked(1, scene.brokers[1].epoch)
+    question = ShutdownRequested(1, scene.brokers[1].epoch)
     answer = controller.submit(question)
     scene.run(controller.stop())
     with pytest.raises(KafkaError) as raised:
         scene.run(answer)
     assert raised.value.code is ErrorCode.NOT_CONTROLLER
     with pytest.raises(KafkaError):
-        scene.run(controller.submit(ShutdownAsked(1)))
+        scene.run(controller.submit(ShutdownRequested(1)))

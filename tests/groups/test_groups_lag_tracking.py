@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from offsets_wire import WireScene, wire_scene
 
-from kreplica.coordination.log_ends import LogEnds
+from kreplica.coordination.end_offsets import EndOffsets
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.lag import Status
 from kreplica.groups.lag_tracking import GroupLag, LagConfig, LagTracker
@@ -41,12 +41,12 @@ class LagScene:
             partition = coordinator.partitions.get(key)
             return partition.high_watermark if partition is not None and partition.is_leader else None
 
-        self.log_ends = LogEnds(coordinators.view, coordinators.connections, led)
+        self.end_offsets = EndOffsets(coordinators.view, coordinators.connections, led)
         self.tracker = self.new_tracker(coordinator, LagConfig(INTERVAL_S))
 
     def new_tracker(self, broker, config: LagConfig) -> LagTracker:
         self.broker = broker
-        return LagTracker(broker.runtime, broker.coordinators.groups.shards, self.log_ends, config)
+        return LagTracker(broker.runtime, broker.coordinators.groups.shards, self.end_offsets, config)
 
     def produce(self, topic: str, partition: int, count: int) -> None:
         batch = build_batch([Record(index, 1, None, b"x") for index in range(count)])

@@ -251,14 +251,14 @@ class TestDisconnected:
         with replicated(seed) as run:
             broker = next(number for number in run.cluster.brokers if number != run.cluster.controller())
             settings = run.machine(broker).program.dynamic_settings
-            learn, failures = settings.learn, [ConnectionLoss(), ConnectionLoss()]
+            learn, failures = settings.read_topics, [ConnectionLoss(), ConnectionLoss()]
 
             async def fails_twice(topics: Sequence[str]) -> None:
                 if failures:
                     raise failures.pop()
                 await learn(topics)
 
-            monkeypatch.setattr(settings, "learn", fails_twice)
+            monkeypatch.setattr(settings, "read_topics", fails_twice)
             client = run.cluster.client()
             run.cluster.run_until(client.create_topic("late", 3, replication_factor=3))
             run.cluster.wait_in_sync("late", range(3), timeout_s=20)

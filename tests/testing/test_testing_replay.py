@@ -17,7 +17,13 @@ from kreplica.cli.diagnostics.replay import command
 from kreplica.cluster import documents, znodes
 from kreplica.controller.decisions import decisions, elections
 from kreplica.controller.decisions.elections import Election
-from kreplica.controller.event_types import ElectionAsked, ElectionType, MovesAsked, ReassignmentAsked, ShutdownAsked
+from kreplica.controller.event_types import (
+    AlterReassignmentsRequested,
+    ElectionRequested,
+    ElectionType,
+    ListReassignmentsRequested,
+    ShutdownRequested,
+)
 from kreplica.controller.journal import files as journal_files
 from kreplica.controller.journal.files import JournalSettings
 from kreplica.errors import ErrorCode, KafkaError
@@ -70,9 +76,9 @@ def handle_all_requests(scene: ControllerScene) -> None:
     """Make the controller handle one of each kind of request and notification."""
     scene.make_topic("orders", {0: (1, 2, 3), 1: (2, 3, 1)})
     scene.make_topic("refused", {0: (1, 2)})
-    assert scene.ask(ReassignmentAsked({ORDERS: (2, 3, 4)})) == {ORDERS: None}
+    assert scene.ask(AlterReassignmentsRequested({ORDERS: (2, 3, 4)})) == {ORDERS: None}
     scene.settle()
-    assert ORDERS in scene.ask(MovesAsked(None))
+    assert ORDERS in scene.ask(ListReassignmentsRequested(None))
     scene.run(scene.brokers[1].write_isr(ORDERS, (1, 2, 3, 4)))
     scene.settle()
     kill_broker(scene, 1)
@@ -80,10 +86,10 @@ def handle_all_requests(scene: ControllerScene) -> None:
     scene.run(scene.brokers[1].start())
     scene.settle()
     wanted = [ORDERS, TopicPartition("orders", 1), TopicPartition("nothing", 0)]
-    scene.ask(ElectionAsked(ElectionType.PREFERRED, wanted))
-    scene.ask(ShutdownAsked(3, scene.brokers[3].epoch))
+    scene.ask(ElectionRequested(ElectionType.PREFERRED, wanted))
+    scene.ask(ShutdownRequested(3, scene.brokers[3].epoch))
     with pytest.raises(KafkaError):
-        scene.ask(ShutdownAsked(9))
+        scene.ask(ShutdownRequested(9))
     scene.run(scene.zookeeper.multi([Create("/admin/delete_topics/orders")]))
     scene.settle()
     scene.brokers[4].silent = True

@@ -72,7 +72,7 @@ def initial_elections(context: ControllerContext, partitions: Iterable[TopicPart
     """Return the first states of partitions without a state; those without a live replica are omitted and stay NEW."""
     changes = []
     for partition in partitions:
-        election = elect_new(context.candidates(partition), context.may_lead(partition))
+        election = elect_new(context.candidates(partition), context.electable_replicas(partition))
         if election is not None:
             epoch = context.first_leader_epoch(partition)
             state = LeaderAndIsr(election.leader, epoch, election.isr, context.controller_epoch)
@@ -89,17 +89,18 @@ def repairs(
     unclean: Collection[int] = (),
     failed: Collection[int] = (),
 ) -> list[StateChange]:
-    """Return the changes that adapt states to the live brokers: a leader if possible, and no dead replica in sync.
+    """Return the changes that adapt states to the live brokers.
 
-    Each partition gets at most one change, which covers all its replicas; unchanged partitions are omitted.
+    A partition gets a live leader and an ISR without dead replicas.  If no replica can be elected, it has no leader and
+    keeps its ISR.  Each partition gets at most one change, which covers all its replicas; others are omitted.
 
-    :param bounced: live brokers whose process differs from the one that the context's leaders refer to.  Their
-        partitions get a leader in a new epoch, another replica if possible (KIP-380).
-    :param unclean: live brokers that may have lost the end of their logs since they were last seen.  They leave in-sync
-        and eligible sets.  Every other state with a replica of theirs gets at least a new partition epoch, because its
-        leader may be about to write, based on the old state, that the replica is in sync.
-    :param failed: brokers whose replicas of these partitions are unusable.  They leave the sets like unclean ones,
-        but always with a new leader epoch, so that a delayed fetch of an earlier epoch cannot add them again.
+    :param bounced: live brokers that were restarted since the leaders in the context were elected.  The partitions that
+        they lead get a new leader epoch, and another leader if possible (KIP-380).
+    :param unclean: live brokers that may have lost the end of their logs.  They are removed from ISRs and eligible
+        leader replicas (ELR).  A partition with a replica on such a broker gets a new partition epoch in any case, so
+        that its leader cannot add the replica to the ISR based on the old state.
+    :param failed: brokers whose replicas of these partitions are unusable.  They are removed like unclean ones, but
+        always with a new leader epoch, so that a delayed fetch of an earlier epoch cannot add them again.
     """
     changes = []
     for partition in partitions:
@@ -130,10 +131,10 @@ def _repair(
     else:
         election = _election(context, partition, isr, eligible, rules_of(partition.topic), bounced)
     is_same = election.isr == old.isr and election.leader == old.leader and eligible == old.eligible_leader_replicas
-    is_enough = (stays and not failed) or election.leader == NO_LEADER
-    if is_same and is_enough:
+    needs_no_new_epoch = (stays and not failed) or election.leader == NO_LEADER
+    if is_same and needs_no_new_epoch:
         return StateChange(partition, old, old) if stays and lost else None
-    return changed(context, partition, election, rules_of, isr=isr, eligible=eligible, unclean=lost)
+    return next_state_change(context, partition, election, rules_of, isr=isr, eligible=eligible, unclean=lost)
 
 
 def _election(
@@ -146,13 +147,12 @@ def _election(
 ) -> Election:
     """Elect a leader in place of a lost one.
 
-    If none can be elected, the partition has no leader and keeps its in-sync set, because one of its members must
-    return.
+    If none can be elected, the partition has no leader and keeps its ISR, because one of its members must return.
     """
     election = elect_offline(
         context.candidates(partition),
         isr,
-        context.may_lead(partition),
+        context.electable_replicas(partition),
         eligible=eligible,
         unclean_allowed=rules.unclean_allowed,
         last=bounced,
@@ -161,11 +161,11 @@ def _election(
 
 
 def without_unclean(old: LeaderAndIsr, unclean: Collection[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the in-sync and eligible sets without replicas that may have lost the end of their log (KIP-966).
+    """Return the ISR and the ELR without replicas that may have lost the end of their log (KIP-966).
 
-    If only eligible replicas remain, they become the in-sync set: each of them holds every committed record, and one of
-    them must lead.  If no replica remains, the last leader stays, or else the first of the in-sync set, because no
-    replica holds more records.
+    If only eligible replicas remain, they become the ISR: each of them has every committed record, and one of them must
+    lead.  If no replica remains, the ISR is the last leader, or else the first replica of the old ISR, because no other
+    replica has more records.
     """
     isr = tuple(replica for replica in old.isr if replica not in unclean)
     eligible = tuple(replica for replica in old.eligible_leader_replicas if replica not in unclean)
@@ -191,16 +191,16 @@ def preferred_elections(
     for partition in partitions:
         old = context.leadership.get(partition)
         if old is not None:
-            election = elect_preferred(context.replicas(partition), old.isr, context.may_lead(partition))
+            election = elect_preferred(context.replicas(partition), old.isr, context.electable_replicas(partition))
             if election is not None and election.leader != old.leader:
-                changes.append(changed(context, partition, election, rules_of))
+                changes.append(next_state_change(context, partition, election, rules_of))
     return changes
 
 
-def shutdowns(
+def controlled_shutdown_changes(
     context: ControllerContext, partitions: Iterable[TopicPartition], rules_of: RulesOf
 ) -> list[StateChange]:
-    """Return changes after which the brokers that are shutting down do not lead and are not in sync.
+    """Return changes after which the brokers in controlled shutdown are neither leaders nor in the ISR.
 
     A partition that no other replica can lead keeps its leader.
     """
@@ -213,15 +213,15 @@ def shutdowns(
         if old.leader in stopping:
             election = elect_for_shutdown(context.candidates(partition), old.isr, context.online(partition), stopping)
         else:
-            # Without a leader the last member of the in-sync set stays, because it must come back.
+            # Without a leader, the last member of the ISR stays, because it must come back.
             isr = tuple(replica for replica in old.isr if replica not in stopping)
             election = Election(old.leader, isr) if isr else None
         if election is not None:
-            changes.append(changed(context, partition, election, rules_of))
+            changes.append(next_state_change(context, partition, election, rules_of))
     return changes
 
 
-def changed(
+def next_state_change(
     context: ControllerContext,
     partition: TopicPartition,
     election: Election,
@@ -231,9 +231,10 @@ def changed(
     eligible: Sequence[int] | None = None,
     unclean: Collection[int] = (),
 ) -> StateChange:
-    """Return a partition's next state with the next leader epoch and the new eligible set (KIP-966).
+    """Return the change to a partition's next state, with the next leader epoch and the new ELR (KIP-966).
 
-    :param isr: in-sync set before the election, if it differs from the context's; likewise ``eligible``.
+    :param isr: ISR before the election, if it differs from that of the context.
+    :param eligible: ELR before the election, if it differs from that of the context.
     :param unclean: replicas that cannot be eligible.
     """
     old = context.leadership[partition]

@@ -257,7 +257,7 @@ def _copy(context: ControllerContext) -> ControllerContext:
     copy.topics = dict(context.topics)
     copy.leadership = dict(context.leadership)
     copy.deleting = set(context.deleting)
-    copy.failed = {broker: set(partitions) for broker, partitions in context.failed.items()}
+    copy.failed_replicas = {broker: set(partitions) for broker, partitions in context.failed_replicas.items()}
     return copy
 
 

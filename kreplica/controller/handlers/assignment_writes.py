@@ -66,7 +66,7 @@ async def _read_again(term: ControllerTerm, refused: list[TopicChange]) -> None:
 def _adopt(term: ControllerTerm, change: TopicChange, requests: BrokerRequests) -> None:
     """Put a written change into the context, and add the resulting commands to the batch."""
     context, topic = term.context, change.assignment.topic
-    old, left_before = context.topics[topic], set(context.leaving_of(topic))
+    old, left_before = context.topics[topic], set(context.removed_replicas_of_topic(topic))
     context.topics[topic] = change.assignment
     context.topic_versions[topic] = change.version + 1
     for partition, _ in change.ends:
@@ -82,13 +82,13 @@ def _adopt(term: ControllerTerm, change: TopicChange, requests: BrokerRequests) 
         term.adopt(state)
         for broker in context.state_receivers(state.partition):
             requests.lead_or_follow(state.partition, [broker], is_new=(state.partition, broker) in added)
-    leaving = context.leaving_of(topic)
-    for partition, broker in left_before.difference(leaving, added):
+    removed = context.removed_replicas_of_topic(topic)
+    for partition, broker in left_before.difference(removed, added):
         context.forget_replica(partition, broker)
     changed = _changed(old, change)
     if changed:
         requests.publish(changed)
-    begin_deletion(term, [replica for replica in leaving if replica not in left_before], requests)
+    begin_deletion(term, [replica for replica in removed if replica not in left_before], requests)
     for partition in _ended(old, change.assignment):
         _end(term, partition)
 

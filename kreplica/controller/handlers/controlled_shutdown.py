@@ -8,7 +8,7 @@ from twisted.logger import Logger
 
 from kreplica.controller.decisions import decisions
 from kreplica.controller.decisions.decisions import StateChange
-from kreplica.controller.event_types import ShutdownAsked
+from kreplica.controller.event_types import ShutdownRequested
 from kreplica.controller.handlers.broker_changes import brokers_changed
 from kreplica.controller.state.states import ReplicaState
 from kreplica.controller.term import ControllerTerm
@@ -18,7 +18,7 @@ from kreplica.model import TopicPartition
 log = Logger()
 
 
-async def shutdown_asked(term: ControllerTerm, request: ShutdownAsked) -> list[TopicPartition]:
+async def shutdown_requested(term: ControllerTerm, request: ShutdownRequested) -> list[TopicPartition]:
     """Move the leaders, remove the broker from in-sync sets, and stop its replicas that are not leaders.
 
     A repeated request continues with the rest.  From the first request on, the broker is not elected or made a
@@ -39,7 +39,7 @@ async def shutdown_asked(term: ControllerTerm, request: ShutdownAsked) -> list[T
     rules, requests = term.rules(), term.requests()
 
     def decide(some: Sequence[TopicPartition]) -> list[StateChange]:
-        return decisions.shutdowns(context, some, rules)
+        return decisions.controlled_shutdown_changes(context, some, rules)
 
     await term.decide(partitions, decide, requests)
     async for partition in term.in_slices(partitions):
@@ -59,7 +59,7 @@ async def shutdown_asked(term: ControllerTerm, request: ShutdownAsked) -> list[T
     return [partition for partition in led if len(context.replicas(partition)) > 1]
 
 
-async def _check_incarnation(term: ControllerTerm, request: ShutdownAsked) -> None:
+async def _check_incarnation(term: ControllerTerm, request: ShutdownRequested) -> None:
     """:raise KafkaError: if the request comes from a process other than the registered one."""
     brokers, broker = term.context.brokers, request.broker_id
     if broker not in brokers or brokers[broker].epoch < request.broker_epoch:

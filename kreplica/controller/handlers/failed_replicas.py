@@ -21,7 +21,7 @@ RETRY_SECONDS = 30.0
 async def replicas_failed(term: ControllerTerm, broker: int, partitions: Sequence[TopicPartition]) -> None:
     """Elect other leaders for replicas that a broker cannot open, and remove them from in-sync sets."""
     context = term.context
-    known = context.failed.setdefault(broker, set())
+    known = context.failed_replicas.setdefault(broker, set())
     new = [p for p in context.not_deleting(partitions) if p not in known and broker in context.replicas(p)]
     if known or new:
         term.put_later(RetryReplicas(), FIRST_RETRY_SECONDS if new else RETRY_SECONDS)
@@ -44,7 +44,7 @@ async def replicas_failed(term: ControllerTerm, broker: int, partitions: Sequenc
 async def replicas_recovered(term: ControllerTerm, event: ReplicasRecovered) -> None:
     """Mark the replicas that a broker could open again as online."""
     context = term.context
-    failed = context.failed.get(event.broker_id, set())
+    failed = context.failed_replicas.get(event.broker_id, set())
     back = [partition for partition in event.partitions if partition in failed]
     failed.difference_update(back)
     text = f"broker {event.broker_id} can use {{what}} again"
@@ -64,14 +64,14 @@ async def replicas_recovered(term: ControllerTerm, event: ReplicasRecovered) -> 
 async def retry_replicas(term: ControllerTerm) -> None:
     """Send the roles of failed replicas again; the broker accepts those that it can open."""
     context, requests = term.context, term.requests()
-    for broker in sorted(context.failed):
-        for partition in sorted(context.failed[broker]):
+    for broker in sorted(context.failed_replicas):
+        for partition in sorted(context.failed_replicas[broker]):
             if partition in context.leadership and broker in context.replicas(partition):
                 requests.lead_or_follow(partition, [broker])
             else:
-                context.failed[broker].discard(partition)
+                context.failed_replicas[broker].discard(partition)
     requests.send()
-    if any(context.failed.values()):
+    if any(context.failed_replicas.values()):
         term.put_later(RetryReplicas(), RETRY_SECONDS)
 
 

@@ -9,7 +9,7 @@ from twisted.logger import Logger
 from kreplica.cluster import documents, znodes
 from kreplica.controller.decisions import decisions
 from kreplica.controller.decisions.decisions import StateChange
-from kreplica.controller.event_types import InSyncSetsChanged
+from kreplica.controller.event_types import IsrChanged
 from kreplica.controller.handlers import reassignment
 from kreplica.controller.term import ControllerTerm
 from kreplica.model import TopicPartition
@@ -21,11 +21,11 @@ log = Logger()
 async def notifications(term: ControllerTerm) -> list[str]:
     """Return the paths of the pending notifications, and watch for more."""
     parent = znodes.ISR_CHANGE_NOTIFICATION
-    names = await term.client.get_children(parent, term.watch(parent, InSyncSetsChanged()))
+    names = await term.client.get_children(parent, term.watch(parent, IsrChanged()))
     return [f"{parent}/{name}" for name in sorted(names)]
 
 
-async def in_sync_sets_changed(term: ControllerTerm) -> list[TopicPartition]:
+async def isr_changed(term: ControllerTerm) -> list[TopicPartition]:
     """Read the states that leaders wrote, and send their metadata to all brokers.
 
     LeaderAndIsr is not needed: the leader knows the state, and followers do not use the in-sync set.  If a leader added
@@ -50,7 +50,7 @@ async def in_sync_sets_changed(term: ControllerTerm) -> list[TopicPartition]:
             repaired = decisions.repairs(context, some, rules)
             touched = {change.partition for change in repaired}
             rest = [partition for partition in some if partition not in touched]
-            return repaired + decisions.shutdowns(context, rest, rules)
+            return repaired + decisions.controlled_shutdown_changes(context, rest, rules)
 
         await term.decide(read, decide, requests)
         requests.send()

@@ -10,7 +10,7 @@ from twisted.logger import Logger
 from kreplica.cluster import documents, znodes
 from kreplica.controller.decisions import decisions
 from kreplica.controller.decisions.decisions import RulesOf, StateChange
-from kreplica.controller.event_types import BalanceLeaders, ElectionAsked, ElectionType, PreferredElectionAsked
+from kreplica.controller.event_types import BalanceLeaders, ElectionRequested, ElectionType, PreferredElectionRequested
 from kreplica.controller.state.context import ControllerContext
 from kreplica.controller.term import ControllerTerm
 from kreplica.errors import ErrorCode
@@ -71,10 +71,10 @@ async def _imbalance(term: ControllerTerm) -> list[TopicPartition]:
 # --- on request -------------------------------------------------------------------------------------------------------
 
 
-async def preferred_election_asked(term: ControllerTerm) -> None:
+async def preferred_election_requested(term: ControllerTerm) -> None:
     """Handle ``/admin/preferred_replica_election``, which older tools write, and remove it."""
     path = znodes.PREFERRED_REPLICA_ELECTION
-    if await term.client.exists(path, term.watch(path, PreferredElectionAsked())) is None:
+    if await term.client.exists(path, term.watch(path, PreferredElectionRequested())) is None:
         return
     try:
         data, _ = await term.client.get_data(path)
@@ -86,7 +86,7 @@ async def preferred_election_asked(term: ControllerTerm) -> None:
     await term.writes.remove([path])
 
 
-async def election_asked(term: ControllerTerm, request: ElectionAsked) -> dict[TopicPartition, ErrorCode]:
+async def election_requested(term: ControllerTerm, request: ElectionRequested) -> dict[TopicPartition, ErrorCode]:
     """Elect leaders as ElectLeaders requests (KIP-460).
 
     :return: by partition: NONE if the requested leader was elected; ELECTION_NOT_NEEDED if it already led;
@@ -106,7 +106,7 @@ def refusal(context: ControllerContext, partition: TopicPartition, election_type
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if partition.topic in context.deleting:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    candidates = context.may_lead(partition)
+    candidates = context.electable_replicas(partition)
     if election_type is ElectionType.UNCLEAN:
         if state.leader != NO_LEADER:
             return ErrorCode.ELECTION_NOT_NEEDED

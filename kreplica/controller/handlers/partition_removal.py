@@ -55,7 +55,8 @@ async def handle_removals(term: ControllerTerm) -> None:
     now_s = term.now_s()
     await change_topics(term, topics, lambda topic: _removal_change(context, topic, now_s), requests)
     requests.send()
-    ended = [partition for partition in waits if context.leaving(partition) and not context.replicas(partition)]
+    removed = (partition for partition in waits if context.removed_replicas(partition))
+    ended = [partition for partition in removed if not context.replicas(partition)]
     term.history.record_many("partitions_removed", "partition", ended, "{what}: removed, files are being deleted")
     await remove_parents(term, znodes.PARTITIONS_REMOVE, ended)
     await refuse(term, refused)
@@ -138,7 +139,7 @@ def _read_only_change(
     for partition in (TopicPartition(topic, number) for number in toggled):
         state = context.leadership.get(partition)
         if state is not None:
-            states.append(decisions.changed(context, partition, Election(state.leader, state.isr), rules))
+            states.append(decisions.next_state_change(context, partition, Election(state.leader, state.isr), rules))
     changed = replace(assignment, read_only=assignment.read_only ^ set(toggled))
     return TopicChange(changed, context.topic_versions[topic], tuple(states))
 
@@ -175,7 +176,7 @@ def without_partitions(context: ControllerContext, topic: str, numbers: Collecti
         partition = TopicPartition(topic, number)
         state = context.leadership.get(partition)
         epoch = state.leader_epoch if state is not None else context.first_leader_epoch(partition) - 1
-        holders = (*old.partitions[number], *context.leaving(partition))
+        holders = (*old.partitions[number], *context.removed_replicas(partition))
         removed[number] = RemovedPartition(max(epoch, NO_EPOCH), holders)
     return replace(
         old,

@@ -18,7 +18,11 @@ from kreplica.controller.decisions.decisions import RulesOf, StateChange
 from kreplica.controller.decisions.elections import Election
 from kreplica.controller.decisions.reassignment_plan import Placement
 from kreplica.controller.effects.state_writes import TopicChange
-from kreplica.controller.event_types import MovesAsked, ReassignmentAsked, ReassignmentsRequested
+from kreplica.controller.event_types import (
+    AlterReassignmentsRequested,
+    ListReassignmentsRequested,
+    ReassignmentsRequested,
+)
 from kreplica.controller.handlers.assignment_writes import PARTITIONS_PER_CHANGE_MAX, change_topics
 from kreplica.controller.handlers.replica_removal import remove_deleted_replicas
 from kreplica.controller.state.context import ControllerContext
@@ -59,14 +63,16 @@ def _record_reassignments(term: ControllerTerm, started: Iterable[TopicPartition
         history.record_many("reassignments_refused", "partition", [partition for partition, _ in refused], text)
 
 
-async def reassignment_asked(term: ControllerTerm, event: ReassignmentAsked) -> Results:
+async def alter_reassignments(term: ControllerTerm, event: AlterReassignmentsRequested) -> Results:
     """Start reassignments by RPC; they override ``/admin/reassign_partitions`` for the same partitions."""
     results = await reassign(term, event.targets)
     term.put(ReassignmentsRequested())
     return results
 
 
-async def moves_asked(term: ControllerTerm, event: MovesAsked) -> dict[TopicPartition, Placement]:
+async def list_reassignments(
+    term: ControllerTerm, event: ListReassignmentsRequested
+) -> dict[TopicPartition, Placement]:
     """Return the ongoing reassignments of these partitions; those that only delete files are finished."""
     return {partition: placement(term.context, partition) for partition in moving(term.context, event.partitions)}
 
@@ -148,7 +154,7 @@ class _RequestedMoves:
             state = context.leadership.get(partition)
             if state is not None and set(then.replicas) != set(now.replicas if now else ()):
                 election = Election(state.leader, state.isr)
-                states.append(decisions.changed(context, partition, election, self._rules))
+                states.append(decisions.next_state_change(context, partition, election, self._rules))
         if not placements:
             return None
         assignment = plan.with_placements(context.topics[topic], placements)
@@ -210,10 +216,10 @@ def _contracted_state(
     if state is None or state.leader == NO_LEADER:
         return None  # a replica of the in-sync set must come back first
     required = rules(partition.topic).min_insync_replicas
-    election = plan.contract(now, state, context.may_lead(partition), in_sync_required=required)
+    election = plan.contract(now, state, context.electable_replicas(partition), in_sync_required=required)
     if election is None:
         return None
-    change = decisions.changed(context, partition, election, rules)
+    change = decisions.next_state_change(context, partition, election, rules)
     return replace(change, state=replace(change.state, eligible_leader_replicas=_within(change, now.target)))
 
 

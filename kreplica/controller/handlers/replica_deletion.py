@@ -44,7 +44,7 @@ def replicas_to_delete(context: ControllerContext) -> list[Replica]:
     replicas: list[Replica] = []
     for topic in sorted(context.topics):
         deleting = topic in context.deleting
-        replicas += context.replicas_of_topic(topic) if deleting else context.leaving_of(topic)
+        replicas += context.replicas_of_topic(topic) if deleting else context.removed_replicas_of_topic(topic)
     return replicas
 
 
@@ -58,7 +58,7 @@ def replicas_stopped(term: ControllerTerm, event: ReplicasStopped) -> None:
     if known is None or known.epoch != event.broker_epoch:
         return
     for partition, error in event.results:
-        if not context.is_leaving(partition, event.broker_id):
+        if not context.will_be_deleted(partition, event.broker_id):
             continue
         state = context.replica_state(partition, event.broker_id)
         failed = error not in NO_FILES_LEFT

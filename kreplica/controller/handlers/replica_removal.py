@@ -34,8 +34,8 @@ async def remove_deleted_replicas(term: ControllerTerm, topics: Iterable[str] | 
     """Remove deleted replicas of these topics (of all if None) from the topic znodes."""
     context, requests = term.context, term.requests()
     wanted = sorted(context.topics if topics is None else topics)
-    leaving = [topic for topic in wanted if context.leaving_of(topic)]
-    await change_topics(term, leaving, lambda topic: without_deleted_replicas(context, topic), requests)
+    with_removed = [topic for topic in wanted if context.removed_replicas_of_topic(topic)]
+    await change_topics(term, with_removed, lambda topic: without_deleted_replicas(context, topic), requests)
     requests.send()
 
 

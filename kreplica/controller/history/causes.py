@@ -9,13 +9,13 @@ from kreplica.controller.event_types import ElectionType, Event
 def cause_of(event: Event) -> str:
     """Return a description of an event, as the beginning of a sentence."""
     match event:
-        case event_types.ShutdownAsked(broker_id=broker):
+        case event_types.ShutdownRequested(broker_id=broker):
             return f"broker {broker} requested a controlled shutdown"
         case event_types.CommandRefused(broker_id=broker, command=command):
             return f"broker {broker} refused {command}"
         case event_types.ReplicasRecovered(broker_id=broker):
             return f"broker {broker} recovered failed replicas"
-        case event_types.ElectionAsked(election_type=kind):
+        case event_types.ElectionRequested(election_type=kind):
             return f"{'a preferred' if kind is ElectionType.PREFERRED else 'an unclean'} election was requested"
         case event_types.AssignmentChanged(topic=topic):
             return f"the znode of topic {topic} was written"
@@ -33,13 +33,13 @@ _BY_NAME = {
     "RetryDeletions": "deletions are retried",
     "RetryReplicas": "failed replicas are retried",
     "ReassignmentsRequested": "/admin/reassign_partitions requests reassignments",
-    "ReassignmentAsked": "reassignments were requested",
+    "AlterReassignmentsRequested": "reassignments were requested",
     "PartitionRequestsChanged": "partition additions or removals were requested",
     "PlansChanged": "a plan was created, patched, cancelled or removed",
     "PlansDue": "a plan continued",
-    "InSyncSetsChanged": "a leader changed its in-sync set",
+    "IsrChanged": "a leader changed its ISR",
     "DirectoriesFailed": "a log directory failed",
     "TopicSettingsChanged": "topic configurations changed",
-    "PreferredElectionAsked": "/admin/preferred_replica_election requests preferred leaders",
+    "PreferredElectionRequested": "/admin/preferred_replica_election requests preferred leaders",
     "BalanceLeaders": "too many partitions were not led by their preferred leaders",
 }

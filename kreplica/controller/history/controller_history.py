@@ -13,7 +13,7 @@ from typing import Any
 
 from kreplica.controller.decisions.decisions import StateChange
 from kreplica.controller.effects.command_batch import Command
-from kreplica.controller.event_types import Event
+from kreplica.controller.event_types import Event, recorded_name
 from kreplica.controller.history.audit_events import EXAMPLES_MAX, AuditEvents
 from kreplica.controller.history.causes import cause_of
 from kreplica.controller.history.decision_log import Cause, Decision, DecisionLog
@@ -89,7 +89,7 @@ class ControllerHistory:
         waited_s = self._timeline.seconds() - step.noticed_s if step is not None else 0.0
         at_ms = self._now_ms() - round(waited_s * 1000)
         epoch = NO_TERM if self._controller_epoch is None else self._controller_epoch
-        self._cause = Cause(type(event).__name__, cause_of(event), at_ms, epoch, step)
+        self._cause = Cause(recorded_name(event), cause_of(event), at_ms, epoch, step)
         try:
             yield
         finally:

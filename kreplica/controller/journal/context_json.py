@@ -29,8 +29,8 @@ def copy_context(context: ControllerContext) -> Generator[None, None, Controller
             setattr(copy, name, (yield from _copied(value)))
         else:
             setattr(copy, name, value)
-    for broker, partitions in context.failed.items():
-        copy.failed[broker] = yield from _copied(partitions)
+    for broker, partitions in context.failed_replicas.items():
+        copy.failed_replicas[broker] = yield from _copied(partitions)
     for plan_id, run in context.plans.items():
         copy.plans[plan_id] = run.copy()
         yield
@@ -65,7 +65,9 @@ def encode_context(context: ControllerContext) -> Json:
         "begun": [[str(partition), sorted(replicas)] for partition, replicas in context.initial_replicas.items()],
         "known_epochs": _rows(context.known_epochs),
         "shutting_down": sorted(context.shutting_down),
-        "failed": [[broker, [str(p) for p in sorted(partitions)]] for broker, partitions in context.failed.items()],
+        "failed": [
+            [broker, [str(p) for p in sorted(partitions)]] for broker, partitions in context.failed_replicas.items()
+        ],
         "read_only": [[str(p), each.since_s, each.wait_s] for p, each in context.read_only.items()],
         "reassignments_requested": [[str(p), ids] for p, ids in context.reassignments_requested.items()],
         "reassignments_version": context.reassignments_version,
@@ -93,7 +95,7 @@ def decode_context(value: Mapping[str, Any]) -> ControllerContext:
     context.initial_replicas = {decode_partition(p): frozenset(replicas) for p, replicas in value["begun"]}
     context.known_epochs = dict(value["known_epochs"])
     context.shutting_down = set(value["shutting_down"])
-    context.failed = {broker: _partitions(partitions) for broker, partitions in value["failed"]}
+    context.failed_replicas = {broker: _partitions(partitions) for broker, partitions in value["failed"]}
     context.read_only = {decode_partition(p): ReadOnly(since_s, wait_s) for p, since_s, wait_s in value["read_only"]}
     requested = value["reassignments_requested"]
     context.reassignments_requested = {decode_partition(p): tuple(ids) for p, ids in requested}

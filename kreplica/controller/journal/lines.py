@@ -17,12 +17,13 @@ LARGE_CHARACTERS = 16_384
 """Line length above which a line is compressed: 1,000 partitions take 200 KB, compressed 20 KB."""
 
 LINE_BYTES_MAX = 64 * 2**20
-"""Maximum size of an uncompressed line when reading, as protection against crafted files."""
+"""Maximum decompressed size of a compressed line when reading, as protection against crafted files."""
 
 SLICE = 200
-"""Number of list items encoded in one call; the call holds the interpreter lock, so the reactor waits for it."""
+"""Number of list items encoded in one call; the call holds the GIL, so the reactor waits for it."""
 
-Line = dict[str, Any]
+EntryFields = dict[str, Any]
+"""Fields of one journal entry; ``n`` is its number."""
 
 _text = json.JSONEncoder(default=plain, separators=(",", ":")).encode
 
@@ -40,7 +41,7 @@ def encode_line(number: int, entry: Mapping[str, Any]) -> bytes:
 
 
 def _pieces(value: Any) -> Iterator[str]:
-    """Yield the JSON of a value in pieces."""
+    """Yield the JSON text of a value in pieces."""
     if isinstance(value, Later):
         value = value.json()
     if isinstance(value, dict):
@@ -59,15 +60,18 @@ def _pieces(value: Any) -> Iterator[str]:
         yield _text(value)
 
 
-def decode_line(line: bytes) -> Line:
-    """:raise ValueError: if it is not a complete line of a journal."""
+def decode_line(line: bytes) -> EntryFields:
+    """Return the entry of a line.
+
+    :raise ValueError: the line is not a complete journal entry.
+    """
     return decode_sized(line)[0]
 
 
-def decode_sized(line: bytes) -> tuple[Line, int]:
-    """Return an entry and the size of its JSON in bytes.
+def decode_sized(line: bytes) -> tuple[EntryFields, int]:
+    """Return the entry of a line and the size of its JSON in bytes.
 
-    :raise ValueError: if it is not a complete line of a journal.
+    :raise ValueError: the line is not a complete journal entry.
     """
     if not line.endswith(b"\n"):
         raise ValueError("the line is incomplete")
@@ -75,7 +79,7 @@ def decode_sized(line: bytes) -> tuple[Line, int]:
         text = line
         entry = json.loads(text)
         if isinstance(entry, dict) and "packed" in entry:
-            text = _unpacked(entry["packed"])
+            text = _unpack(entry["packed"])
             entry = json.loads(text)
     except RecursionError:
         raise ValueError("the line is nested too deeply") from None
@@ -84,7 +88,7 @@ def decode_sized(line: bytes) -> tuple[Line, int]:
     return entry, len(text)
 
 
-def _unpacked(packed: object) -> bytes:
+def _unpack(packed: object) -> bytes:
     if not isinstance(packed, str):
         raise ValueError("packed data is not text")
     unpacking = zlib.decompressobj()
@@ -93,7 +97,7 @@ def _unpacked(packed: object) -> bytes:
     except zlib.error as error:
         raise ValueError(str(error)) from None
     if not unpacking.eof:
-        raise ValueError(f"packed data is truncated, or has more than {LINE_BYTES_MAX:,} bytes")
+        raise ValueError(f"packed data is truncated, or decompresses to more than {LINE_BYTES_MAX:,} bytes")
     return text
 
 

@@ -19,7 +19,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.python.failure import Failure
 
-from kreplica.controller.event_types import ControllerRequest, Event
+from kreplica.controller.event_types import ControllerRequest, Event, recorded_name
 from kreplica.controller.history.observer import ControllerObserver
 from kreplica.controller.journal.value_json import Later, encode_answer, encode_error, encode_event, plain
 from kreplica.zookeeper import WatchEvent
@@ -180,5 +180,5 @@ class Journal(ControllerObserver):
 
     def _name(self, event: Event) -> object:
         if isinstance(event, ControllerRequest):
-            return [type(event).__name__, {"question": self._questions.get(event)}]
+            return [recorded_name(event), {"question": self._questions.get(event)}]
         return Later(encode_event, event)

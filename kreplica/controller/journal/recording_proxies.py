@@ -132,10 +132,14 @@ def recorded_config(config: ControllerConfig, journal: Journal) -> ControllerCon
     def min_insync_replicas(topic: str) -> int:
         return journal.read_known("min_insync_replicas", config.min_insync_replicas(topic), topic)
 
-    async def learn(topics: Sequence[str]) -> None:
-        await journal.operation("learn", lambda: Deferred.fromCoroutine(config.learn(topics)), topics=list(topics))
+    async def read_topics(topics: Sequence[str]) -> None:
+        await journal.operation(
+            "learn", lambda: Deferred.fromCoroutine(config.read_topics(topics)), topics=list(topics)
+        )
 
-    return replace(config, unclean_allowed=unclean_allowed, min_insync_replicas=min_insync_replicas, learn=learn)
+    return replace(
+        config, unclean_allowed=unclean_allowed, min_insync_replicas=min_insync_replicas, read_topics=read_topics
+    )
 
 
 class RecordedClient:

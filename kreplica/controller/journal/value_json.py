@@ -18,14 +18,16 @@ from twisted.internet.defer import CancelledError
 from kreplica.controller import event_types
 from kreplica.controller.effects.command_responses import CommandResponse, Refusal
 from kreplica.controller.event_types import (
+    CURRENT_NAMES,
+    AlterReassignmentsRequested,
     CommandRefused,
-    ElectionAsked,
+    ElectionRequested,
     ElectionType,
     Event,
-    MovesAsked,
-    ReassignmentAsked,
+    ListReassignmentsRequested,
     ReplicasRecovered,
     ReplicasStopped,
+    recorded_name,
 )
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
@@ -203,23 +205,27 @@ def encode_event(event: Event) -> Json:
             for partition, error in results:
                 by_error.setdefault(error, []).append(partition)
             by_name: Json = {error.name: encode_runs(partitions) for error, partitions in by_error.items()}
-            return [type(event).__name__, {"broker_id": event.broker_id, **by_name}]
+            return [recorded_name(event), {"broker_id": event.broker_id, **by_name}]
         case ReplicasRecovered():
             return ["ReplicasRecovered", {"broker_id": event.broker_id, "partitions": encode_runs(event.partitions)}]
     names = [each.name for each in fields(event) if each.name != "response"]
-    return [type(event).__name__, {name: plain(getattr(event, name)) for name in names}]
+    return [recorded_name(event), {name: plain(getattr(event, name)) for name in names}]
 
 
 def decode_event(value: Json) -> Event:
-    """:raise LookupError: if this version has no such event."""
+    """Decode an event.
+
+    :raise LookupError: this version has no such event.
+    """
     name, known = value
-    if name == "ElectionAsked":
-        return ElectionAsked(ElectionType[known["election_type"]], _partitions(known["partitions"]))
-    if name == "MovesAsked":
-        return MovesAsked(_partitions(known["partitions"]))
-    if name == "ReassignmentAsked":
+    name = CURRENT_NAMES.get(name, name)
+    if name == "ElectionRequested":
+        return ElectionRequested(ElectionType[known["election_type"]], _partitions(known["partitions"]))
+    if name == "ListReassignmentsRequested":
+        return ListReassignmentsRequested(_partitions(known["partitions"]))
+    if name == "AlterReassignmentsRequested":
         targets = {decode_partition(key): None if ids is None else tuple(ids) for key, ids in known["targets"]}
-        return ReassignmentAsked(targets)
+        return AlterReassignmentsRequested(targets)
     kind = vars(event_types).get(name)
     if not (isinstance(kind, type) and issubclass(kind, Event)):
         raise LookupError(f"unknown event {name}")

@@ -55,13 +55,13 @@ class ControllerContext:
         already have for the partition belong to a deleted topic of the same name.
         """
         self.known_epochs: dict[int, int] = {}
-        """Last handled epoch of each live or former broker.  Its membership in in-sync and eligible sets refers to
-        the process with that epoch.
+        """Last handled epoch of each live or former broker.  Membership of the broker in ISRs and ELRs (eligible leader
+        replicas) refers to the process with that epoch.
         """
         self.shutting_down: set[int] = set()
         """Live brokers in controlled shutdown: not elected and not made followers (KIP-841)."""
-        self.failed: dict[int, set[TopicPartition]] = {}
-        """By live broker, its replicas in failed log directories."""
+        self.failed_replicas: dict[int, set[TopicPartition]] = {}
+        """Replicas in failed log directories, by live broker."""
         self.read_only: Mapping[TopicPartition, ReadOnly] = {}
         """Partitions that are being removed and can still be read."""
         self.reassignments_requested: Mapping[TopicPartition, tuple[int, ...]] = {}
@@ -86,18 +86,18 @@ class ControllerContext:
     # --- partitions and their replicas -------------------------------------------------------------------------------
 
     def replicas(self, partition: TopicPartition) -> tuple[int, ...]:
-        """Return the replicas, the preferred leader first; empty if the partition is not assigned."""
+        """Return the replicas, the preferred leader first; empty if the partition does not exist."""
         topic = self.topics.get(partition.topic)
         return topic.partitions.get(partition.partition, ()) if topic else ()
 
     def candidates(self, partition: TopicPartition) -> tuple[int, ...]:
-        """Return the replicas in their order of priority for leadership."""
+        """Return the replicas in order of preference as leader."""
         replicas = self.replicas(partition)
         if self.preference is None:
             return replicas
         return self.preference(partition, replicas, {number: each.rack for number, each in self.brokers.items()})
 
-    def leaving(self, partition: TopicPartition) -> tuple[int, ...]:
+    def removed_replicas(self, partition: TopicPartition) -> tuple[int, ...]:
         """Return the brokers that were removed from the partition and may still have its files."""
         topic = self.topics.get(partition.topic)
         if topic is None:
@@ -108,18 +108,18 @@ class ControllerContext:
         gone = topic.removed.get(partition.partition)
         return gone.replicas if gone else ()
 
-    def is_leaving(self, partition: TopicPartition, broker_id: int) -> bool:
-        """Return True if that replica will be deleted."""
-        return partition.topic in self.deleting or broker_id in self.leaving(partition)
+    def will_be_deleted(self, partition: TopicPartition, broker_id: int) -> bool:
+        """Return True if the replica was removed, or its topic is being deleted."""
+        return partition.topic in self.deleting or broker_id in self.removed_replicas(partition)
 
-    def leaving_of(self, topic: str) -> list[Replica]:
+    def removed_replicas_of_topic(self, topic: str) -> list[Replica]:
         """Return the replicas of a topic that were removed and may still have files."""
         assignment = self.topics.get(topic)
         if assignment is None:
             return []
         numbers = sorted(assignment.removing.keys() | assignment.removed.keys())
         partitions = [TopicPartition(topic, number) for number in numbers]
-        return [(partition, broker) for partition in partitions for broker in self.leaving(partition)]
+        return [(partition, broker) for partition in partitions for broker in self.removed_replicas(partition)]
 
     def removed_partitions(self) -> list[TopicPartition]:
         """Return the partitions that were removed and not created again."""
@@ -147,7 +147,7 @@ class ControllerContext:
             yield from self.partitions_of(topic)
 
     def replicas_on(self, broker_ids: Iterable[int]) -> Iterator[Replica]:
-        """Iterate over every replica on those brokers; lazy, because a full scan takes long."""
+        """Yield every replica on these brokers; lazy, because a full scan takes long."""
         wanted = set(broker_ids)
         for topic, assignment in sorted(self.topics.items()):
             for number in sorted(assignment.partitions):
@@ -166,24 +166,24 @@ class ControllerContext:
     def remove_broker(self, broker_id: int) -> None:
         self.brokers.pop(broker_id, None)
         self.shutting_down.discard(broker_id)
-        self.failed.pop(broker_id, None)
+        self.failed_replicas.pop(broker_id, None)
 
     def known_epoch(self, broker_id: int) -> int:
-        """Return the last handled epoch of that broker, or -1."""
+        """Return the last handled epoch of a broker, or -1."""
         return self.known_epochs.get(broker_id, NO_BROKER_EPOCH)
 
     def is_online(self, partition: TopicPartition, broker_id: int) -> bool:
-        """Return True if that broker is live and its replica has not failed."""
-        return broker_id in self.brokers and partition not in self.failed.get(broker_id, ())
+        """Return True if the broker is live and its replica has not failed."""
+        return broker_id in self.brokers and partition not in self.failed_replicas.get(broker_id, ())
 
     def online(self, partition: TopicPartition) -> tuple[int, ...]:
         """Return the online replicas in the order of the assignment."""
         brokers, replicas = self.brokers, self.replicas(partition)
-        if self.failed:
+        if self.failed_replicas:
             return tuple([replica for replica in replicas if self.is_online(partition, replica)])
         return tuple([replica for replica in replicas if replica in brokers])
 
-    def may_lead(self, partition: TopicPartition) -> tuple[int, ...]:
+    def electable_replicas(self, partition: TopicPartition) -> tuple[int, ...]:
         """Return the online replicas whose brokers are not shutting down."""
         online = self.online(partition)
         if not self.shutting_down:
@@ -196,7 +196,7 @@ class ControllerContext:
         return tuple(r for r in self.online(partition) if r == leader or r not in self.shutting_down)
 
     def leads(self, broker_id: int, partition: TopicPartition) -> bool:
-        """Return True if that broker leads the partition, or led it when it died."""
+        """Return True if the broker is the leader in the state of the partition, even if the broker is not live."""
         state = self.leadership.get(partition)
         return state is not None and state.leader == broker_id
 
@@ -206,7 +206,7 @@ class ControllerContext:
 
     def offline_replicas(self, partition: TopicPartition) -> tuple[int, ...]:
         brokers, replicas = self.brokers, self.replicas(partition)
-        if self.failed:
+        if self.failed_replicas:
             return tuple([replica for replica in replicas if not self.is_online(partition, replica)])
         return tuple([replica for replica in replicas if replica not in brokers])
 
@@ -216,7 +216,10 @@ class ControllerContext:
         return self._partition_states.get(partition, PartitionState.NON_EXISTENT)
 
     def set_partition_state(self, partition: TopicPartition, state: PartitionState) -> None:
-        """:raise InvalidTransition: if the transition is not in the table."""
+        """Set the state of a partition.
+
+        :raise InvalidTransition: the transition is not in the table.
+        """
         check_transition(PARTITION_PREVIOUS, self.partition_state(partition), state, partition)
         if state is PartitionState.NON_EXISTENT:
             self._partition_states.pop(partition, None)
@@ -230,7 +233,10 @@ class ControllerContext:
         return self._replica_states.get((partition, broker_id), ReplicaState.NON_EXISTENT)
 
     def set_replica_state(self, partition: TopicPartition, broker_id: int, state: ReplicaState) -> None:
-        """:raise InvalidTransition: if the transition is not in the table."""
+        """Set the state of a partition.
+
+        :raise InvalidTransition: the transition is not in the table.
+        """
         replica = (partition, broker_id)
         old = self._replica_states.get(replica, ReplicaState.NON_EXISTENT)
         check_transition(REPLICA_PREVIOUS, old, state, replica)
@@ -254,7 +260,7 @@ class ControllerContext:
     def replicas_of_topic(self, topic: str) -> list[Replica]:
         """Return every replica of a topic, including those that will be deleted."""
         assigned = [(partition, r) for partition in self.partitions_of(topic) for r in self.replicas(partition)]
-        return assigned + self.leaving_of(topic)
+        return assigned + self.removed_replicas_of_topic(topic)
 
     def forget_topic(self, topic: str) -> None:
         """Drop everything about a topic whose znodes are gone."""

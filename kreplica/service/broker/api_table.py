@@ -8,7 +8,13 @@ from typing import Any, Protocol
 from twisted.internet.defer import Deferred
 
 from kreplica.controller.controller import Controller
-from kreplica.controller.event_types import ElectionAsked, ElectionType, MovesAsked, ReassignmentAsked, ShutdownAsked
+from kreplica.controller.event_types import (
+    AlterReassignmentsRequested,
+    ElectionRequested,
+    ElectionType,
+    ListReassignmentsRequested,
+    ShutdownRequested,
+)
 from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.membership.follower_incarnations import FollowerIncarnations
 from kreplica.membership.settings_writer import SettingsWriter
@@ -195,16 +201,16 @@ def _controller_handlers(broker: ApiParts) -> list[tuple[Api, Handler]]:
     """Return the handlers of requests to the controller."""
 
     def ask_shutdown(broker_id: int, broker_epoch: int) -> Deferred[Any]:
-        return broker.controller.submit(ShutdownAsked(broker_id, broker_epoch))
+        return broker.controller.submit(ShutdownRequested(broker_id, broker_epoch))
 
     def ask_election(election_type: int, wanted: list[TopicPartition] | None) -> Deferred[Any]:
-        return broker.controller.submit(ElectionAsked(ElectionType(election_type), wanted))
+        return broker.controller.submit(ElectionRequested(ElectionType(election_type), wanted))
 
     def ask_reassignment(targets: Mapping[TopicPartition, tuple[int, ...] | None]) -> Deferred[Any]:
-        return broker.controller.submit(ReassignmentAsked(targets))
+        return broker.controller.submit(AlterReassignmentsRequested(targets))
 
     def ask_moves(wanted: list[TopicPartition] | None) -> Deferred[Any]:
-        return broker.controller.submit(MovesAsked(wanted))
+        return broker.controller.submit(ListReassignmentsRequested(wanted))
 
     return [
         (messages.CONTROLLED_SHUTDOWN, ControlledShutdown(ask_shutdown)),
@@ -219,7 +225,7 @@ def handler_table(broker: ApiParts, topics: TopicAdmin) -> HandlerTable:
     reactor = broker.runtime.reactor
     settings = broker.settings
     coordinators = broker.coordinators
-    internal_topics = coordinators.internal_topics(topics)
+    internal_topics = coordinators.make_internal_topics(topics)
     operations = AuthorizedOperations(broker.plugins.permissions)
     partitions, metadata, dynamic = broker.partitions, broker.metadata, broker.dynamic_settings
     admission = broker.control_admission

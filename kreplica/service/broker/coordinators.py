@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from kreplica.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
-from kreplica.coordination import BrokerConnections, LogEnds, Shards, StateLog, StateLogConfig
+from kreplica.coordination import BrokerConnections, EndOffsets, Shards, StateLog, StateLogConfig
 from kreplica.groups.consumer_coordinator import ConsumerCoordinator
 from kreplica.groups.coordinator import GroupCoordinator
 from kreplica.groups.lag_tracking import LagConfig, LagTracker
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from kreplica.server.handlers.topics.topic_admin import TopicAdmin
 
 
-class CoordinatorParts(Protocol):
-    """Parts of a broker that the coordinators use."""
+class CoordinatorDependencies(Protocol):
+    """Parts of a broker that its coordinators need."""
 
     @property
     def runtime(self) -> Runtime: ...
@@ -73,8 +73,8 @@ class CoordinatorParts(Protocol):
 class Coordinators:
     """The coordinators of one broker; stopped when the broker stops serving.
 
-    :ivar view: the coordinators' view of the cluster.
-    :ivar connections: to all brokers, including this one.
+    :ivar view: cluster metadata for the coordinators.
+    :ivar connections: connections to all brokers, including this one.
     :ivar data_connections: separate connections for slow requests of the admin API, such as reading records.
     :ivar admission: admits transactional writes after verification.
     :ivar groups: the coordinator of classic groups and of offsets.
@@ -85,7 +85,7 @@ class Coordinators:
     :ivar transactions: the transaction coordinator.
     """
 
-    def __init__(self, broker: CoordinatorParts) -> None:
+    def __init__(self, broker: CoordinatorDependencies) -> None:
         self._broker = broker
         self.view = PublishedCluster(broker.metadata)
         runtime, endpoint_of = broker.runtime, broker.peers.endpoint_of
@@ -129,12 +129,12 @@ class Coordinators:
         broker = self._broker
         interval_s = broker.settings["kreplica.groups.lag.interval.ms"] / 1000
 
-        def led_end(key: TopicPartition) -> int | None:
+        def local_high_watermark(key: TopicPartition) -> int | None:
             partition = broker.partitions.get(key)
             return partition.high_watermark if partition is not None and partition.is_leader else None
 
-        log_ends = LogEnds(self.view, self.connections, led_end)
-        return LagTracker(broker.runtime, self.groups.shards, log_ends, LagConfig(interval_s))
+        end_offsets = EndOffsets(self.view, self.connections, local_high_watermark)
+        return LagTracker(broker.runtime, self.groups.shards, end_offsets, LagConfig(interval_s))
 
     def _make_transactions(self) -> TransactionCoordinator:
         broker = self._broker
@@ -158,27 +158,27 @@ class Coordinators:
             transactions_config(broker.settings),
         )
 
-    def internal_topics(self, topics: TopicAdmin) -> InternalTopics:
-        """Return the creator of the coordinators' internal topics."""
-        made = InternalTopics(topics, self._broker.metadata, internal_topic_shapes(self._broker.settings))
+    def make_internal_topics(self, topics: TopicAdmin) -> InternalTopics:
+        """Create the object that creates the coordinators' internal topics on demand, and return it."""
+        made = InternalTopics(topics, self._broker.metadata, internal_topic_configs(self._broker.settings))
         self._internal_topics = made
         return made
 
-    def make_topics(self) -> None:
-        """Start creating the coordinators' topics before a client asks for them."""
+    def create_topics(self) -> None:
+        """Start to create the coordinators' topics, before a client needs them."""
         if self._internal_topics is not None:
             for topic in (CONSUMER_OFFSETS, TRANSACTION_STATE):
                 self._internal_topics.ensure(topic)
 
     def start(self) -> None:
         """Start the background work of the coordinators."""
-        # only these read the lag
+        # Only the admin API and metrics reporters read the lag.
         if admin_listener(self._broker.settings) is not None or self._broker.plugins.has_reporters:
             self.lag.start()
         self.transactions.start()
 
     def stop(self) -> None:
-        """Stop all background work; requests in flight fail."""
+        """Stop all background work; pending requests fail."""
         if self._internal_topics is not None:
             self._internal_topics.stop()
         self.lag.stop()
@@ -189,9 +189,9 @@ class Coordinators:
 
 
 def coordinator_settings(brokers: int) -> dict[str, str]:
-    """Return settings for test and trial clusters, where Kafka's defaults do not fit.
+    """Return settings of internal topics and groups for small test clusters.
 
-    Replication factors are limited by the number of brokers, and the initial rebalance delay of groups is 0.
+    Replication factors are at most the number of brokers, and groups start without the initial rebalance delay.
     """
     return {
         "offsets.topic.replication.factor": str(min(3, brokers)),
@@ -201,8 +201,8 @@ def coordinator_settings(brokers: int) -> dict[str, str]:
     }
 
 
-def internal_topic_shapes(settings: BrokerSettings) -> Mapping[str, InternalTopic]:
-    """Return the configuration of the coordinators' topics by name."""
+def internal_topic_configs(settings: BrokerSettings) -> Mapping[str, InternalTopic]:
+    """Return the configurations of the coordinators' topics, by topic name."""
     return {
         CONSUMER_OFFSETS: InternalTopic(
             CONSUMER_OFFSETS,

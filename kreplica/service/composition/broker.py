@@ -213,7 +213,7 @@ class Broker:
         cluster_id = await steps.run("the cluster's id", lambda: read_or_create_cluster_id(client, random))
         self._reading_session = client.session_id
         await steps.run("the dynamic settings", self.dynamic_settings.start)
-        self.dynamic_settings.check_protection()
+        self.dynamic_settings.check_unsupported_security()
         await steps.run("the cordoned brokers and plans", self.watches.start)
         return cluster_id
 

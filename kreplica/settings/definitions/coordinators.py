@@ -27,7 +27,7 @@ CONSUMER_ASSIGNORS = (
 )
 MIGRATION_POLICIES = OneOf(("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), any_case=True)
 GROUP_PROTOCOLS = EachOneOf(("consumer", "classic", "share", "unknown"))
-LOADED_IN_PIECES = "the log is read in pieces of 1 MiB"
+LOADED_IN_PIECES = "the log is read in chunks of 1 MiB"
 
 PRODUCERS = (
     Setting(
@@ -121,7 +121,8 @@ GROUPS = (
     ),
     Setting(
         "group.coordinator.rebalance.protocols", LIST, ("classic", "consumer"), GROUP_PROTOCOLS, MEDIUM, READ_ONLY,
-        "The supported group protocols: consumer groups (KIP-848) if it contains consumer; classic groups always.",
+        "The supported group protocols. Consumer groups (KIP-848) are supported only if the list contains consumer; "
+        "classic groups are always supported.",
     ),
     *known_only(
         "groups do not have individual settings",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from difflib import unified_diff
 from typing import Any
 
-from kreplica.controller.journal.lines import Line
+from kreplica.controller.journal.lines import EntryFields
 from kreplica.testing.replay.entry_text import EntryText
 from kreplica.testing.replay.reading import JournalFile
 from kreplica.testing.replay.script import Difference
@@ -43,7 +43,7 @@ def _when(difference: Difference, file: JournalFile, entry_text: EntryText) -> s
     return f", at entry {expected['n']}" + (f", {entry_text.time(last_input)}" if last_input is not None else "")
 
 
-def _entry_lines(entry_text: EntryText, line: Line | None) -> list[str]:
+def _entry_lines(entry_text: EntryText, line: EntryFields | None) -> list[str]:
     if line is None:
         return ["  nothing"]
     lines = entry_text.lines(line) if "office" not in line else ["  the controller's state differs"]

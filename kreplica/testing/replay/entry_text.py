@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from kreplica.cluster import documents, znodes
-from kreplica.controller.journal.lines import Line
+from kreplica.controller.journal.lines import EntryFields
 from kreplica.controller.journal.value_json import decode_bytes
 from kreplica.controller.state.context import ControllerContext
 from kreplica.model import LeaderAndIsr, TopicPartition
@@ -32,7 +32,7 @@ class EntryText:
     :param context: returns the replayed controller's current context; None if it is not the active controller.
     """
 
-    def __init__(self, head: Line, context: Callable[[], ControllerContext | None]) -> None:
+    def __init__(self, head: EntryFields, context: Callable[[], ControllerContext | None]) -> None:
         self._began_s = head["s"]
         self._began = datetime.fromtimestamp(head["wall_clock_ms"] / 1000, UTC)
         self._context = context
@@ -44,12 +44,12 @@ class EntryText:
             self._brokers[channel["channel"]] = broker
             self._commands |= {each["command"]: f"broker {broker}: {each['api']}" for each in channel["commands"]}
 
-    def time(self, line: Line) -> str:
+    def time(self, line: EntryFields) -> str:
         """Return the time of an input in UTC, by the broker's clock."""
         time = self._began + timedelta(seconds=line["s"] - self._began_s)
         return time.isoformat(timespec="milliseconds").removesuffix("+00:00")
 
-    def lines(self, line: Line) -> list[str]:
+    def lines(self, line: EntryFields) -> list[str]:
         """Return the lines of an entry; none for kinds of entries that are not shown."""
         kind = line.get("in") or line.get("out") or line.get("read")
         if kind not in SHOWN_KINDS:
@@ -59,7 +59,7 @@ class EntryText:
 
     # --- inputs ------------------------------------------------------------------------------------------------------
 
-    def _call(self, line: Line) -> str:
+    def _call(self, line: EntryFields) -> str:
         texts = {
             "start": "the broker starts and runs for election",
             "stand_for_election": "the broker has a new session and runs for election",
@@ -68,17 +68,17 @@ class EntryText:
         }
         return f"{self.time(line)} {texts.get(line['method'], line['method'])}"
 
-    def _asked(self, line: Line) -> str:
+    def _asked(self, line: EntryFields) -> str:
         return f"{self.time(line)} request {line['question']}: {_event(line['event'])}"
 
-    def _watch(self, line: Line) -> str:
+    def _watch(self, line: EntryFields) -> str:
         kind, _, path = line["event"]
         return f"{self.time(line)} ZooKeeper: {path} {kind.removeprefix('NODE_').replace('_', ' ').lower()}"
 
-    def _session(self, line: Line) -> str:
+    def _session(self, line: EntryFields) -> str:
         return f"{self.time(line)} the session with ZooKeeper is {line['state'].replace('_', ' ').lower()}"
 
-    def _answer(self, line: Line) -> str | list[str]:
+    def _answer(self, line: EntryFields) -> str | list[str]:
         operation, path = line["of"], self._paths.pop(line["op"], "")
         if "error" in line:
             return f"    {self.time(line)} {operation} failed: {_error(line['error'])}"
@@ -92,57 +92,57 @@ class EntryText:
             return f"    {path} {'does not exist' if value is None else 'exists'}"
         return f"    {self.time(line)} done" if operation in ("multi", "create", "delete") else []
 
-    def _answered(self, line: Line) -> str:
+    def _answered(self, line: EntryFields) -> str:
         errors = [f"{topic}-{partition}: {error}" for topic, partition, error in line["refusals"]]
         error = "" if line["error"] == "NONE" else f" with error {line['error']}"
         command = self._commands.pop(line["command"], "a broker")
         return f"{self.time(line)} {command} responded{error}{' with errors for ' + _some(errors) if errors else ''}"
 
-    def _late(self, line: Line) -> str:
+    def _late(self, line: EntryFields) -> str:
         return f"{self.time(line)} {self._commands.get(line['command'], 'a command')}: no response before the timeout"
 
-    def _overflowed(self, line: Line) -> str:
+    def _overflowed(self, line: EntryFields) -> str:
         return f"{self.time(line)} broker {self._brokers.get(line['channel'])}: too many commands without a response"
 
     # --- outputs -----------------------------------------------------------------------------------------------------
 
-    def _event(self, line: Line) -> str:
+    def _event(self, line: EntryFields) -> str:
         return f"event {line['number']}: {_event(line['event'])}"
 
-    def _failed(self, line: Line) -> str:
+    def _failed(self, line: EntryFields) -> str:
         return f"  the event failed: {_error(line['error'])}"
 
-    def _took_office(self, line: Line) -> str:
+    def _took_office(self, line: EntryFields) -> str:
         return f"  becomes the active controller in epoch {line['controller_epoch']}"
 
-    def _resigned(self, _: Line) -> str:
+    def _resigned(self, _: EntryFields) -> str:
         return "  resigns"
 
-    def _settled(self, line: Line) -> str:
+    def _settled(self, line: EntryFields) -> str:
         return f"  answers request {line['question']}: {_short(str(line['answer']))}"
 
-    def _timer(self, line: Line) -> str | list[str]:
+    def _timer(self, line: EntryFields) -> str | list[str]:
         if "out" not in line or not line["after_s"]:
             return []
         return f"  sets a timer of {line['after_s']:g} s"
 
-    def _reads(self, line: Line) -> list[str]:
+    def _reads(self, line: EntryFields) -> list[str]:
         self._paths[line["op"]] = line["path"]
         return []  # the line of its answer contains the path
 
     _exists = _get_data = _get_children = _reads
 
-    def _multi_read(self, line: Line) -> str:
+    def _multi_read(self, line: EntryFields) -> str:
         paths = [path for _, path in line["reads"]]
         return f"  reads {len(paths)} znodes: {_some(paths, 3)}"
 
-    def _create(self, line: Line) -> str:
+    def _create(self, line: EntryFields) -> str:
         return f"  creates {line['path']}: {line['data']}"
 
-    def _delete(self, line: Line) -> str:
+    def _delete(self, line: EntryFields) -> str:
         return f"  deletes {line['path']}"
 
-    def _multi(self, line: Line) -> list[str]:
+    def _multi(self, line: EntryFields) -> list[str]:
         writes = [each for each in line["operations"] if each[0] != "check"]
         lines = [f"  writes {len(writes)} znodes:", *(f"    {self._write(each)}" for each in writes[:SHOWN_MAX])]
         if len(writes) > SHOWN_MAX:
@@ -161,23 +161,23 @@ class EntryText:
         context = self._context()
         return f"{partition}: {change(context.leadership.get(partition) if context else None, state)}"
 
-    def _open(self, line: Line) -> str:
+    def _open(self, line: EntryFields) -> str:
         self._brokers[line["channel"]] = line["broker"]
         return f"  connects to broker {line['broker']} (epoch {line['epoch']}) at {line['endpoint']}"
 
-    def _close(self, line: Line) -> str:
+    def _close(self, line: EntryFields) -> str:
         return f"  disconnects from broker {self._brokers.get(line['channel'])}"
 
-    def _command(self, line: Line) -> str:
+    def _command(self, line: EntryFields) -> str:
         broker = self._brokers.get(line["channel"])
         self._commands[line["command"]] = f"broker {broker}: {line['api']}"
         deletes = " and delete" if line["delete"] else ""
         return f"  sends to broker {broker}: {line['api']}{deletes} {_some(line['partitions']) or 'without partitions'}"
 
-    def _unclean_allowed(self, line: Line) -> str:
+    def _unclean_allowed(self, line: EntryFields) -> str:
         return f"  {line['of']}: unclean.leader.election.enable={str(line['value']).lower()}"
 
-    def _min_insync_replicas(self, line: Line) -> str:
+    def _min_insync_replicas(self, line: EntryFields) -> str:
         return f"  {line['of']}: min.insync.replicas={line['value']}"
 
 

@@ -17,7 +17,7 @@ from kreplica.controller.controller import Controller
 from kreplica.controller.dependencies import Client, ControllerConfig, ControllerDependencies, Watcher
 from kreplica.controller.effects.command_batch import Command
 from kreplica.controller.event_types import ControllerRequest
-from kreplica.controller.journal.lines import Line
+from kreplica.controller.journal.lines import EntryFields
 from kreplica.controller.journal.value_json import (
     decode_answer,
     decode_command_response,
@@ -84,7 +84,7 @@ class ReplayEnvironment:
         )
         known = {each.name for each in fields(ControllerConfig)}
 
-        async def learn(_: Sequence[str]) -> None:
+        async def read_topics(_: Sequence[str]) -> None:
             await self.operation()
 
         return ControllerDependencies(
@@ -94,7 +94,7 @@ class ReplayEnvironment:
                 **{name: value for name, value in config.items() if name in known},
                 unclean_allowed=lambda topic: bool(self.cached_value("unclean_allowed", topic, False)),
                 min_insync_replicas=lambda topic: int(self.cached_value("min_insync_replicas", topic, 1)),
-                learn=learn,
+                read_topics=read_topics,
             ),
             now_s=lambda: float(self.script.value("now_s", None, 0.0)),
             long_loop=lambda: ReplayLoop(self),
@@ -136,7 +136,7 @@ class ReplayEnvironment:
         while (line := self.script.nested) is not None and line["in"] != "answer":
             self.perform(line)
 
-    def perform(self, line: Line) -> None:
+    def perform(self, line: EntryFields) -> None:
         """Pass an input to the controller."""
         before = self.script.position
         self.now_s = line.get("s", self.now_s)
@@ -145,51 +145,51 @@ class ReplayEnvironment:
         if self.script.position == before:
             self.script.no_output()
 
-    def _call(self, line: Line) -> None:
+    def _call(self, line: EntryFields) -> None:
         if line["method"] not in BROKER_CALLS:
             raise LookupError(f"brokers do not call {line['method']}")
         result = getattr(self.controller, line["method"])()
         if isinstance(result, Coroutine):
             Deferred.fromCoroutine(result).addErrback(lambda failure: log.failure("repeating a call", failure))
 
-    def _asked(self, line: Line) -> None:
+    def _asked(self, line: EntryFields) -> None:
         question = decode_event(line["event"])
         assert isinstance(question, ControllerRequest)
         self._questions[line["question"]] = question
         self.controller.submit(question).addErrback(lambda _: None)
 
-    def _withdrawn(self, line: Line) -> None:
+    def _withdrawn(self, line: EntryFields) -> None:
         self._questions[line["question"]].response.cancel()
 
-    def _answer(self, line: Line) -> None:
+    def _answer(self, line: EntryFields) -> None:
         answer = self.answers.pop(line["op"], None)
         if answer is not None and "error" in line:
             answer.errback(Failure(decode_error(line["error"])))
         elif answer is not None:
             answer.callback(decode_answer(line["of"], line["value"]))
 
-    def _watch(self, line: Line) -> None:
+    def _watch(self, line: EntryFields) -> None:
         watch = self.watches.pop(line["op"], None)
         if watch is not None:
             watch(decode_watch_event(line["event"]))
 
-    def _session(self, line: Line) -> None:
+    def _session(self, line: EntryFields) -> None:
         for listener in list(self.session_listeners):
             listener(SessionState[line["state"]])
 
-    def _timer(self, line: Line) -> None:
+    def _timer(self, line: EntryFields) -> None:
         timer = self.timers.pop(line["timer"], None)
         if timer is not None and timer.active():
             timer.called = 1
             timer.func(*timer.args, **timer.kw)
 
-    def _sent(self, line: Line) -> None:
+    def _sent(self, line: EntryFields) -> None:
         channel, command = self.commands.get(line["command"], (None, None))
         if channel is not None and command is not None:
             body = _result(Deferred.fromCoroutine(command.form(self.dependencies.runtime.reactor)))
             channel.call("sent", command, body)
 
-    def _answered(self, line: Line) -> None:
+    def _answered(self, line: EntryFields) -> None:
         channel, command = self.commands.pop(line["command"], (None, None))
         if channel is not None and command is not None:
             answer = decode_command_response(line["error"], line["refusals"])
@@ -198,12 +198,12 @@ class ReplayEnvironment:
             except Exception:
                 log.failure("cannot handle a broker's response")  # as in a channel
 
-    def _late(self, line: Line) -> None:
+    def _late(self, line: EntryFields) -> None:
         channel, command = self.commands.get(line["command"], (None, None))
         if channel is not None and command is not None:
             channel.call("late", channel.broker_id, command)
 
-    def _overflowed(self, line: Line) -> None:
+    def _overflowed(self, line: EntryFields) -> None:
         channel = self.channels.get(line["channel"])
         if channel is not None:
             channel.call("overflowed", channel.broker_id)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from kreplica.controller.journal.lines import FORMAT, Line, decode_sized, lines_of
+from kreplica.controller.journal.lines import FORMAT, EntryFields, decode_sized, lines_of
 from kreplica.errors import KreplicaError
 from kreplica.runtime.disk import Disk
 
@@ -34,8 +34,8 @@ class JournalFile:
     """:param note: description of an unreadable end that was skipped; empty if the file is complete."""
 
     path: str
-    head: Line
-    lines: Sequence[Line]
+    head: EntryFields
+    lines: Sequence[EntryFields]
     note: str = ""
 
     @property
@@ -101,7 +101,7 @@ def read_journal(path: str, data: bytes) -> JournalFile:
 
     :raise JournalUnreadable: the first line is unreadable.
     """
-    found: list[Line] = []
+    found: list[EntryFields] = []
     note = ""
     raw = list(lines_of(data))
     unpacked_bytes = 0

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from kreplica.controller.controller import Controller
 from kreplica.controller.journal.file_header import at_once, state_of
-from kreplica.controller.journal.lines import Line
+from kreplica.controller.journal.lines import EntryFields
 from kreplica.controller.journal.recorder import Journal
 from kreplica.controller.journal.recording_proxies import recorded
 from kreplica.controller.journal.value_json import plain
@@ -26,7 +26,7 @@ REASON_MAX = 200
 
 WRITES = ("multi", "create", "delete")
 
-EntryCallback = Callable[[Controller, Line], None]
+EntryCallback = Callable[[Controller, EntryFields], None]
 """Called with the controller and each equal entry, when the controller has just reached that entry."""
 
 
@@ -52,7 +52,7 @@ class Outcome:
     def decisions(self) -> int:
         return self.writes + self.commands
 
-    def count(self, line: Line) -> None:
+    def count(self, line: EntryFields) -> None:
         kind = line.get("out")
         self.entries += 1
         self.events += kind == "event"
@@ -101,7 +101,7 @@ class Replay:
             yield
 
     @contextmanager
-    def errors_as_unreadable(self, line: Line) -> Iterator[None]:
+    def errors_as_unreadable(self, line: EntryFields) -> Iterator[None]:
         """Convert every exception in the block, also of the controller, to an error that names a line of the journal.
 
         :raise JournalUnreadable: any exception.
@@ -120,7 +120,7 @@ class Replay:
     def _is_over(self) -> bool:
         return self._until is not None and self._script.event > self._until
 
-    def _same(self, line: Line) -> None:
+    def _same(self, line: EntryFields) -> None:
         if not self._is_over:
             self.outcome.count(line)
             if self._on_entry is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kreplica.controller.journal.lines import Line
+from kreplica.controller.journal.lines import EntryFields
 from kreplica.controller.journal.recorder import Entry
 from kreplica.controller.journal.value_json import plain
 
@@ -23,8 +23,8 @@ class Difference:
     """
 
     event: int
-    expected: Line | None
-    actual: Line | None
+    expected: EntryFields | None
+    actual: EntryFields | None
 
 
 class Script:
@@ -38,7 +38,7 @@ class Script:
     :ivar muted: true to ignore entries.
     """
 
-    def __init__(self, lines: Sequence[Line], on_match: Callable[[Line], None]) -> None:
+    def __init__(self, lines: Sequence[EntryFields], on_match: Callable[[EntryFields], None]) -> None:
         self._lines = lines
         self._on_match = on_match
         self._position = 0
@@ -55,14 +55,14 @@ class Script:
         return self._position
 
     @property
-    def next(self) -> Line | None:
+    def next(self) -> EntryFields | None:
         """The next expected entry; None after the last, or after a difference."""
         if self.difference is not None or self._position >= len(self._lines):
             return None
         return self._lines[self._position]
 
     @property
-    def nested(self) -> Line | None:
+    def nested(self) -> EntryFields | None:
         """The next entry, if it is an input that arrives while the controller is still running; otherwise None."""
         line = self.next
         return line if line is not None and line.get("nested") else None
@@ -73,7 +73,7 @@ class Script:
         self.last = entry
         if self.muted or expected is None:
             return
-        actual: Line = json.loads(json.dumps(entry, default=plain))
+        actual: EntryFields = json.loads(json.dumps(entry, default=plain))
         if self._compared(expected) != self._compared(actual):
             self.difference = Difference(self.event, expected, actual)
             return
@@ -97,7 +97,7 @@ class Script:
             return line["value"]
         return default
 
-    def _compared(self, line: Line) -> Line:
+    def _compared(self, line: EntryFields) -> EntryFields:
         ignored = ["n", "s"]
         if line.get("in") == "sent" and line["command"] in self.unknown_bodies:
             ignored += ["bytes", "crc"]

@@ -1,4 +1,4 @@
-"""Log end offsets of partitions: read locally if this broker leads the partition, else requested from the leader."""
+"""End offsets of partitions for consumers: the high watermark, read locally or requested from the leader."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ PER_REQUEST_MAX = 1000
 TIMEOUT_S = 10.0
 
 _LATEST = -1
-"""Timestamp in ListOffsets that stands for the log end."""
+"""Timestamp in ListOffsets that requests the end offset."""
 
 
-class LogEnds:
-    """Log end offsets; owned by a broker.
+class EndOffsets:
+    """Finds the end offset of partitions, which is the high watermark; owned by a broker.
 
-    :param local_end_offset: returns the log end offset of a partition if this broker leads it, else None.
+    :param local_high_watermark: returns the high watermark of a partition if this broker leads it, else None.
     """
 
     def __init__(
         self,
         view: ClusterView,
         connections: BrokerConnections,
-        local_end_offset: Callable[[TopicPartition], int | None],
+        local_high_watermark: Callable[[TopicPartition], int | None],
     ) -> None:
         self._view = view
         self._connections = connections
-        self._local_end_offset = local_end_offset
+        self._local_high_watermark = local_high_watermark
 
     async def of(self, keys: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Return the offset after the last readable record of each partition.
+        """Return the end offset of each partition.
 
-        :return: offsets by partition; partitions whose leader is unknown or does not respond are missing.
+        :return: end offsets by partition; partitions whose leader is unknown or does not respond are missing.
         """
         found: dict[TopicPartition, int] = {}
         keys_by_leader: dict[int, list[TopicPartition]] = {}
         for key in keys:
-            end_offset = self._local_end_offset(key)
+            end_offset = self._local_high_watermark(key)
             if end_offset is not None:
                 found[key] = end_offset
             elif (leader := self._view.leader_of(key)) is not None:
@@ -62,7 +62,7 @@ class LogEnds:
             try:
                 found.update(await self._request(leader, keys[start : start + PER_REQUEST_MAX]))
             except ClientError as error:
-                log.debug("cannot get log end offsets from broker {leader}: {error}", leader=leader, error=str(error))
+                log.debug("cannot get end offsets from broker {leader}: {error}", leader=leader, error=str(error))
                 break
         return found
 
