@@ -1,16 +1,16 @@
-"""All broker and topic settings as data, and their values from files, the command line and ZooKeeper.
+"""Definitions of all broker and topic settings, and their values from files, the command line and ZooKeeper.
 
-* ``setting`` one setting: name, type, default, range, run-time change
-* ``validators`` allowed values
+* ``setting`` one setting: name, type, default, valid values, possible changes
+* ``validators`` rules for valid values
 * ``definitions/`` all settings, by subject
-* ``names`` which names are known, and what an unknown one was meant to be
+* ``names`` look-up of settings by name, with suggestions for unknown names
 * ``properties`` Java's ``.properties`` format
-* ``broker_settings`` a broker's static settings: a file and overrides, checked
-* ``listeners`` the values that describe listeners
-* ``consistency`` what settings must be together
-* ``dynamic`` static and dynamic layers to effective values, and the rows of DescribeConfigs
-* ``alterations`` what AlterConfigs, IncrementalAlterConfigs and CreateTopics may do
-* ``reference`` the page ``docs/reference/settings.md``: ``python -m kreplica.settings > docs/reference/settings.md``
+* ``broker_settings`` the static settings of a broker, from a file and overrides
+* ``listeners`` parser of listener settings
+* ``consistency`` rules that combine settings
+* ``dynamic`` effective values of static and dynamic settings, and the rows of DescribeConfigs
+* ``alterations`` validates changes by AlterConfigs, IncrementalAlterConfigs and CreateTopics
+* ``reference`` generates the reference page: ``python -m kreplica.settings > docs/reference/settings.md``
 """
 
 from kreplica.settings.alterations import (

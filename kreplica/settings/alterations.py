@@ -39,11 +39,11 @@ def alter_incrementally(
     """Apply operations to the settings of an entity, without validating the result.
 
     :param current: the content of its znode.
-    :param known: ``TOPIC_SETTINGS`` or ``BROKER_SETTINGS``.
-    :raise KafkaError: INVALID_REQUEST for a name twice, a value missing or an operation unknown; INVALID_CONFIG where
-        something that is not a list is appended to or subtracted from.
+    :param known: the settings of the entity: ``TOPIC_SETTINGS`` or ``BROKER_SETTINGS``.
+    :raise KafkaError: INVALID_REQUEST if a name is repeated, a value is missing or an operation is unknown;
+        INVALID_CONFIG for APPEND or SUBTRACT on a setting that is not a list.
     """
-    _refuse_malformed(operations)
+    _check_operations(operations)
     altered = dict(current)
     for name, operation, value in operations:
         if operation == OperationType.DELETE:
@@ -72,9 +72,9 @@ def validate_topic_config(
         typed[name] = _parse(setting, text)
     low, high = typed["min.compaction.lag.ms"], typed["max.compaction.lag.ms"]
     if isinstance(low, int) and isinstance(high, int) and low > high:
-        raise _invalid(f"min.compaction.lag.ms={low} must not be above max.compaction.lag.ms={high}")
+        raise _invalid(f"min.compaction.lag.ms={low} must not be larger than max.compaction.lag.ms={high}")
     if typed["remote.storage.enable"]:
-        raise _invalid("remote.storage.enable=true is not allowed: there is no tiered storage")
+        raise _invalid("remote.storage.enable=true is not allowed: tiered storage is not supported")
 
 
 def validate_broker_config(
@@ -86,8 +86,8 @@ def validate_broker_config(
     :param changed: names of the settings in the request, which must be dynamic.
     :param per_broker: True for one broker, False for the whole cluster.
     :param allows_custom: accept unknown names, as Kafka does; they are stored without effect.
-    :raise KafkaError: INVALID_REQUEST for a setting that cannot change so; INVALID_CONFIG for a name or value that is
-        not allowed.
+    :raise KafkaError: INVALID_REQUEST if a setting cannot change at run time, or not for these brokers; INVALID_CONFIG
+        for an invalid name or value.
     """
     changed = set(changed)
     for name in sorted(changed):
@@ -95,11 +95,11 @@ def validate_broker_config(
         if setting is None:
             if allows_custom or name not in configs:
                 continue
-            raise _invalid(f"there is no broker setting {name!r}.{hint(name)}")
+            raise _invalid(f"unknown broker setting {name!r}.{hint(name)}")
         if setting.update is Update.READ_ONLY:
-            raise _bad_request(f"{name} cannot change while a broker runs: set it in the broker's file and restart")
+            raise _bad_request(f"{name} cannot change at run time: set it in the broker's file and restart the broker")
         if setting.update is Update.PER_BROKER and not per_broker:
-            raise _bad_request(f"{name} can be set for one broker only, by the broker's id")
+            raise _bad_request(f"{name} can only be set for individual brokers, by broker ID")
     for name, text in configs.items():
         setting = broker_setting(name)
         if setting is not None:
@@ -109,27 +109,27 @@ def validate_broker_config(
                 raise _invalid(f"{refused}.")
 
 
-def _refuse_malformed(operations: Sequence[AlterOperation]) -> None:
+def _check_operations(operations: Sequence[AlterOperation]) -> None:
     counts = Counter(name for name, _, _ in operations)
-    twice = sorted(name for name, count in counts.items() if count > 1)
-    if twice:
-        raise _bad_request(f"Error due to duplicate config keys: {', '.join(twice)}")
+    repeated = sorted(name for name, count in counts.items() if count > 1)
+    if repeated:
+        raise _bad_request(f"Error due to duplicate config keys: {', '.join(repeated)}")
     unknown = [name for name, operation, _ in operations if operation not in {*OperationType}]
     if unknown:
         known = ", ".join(f"{operation.name} {operation}" for operation in OperationType)
-        raise _bad_request(f"Unknown operation for: {', '.join(unknown)}; there are {known}")
+        raise _bad_request(f"Unknown operation for: {', '.join(unknown)}; the operations are {known}")
     empty = [name for name, operation, value in operations if value is None and operation != OperationType.DELETE]
     if empty:
         raise _bad_request(f"Null value not supported for: {', '.join(empty)}")
 
 
 def _edit_list(name: str, operation: int, value: str, current: str | None, known: Mapping[str, Setting]) -> list[str]:
-    """Append to or subtract from a list, which starts as Kafka's default if it is not set."""
+    """Append to or subtract from a list; a list that is not set is Kafka's default."""
     verb = "append" if operation == OperationType.APPEND else "subtract"
     setting = known.get(name)
     if setting is None:
         find = topic_hint if known is TOPIC_SETTINGS else hint
-        raise _invalid(f"there is no setting {name!r}.{find(name)}")
+        raise _invalid(f"unknown setting {name!r}.{find(name)}")
     if setting.type is not Type.LIST:
         raise _invalid(f"Config value {verb} is not allowed for config key: {name}, which is not a list")
     old = _split(format_value(setting.default) or "" if current is None else current)

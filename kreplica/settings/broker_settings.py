@@ -38,29 +38,32 @@ _FALLBACKS = (
 """Pairs of a setting and its fallback: a setting that is not configured has the value of its fallback."""
 
 
-class Given(NamedTuple):
-    """Text of a setting and its location: ``broker.properties, line 3``."""
+class ConfiguredText(NamedTuple):
+    """The text of a configured setting, and its location such as ``broker.properties, line 3``."""
 
     text: str
     place: str
 
 
 class BrokerSettings:
-    """Settings of a broker at startup, immutable; ``kreplica.settings.dynamic`` has the changes at run time.
+    """Settings of a broker at startup, immutable; ``kreplica.settings.dynamic`` applies changes at run time.
 
     :ivar warnings: one sentence for each configured setting that is ignored.
     :ivar listeners: addresses to listen on; an empty host means all interfaces, port 0 lets the system choose.
     :ivar advertised_listeners: addresses to publish; an empty host is this machine's name, port 0 the bound port.
     :ivar inter_broker_listener: the name of the listener for requests between brokers.
-    :ivar log_dirs: the directories of the logs, at least one, no two the same.
+    :ivar log_dirs: the log directories; at least one, without duplicates.
     """
 
-    def __init__(self, given: Mapping[str, Given], origin: str) -> None:
-        """:raise SettingsError: a setting is unknown, malformed, missing or contradictory."""
-        self._given = dict(given)
+    def __init__(self, configured: Mapping[str, ConfiguredText], origin: str) -> None:
+        """Validate the settings.
+
+        :raise SettingsError: a setting is unknown, malformed or missing, or settings contradict each other.
+        """
+        self._configured = dict(configured)
         self._origin = origin
         self._values = self._typed()
-        settings = (broker_setting(name) for name in self._given)
+        settings = (broker_setting(name) for name in self._configured)
         self.warnings = ignored_warnings(setting for setting in settings if setting is not None)
         self._check_rules()
         self.log_dirs = self._parsed("log.dirs" if self["log.dirs"] is not None else "log.dir", _parse_directories)
@@ -73,19 +76,20 @@ class BrokerSettings:
 
         :param overrides: ``name=value`` each; they take precedence over the text, and later ones over earlier ones.
         :param origin: source of the text for error messages, such as a path.
-        :raise SettingsError: a setting is unknown, malformed, missing or contradictory; the message names the line.
+        :raise SettingsError: a setting is unknown, malformed or missing, or settings contradict each other; the
+            message names the line.
         """
         given = {}
         names = []
         for name, entry in parse_properties(text, origin).items():
-            given[CURRENT_NAMES.get(name, name)] = Given(entry.value, f"{origin}, line {entry.line}")
+            given[CURRENT_NAMES.get(name, name)] = ConfiguredText(entry.value, f"{origin}, line {entry.line}")
             names.append(name)
         for override in overrides:
             name, equals, value = override.partition("=")
             if not equals:
                 raise SettingsError(f"--override {override}: expected name=value")
             name = name.strip()
-            given[CURRENT_NAMES.get(name, name)] = Given(value, f"--override {name}")
+            given[CURRENT_NAMES.get(name, name)] = ConfiguredText(value, f"--override {name}")
             names.append(name)
         settings = cls(given, origin)
         settings.warnings += renamed_warnings(dict.fromkeys(names))
@@ -100,30 +104,30 @@ class BrokerSettings:
 
     def text(self, name: str) -> str | None:
         """Return the configured text, or the default as Kafka's tools print it; None if there is neither."""
-        given = self._given.get(name)
+        given = self._configured.get(name)
         return given.text.strip() if given is not None else format_value(BROKER_SETTINGS[name].default)
 
     def source(self, name: str) -> Source:
         """Return the source of a value: the broker's configuration or the default."""
-        return Source.STATIC_BROKER_CONFIG if name in self._given else Source.DEFAULT_CONFIG
+        return Source.STATIC_BROKER_CONFIG if name in self._configured else Source.DEFAULT_CONFIG
 
     @property
     def configured_names(self) -> tuple[str, ...]:
         """Names of the configured settings."""
-        return tuple(self._given)
+        return tuple(self._configured)
 
     def _typed(self) -> dict[str, Value]:
         values = {setting.name: setting.default for setting in BROKER_SETTINGS.values()}
-        for name, given in self._given.items():
+        for name, given in self._configured.items():
             setting = broker_setting(name)
             if setting is None:
-                raise SettingsError(f"{given.place}: there is no setting {name!r}.{hint(name)}")
+                raise SettingsError(f"{given.place}: unknown setting {name!r}.{hint(name)}")
             values[name] = value = self._parsed(name, setting.parse)
             refused = unsupported_protection(setting, value)
             if refused is not None:
                 raise SettingsError(f"{given.place}: {refused}.")
         for name, fallback in _FALLBACKS:
-            if name not in self._given:
+            if name not in self._configured:
                 values[name] = values[fallback]
         return values
 
@@ -151,7 +155,7 @@ class BrokerSettings:
 
     def _inter_broker_listener(self) -> str:
         by_name, by_protocol = "inter.broker.listener.name", "security.inter.broker.protocol"
-        if by_name in self._given and by_protocol in self._given:
+        if by_name in self._configured and by_protocol in self._configured:
             raise self._error((by_name, by_protocol), f"only one of {by_name} and {by_protocol} may be set")
         if self[by_protocol] != SUPPORTED_PROTOCOL:
             raise self._error(
@@ -163,21 +167,22 @@ class BrokerSettings:
         chosen: str = (self[by_name] or self[by_protocol]).upper()
         names = [endpoint.listener for endpoint in self.advertised_listeners]
         if chosen not in names:
-            which = by_protocol if by_protocol in self._given else by_name
+            origin_name = by_protocol if by_protocol in self._configured else by_name
             raise self._error(
-                (which,), f"{which}: the listener {chosen} between brokers is not advertised, only {', '.join(names)}"
+                (origin_name,),
+                f"{origin_name}: the inter-broker listener {chosen} is not advertised, only {', '.join(names)}",
             )
         return chosen
 
     def _error(self, names: Sequence[str], message: str) -> SettingsError:
-        places = [self._given[name].place for name in names if name in self._given]
+        places = [self._configured[name].place for name in names if name in self._configured]
         return SettingsError(f"{' and '.join(places) or self._origin}: {message}")
 
 
 def load(path: str | Path, overrides: Sequence[str] = ()) -> BrokerSettings:
-    """Read the settings from a file; called once, before the broker and the reactor are created.
+    """Read the settings from a file.
 
-    :raise SettingsError: the file cannot be read, or as ``BrokerSettings.from_text``.
+    :raise SettingsError: the file cannot be read; also the errors of ``BrokerSettings.from_text``.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")

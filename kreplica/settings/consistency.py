@@ -1,4 +1,4 @@
-"""Rules that combine several settings of a broker: Kafka's own, and those of ZooKeeper mode."""
+"""Rules about one or several broker settings that types and ranges do not express; most are Kafka's."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ Values = Mapping[str, Any]
 
 
 class Rule(NamedTuple):
-    """A rule over several settings.
+    """A rule about settings.
 
-    :param names: the settings that it reads.
-    :param message: the error if it is violated.
+    :param names: the settings that it concerns.
+    :param message: the end of the error message, after the names and values of the settings.
     """
 
     names: tuple[str, ...]
@@ -38,7 +38,7 @@ def _cleaner_has_memory(values: Values) -> bool:
     return not values["log.cleaner.enable"] or values["log.cleaner.dedupe.buffer.size"] // threads > 1024 * 1024
 
 
-def _requests_fit(values: Values) -> bool:
+def _largest_request_fits(values: Values) -> bool:
     queued = values["queued.max.request.bytes"]
     return bool(queued <= 0 or queued >= values["socket.request.max.bytes"])
 
@@ -66,12 +66,12 @@ RULES = (
     Rule(
         ("broker.id", "node.id"),
         lambda values: values["broker.id"] == values["node.id"],
-        "are names of the same setting and must be equal",
+        "are aliases and must be equal",
     ),
     Rule(
         ("broker.id",),
         lambda values: 0 <= values["broker.id"] <= values["reserved.broker.max.id"],
-        "must be set to a number that no other broker has, from 0 to reserved.broker.max.id",
+        "must be set to a number from 0 to reserved.broker.max.id that no other broker has",
     ),
     _positive_or_unlimited("log.retention.ms"),
     _positive_or_unlimited("log.retention.minutes"),
@@ -90,27 +90,27 @@ RULES = (
     Rule(
         ("replica.socket.timeout.ms", "replica.fetch.wait.max.ms"),
         lambda values: values["replica.fetch.wait.max.ms"] <= values["replica.socket.timeout.ms"],
-        "do not fit: the timeout must be at least the wait, or idle fetches would fail",
+        "are inconsistent: the timeout must be at least the wait, or idle fetches would fail",
     ),
     Rule(
         ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
         lambda values: values["replica.fetch.wait.max.ms"] <= values["replica.lag.time.max.ms"],
-        "do not fit: the wait must be at most the lag, or idle followers would leave the ISR",
+        "are inconsistent: the wait must be at most the lag time, or idle followers would leave the ISR",
     ),
     Rule(
         ("offsets.commit.required.acks", "offsets.topic.replication.factor"),
         lambda values: -1 <= values["offsets.commit.required.acks"] <= values["offsets.topic.replication.factor"],
-        "do not fit: the acks must be -1 or at most the number of replicas",
+        "are inconsistent: the acks must be -1 or at most the replication factor",
     ),
     Rule(
         ("group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"),
         lambda values: values["group.consumer.heartbeat.interval.ms"] < values["group.consumer.session.timeout.ms"],
-        "do not fit: the interval must be shorter than the timeout, or sessions would expire between heartbeats",
+        "are inconsistent: the interval must be shorter than the timeout, or sessions would expire between heartbeats",
     ),
     Rule(
         ("queued.max.request.bytes", "socket.request.max.bytes"),
-        _requests_fit,
-        "do not fit: the limit of queued bytes must be at least the maximum request size",
+        _largest_request_fits,
+        "are inconsistent: the limit of queued bytes must be at least the maximum request size",
     ),
     Rule(
         ("max.connections.per.ip", "max.connections.per.ip.overrides"),
@@ -127,8 +127,8 @@ RULES = (
     Rule(
         ("kreplica.admin.listener", "kreplica.admin.token.file", "kreplica.admin.tls.certificate.file"),
         _admin_is_protected,
-        "do not fit: an admin API that other machines can reach needs a token and TLS: set all of them, or listen on "
-        "127.0.0.1",
+        "do not protect the admin API, which other machines can reach: set a token file and a TLS certificate, or "
+        "listen on 127.0.0.1",
     ),
 )
 """All rules; the first violated one is reported."""

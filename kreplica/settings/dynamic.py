@@ -28,7 +28,7 @@ _ALTERNATIVES = (
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
     ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
 )
-"""Alternative names of the same broker setting; the first one that is set applies."""
+"""Broker settings that replace each other, in different units; the first one that is set applies."""
 
 _DEFAULT_TEXTS = {name: format_value(setting.default) for name, setting in BROKER_SETTINGS.items()}
 
@@ -69,7 +69,7 @@ class ConfigRow:
 class TopicSettings:
     """Effective settings of one topic.
 
-    :param ignored: one sentence for each override that is ignored because it is malformed or unknown.
+    :param ignored: an error message for each override that is ignored because it is malformed or unknown.
     """
 
     values: Mapping[str, Value]
@@ -86,8 +86,8 @@ class TopicSettings:
 class EffectiveSettings:
     """Immutable effective settings of a broker: its file and the dynamic layers.
 
-    :ivar ignored: one sentence for each dynamic value that is ignored because it is malformed or not allowed.
-    :ivar unsupported: one clause for each dynamic value that requires a protection that kreplica does not provide.
+    :ivar ignored: an error message for each dynamic value that is ignored because it is malformed or not allowed.
+    :ivar unsupported: an error message for each dynamic value that requires a protection that is not implemented.
     """
 
     def __init__(
@@ -101,9 +101,9 @@ class EffectiveSettings:
         self.static = static
         ignored: list[str] = []
         self._custom = _custom_rows(default or {}, Source.DYNAMIC_DEFAULT_BROKER_CONFIG)
-        self._custom_here = self._custom | _custom_rows(broker or {}, Source.DYNAMIC_BROKER_CONFIG)
-        self._broker = _usable(broker or {}, ignored)
-        self._default = _usable(default or {}, ignored)
+        self._custom_of_broker = self._custom | _custom_rows(broker or {}, Source.DYNAMIC_BROKER_CONFIG)
+        self._broker = _valid_settings(broker or {}, ignored)
+        self._default = _valid_settings(default or {}, ignored)
         self.ignored = tuple(ignored)
         self._layers: tuple[tuple[Mapping[str, str | None], Source], ...] = (
             (self._broker, Source.DYNAMIC_BROKER_CONFIG),
@@ -141,11 +141,11 @@ class EffectiveSettings:
             setting = TOPIC_SETTINGS.get(name)
             try:
                 if setting is None:
-                    raise ValueError(f"{name}: no topic has such a setting")
+                    raise ValueError(f"{name}: unknown topic setting")
                 values[name] = setting.parse(text)
             except ValueError as error:
                 ignored.append(str(error))
-        _fold_older_name(values)
+        _apply_timestamp_difference(values)
         return TopicSettings(values, tuple(ignored))
 
     # --- DescribeConfigs ---------------------------------------------------------------------------------------------
@@ -161,14 +161,14 @@ class EffectiveSettings:
         return [row for rows in (known, unknown) for row in rows if names is None or row.name in names]
 
     def describe_broker(self, names: Collection[str] | None = None) -> list[ConfigRow]:
-        """Describe all settings of this broker, except unset ones that Kafka does not list."""
+        """Describe the settings of this broker, except unset ones that Kafka does not list."""
         listed = {setting.name: setting for setting in BROKER_SETTINGS.values() if setting.listed}
         for name in (*self.static.configured_names, *self._default, *self._broker):
             setting = broker_setting(name)
             if setting is not None:
                 listed.setdefault(name, setting)
         known = [self._broker_row(setting) for setting in listed.values()]
-        return [row for row in (*known, *self._custom_here.values()) if names is None or row.name in names]
+        return [row for row in (*known, *self._custom_of_broker.values()) if names is None or row.name in names]
 
     def describe_default_broker(self, names: Collection[str] | None = None) -> list[ConfigRow]:
         """Describe the cluster-wide dynamic settings, as Kafka does for the default broker resource."""
@@ -182,7 +182,7 @@ class EffectiveSettings:
 
     def _topic_row(self, setting: Setting, overrides: Mapping[str, str]) -> ConfigRow:
         override = overrides.get(setting.name)
-        synonyms = tuple(self._places(setting.synonyms))
+        synonyms = tuple(self._layered_values(setting.synonyms))
         try:
             value = setting.parse(override) if override is not None else self._topic_defaults[setting.name]
         except ValueError:
@@ -193,14 +193,14 @@ class EffectiveSettings:
 
     def _broker_row(self, setting: Setting) -> ConfigRow:
         names = next((group for group in _ALTERNATIVES if setting.name in group), (setting.name,))
-        places = dropwhile(lambda place: place.name != setting.name, self._places(names))
-        synonyms = tuple(places)
+        values = dropwhile(lambda value: value.name != setting.name, self._layered_values(names))
+        synonyms = tuple(values)
         text = synonyms[0].value if synonyms else format_value(setting.default)
         return _row(setting, text, synonyms, read_only=setting.update is Update.READ_ONLY)
 
     # --- layers ------------------------------------------------------------------------------------------------------
 
-    def _places(self, names: Sequence[str]) -> Iterator[Synonym]:
+    def _layered_values(self, names: Sequence[str]) -> Iterator[Synonym]:
         """Yield the values of broker settings in all layers, in order of precedence."""
         for layer, source in self._layers:
             for name in names:
@@ -210,35 +210,35 @@ class EffectiveSettings:
 
     def _topic_default(self, setting: Setting) -> Value:
         """Return the broker's default for a topic setting, in the unit of the topic setting."""
-        for place in self._places(setting.synonyms):
-            value = BROKER_SETTINGS[place.name].parse(place.value or "")
+        for configured in self._layered_values(setting.synonyms):
+            value = BROKER_SETTINGS[configured.name].parse(configured.value or "")
             if isinstance(value, int) and not isinstance(value, bool):
-                factor = _MS.get(place.name.rpartition(".")[2], 1)
+                factor = _MS.get(configured.name.rpartition(".")[2], 1)
                 return value * factor if value >= 0 else value
             return value
         return setting.default
 
 
-def _usable(layer: Mapping[str, str], ignored: list[str]) -> dict[str, str]:
-    """Return the valid dynamic settings; append a sentence to ``ignored`` for each of the others."""
-    usable = {}
+def _valid_settings(layer: Mapping[str, str], ignored: list[str]) -> dict[str, str]:
+    """Return the valid dynamic settings; append an error message to ``ignored`` for each of the others."""
+    valid = {}
     for name, text in layer.items():
         setting = broker_setting(name)
         try:
             if setting is None:
-                raise ValueError(f"{name}: no broker has such a setting; it is kept and shown, and has no effect")
+                raise ValueError(f"{name}: unknown broker setting; it is listed, but has no effect")
             if setting.update is Update.READ_ONLY:
-                raise ValueError(f"{name}: cannot change while a broker runs")
+                raise ValueError(f"{name}: cannot change at run time")
             setting.parse(text)
         except ValueError as error:
             ignored.append(str(error))
         else:
-            usable[name] = text
-    return usable
+            valid[name] = text
+    return valid
 
 
-def _fold_older_name(values: dict[str, Value]) -> None:
-    """Use ``message.timestamp.difference.max.ms`` for each of its two successors that has its default (KIP-937)."""
+def _apply_timestamp_difference(values: dict[str, Value]) -> None:
+    """Apply ``message.timestamp.difference.max.ms`` to its successors if these have their default (KIP-937)."""
     for newer in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"):
         if values[newer] == TOPIC_SETTINGS[newer].default:
             values[newer] = values["message.timestamp.difference.max.ms"]

@@ -17,9 +17,9 @@ SUPPORTED_PROTOCOL = "PLAINTEXT"
 
 
 def parse_protocols(text: str) -> dict[str, str]:
-    """``NAME:PROTOCOL,NAME:PROTOCOL`` as protocols by the listeners' names, which are in upper case.
+    """Parse ``NAME:PROTOCOL,NAME:PROTOCOL`` to protocols by listener name, in upper case.
 
-    :raise ValueError: malformed, a duplicate name, or an unknown protocol.
+    :raise ValueError: the text is malformed, a name is repeated, or a protocol is unknown.
     """
     protocols: dict[str, str] = {}
     for item in _items(text):
@@ -27,7 +27,7 @@ def parse_protocols(text: str) -> dict[str, str]:
         if not (name and colon):
             raise ValueError(f"{item!r} is not NAME:PROTOCOL")
         if protocol not in PROTOCOLS:
-            raise ValueError(f"{item!r} names an unknown protocol; there are {', '.join(PROTOCOLS)}")
+            raise ValueError(f"{item!r} has an unknown protocol; the protocols are {', '.join(PROTOCOLS)}")
         if name in protocols:
             raise ValueError(f"the name {name} is listed twice")
         protocols[name] = protocol
@@ -37,15 +37,16 @@ def parse_protocols(text: str) -> dict[str, str]:
 def parse_listeners(text: str, protocols: Mapping[str, str]) -> tuple[Endpoint, ...]:
     """Parse ``NAME://host:port,NAME://host:port`` into endpoints with distinct names.
 
-    The host is empty where none is given: all interfaces.  Port 0 lets the system choose.
-    :param protocols: security protocols by names of listeners.
-    :raise ValueError: malformed, a name twice, or a name without a protocol or with one that is not served.
+    An empty host means all interfaces; port 0 lets the system choose.
+
+    :param protocols: security protocols by listener name.
+    :raise ValueError: the text is malformed, a name is repeated, or the protocol of a name is missing or unsupported.
     """
     endpoints: list[Endpoint] = []
     for item in _items(text):
         endpoint = _parse_endpoint(item, protocols)
         if any(other.listener == endpoint.listener for other in endpoints):
-            raise ValueError(f"the listener {endpoint.listener} is listed twice; each needs a name of its own")
+            raise ValueError(f"the listener {endpoint.listener} is listed twice; listener names must be unique")
         endpoints.append(endpoint)
     if not endpoints:
         raise ValueError("there must be at least one listener, such as PLAINTEXT://127.0.0.1:9092")
@@ -53,30 +54,30 @@ def parse_listeners(text: str, protocols: Mapping[str, str]) -> tuple[Endpoint, 
 
 
 def check_ports(endpoints: Sequence[Endpoint]) -> None:
-    """No two listeners may listen on one port, except that one is IPv4 and the other IPv6 (KIP-797).
+    """Check that listeners have different ports, except one IPv4 and one IPv6 listener (KIP-797).
 
-    :raise ValueError: two do.
+    :raise ValueError: two listeners have the same port.
     """
     for first, second in combinations(endpoints, 2):
         if first.port == second.port != 0 and {_version(first.host), _version(second.host)} != {4, 6}:
-            raise ValueError(f"{first} and {second} have the same port; each listener needs one of its own")
+            raise ValueError(f"{first} and {second} have the same port; listeners need different ports")
 
 
 def check_advertised(advertised: Sequence[Endpoint], listeners: Sequence[Endpoint]) -> None:
-    """Validate that each advertised address is usable and belongs to a listener.
+    """Check that clients can use each advertised address, and that it belongs to a listener.
 
-    :raise ValueError: it is not.
+    :raise ValueError: an address is unroutable or has no listener.
     """
     names = [endpoint.listener for endpoint in listeners]
     for endpoint in advertised:
         if endpoint.host in _UNROUTABLE:
             raise ValueError(
                 f"{endpoint} cannot be advertised: no client can connect to {endpoint.host}; "
-                "name a host in advertised.listeners that clients can reach"
+                "set advertised.listeners to a host that clients can reach"
             )
         if endpoint.listener not in names:
             known = ", ".join(names)
-            raise ValueError(f"{endpoint} is advertised, but listeners has no {endpoint.listener}, only {known}")
+            raise ValueError(f"{endpoint} is advertised, but there is no listener {endpoint.listener}, only {known}")
 
 
 def _items(text: str) -> list[str]:
@@ -90,10 +91,10 @@ def _parse_endpoint(item: str, protocols: Mapping[str, str]) -> Endpoint:
     name, address, host, port = match.groups()
     name = name.upper()
     if int(port) > 65535:
-        raise ValueError(f"{item!r} has no port from 0 to 65535")
+        raise ValueError(f"{item!r}: the port is not from 0 to 65535")
     protocol = protocols.get(name)
     if protocol is None:
-        raise ValueError(f"{item!r}: listener.security.protocol.map does not say which protocol {name} has")
+        raise ValueError(f"{item!r}: listener.security.protocol.map has no protocol for {name}")
     if protocol != SUPPORTED_PROTOCOL:
         raise ValueError(
             f"{item!r}: the protocol {protocol} is not supported, only {SUPPORTED_PROTOCOL}: choose another "
@@ -103,7 +104,7 @@ def _parse_endpoint(item: str, protocols: Mapping[str, str]) -> Endpoint:
 
 
 def _version(host: str) -> int | None:
-    """4 or 6 for an address, None for a name."""
+    """Return the IP version of an address, 4 or 6; None for a host name."""
     for version, address in ((4, IPv4Address), (6, IPv6Address)):
         try:
             address(host)

@@ -28,15 +28,15 @@ def broker_setting(name: str) -> Setting | None:
     """
     known = BROKER_SETTINGS.get(name)
     if known is None and name.startswith(PLUGIN_PREFIX):
-        return Setting(name, Type.STRING, None, documentation="A setting of a plugin; see the plugin's documentation.")
+        return Setting(name, Type.STRING, None, documentation="A plugin setting; see the documentation of the plugin.")
     if known is None and name.startswith(LISTENER_PREFIX):
         parts = name.removeprefix(LISTENER_PREFIX).split(".")
         # Between the listener and the setting there may be one more part, the SASL mechanism.
         for start in (1, 2):
             base = BROKER_SETTINGS.get(".".join(parts[start:]))
             if base is not None:
-                instead = base.instead or f"no listener has settings of its own: {base.name} holds for all"
-                return replace(base, name=name, default=None, documentation="", instead=instead, synonyms=())
+                actual = base.actual_behavior or f"listeners have no individual settings: {base.name} applies to all"
+                return replace(base, name=name, default=None, documentation="", actual_behavior=actual, synonyms=())
     return known
 
 
@@ -44,22 +44,22 @@ def hint(name: str) -> str:
     """Return a sentence, after a space, with the most similar known name; empty if no name is similar."""
     topic = TOPIC_SETTINGS.get(name)
     if topic is not None and topic.synonyms:
-        return f" It is a setting of topics; the broker's is {topic.synonyms[0]}."
+        return f" It is a topic setting; the broker setting is {topic.synonyms[0]}."
     return _nearest(name, BROKER_SETTINGS)
 
 
 def topic_hint(name: str) -> str:
-    """Return the same as ``hint`` for topic settings."""
+    """Like ``hint``, for topic settings."""
     for topic in TOPIC_SETTINGS.values():
         if name in topic.synonyms:
-            return f" It is a setting of brokers; the topic's is {topic.name}."
+            return f" It is a broker setting; the topic setting is {topic.name}."
     return _nearest(name, TOPIC_SETTINGS)
 
 
 def ignored_warnings(settings: Iterable[Setting]) -> tuple[str, ...]:
     """Return a warning for each setting that is accepted and ignored."""
     return tuple(
-        f"{setting.name} is a setting of Apache Kafka that kreplica ignores: {setting.instead}"
+        f"{setting.name} is a setting of Apache Kafka that kreplica ignores: {setting.actual_behavior}"
         for setting in settings
         if not setting.implemented
     )
@@ -75,11 +75,11 @@ def unsupported_protection(setting: Setting, value: Value) -> str | None:
 
     :param value: the typed value.
     """
-    if not setting.promises_protection(value):
+    if not setting.requires_protection(value):
         return None
     shown = "(hidden)" if setting.sensitive else format_value(value)
     return (
-        f"{setting.name}={shown} requests protection that this release does not support: {setting.instead}. "
+        f"{setting.name}={shown} requests protection that this release does not support: {setting.actual_behavior}. "
         "Remove the setting if you do not need protection, or wait for the release that supports it"
     )
 

@@ -1,8 +1,8 @@
 """Parser of Java's ``.properties`` format that keeps the line number of each entry.
 
 The format is that of ``java.util.Properties.load``: comments with ``#`` or ``!``; ``=``, ``:`` or white space after the
-name; a backslash at the end of a line continues it; escapes and ``\\uXXXX``; if a name occurs twice, the later
-entry applies.
+name; a backslash at the end of a line continues the line; escapes such as ``\\uXXXX``; the last entry of a name
+applies.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ def parse_properties(text: str, origin: str) -> dict[str, Entry]:
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield logical lines with their numbers, without comments and empty lines."""
-    begun: int | None = None
+    first_number: int | None = None
     joined = ""
     for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         content = raw.lstrip(_BLANK)
-        if begun is None and (not content or content[0] in "#!"):
+        if first_number is None and (not content or content[0] in "#!"):
             continue
         continues = (len(content) - len(content.rstrip("\\"))) % 2 == 1
         joined += content[:-1] if continues else content
-        begun = number if begun is None else begun
+        first_number = number if first_number is None else first_number
         if not continues:
-            yield begun, joined
-            begun, joined = None, ""
-    if begun is not None and joined:
-        yield begun, joined
+            yield first_number, joined
+            first_number, joined = None, ""
+    if first_number is not None and joined:
+        yield first_number, joined
 
 
 def _end(pattern: re.Pattern[str], text: str, start: int) -> int:
@@ -83,7 +83,7 @@ def _unescape(text: str) -> str:
             raise ValueError(rf"malformed \u escape {shown!r}: four hex digits follow \u")
         parts.append(chr(int(code, 16)) if code else _ESCAPES.get(escaped, escaped) if escaped else plain)
     try:
-        # Java writes characters beyond the basic plane as two \u escapes.
+        # Java writes characters outside the BMP as two \u escapes.
         return "".join(parts).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError:
-        raise ValueError(r"half a surrogate pair among the \u escapes") from None
+        raise ValueError(r"a \u escape is half of a surrogate pair") from None

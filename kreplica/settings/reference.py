@@ -75,9 +75,9 @@ def _topic_row(setting: Setting) -> str:
 
 def _known_rows(settings: Iterable[Setting]) -> Iterator[str]:
     for setting in settings:
-        if setting.instead is not None:
-            outcome = "warning" if setting.harmless is None else "the broker does not start"
-            yield _row(f"`{setting.name}`", _default(setting), outcome, setting.instead)
+        if setting.actual_behavior is not None:
+            outcome = "warning" if setting.unprotected_values is None else "the broker does not start"
+            yield _row(f"`{setting.name}`", _default(setting), outcome, setting.actual_behavior)
 
 
 def _default(setting: Setting) -> str:

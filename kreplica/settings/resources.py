@@ -10,5 +10,6 @@ NAMES = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: 
 def no_settings(resource_type: int) -> KafkaError:
     """Return the error for a resource type without settings in kreplica."""
     name = NAMES.get(resource_type)
-    named = f"{name} resources" if name is not None else f"resources of the unknown type {resource_type}"
-    return KafkaError(ErrorCode.INVALID_REQUEST, f"This broker keeps no settings of {named}, only of TOPIC and BROKER.")
+    kind = name if name is not None else f"unknown type {resource_type}"
+    text = f"Resources of type {kind} have no settings in kreplica, only TOPIC and BROKER."
+    return KafkaError(ErrorCode.INVALID_REQUEST, text)

@@ -1,4 +1,4 @@
-"""Description of one setting: name, type, default, range and dynamic changes."""
+"""Defines ``Setting``: name, type, default, valid values and possible changes of one setting."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ class Setting:
     :param name: Kafka's name, or a name with the prefix ``kreplica.``.
     :param default: Kafka's typed default; None if it has no default.
     :param valid: validation rule besides the type.
-    :param update: whether it can change at run time, for one broker or for the cluster.
-    :param documentation: one sentence; may be empty where ``instead`` says all there is to say.
-    :param instead: behaviour of a setting that is ignored; None for all others.
-    :param harmless: of a setting that promises protection and is not obeyed: the values that promise nothing.  With any
-        other value a broker does not start.  None for all other settings.
+    :param update: whether and for which brokers it can change at run time.
+    :param documentation: one sentence; may be empty for a setting that is ignored.
+    :param actual_behavior: how the broker behaves, whatever the value, if the setting is ignored; None if it is not.
+    :param unprotected_values: for a setting of a protection that is not implemented, the values that require no
+        protection; with any other value, a broker does not start.  None for all other settings.
     :param listed: True if DescribeConfigs lists it even if it is not set.
-    :param synonyms: of a topic's setting: the broker's settings that give its default, the strongest first.
+    :param synonyms: for a topic setting, the broker settings that provide its default; the first that is set applies.
     """
 
     name: str
@@ -80,19 +80,19 @@ class Setting:
     importance: Importance = Importance.MEDIUM
     update: Update = Update.READ_ONLY
     documentation: str = ""
-    instead: str | None = None
+    actual_behavior: str | None = None
     listed: bool = True
     synonyms: tuple[str, ...] = ()
-    harmless: tuple[Value, ...] | None = None
+    unprotected_values: tuple[Value, ...] | None = None
 
     @property
     def implemented(self) -> bool:
         """False if the setting is accepted with a warning and ignored."""
-        return self.instead is None
+        return self.actual_behavior is None
 
-    def promises_protection(self, value: Value) -> bool:
-        """True if a broker with this value would serve clients that the setting says it turns away."""
-        return self.harmless is not None and value not in self.harmless
+    def requires_protection(self, value: Value) -> bool:
+        """True if the value requires a protection that kreplica does not implement."""
+        return self.unprotected_values is not None and value not in self.unprotected_values
 
     @property
     def sensitive(self) -> bool:
@@ -117,10 +117,10 @@ class Setting:
         return self.valid.allowed or ("a list separated by commas" if self.type is Type.LIST else "text")
 
     def describe(self) -> str:
-        """The documentation, and for an ignored setting the behaviour instead."""
-        if self.instead is None:
+        """Return the documentation; for an ignored setting, with its actual behaviour."""
+        if self.actual_behavior is None:
             return self.documentation
-        return f"{self.documentation} No effect: {self.instead}.".strip()
+        return f"{self.documentation} No effect: {self.actual_behavior}.".strip()
 
     def parse(self, text: str) -> Value:
         """Parse a value; surrounding white space is ignored.
@@ -132,7 +132,7 @@ class Setting:
         except ValueError:
             value = None
         if value is None or not self.valid.accepts(value):
-            shown = "the (hidden) value" if self.sensitive else repr(text)
+            shown = "the hidden value" if self.sensitive else repr(text)
             raise ValueError(f"{self.name}: {shown} is not allowed; expected {self.expected}")
         return value
 
@@ -141,7 +141,7 @@ class Setting:
             return {"true": True, "false": False}.get(text.lower())
         if self.type in _BITS:
             low, high = self._bounds()
-            # int() also takes "1_000" and digits of other scripts, which no other tool of the field does.
+            # int() also accepts "1_000" and non-ASCII digits, which Kafka does not.
             number = int(text) if re.fullmatch(r"[+-]?[0-9]{1,19}", text) else None
             return number if number is not None and low <= number <= high else None
         if self.type is Type.DOUBLE:
@@ -157,7 +157,7 @@ class Setting:
 
 
 def format_value(value: Value) -> str | None:
-    """Format a typed value as Kafka's tools do; None stays None."""
+    """Format a typed value like Kafka's tools; return None for None."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -171,7 +171,7 @@ def _format_double(value: float) -> str:
     """Format a double as Java does: ``0.5``, ``1.0E7``, ``1.7976931348623157E308``."""
     if value == 0 or not math.isfinite(value) or 1e-3 <= abs(value) < 1e7:
         return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, repr(value))
-    digits = 16  # the fewest digits that read back as the same number, as repr() does
+    digits = 16  # the fewest digits that parse to the same number, like repr()
     for digits in range(17):
         if float(f"{value:.{digits}e}") == value:
             break

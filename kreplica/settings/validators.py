@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 Value = bool | int | float | str | tuple[str, ...] | None
-"""A typed value: lists are tuples; None if the setting is not set and has no default."""
+"""A typed value; lists are tuples; None if the setting is not set and has no default."""
 
 
 class Validator(Protocol):
@@ -15,7 +15,7 @@ class Validator(Protocol):
 
     @property
     def allowed(self) -> str:
-        """The rule as words that follow "expected"; empty if the type is the only rule."""
+        """The rule in words, after "expected"; empty if every value of the type is valid."""
 
     def accepts(self, value: Value) -> bool:
         """Return True if a value of the right type is valid."""
@@ -37,12 +37,12 @@ ANY = _Anything()
 class Range:
     """A number between two inclusive bounds; None means unbounded.
 
-    :param also: a special value outside of the range that Kafka accepts.
+    :param special_value: a special value outside of the range that Kafka accepts.
     """
 
     low: float | None = None
     high: float | None = None
-    also: float | None = None
+    special_value: float | None = None
 
     @property
     def allowed(self) -> str:
@@ -52,13 +52,13 @@ class Range:
             text = f"at most {self.high}"
         else:
             text = f"{self.low} to {self.high}"
-        return text if self.also is None else f"{text}, or {self.also}"
+        return text if self.special_value is None else f"{text}, or {self.special_value}"
 
     def accepts(self, value: Value) -> bool:
         if not isinstance(value, int | float):
             return False
         inside = (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
-        return inside or value == self.also
+        return inside or value == self.special_value
 
 
 def at_least(low: float) -> Range:
@@ -73,13 +73,13 @@ def between(low: float, high: float) -> Range:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One of several words.
+    """One of these words.
 
-    :param any_case: True to ignore case.
+    :param ignore_case: True to ignore case.
     """
 
     choices: tuple[str, ...]
-    any_case: bool = False
+    ignore_case: bool = False
 
     @property
     def allowed(self) -> str:
@@ -87,13 +87,13 @@ class OneOf:
 
     def accepts(self, value: Value) -> bool:
         return value in self.choices or (
-            self.any_case and isinstance(value, str) and value.lower() in {choice.lower() for choice in self.choices}
+            self.ignore_case and isinstance(value, str) and value.lower() in {choice.lower() for choice in self.choices}
         )
 
 
 @dataclass(frozen=True, slots=True)
 class EachOneOf:
-    """A list of these words; it may be empty."""
+    """A list of some of these words; may be empty."""
 
     choices: tuple[str, ...]
 
@@ -107,7 +107,7 @@ class EachOneOf:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseVersion:
-    """A release of Apache Kafka as ``inter.broker.protocol.version`` names them: ``3.9``, ``2.8-IV1``, ``0.10.0.0``.
+    """A release of Apache Kafka in the format of ``inter.broker.protocol.version``: ``3.9``, ``2.8-IV1``, ``0.10.0.0``.
 
     Releases before 1.0 have three segments, later ones two; as in Kafka, further segments are ignored.
     """

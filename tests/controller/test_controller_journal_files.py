@@ -1,4 +1,4 @@
-"""Journal files: bounded, complete except for a torn last line, and harmless to the controller."""
+"""Journal files: bounded, complete except for a torn last line, and unprotected_values to the controller."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_a_separate_directory():
 
 def test_no_secrets(monkeypatch):
     """Passwords in the configuration are not recorded."""
-    monkeypatch.setattr(Setting, "promises_protection", lambda *_: False)
+    monkeypatch.setattr(Setting, "requires_protection", lambda *_: False)
     options = ["kreplica.controller.journal.max.bytes=1048576", "ssl.keystore.password=swordfish"]
     cluster = SimulatedCluster(1, overrides=options)
     cluster.start()

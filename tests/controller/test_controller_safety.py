@@ -165,7 +165,7 @@ class Cluster(RuleBasedStateMachine):
     def wants_to_stop(self, broker: int) -> None:
         if broker in self.context.brokers:
             self.context.shutting_down.add(broker)
-            self.write(decisions.shutdowns(self.context, [P], rules))
+            self.write(decisions.controlled_shutdown_changes(self.context, [P], rules))
 
     @rule(broker=BROKERS)
     def directory_fails(self, broker: int) -> None:

@@ -10,7 +10,7 @@ import pytest
 from kreplica.interfaces import Operation, Principal, Resource, ResourceType
 from kreplica.server.authorization import Permissions
 from kreplica.server.authorization.rules import RULES
-from kreplica.service.broker.api_table import LOWEST
+from kreplica.service.broker.api_table import VERSIONS_MIN
 from kreplica.testing.cluster.cluster import LOG_DIRECTORY, SimulatedCluster
 from kreplica.testing.simulator.simulation import Host
 from kreplica.wire import messages
@@ -260,7 +260,7 @@ def test_every_refusal_can_be_sent(scene, key):
         "v3_and_below_transactional_id": "x", "v3_and_below_producer_id": 1, "v3_and_below_producer_epoch": 0,
         "v3_and_below_topics": [{"name": "t", "partitions": [0]}], "transactions": [], "member_epoch": 0,
     }  # fmt: skip
-    for version in range(LOWEST.get(key, api.versions[0]), api.versions[1] + 1):
+    for version in range(VERSIONS_MIN.get(key, api.versions[0]), api.versions[1] + 1):
         before = scene.permissions.refusals
         scene.ask(api, body, version)
         assert scene.permissions.refusals > before, f"version {version} did not call the authorizer"

@@ -38,13 +38,13 @@ def test_unknown_name(tmp_path: Path, monkeypatch):
     with pytest.raises(SettingsError) as refused:
         start("kreplica.produce.interceptors=json-shema")
     text = str(refused.value)
-    assert text.startswith("kreplica.produce.interceptors: there is no plugin 'json-shema'; there are: deliver-at, ")
+    assert text.startswith("kreplica.produce.interceptors: unknown plugin 'json-shema'; the plugins are: deliver-at, ")
     assert "broken_one could not be imported: ModuleNotFoundError: No module named 'there_is_no_such_module'" in text
 
 
 def test_plugin_of_another_kind():
     """A reporter cannot be used as an interceptor, whatever its name is."""
-    with pytest.raises(SettingsError, match=r"kreplica\.produce\.interceptors: there is no plugin 'log'"):
+    with pytest.raises(SettingsError, match=r"kreplica\.produce\.interceptors: unknown plugin 'log'"):
         start("kreplica.produce.interceptors=log")
 
 

@@ -56,7 +56,7 @@ def test_operations(current, operations, expected):
         ([("a", SET, "1"), ("a", DELETE, None)], ErrorCode.INVALID_REQUEST, "duplicate config keys: a"),
         ([("a", SET, None)], ErrorCode.INVALID_REQUEST, "Null value not supported for: a"),
         ([("cleanup.policy", APPEND, None)], ErrorCode.INVALID_REQUEST, "Null value not supported for: cleanup.policy"),
-        ([("a", 4, "1")], ErrorCode.INVALID_REQUEST, "Unknown operation for: a; there are SET 0, DELETE 1"),
+        ([("a", 4, "1")], ErrorCode.INVALID_REQUEST, "Unknown operation for: a; the operations are SET 0, DELETE 1"),
         ([("a", -1, "1")], ErrorCode.INVALID_REQUEST, "Unknown operation"),
         ([("retention.ms", APPEND, "1")], ErrorCode.INVALID_CONFIG, "append is not allowed for config key: retenti"),
         ([("retention.ms", SUBTRACT, "1")], ErrorCode.INVALID_CONFIG, "subtract is not allowed for config key: ret"),
@@ -89,7 +89,7 @@ def test_valid_topic_settings():
     ("configs", "message"),
     [
         ({"retention.m": "1"}, "Unknown topic config name: retention.m. Did you mean retention.ms"),
-        ({"log.retention.ms": "1"}, "It is a setting of brokers; the topic's is retention.ms."),
+        ({"log.retention.ms": "1"}, "It is a broker setting; the topic setting is retention.ms."),
         ({"retention.ms": "-2"}, "retention.ms: '-2' is not allowed; expected a whole number, at least -1"),
         ({"segment.bytes": "13"}, "segment.bytes: '13' is not allowed; expected a whole number, at least 14"),
         ({"min.cleanable.dirty.ratio": "1.1"}, "expected a number 0 to 1"),
@@ -97,8 +97,8 @@ def test_valid_topic_settings():
         ({"compression.type": "rar"}, "expected one of uncompressed, zstd, lz4, snappy, gzip, producer"),
         ({"leader.replication.throttled.replicas": "0-1"}, "list of partition:broker"),
         ({"retention.ms": None}, "retention.ms has no value; expected a whole number"),
-        ({"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"}, "must not be above max.compaction.lag.ms=8"),
-        ({"remote.storage.enable": "true"}, "there is no tiered storage"),
+        ({"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"}, "larger than max.compaction.lag.ms=8"),
+        ({"remote.storage.enable": "true"}, "tiered storage is not supported"),
     ],
 )
 def test_invalid_topic_settings(configs, message):
@@ -136,11 +136,11 @@ def test_unsupported_protection_cannot_be_set():
 @pytest.mark.parametrize(
     ("configs", "per_broker", "code", "message"),
     [
-        ({"num.partitions": "1"}, True, ErrorCode.INVALID_REQUEST, "num.partitions cannot change while a broker runs"),
-        ({"ssl.keystore.type": "x"}, False, ErrorCode.INVALID_REQUEST, "type can be set for one broker only"),
+        ({"num.partitions": "1"}, True, ErrorCode.INVALID_REQUEST, "num.partitions cannot change at run time"),
+        ({"ssl.keystore.type": "x"}, False, ErrorCode.INVALID_REQUEST, "type can only be set for individual brokers"),
         ({"message.max.byte": "1"}, True, ErrorCode.INVALID_CONFIG, "Did you mean message.max.bytes"),
         ({"message.max.bytes": "-1"}, True, ErrorCode.INVALID_CONFIG, "'-1' is not allowed; expected"),
-        ({"retention.ms": "1"}, True, ErrorCode.INVALID_CONFIG, "It is a setting of topics"),
+        ({"retention.ms": "1"}, True, ErrorCode.INVALID_CONFIG, "It is a topic setting"),
     ],
 )
 def test_invalid_broker_settings(configs, per_broker, code, message):

@@ -52,10 +52,10 @@ def test_override_without_a_value_is_refused():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("num.partition=1", "line 3: there is no setting 'num.partition'. Did you mean num.partitions?"),
-        ("\n\nlogdirs=/x", "line 5: there is no setting 'logdirs'. Did you mean log.dirs or log.dir"),
-        ("retention.ms=1", "It is a setting of topics; the broker's is log.retention.ms."),
-        ("zzzzzz=1", "line 3: there is no setting 'zzzzzz'."),
+        ("num.partition=1", "line 3: unknown setting 'num.partition'. Did you mean num.partitions?"),
+        ("\n\nlogdirs=/x", "line 5: unknown setting 'logdirs'. Did you mean log.dirs or log.dir"),
+        ("retention.ms=1", "It is a topic setting; the broker setting is log.retention.ms."),
+        ("zzzzzz=1", "line 3: unknown setting 'zzzzzz'."),
         ("kreplica.admin.listner=x", "Did you mean kreplica.admin.listener"),
         ("num.partitions=many", "line 3: num.partitions: 'many' is not allowed; expected a whole number, at least 1"),
         ("num.partitions=0", "line 3: num.partitions: '0' is not allowed; expected a whole number, at least 1"),
@@ -121,7 +121,7 @@ def test_unsupported_protection_stops_the_start(name: str) -> None:
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
 def test_unsupported_listener_protection_stops_the_start(protocol: str) -> None:
-    """The protocol comes from the listener name or the map; an unused entry of the map is harmless."""
+    """The protocol comes from the listener name or the map; an unused entry of the map is unprotected_values."""
     assert f"{protocol} is not supported" in error(f"listeners={protocol}://:9093\n")
     mapped = f"listener.security.protocol.map=INTERNAL:{protocol},PLAINTEXT:PLAINTEXT\n"
     assert f"{protocol} is not supported" in error(f"{mapped}listeners=PLAINTEXT://:9092,INTERNAL://:9093\n")
@@ -143,8 +143,8 @@ def test_listener_prefixes():
     listeners."""
     made = settings("listener.name.a.scram-sha-256.sasl.jaas.config=\nlistener.name.a.max.connections=5\n")
     assert "sasl.jaas.config" in made.warnings[0]
-    assert made.warnings[1].endswith("max.connections holds for all")
-    assert "there is no setting 'listener.name.a.nonsense'" in error("listener.name.a.nonsense=1")
+    assert made.warnings[1].endswith("max.connections applies to all")
+    assert "unknown setting 'listener.name.a.nonsense'" in error("listener.name.a.nonsense=1")
 
 
 def test_log_dirs_takes_precedence_over_log_dir():
@@ -202,18 +202,18 @@ def test_one_port_for_ipv4_and_ipv6():
         ("listeners=9092", "'9092' is not NAME://host:port"),
         ("listeners=PLAINTEXT://a:b", "is not NAME://host:port"),
         ("listeners=PLAINTEXT://::1:9092", "IPv6 address needs brackets"),
-        ("listeners=PLAINTEXT://a:65536", "no port from 0 to 65535"),
+        ("listeners=PLAINTEXT://a:65536", "the port is not from 0 to 65535"),
         ("listeners=,", "at least one listener"),
         ("listeners=PLAINTEXT://a:1,plaintext://b:2", "the listener PLAINTEXT is listed twice"),
-        ("listeners=CLIENT://a:1", "listener.security.protocol.map does not say which protocol CLIENT has"),
+        ("listeners=CLIENT://a:1", "listener.security.protocol.map has no protocol for CLIENT"),
         ("listeners=SSL://a:1", "the protocol SSL is not supported"),
         ("listeners=PLAINTEXT://0.0.0.0:1", "no client can connect to 0.0.0.0"),
         ("advertised.listeners=PLAINTEXT://[::]:1", "no client can connect to ::"),
-        ("listener.security.protocol.map=A:PLAINTEXT,PLAINTEXT:PLAINTEXT\nadvertised.listeners=A://a:1", "no A, only"),
+        ("listener.security.protocol.map=A:PLAINTEXT,PLAINTEXT:PLAINTEXT\nadvertised.listeners=A://a:1", "no listener A"),
         ("listener.security.protocol.map=A", "'A' is not NAME:PROTOCOL"),
-        ("listener.security.protocol.map=A:TLS", "unknown protocol; there are PLAINTEXT, SSL"),
+        ("listener.security.protocol.map=A:TLS", "unknown protocol; the protocols are PLAINTEXT, SSL"),
         ("listener.security.protocol.map=A:SSL,a:SSL", "the name A is listed twice"),
-        ("inter.broker.listener.name=OTHER", "the listener OTHER between brokers is not advertised, only PLAINTEXT"),
+        ("inter.broker.listener.name=OTHER", "the inter-broker listener OTHER is not advertised, only PLAINTEXT"),
         ("security.inter.broker.protocol=SSL", "SSL requests protection that this release does not support"),
         ("inter.broker.listener.name=PLAINTEXT\nsecurity.inter.broker.protocol=PLAINTEXT", "only one of"),
     ],
@@ -245,7 +245,7 @@ def test_invalid_listeners(text, message):
         ("log.cleaner.dedupe.buffer.size=4000000\nlog.cleaner.threads=4", "more than 1 MiB for each compaction thread"),
         ("replica.socket.timeout.ms=499", "the timeout must be at least the wait"),
         ("replica.lag.time.max.ms=499", "the wait must be at most the lag"),
-        ("offsets.commit.required.acks=4", "must be -1 or at most the number of replicas"),
+        ("offsets.commit.required.acks=4", "must be -1 or at most the replication factor"),
         ("queued.max.request.bytes=1000", "must be at least the maximum request size"),
         ("group.consumer.session.timeout.ms=5000", "the interval must be shorter than the timeout"),
         ("max.connections.per.ip=0", "no client could connect"),

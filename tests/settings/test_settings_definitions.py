@@ -27,12 +27,12 @@ def test_default_is_valid(setting):
 def test_every_setting_is_documented():
     """The documentation says in one sentence what the setting does, or what happens instead."""
     for setting in ALL:
-        assert setting.documentation or setting.instead, setting.name
+        assert setting.documentation or setting.actual_behavior, setting.name
         if setting.implemented:
             assert setting.documentation.endswith("."), setting.name
         else:
-            assert setting.instead, setting.name
-            assert not setting.instead.endswith("."), setting.name
+            assert setting.actual_behavior, setting.name
+            assert not setting.actual_behavior.endswith("."), setting.name
 
 
 def test_names_are_unique():
@@ -159,10 +159,10 @@ def test_refused_secret_is_hidden():
     [
         (at_least(1), [1, 99], [0, "1", None], "at least 1"),
         (between(0, 1), [0, 0.5, 1], [-0.1, 1.1], "0 to 1"),
-        (Range(1, 9, also=-1), [1, 9, -1], [0, 10, -2], "1 to 9, or -1"),
+        (Range(1, 9, special_value=-1), [1, 9, -1], [0, 10, -2], "1 to 9, or -1"),
         (Range(high=3), [3, -9], [4], "at most 3"),
         (OneOf(("a", "b")), ["a"], ["A", "c"], "one of a, b"),
-        (OneOf(("a",), any_case=True), ["a", "A"], ["b"], "one of a"),
+        (OneOf(("a",), ignore_case=True), ["a", "A"], ["b"], "one of a"),
         (EachOneOf(("a", "b")), [(), ("b", "a")], [("a", "c"), "a"], "a list of any of a, b"),
         (
             ReleaseVersion(),

@@ -80,5 +80,5 @@ def test_malformed_unicode_escape(text):
 
 def test_unpaired_surrogate():
     """The surrogate cannot be encoded, so it is refused by the parser."""
-    with pytest.raises(SettingsError, match="file, line 1: half a surrogate pair"):
+    with pytest.raises(SettingsError, match=r"file, line 1: a .u escape is half of a surrogate pair"):
         parse_properties(r"a=\uD83D", "file")

@@ -13,7 +13,7 @@ from kreplica.admin.http.schemas import BOOLEAN, BROKER_ID, IN_BROKER, listing, 
 
 PREFIX = "/v1/standalone"
 
-RUNNING, PAUSED, CUT, DEAD = "running", "paused", "cut", "dead"
+RUNNING, PAUSED, ISOLATED, DEAD = "running", "paused", "cut", "dead"
 
 ACTIONS = {
     "kill": "Kill a broker like kill -9: nothing is flushed, and its ZooKeeper session expires.",
@@ -30,7 +30,7 @@ _NEEDS_LIVE_BROKER = ("pause", "cut")
 class BrokerState:
     """The state of a broker.
 
-    :param state: ``RUNNING``, ``PAUSED``, ``CUT`` (isolated, but running) or ``DEAD``.
+    :param state: ``RUNNING``, ``PAUSED``, ``ISOLATED`` (but running) or ``DEAD``.
     :param starting: True while a dead broker starts.
     """
 
@@ -119,7 +119,7 @@ class StandaloneResource:
 STATE = record(
     {
         "broker_id": BROKER_ID,
-        "state": one_of(RUNNING, PAUSED, CUT, DEAD),
+        "state": one_of(RUNNING, PAUSED, ISOLATED, DEAD),
         "starting": {**BOOLEAN, "description": "True while a dead broker starts."},
     },
     title="StandaloneBroker",

@@ -23,17 +23,17 @@ from kreplica.admin.resources.topics import Topics
 from kreplica.membership import SettingsWriter
 from kreplica.server.handlers.topics.topic_admin import TopicAdmin
 from kreplica.service.admin.access import admin_access, admin_tls, admin_trust
-from kreplica.service.admin.data_resources import DataParts, data_resources
-from kreplica.service.admin.operations_resources import OperationsParts, operating_resources
-from kreplica.service.metrics.broker_metrics import BrokerMetrics, MetricsParts
+from kreplica.service.admin.data_resources import DataDependencies, data_resources
+from kreplica.service.admin.operations_resources import OperationsDependencies, operating_resources
+from kreplica.service.metrics.broker_metrics import BrokerMetrics, MetricsDependencies
 from kreplica.settings.broker_settings import BrokerSettings
 
 if TYPE_CHECKING:
     from kreplica.runtime.stalls import StallWatch
 
 
-class AdminParts(DataParts, OperationsParts, MetricsParts, Protocol):
-    """Parts of a broker that the admin API uses."""
+class AdminDependencies(DataDependencies, OperationsDependencies, MetricsDependencies, Protocol):
+    """Parts of a broker that the admin API needs."""
 
     @property
     def topic_admin(self) -> TopicAdmin: ...
@@ -44,7 +44,7 @@ class AdminParts(DataParts, OperationsParts, MetricsParts, Protocol):
     def not_ready(self) -> list[str]: ...
 
 
-def admin_site(broker: AdminParts, stalls: StallWatch, listener: tuple[str, int]) -> AdminSite:
+def admin_site(broker: AdminDependencies, stalls: StallWatch, listener: tuple[str, int]) -> AdminSite:
     """Return the admin site, not started yet.
 
     :param listener: the host and port to listen on.
@@ -64,7 +64,7 @@ def admin_site(broker: AdminParts, stalls: StallWatch, listener: tuple[str, int]
     return AdminSite(reactor, root, host=host, port=port, tls=tls, closing=forwarding.close)
 
 
-def resources(broker: AdminParts, registrations: RegistrationReader) -> Sequence[Resource]:
+def resources(broker: AdminDependencies, registrations: RegistrationReader) -> Sequence[Resource]:
     """Return the resources that a broker serves alone, except the metrics."""
     return (
         *_basic(broker, registrations),
@@ -73,7 +73,7 @@ def resources(broker: AdminParts, registrations: RegistrationReader) -> Sequence
     )
 
 
-def _basic(broker: AdminParts, registrations: RegistrationReader) -> Sequence[Resource]:
+def _basic(broker: AdminDependencies, registrations: RegistrationReader) -> Sequence[Resource]:
     """The cluster, its brokers, its topics, and their settings."""
     reactor, client, published, dynamic = (
         broker.runtime.reactor,

@@ -18,8 +18,8 @@ from kreplica.service.admin.group_documents import GroupDocuments
 from kreplica.service.broker.coordinators import Coordinators
 
 
-class DataParts(Protocol):
-    """Parts of a broker that the resources of records and groups use."""
+class DataDependencies(Protocol):
+    """Parts of a broker that the resources of records and groups need."""
 
     @property
     def runtime(self) -> Runtime: ...
@@ -37,7 +37,7 @@ class DataParts(Protocol):
     def standalone(self) -> StandaloneBrokers | None: ...
 
 
-def data_resources(broker: DataParts, others: OtherBrokers) -> Sequence[Resource]:
+def data_resources(broker: DataDependencies, others: OtherBrokers) -> Sequence[Resource]:
     """Return the resources for records, groups and, in a standalone, the brokers of the process."""
     runtime, connections = broker.runtime, broker.coordinators.data_connections
     leaders = Leaders(broker.metadata, connections)

@@ -20,15 +20,15 @@ from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.service.admin.group_facts import LocalGroupFacts
 from kreplica.service.broker.coordinators import Coordinators
-from kreplica.service.metrics.live_metrics import LiveMetrics, LiveMetricsParts
+from kreplica.service.metrics.live_metrics import LiveMetrics, LiveMetricsDependencies
 from kreplica.zookeeper import ZooKeeperClient
 
 if TYPE_CHECKING:
     from kreplica.runtime.stalls import StallWatch
 
 
-class OperationsParts(LiveMetricsParts, Protocol):
-    """Parts of a broker that the resources for operators use."""
+class OperationsDependencies(LiveMetricsDependencies, Protocol):
+    """Parts of a broker that the resources for operators need."""
 
     @property
     def broker_id(self) -> int: ...
@@ -47,7 +47,7 @@ class OperationsParts(LiveMetricsParts, Protocol):
 
 
 def operating_resources(
-    broker: OperationsParts, stalls: StallWatch, registrations: Registrations, others: OtherBrokers
+    broker: OperationsDependencies, stalls: StallWatch, registrations: Registrations, others: OtherBrokers
 ) -> Sequence[Resource]:
     """Return the resources for plans, the timeline, explanations and live figures."""
     runtime, broker_id = broker.runtime, broker.broker_id
@@ -60,7 +60,7 @@ def operating_resources(
     )
 
 
-def _why(broker: OperationsParts, stalls: StallWatch, registrations: Registrations, others: OtherBrokers) -> Why:
+def _why(broker: OperationsDependencies, stalls: StallWatch, registrations: Registrations, others: OtherBrokers) -> Why:
     client, connections, dynamic = broker.client, broker.coordinators.connections, broker.dynamic_settings
     history = broker.controller.history
     plans, sizes = PlanReader(client), ReplicaSizes(broker.runtime.reactor.seconds, connections)

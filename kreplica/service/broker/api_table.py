@@ -1,4 +1,4 @@
-"""Builds the table of APIs that a broker serves; ApiVersions advertises exactly this table."""
+"""Builds the table of the APIs that a broker serves, which are also those in ApiVersions responses."""
 
 from __future__ import annotations
 
@@ -54,39 +54,39 @@ from kreplica.server.protocol.control_admission import ControlAdmission
 from kreplica.server.protocol.handler_table import HandlerEntry, HandlerTable
 from kreplica.server.protocol.request import Handler
 from kreplica.server.protocol.responses import wait_for_brokers
-from kreplica.service.broker.group_apis import GroupApiParts, group_handlers
+from kreplica.service.broker.group_apis import GroupApiDependencies, group_handlers
 from kreplica.service.broker.replication import Replication
-from kreplica.service.broker.transaction_apis import TransactionApiParts, transaction_handlers
+from kreplica.service.broker.transaction_apis import TransactionApiDependencies, transaction_handlers
 from kreplica.storage.directories.log_directories import LogDirectories
 from kreplica.wire import messages
 from kreplica.wire.messages import Api
 from kreplica.zookeeper import ZooKeeperClient
 
-LOWEST = {
-    # Lower versions use message formats that are not served (Kafka removed them in KIP-896).
+VERSIONS_MIN = {
+    # Lower versions use message formats that are not supported (Kafka removed them in KIP-896).
     messages.FETCH.key: 4,
     messages.CREATE_TOPICS.key: 2,
     messages.DELETE_TOPICS.key: 1,
     messages.OFFSET_FOR_LEADER_EPOCH.key: 2,
     messages.DESCRIBE_CONFIGS.key: 1,
     messages.DESCRIBE_LOG_DIRS.key: 1,
-    # Their first versions keep offsets in ZooKeeper.
+    # Version 0 stores offsets in ZooKeeper.
     messages.OFFSET_COMMIT.key: 1,
     messages.OFFSET_FETCH.key: 1,
-    # Earlier versions carry no broker epoch: any client could stop any broker (KIP-380).
+    # Lower versions have no broker epoch: any client could stop any broker (KIP-380).
     messages.CONTROLLED_SHUTDOWN.key: 2,
-    # Older controllers group partitions otherwise.
+    # Lower versions list partitions in another layout.
     messages.LEADER_AND_ISR.key: 2,
     messages.STOP_REPLICA.key: 3,
     messages.UPDATE_METADATA.key: 5,
 }
-"""Lowest served version by API key, if it is not 0."""
+"""Lowest supported version by API key, if it is not the lowest version with a schema."""
 
-HIGHEST = {
+VERSIONS_MAX = {
     # Version 2 adds a regular expression, whose evaluation time is unbounded.
     messages.LIST_TRANSACTIONS.key: 1,
 }
-"""Highest served version by API key, if it is lower than the highest version with a schema."""
+"""Highest supported version by API key, if it is not the highest version with a schema."""
 
 
 WITHOUT_SECURITY: Sequence[tuple[Api, Handler]] = (
@@ -107,8 +107,8 @@ WITHOUT_SECURITY: Sequence[tuple[Api, Handler]] = (
 """APIs whose responses are those of a Kafka broker without authentication, ACLs and quotas."""
 
 
-class ApiParts(GroupApiParts, TransactionApiParts, Protocol):
-    """Parts of a broker that the API handlers use."""
+class ApiDependencies(GroupApiDependencies, TransactionApiDependencies, Protocol):
+    """Parts of a broker that the API handlers need."""
 
     @property
     def broker_id(self) -> int: ...
@@ -138,7 +138,7 @@ class ApiParts(GroupApiParts, TransactionApiParts, Protocol):
     def directories(self) -> LogDirectories: ...
 
 
-def _reads(broker: ApiParts) -> PartitionReads:
+def _partition_reads(broker: ApiDependencies) -> PartitionReads:
     def rack_of(broker_id: int) -> str | None:
         live = broker.metadata.brokers.get(broker_id)
         return live.rack if live is not None else None
@@ -153,7 +153,7 @@ def _reads(broker: ApiParts) -> PartitionReads:
     )
 
 
-def _produce(broker: ApiParts) -> Produce:
+def _produce_handler(broker: ApiDependencies) -> Produce:
     runtime = broker.runtime
     return Produce(
         runtime.reactor,
@@ -168,7 +168,7 @@ def _produce(broker: ApiParts) -> Produce:
     )
 
 
-def _fetch(broker: ApiParts) -> Fetch:
+def _fetch_handler(broker: ApiDependencies) -> Fetch:
     permissions = broker.plugins.permissions
     return Fetch(
         broker.runtime.reactor,
@@ -176,13 +176,13 @@ def _fetch(broker: ApiParts) -> Fetch:
         broker.metadata,
         broker.fetch_sessions,
         broker.settings["fetch.max.bytes"],
-        _reads(broker),
+        _partition_reads(broker),
         permissions.may_read if permissions is not None else None,
         FollowerIncarnations(broker.client),
     )
 
 
-def _metadata(broker: ApiParts, topics: TopicAdmin, operations: AuthorizedOperations) -> Metadata:
+def _metadata_handler(broker: ApiDependencies, topics: TopicAdmin, operations: AuthorizedOperations) -> Metadata:
     settings = broker.settings
     return Metadata(
         broker.metadata,
@@ -197,7 +197,7 @@ def _metadata(broker: ApiParts, topics: TopicAdmin, operations: AuthorizedOperat
     )
 
 
-def _controller_handlers(broker: ApiParts) -> list[tuple[Api, Handler]]:
+def _controller_handlers(broker: ApiDependencies) -> list[tuple[Api, Handler]]:
     """Return the handlers of requests to the controller."""
 
     def ask_shutdown(broker_id: int, broker_epoch: int) -> Deferred[Any]:
@@ -220,7 +220,7 @@ def _controller_handlers(broker: ApiParts) -> list[tuple[Api, Handler]]:
     ]
 
 
-def handler_table(broker: ApiParts, topics: TopicAdmin) -> HandlerTable:
+def handler_table(broker: ApiDependencies, topics: TopicAdmin) -> HandlerTable:
     """Return the table of all APIs that a broker serves, with their handlers."""
     reactor = broker.runtime.reactor
     settings = broker.settings
@@ -231,18 +231,18 @@ def handler_table(broker: ApiParts, topics: TopicAdmin) -> HandlerTable:
     admission = broker.control_admission
     writer = SettingsWriter(dynamic, broker.client, broker.broker_id)
 
-    produce = _produce(broker)
+    produce = _produce_handler(broker)
 
     def is_controller() -> bool:
         return broker.controller.active
 
     handlers: list[tuple[Api, Handler]] = [
         (messages.PRODUCE, produce),
-        (messages.FETCH, _fetch(broker)),
+        (messages.FETCH, _fetch_handler(broker)),
         (messages.LIST_OFFSETS, ListOffsets(partitions)),
         (
             messages.METADATA,
-            wait_for_brokers(metadata, _metadata(broker, topics, operations)),
+            wait_for_brokers(metadata, _metadata_handler(broker, topics, operations)),
         ),
         (messages.LEADER_AND_ISR, LeaderAndIsr(reactor, admission, broker.fence, partitions, dynamic, metadata)),
         (messages.STOP_REPLICA, StopReplica(reactor, admission, broker.fence, partitions, metadata)),
@@ -272,8 +272,8 @@ def handler_table(broker: ApiParts, topics: TopicAdmin) -> HandlerTable:
     return {
         api.key: HandlerEntry(
             api,
-            LOWEST.get(api.key, api.versions[0]),
-            HIGHEST.get(api.key, api.versions[1]),
+            VERSIONS_MIN.get(api.key, api.versions[0]),
+            VERSIONS_MAX.get(api.key, api.versions[1]),
             handle,
             produce.handle_run if api is messages.PRODUCE else None,
         )

@@ -1,4 +1,4 @@
-"""The rows of the table of APIs that are about consumer groups."""
+"""Builds the handlers of the APIs of consumer groups."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from kreplica.wire import messages
 from kreplica.wire.messages import Api
 
 
-class GroupApiParts(Protocol):
-    """Parts of a broker that the handlers of consumer groups use."""
+class GroupApiDependencies(Protocol):
+    """Parts of a broker that the handlers of consumer groups need."""
 
     @property
     def runtime(self) -> Runtime: ...
@@ -42,7 +42,7 @@ class GroupApiParts(Protocol):
     def plugins(self) -> Plugins: ...
 
 
-def group_handlers(broker: GroupApiParts) -> list[tuple[Api, Handler]]:
+def group_handlers(broker: GroupApiDependencies) -> list[tuple[Api, Handler]]:
     """Return the handlers of all group APIs."""
     groups, view = broker.coordinators.groups, broker.coordinators.view
     consumer_groups = broker.coordinators.consumer_groups

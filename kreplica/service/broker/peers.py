@@ -1,4 +1,4 @@
-"""Answers questions about other brokers: their endpoints, and whether they can take over leadership."""
+"""Finds the endpoints of other brokers, and the partitions that they can take over."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kreplica.server.metadata.metadata_cache import MetadataCache
 
 
 class Peers:
-    """View of the metadata cache for packages that must not import it.
+    """The other brokers in the metadata cache, for packages that must not import the cache.
 
     :param listener: the name of the inter-broker listener.
     """

@@ -19,15 +19,16 @@ from kreplica.zookeeper import ClientClosed, SessionState, ZooKeeperClient, ZooK
 log = Logger()
 
 ROLES_SECONDS_MAX = 5.0
-"""Maximum time that a start waits for the roles of the logs on disk."""
+"""Maximum time that a starting broker waits for the controller to make its replicas leaders or followers."""
 
 RETRY_SECONDS = 1.0
 
 NAMED_MAX = 10
+"""Maximum number of topics or partitions in a log line."""
 
 
-class ReadinessParts(Protocol):
-    """Parts of a broker that the readiness checks use."""
+class ReadinessDependencies(Protocol):
+    """Parts of a broker that the readiness checks need."""
 
     @property
     def runtime(self) -> Runtime: ...
@@ -54,7 +55,7 @@ class ReadinessParts(Protocol):
     def stopping(self) -> bool: ...
 
 
-def not_ready(broker: ReadinessParts) -> list[str]:
+def not_ready(broker: ReadinessDependencies) -> list[str]:
     """Return the reasons why clients cannot be served, as sentences; empty if they can be."""
     reasons = []
     if broker.stopping:
@@ -63,7 +64,7 @@ def not_ready(broker: ReadinessParts) -> list[str]:
         reasons.append(f"ZooKeeper: the session is {broker.client.state.name.lower()}")
     elif not broker.membership.registered:
         reasons.append("the broker is not registered in ZooKeeper")
-    if not _is_served(broker):
+    if not _is_in_metadata(broker):
         reasons.append("no controller has sent metadata to this broker yet")
     directories = broker.directories.directories
     if all(directory.offline is not None for directory in directories):
@@ -71,16 +72,16 @@ def not_ready(broker: ReadinessParts) -> list[str]:
     return reasons
 
 
-async def wait_until_served(broker: ReadinessParts, timeout_s: float) -> None:
-    """Wait until the metadata has this broker and every topic, and each local log has a leader.
+async def wait_until_served(broker: ReadinessDependencies, timeout_s: float) -> None:
+    """Wait until the metadata has this broker and every topic, and each local log is of a leader or follower.
 
-    After a timeout the broker logs a warning and starts anyway: without a controller, clients wait and brokers run.
+    After a timeout, the broker logs a warning and its start continues, because only clients need a controller.
 
-    :param timeout_s: the maximum wait for a controller that knows this broker.
+    :param timeout_s: the maximum time to wait for metadata that contains this broker.
     """
     metadata = broker.metadata
-    if not await metadata.wait_until(lambda: _is_served(broker), timeout_s):
-        log.warn("no controller has sent metadata to this broker yet: clients must wait")
+    if not await metadata.wait_until(lambda: _is_in_metadata(broker), timeout_s):
+        log.warn("no controller has sent metadata to this broker yet, so it cannot serve clients")
     topics = await _remaining_topics(broker)
     if not await metadata.wait_until(lambda: topics <= metadata.topics.keys(), ROLES_SECONDS_MAX):
         log.warn(
@@ -90,13 +91,13 @@ async def wait_until_served(broker: ReadinessParts, timeout_s: float) -> None:
     if not await metadata.wait_until(lambda: not _without_role(broker), ROLES_SECONDS_MAX):
         waiting = _without_role(broker)
         log.warn(
-            "{count} partitions with a log on this broker have no role yet: {partitions}",
+            "{count} partitions with a log on this broker are neither leaders nor followers yet: {partitions}",
             count=len(waiting),
             partitions=", ".join(map(str, waiting[:NAMED_MAX])),
         )
 
 
-async def _remaining_topics(broker: ReadinessParts) -> set[str]:
+async def _remaining_topics(broker: ReadinessDependencies) -> set[str]:
     """Return the topics in ZooKeeper that are not being deleted."""
     while True:
         try:
@@ -105,15 +106,15 @@ async def _remaining_topics(broker: ReadinessParts) -> set[str]:
         except ClientClosed:
             raise
         except ZooKeeperError as error:
-            # A session that has ended is replaced by the membership.
+            # After a lost session, the membership creates another one.
             log.warn("reading the topics in ZooKeeper again: {error}", error=str(error))
             await pause(broker.runtime.reactor, RETRY_SECONDS)
 
 
-def _is_served(broker: ReadinessParts) -> bool:
+def _is_in_metadata(broker: ReadinessDependencies) -> bool:
     return broker.broker_id in broker.metadata.brokers
 
 
-def _without_role(broker: ReadinessParts) -> list[TopicPartition]:
-    """Return the partitions with a local log for which no controller has sent a role."""
+def _without_role(broker: ReadinessDependencies) -> list[TopicPartition]:
+    """Return the partitions with a local log that no controller has made a leader or follower."""
     return [key for key in broker.directories.logs if broker.partitions.get(key) is None]

@@ -1,4 +1,4 @@
-"""Builds the replication of a broker: partitions, fetchers of followers, and ISR changes of leaders."""
+"""Builds the replication of a broker: partitions, follower fetchers, and ISR writes of leaders."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from kreplica.storage.directories.log_directories import LogDirectories
 from kreplica.zookeeper import SessionState, ZooKeeperClient
 
 
-class ReplicationParts(Protocol):
-    """Parts of a broker that replication uses."""
+class ReplicationDependencies(Protocol):
+    """Parts of a broker that replication needs."""
 
     @property
     def runtime(self) -> Runtime: ...
@@ -60,10 +60,10 @@ class ReplicationParts(Protocol):
 class Replication:
     """The replication of one broker; started after its registration, stopped before its logs are closed.
 
-    :param purgatory: notifies requests that wait for records or acknowledgements.
+    :param purgatory: holds the requests that wait for records or acknowledgements.
     """
 
-    def __init__(self, broker: ReplicationParts, purgatory: Purgatory) -> None:
+    def __init__(self, broker: ReplicationDependencies, purgatory: Purgatory) -> None:
         reactor, client, settings = broker.runtime.reactor, broker.client, broker.settings
         lag_s_max = settings["replica.lag.time.max.ms"] / 1000
         plans = broker.watches.plan_throttle
@@ -93,13 +93,13 @@ class Replication:
         )
         self._client = client
         self._fence = broker.fence
-        self._forget_session: Callable[[], None] = lambda: None
+        self._unsubscribe: Callable[[], None] = lambda: None
         self.lag_watch = LagWatch(reactor, self.partitions, lag_s_max / 2)
 
     def start(self) -> None:
         """Start to check followers for lag, and to watch the ZooKeeper session."""
         self.lag_watch.start()
-        self._forget_session = self._client.on_session_event(self._session_changed)
+        self._unsubscribe = self._client.on_session_event(self._session_changed)
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
@@ -107,8 +107,8 @@ class Replication:
             self.partitions.session_lost()
 
     async def stop(self) -> None:
-        """Stop leading and following; pending requests fail."""
-        self._forget_session()
+        """Stop being leader or follower of partitions; pending requests fail."""
+        self._unsubscribe()
         self.lag_watch.stop()
         self.partitions.stop()
         await self.fetchers.close()

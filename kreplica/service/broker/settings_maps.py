@@ -30,7 +30,7 @@ from kreplica.transactions.memory_limits import TransactionBounds
 def bounds(settings: BrokerSettings) -> Bounds:
     """Return the resource limits of client connections."""
     default = Bounds()
-    given = settings.configured_names
+    names = settings.configured_names
     idle_ms = settings["connections.max.idle.ms"]
     queued = settings["queued.max.request.bytes"]
     return Bounds(
@@ -50,10 +50,10 @@ def bounds(settings: BrokerSettings) -> Bounds:
         connections_max=settings["max.connections"],
         connections_per_host_max=settings["max.connections.per.ip"],
         idle_s=idle_ms / 1000 if idle_ms > 0 else float(UNLIMITED),
-        # Kafka's defaults of these three are too small for fast networks; they apply only if set explicitly.
-        accept_backlog=settings["socket.listen.backlog.size"] if "socket.listen.backlog.size" in given else 1024,
-        send_buffer_bytes=settings["socket.send.buffer.bytes"] if "socket.send.buffer.bytes" in given else -1,
-        receive_buffer_bytes=settings["socket.receive.buffer.bytes"] if "socket.receive.buffer.bytes" in given else -1,
+        # Kafka's defaults of these three are too small for fast networks, so only configured values apply.
+        accept_backlog=settings["socket.listen.backlog.size"] if "socket.listen.backlog.size" in names else 1024,
+        send_buffer_bytes=settings["socket.send.buffer.bytes"] if "socket.send.buffer.bytes" in names else -1,
+        receive_buffer_bytes=settings["socket.receive.buffer.bytes"] if "socket.receive.buffer.bytes" in names else -1,
     )
 
 
@@ -191,7 +191,7 @@ def _assignor(name: str) -> Assignor:
         if name in (assignor.name, assignor.class_name):
             return assignor
     known = ", ".join(assignor.name for assignor in ASSIGNORS)
-    raise SettingsError(f"group.consumer.assignors: there is no assignor {name!r}, but {known}")
+    raise SettingsError(f"group.consumer.assignors: unknown assignor {name!r}; the assignors are {known}")
 
 
 def transactions_config(settings: BrokerSettings) -> TransactionsConfig:
@@ -224,9 +224,9 @@ def admin_listener(settings: BrokerSettings) -> tuple[str, int] | None:
 
 
 def advertised(endpoint: Endpoint, listening: Endpoint, bound_port: int, host_name: str) -> Endpoint:
-    """Return the endpoint to advertise, with missing parts filled in.
+    """Return the endpoint to advertise, with its missing parts.
 
-    :param listening: the configured listener of that name.
+    :param listening: the configured listener with the same name.
     :param host_name: the machine's name, used for a listener on all interfaces.
     """
     return endpoint._replace(host=endpoint.host or listening.host or host_name, port=endpoint.port or bound_port)

@@ -1,4 +1,4 @@
-"""The rows of the table of APIs that are about transactions."""
+"""Builds the handlers of the APIs of transactions."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from kreplica.wire import messages
 from kreplica.wire.messages import Api
 
 
-class TransactionApiParts(Protocol):
-    """Parts of a broker that the handlers of transactions use."""
+class TransactionApiDependencies(Protocol):
+    """Parts of a broker that the handlers of transactions need."""
 
     @property
     def runtime(self) -> Runtime: ...
@@ -47,7 +47,9 @@ class TransactionApiParts(Protocol):
     def producer_ids(self) -> ProducerIds: ...
 
 
-def transaction_handlers(broker: TransactionApiParts, internal_topics: InternalTopics) -> list[tuple[Api, Handler]]:
+def transaction_handlers(
+    broker: TransactionApiDependencies, internal_topics: InternalTopics
+) -> list[tuple[Api, Handler]]:
     """Return the handlers of all transaction APIs."""
     coordinators, partitions, metadata = broker.coordinators, broker.partitions, broker.metadata
     transactions, groups, view = coordinators.transactions, coordinators.groups, coordinators.view

@@ -10,7 +10,7 @@ from kreplica.zookeeper import ZooKeeperClient
 
 
 class Watches:
-    """Owned by the broker; started when the persistent paths are there."""
+    """The watches of one broker; owned by the broker, started once the persistent znodes exist."""
 
     def __init__(self, reactor: Reactor, client: ZooKeeperClient) -> None:
         self.cordoned = CordonedBrokers(reactor, client)
@@ -18,11 +18,11 @@ class Watches:
         self._all = (self.cordoned.watching, self.plan_throttle.watching)
 
     async def start(self) -> None:
-        """Read both, and watch for changes."""
+        """Read the cordoned brokers and the throttle, and watch for changes."""
         await gather([watching.start() for watching in self._all])
 
     def session_renewed(self) -> None:
-        """Changes may have been missed."""
+        """Read everything again, because changes may have been missed."""
         for watching in self._all:
             watching.session_renewed()
 

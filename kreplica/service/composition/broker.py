@@ -74,13 +74,14 @@ class Broker:
 
     :param settings: the validated ``server.properties``.
     :param failed: called with a one-line reason when the broker cannot continue; by default the broker stops itself.
-    :ivar standalone: the brokers of this process, if each can be killed separately; set before the start.
+    :ivar standalone: the brokers of this process, if they can be killed and isolated individually; set before the
+        start.
     """
 
     def __init__(self, runtime: Runtime, settings: BrokerSettings, failed: Callable[[str], None] | None = None) -> None:
         self.runtime = runtime
         self.settings = settings
-        self._failed = failed or self._stop_alone
+        self._failed = failed or self._stop_in_background
         self.broker_id: int = settings["broker.id"]
         self.plugins = Plugins(self, runtime, settings)
         self.client = ZooKeeperClient(
@@ -128,7 +129,7 @@ class Broker:
         self._opened = False
         self.stopping = False
         self._joined_once = False
-        self._reading_session = 0
+        self._settings_session = 0
         """ID of the ZooKeeper session in which the settings and watches were read."""
         self._removing_strays: Deferred[None] = succeed(None)
 
@@ -140,7 +141,7 @@ class Broker:
         reactor, random = self.runtime.reactor, self.runtime.random
         incarnations = self.incarnations
         return Membership(
-            reactor, random, self.client, self._joined, lambda: incarnations.intact_since, self._replaced
+            reactor, random, self.client, self._on_joined, lambda: incarnations.intact_since, self._on_replaced
         )
 
     def _make_topic_admin(self) -> TopicAdmin:
@@ -160,13 +161,13 @@ class Broker:
     async def start(self) -> None:
         """Open the logs, listen and register; return when the broker can serve clients.
 
-        :raise KreplicaError: a port or directory is in use, the data belongs to another cluster, the broker ID is
-            taken, or ZooKeeper is unreachable. The message says what to do.
+        :raise KreplicaError: a port, directory or broker ID is in use, the data belongs to another cluster, or
+            ZooKeeper is unreachable. The message says what to do.
         """
         for warning in self.settings.warnings:
             log.warn("{warning}", warning=warning)
         connect = self.settings["zookeeper.connect"]
-        # The lock proves that the previous process has ended, so its session may be closed.
+        # The lock proves that the previous process has ended, so its ZooKeeper session may be closed.
         self.directories.lock()
         timings = StartTimings(self.runtime.reactor.seconds)
         steps = StartupSteps(self.runtime, self.client)
@@ -193,7 +194,7 @@ class Broker:
         endpoints = self._listen(self.server)
         self._start_admin()
         if not self.runtime.is_simulated:
-            self.stalls.start()  # after the import of the web framework, which delays no client
+            self.stalls.start()  # after the import of the web framework, which is not a stall that delays clients
         registration = self._registration(endpoints)
         timings.done("listeners")
         await steps.run("the registration in ZooKeeper", lambda: self._register(registration))
@@ -211,7 +212,7 @@ class Broker:
         client, random = self.client, self.runtime.random
         await steps.run("the persistent znodes of the cluster", lambda: create_persistent_paths(client))
         cluster_id = await steps.run("the cluster's id", lambda: read_or_create_cluster_id(client, random))
-        self._reading_session = client.session_id
+        self._settings_session = client.session_id
         await steps.run("the dynamic settings", self.dynamic_settings.start)
         self.dynamic_settings.check_unsupported_security()
         await steps.run("the cordoned brokers and plans", self.watches.start)
@@ -281,8 +282,8 @@ class Broker:
 
     # --- events ------------------------------------------------------------------------------------------------------
 
-    def _joined(self, registration: BrokerRegistration) -> None:
-        """Handle the first registration, and each one after a lost session."""
+    def _on_joined(self, registration: BrokerRegistration) -> None:
+        """Handle the first registration and each one after a lost session."""
         last_epoch = self.fence.broker_epoch
         self.fence.broker_epoch = registration.epoch
         self.incarnations.registered(registration)
@@ -293,8 +294,8 @@ class Broker:
             intact_since=self.incarnations.intact_since,
             endpoints=", ".join(map(str, registration.endpoints)),
         )
-        if self._reading_session != self.client.session_id:
-            self._reading_session = self.client.session_id
+        if self._settings_session != self.client.session_id:
+            self._settings_session = self.client.session_id
             self.dynamic_settings.session_renewed()
             self.watches.session_renewed()
         if self._joined_once:
@@ -327,12 +328,12 @@ class Broker:
         """Return the reasons why this broker cannot serve clients, as sentences; empty if it can."""
         return not_ready(self)
 
-    def _replaced(self, message: str) -> None:
+    def _on_replaced(self, message: str) -> None:
         """Stop, because another broker registered with this ID while this one had no session."""
         log.critical("stopping: {message}", message=message)
         self._failed(message)
 
-    def _stop_alone(self, _: str) -> None:
+    def _stop_in_background(self, _: str) -> None:
         stopped = Deferred.fromCoroutine(self.stop())
         stopped.addErrback(lambda failure: log.failure("stopping failed", failure))
 
@@ -345,7 +346,7 @@ class Broker:
         self.stopping = True
         await stop_all(
             self.plugins.stop,
-            self._hand_over,
+            self._hand_over_leadership,
             self.controller.stop,
             self._close_journal,
             self.membership.leave,
@@ -356,7 +357,7 @@ class Broker:
             self._close_session,
         )
 
-    async def _hand_over(self) -> None:
+    async def _hand_over_leadership(self) -> None:
         """Move leadership to other brokers while this one still serves."""
         config = controlled_shutdown_config(self.settings)
         if config is not None and self.membership.registered:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class StartTimings:
-    """Parts that follow one another.
+    """Durations of consecutive phases; in text, such as ``session 0.03, logs 0.05``.
 
     :param now_s: a clock in seconds.
     """
@@ -14,18 +14,18 @@ class StartTimings:
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
         self._since_s = now_s()
-        self._parts: list[tuple[str, float]] = []
+        self._phases: list[tuple[str, float]] = []
 
-    def done(self, part: str) -> None:
+    def done(self, phase: str) -> None:
         """Record the end of a phase, which started at the end of the previous one."""
         now_s = self._now_s()
-        self._parts.append((part, now_s - self._since_s))
+        self._phases.append((phase, now_s - self._since_s))
         self._since_s = now_s
 
     @property
     def total_s(self) -> float:
-        """Seconds of all parts."""
-        return sum(seconds for _, seconds in self._parts)
+        """Total seconds of all phases."""
+        return sum(seconds for _, seconds in self._phases)
 
     def __str__(self) -> str:
-        return ", ".join(f"{part} {seconds:.2f}" for part, seconds in self._parts)
+        return ", ".join(f"{phase} {seconds:.2f}" for phase, seconds in self._phases)

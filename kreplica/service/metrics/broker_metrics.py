@@ -21,7 +21,7 @@ from kreplica.service.broker.replication import Replication
 from kreplica.service.metrics.controller_metrics import controller_families
 from kreplica.service.metrics.group_metrics import group_families
 from kreplica.service.metrics.machine_metrics import directory_families, process_families
-from kreplica.service.metrics.memory_metrics import MemoryParts, memory_families
+from kreplica.service.metrics.memory_metrics import MemoryDependencies, memory_families
 from kreplica.service.metrics.metric_families import by_api, counter, gauge, histogram
 from kreplica.service.plugins import Plugins
 from kreplica.storage.directories.log_directories import LogDirectories
@@ -82,7 +82,7 @@ LED: Sequence[Row] = (
 _NEVER_ASKED = ApiMetrics()
 
 
-class MetricsParts(MemoryParts, Protocol):
+class MetricsDependencies(MemoryDependencies, Protocol):
     """Parts of a broker that the metrics read."""
 
     @property
@@ -110,7 +110,7 @@ class MetricsParts(MemoryParts, Protocol):
 class BrokerMetrics:
     """Collects metrics from the counters and states of the broker's parts."""
 
-    def __init__(self, broker: MetricsParts, stalls: StallWatch) -> None:
+    def __init__(self, broker: MetricsDependencies, stalls: StallWatch) -> None:
         self._broker = broker
         self._stalls = stalls
 

@@ -23,7 +23,7 @@ RECENT_SECONDS, LOOK_SECONDS = 10.0, 1.0
 FRESH_SECONDS = 0.5
 
 
-class LiveMetricsParts(Protocol):
+class LiveMetricsDependencies(Protocol):
     @property
     def runtime(self) -> Runtime: ...
 
@@ -43,7 +43,7 @@ class LiveMetricsParts(Protocol):
 class LiveMetrics:
     """Implements ``admin.resources.figures.LocalMetrics``."""
 
-    def __init__(self, broker: LiveMetricsParts, stalls: StallWatch) -> None:
+    def __init__(self, broker: LiveMetricsDependencies, stalls: StallWatch) -> None:
         self._broker = broker
         self._delays = RecentDelays(broker.runtime.reactor.seconds, stalls)
         self._messages = CountedMessages()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kreplica.admin.http.site import AdminSite
 
 
-class MemoryParts(Protocol):
+class MemoryDependencies(Protocol):
     """Parts of a broker that the metrics of memory read."""
 
     @property
@@ -36,7 +36,7 @@ class MemoryParts(Protocol):
     def admin(self) -> AdminSite | None: ...
 
 
-def memory_families(broker: MemoryParts) -> Iterator[Family]:
+def memory_families(broker: MemoryDependencies) -> Iterator[Family]:
     """Yield what each kind of buffer holds, and how often its bound refused something."""
     held, refused = _rows(broker)
     yield Family(
@@ -55,7 +55,7 @@ def memory_families(broker: MemoryParts) -> Iterator[Family]:
     )
 
 
-def _rows(broker: MemoryParts) -> tuple[dict[str, int], dict[str, int]]:
+def _rows(broker: MemoryDependencies) -> tuple[dict[str, int], dict[str, int]]:
     groups = broker.coordinators.group_memory
     offsets = broker.coordinators.offset_memory
     sessions = broker.fetch_sessions

@@ -15,7 +15,7 @@ from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.model import TopicPartition
 from kreplica.runtime.pause import pause
 from kreplica.server.metadata.metadata_cache import MetadataCache
-from kreplica.service.plugins.led_partitions import LedParts, LedView, Roles
+from kreplica.service.plugins.led_partitions import LedPartitionsDependencies, LedView, Roles
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.messages import PRODUCE
 from kreplica.wire.records import Record
@@ -24,7 +24,7 @@ TRIES_MAX = 20
 BACKOFF_S = 0.1
 TIMEOUT_S = 10.0
 
-_ELSEWHERE = (
+_RETRIABLE = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.LEADER_NOT_AVAILABLE,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -33,8 +33,8 @@ _ELSEWHERE = (
 """Error codes after which nothing was appended and a retry may succeed."""
 
 
-class PluginParts(LedParts, Protocol):
-    """Parts of a broker that plugins see."""
+class PluginDependencies(LedPartitionsDependencies, Protocol):
+    """Parts of a broker that plugins need."""
 
     @property
     def broker_id(self) -> int: ...
@@ -52,9 +52,9 @@ class PluginParts(LedParts, Protocol):
 
 
 class PluginBroker:
-    """The view of one plugin."""
+    """The broker, as one plugin sees it."""
 
-    def __init__(self, broker: PluginParts, roles: Roles, name: str) -> None:
+    def __init__(self, broker: PluginDependencies, roles: Roles, name: str) -> None:
         self.broker_id = broker.broker_id
         self.led = LedView(broker, roles, name)
         self._broker = broker
@@ -90,7 +90,7 @@ class PluginBroker:
                 return int(row["base_offset"])
             code = ErrorCode.of(row["error_code"])
             error = KafkaError(code, row.get("error_message") or str(key))
-            if code not in _ELSEWHERE:
+            if code not in _RETRIABLE:
                 break
         raise error
 

@@ -1,4 +1,4 @@
-"""Finds the maker of a plugin by its name."""
+"""Finds plugins by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kreplica.interfaces import IPluginMaker
 def find(setting: str, name: str, provides: InterfaceClass) -> IPluginMaker:
     """Return the maker of the plugin with that name.
 
-    :param setting: the setting that chooses it, for the error.
+    :param setting: the setting with the name, for the error.
     :raise SettingsError: no plugin or several plugins have the name. The message lists the available plugins and the
         modules that cannot be imported.
     """
@@ -25,21 +25,21 @@ def find(setting: str, name: str, provides: InterfaceClass) -> IPluginMaker:
     if len(found) == 1:
         return found[0]
     if found:
-        raise SettingsError(f"{setting}: {len(found)} plugins are called {name!r}: {', '.join(map(repr, found))}")
+        raise SettingsError(f"{setting}: {len(found)} plugins have the name {name!r}: {', '.join(map(repr, found))}")
     known = ", ".join(sorted(maker.name for maker in makers)) or "none"
     broken = broken_modules()
     more = "".join(f"; {module} could not be imported: {error}" for module, error in broken.items())
-    raise SettingsError(f"{setting}: there is no plugin {name!r}; there are: {known}{more}")
+    raise SettingsError(f"{setting}: unknown plugin {name!r}; the plugins are: {known}{more}")
 
 
 def makers_of(provides: InterfaceClass) -> list[IPluginMaker]:
-    """Return all makers of objects with that interface, by name."""
+    """Return all makers of plugins with this interface, sorted by name."""
     found: list[Any] = list(getPlugins(IPluginMaker, kreplica.plugins))
     return sorted((maker for maker in found if maker.provides is provides), key=lambda maker: str(maker.name))
 
 
 def broken_modules() -> dict[str, str]:
-    """The modules among the plugins that cannot be imported, and why."""
+    """Return the plugin modules that cannot be imported, with the error of each."""
     broken = {}
     for module in getModule(kreplica.plugins.__name__).iterModules():
         try:

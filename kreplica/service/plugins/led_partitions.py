@@ -28,7 +28,7 @@ PIECE_BYTES = 1024 * 1024
 Leads = Callable[[TopicPartition, bool], None]
 
 
-class LedParts(Protocol):
+class LedPartitionsDependencies(Protocol):
     """Parts of a broker that a plugin uses to read and write partitions that the broker leads."""
 
     @property
@@ -40,7 +40,7 @@ class LedParts(Protocol):
 
 @dataclass(slots=True)
 class StoredBatch:
-    """A ``LogBatch``."""
+    """A ``LogBatch`` in memory."""
 
     base_offset: int
     next_offset: int
@@ -66,11 +66,11 @@ class Roles:
 
     def follow(self, topic: str, leads: Leads) -> None:
         if topic in INTERNAL_TOPICS:
-            raise ValueError(f"{topic} is the coordinators' own")
+            raise ValueError(f"{topic} is an internal topic")
         self._followers.setdefault(topic, []).append(leads)
 
     def observe(self, partitions: Partitions) -> None:
-        """Before any partition is opened."""
+        """Register for role changes; must be called before any partition is opened."""
         for topic in sorted(self._followers):
             partitions.observe(topic, self._role_changed)
 
@@ -84,12 +84,12 @@ class Roles:
 
 
 class LedView:
-    """The view of one plugin.
+    """The led partitions, as one plugin sees them.
 
     :param name: the plugin's name; it sees only its own notes.
     """
 
-    def __init__(self, broker: LedParts, roles: Roles, name: str) -> None:
+    def __init__(self, broker: LedPartitionsDependencies, roles: Roles, name: str) -> None:
         self._broker = broker
         self._roles = roles
         self._name = name

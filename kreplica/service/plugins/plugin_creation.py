@@ -23,7 +23,7 @@ from kreplica.interfaces import (
 from kreplica.runtime import Runtime
 from kreplica.server.handlers.topics.topic_admin import Place, place_evenly
 from kreplica.server.produce.interception import Interception, Interceptor
-from kreplica.service.plugins.broker_view import PluginBroker, PluginParts
+from kreplica.service.plugins.broker_view import PluginBroker, PluginDependencies
 from kreplica.service.plugins.discovery import find
 from kreplica.service.plugins.led_partitions import Roles
 from kreplica.service.plugins.plugin_decisions import ChosenElection, ChosenPlacement
@@ -55,7 +55,7 @@ class Plugins:
     :raise SettingsError: a plugin does not exist or rejects its settings.
     """
 
-    def __init__(self, broker: PluginParts, runtime: Runtime, settings: BrokerSettings) -> None:
+    def __init__(self, broker: PluginDependencies, runtime: Runtime, settings: BrokerSettings) -> None:
         self._broker = broker
         self._runtime = runtime
         self._settings = settings

@@ -18,7 +18,7 @@ _PROGRAM = "import os; os.setpgid(0, 0); from twisted.scripts.twistd import run;
 """Program of the child processes. Each has its own process group, so that Ctrl-C reaches only the parent, which
 stops the children in order."""
 
-_HEAD = "# Written by each start of `standalone --processes`: changes in this file are lost.\n"
+_FILE_HEADER = "# Written by each start of `standalone --processes`: changes in this file are lost.\n"
 
 
 class ProcessesStandalone(Standalone):
@@ -26,7 +26,7 @@ class ProcessesStandalone(Standalone):
 
     The data layout is the same as in one process, so a cluster can be started either way.
 
-    :param log_format: also used by the brokers.
+    :param log_format: the log format of the child processes.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class ProcessesStandalone(Standalone):
     ) -> None:
         super().__init__(runtime, config, failed=failed)
         self._log_format = log_format
-        self._kept: list[SupervisedBroker] = []
+        self._children: list[SupervisedBroker] = []
         self._serving: list[Serving] = []
 
     @property
@@ -51,24 +51,24 @@ class ProcessesStandalone(Standalone):
         return self._serving[0].admin_url
 
     async def _start_brokers(self) -> None:
-        self._kept = [self._child(broker_id) for broker_id in self._config.broker_ids]
+        self._children = [self._child(broker_id) for broker_id in self._config.broker_ids]
         # The first broker becomes the controller without competition; the others then find it.
-        first, *others = self._kept
+        first, *others = self._children
         self._serving = [await first.start()]
-        self._serving += await gather(kept.start() for kept in others)
+        self._serving += await gather(child.start() for child in others)
 
     def _child(self, broker_id: int) -> SupervisedBroker:
         text = self._config.settings_text(broker_id, self.coordinator.port, self._admin_port(broker_id))
         name = f"broker-{broker_id}"
         path = os.path.join(self._config.data_directory, f"{name}.properties")
-        self._runtime.disk.write_file(path, (_HEAD + text).encode(), sync=False)
+        self._runtime.disk.write_file(path, (_FILE_HEADER + text).encode(), sync=False)
         options = ["--config", path, "--log-format", self._log_format, "--child-of", str(os.getpid())]
         options += [word for override in self._config.overrides for word in ("--override", override)]
         command = [sys.executable, "-c", _PROGRAM, "-n", "--pidfile=", "kreplica", "broker", *options]
         return SupervisedBroker(self._runtime.reactor, broker_id, command, relay(self._log_format, name))
 
     async def _stop_brokers(self) -> None:
-        for kept in self._kept:
-            # All first, since each broker needs the others, above all the controller, for its controlled shutdown.
-            kept.resume()
-        await stop_all(*(kept.stop for kept in reversed(self._kept)))
+        # Resume all before the first stops: its controlled shutdown needs the controller and the other replicas.
+        for child in self._children:
+            child.resume()
+        await stop_all(*(child.stop for child in reversed(self._children)))

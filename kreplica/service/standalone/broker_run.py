@@ -22,7 +22,7 @@ class BrokerRun(ProcessProtocol):
 
     :param relay: receives each log line of the process.
     :param served: called when the broker serves clients.
-    :param ended: called when the process has exited, with a text that describes how and why.
+    :param ended: called when the process has exited, with the reason.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class BrokerRun(ProcessProtocol):
             lines, rest = [*lines, rest], b""
         self._unfinished[childFD] = rest
         for line in lines:
-            self._said(childFD, line.decode(errors="replace"))
+            self._handle_line(childFD, line.decode(errors="replace"))
 
-    def _said(self, descriptor: int, line: str) -> None:
+    def _handle_line(self, descriptor: int, line: str) -> None:
         serving = Serving.from_line(line) if descriptor == STDOUT else None
         if serving is not None:
             self._served(serving)
@@ -67,11 +67,11 @@ class BrokerRun(ProcessProtocol):
     def processEnded(self, reason: Failure) -> None:
         for descriptor, rest in self._unfinished.items():
             if rest:
-                self._said(descriptor, rest.decode(errors="replace"))
-        self._ended(self._last_words or _how(reason.value))
+                self._handle_line(descriptor, rest.decode(errors="replace"))
+        self._ended(self._last_words or _exit_text(reason.value))
 
 
-def _how(end: Any) -> str:
+def _exit_text(end: Any) -> str:
     """Describe how a process ended.
 
     :param end: ``ProcessDone`` or ``ProcessTerminated``.

@@ -8,7 +8,7 @@ from twisted.internet.defer import CancelledError
 from twisted.logger import Logger
 
 from kreplica.admin.http.problems import Problem
-from kreplica.admin.resources.standalone import CUT, DEAD, PAUSED, RUNNING, BrokerState
+from kreplica.admin.resources.standalone import DEAD, ISOLATED, PAUSED, RUNNING, BrokerState
 from kreplica.errors import KreplicaError
 from kreplica.runtime import Runtime
 from kreplica.runtime.gather import gather
@@ -27,7 +27,7 @@ class HostedBrokers:
 
     :param runtime: the process's runtime.
     :param build: creates a broker from its ID and the runtime of its host.
-    :ivar machines: by broker ID; must be changed only by this class, as must ``loopback``.
+    :ivar machines: the machine of each broker, by broker ID; only this class may change them and ``loopback``.
     """
 
     def __init__(self, runtime: Runtime, numbers: Iterable[int], build: Callable[[int, Runtime], Broker]) -> None:
@@ -47,7 +47,7 @@ class HostedBrokers:
         return Machine(reactor, name, self.loopback, lambda runtime: build(number, runtime), create_resources)
 
     def on_change(self, callback: Callable[[int], None]) -> None:
-        """Call back with a broker's id whenever it was killed, paused or cut off."""
+        """Call back with the ID of each broker whose state an admin request has changed."""
         self._on_change.append(callback)
 
     def running(self) -> Mapping[int, Broker]:
@@ -60,8 +60,8 @@ class HostedBrokers:
         order = sorted(serving, key=lambda number: (self.loopback.is_isolated(serving[number].name), number))
         return {number: serving[number].program for number in order}
 
-    def is_cut(self, broker_id: int) -> bool:
-        """Return True if a broker is isolated from all others."""
+    def is_isolated(self, broker_id: int) -> bool:
+        """Return True if a broker is isolated."""
         return self.loopback.is_isolated(self.machines[broker_id].name)
 
     # --- all of them -------------------------------------------------------------------------------------------------
@@ -94,14 +94,14 @@ class HostedBrokers:
             return BrokerState(DEAD, machine.starting)
         if machine.paused:
             return BrokerState(PAUSED)
-        return BrokerState(CUT if self.loopback.is_isolated(machine.name) else RUNNING)
+        return BrokerState(ISOLATED if self.loopback.is_isolated(machine.name) else RUNNING)
 
     async def do(self, action: str, broker_id: int) -> None:
-        # Not inside an event of the broker, which may have received the request itself.
+        # Not while the broker handles an event, since it may be handling this request.
         await pause(self._runtime.reactor, 0)
         if self._stopping:
             raise Problem(503, "BROKER_NOT_AVAILABLE", "the process is stopping")
-        log.info("{action} broker {broker}, as was asked", action=action, broker=broker_id)
+        log.info("{action} broker {broker}, requested by the admin API", action=action, broker=broker_id)
         machine = self.machines[broker_id]
         if action == "start":
             await self._start(broker_id, machine)
@@ -114,7 +114,7 @@ class HostedBrokers:
     def _change(self, action: str, machine: Machine[Broker]) -> None:
         if action == "kill":
             machine.kill()
-            self.loopback.end_isolation(machine.name)  # the host that it starts on again is a new one
+            self.loopback.end_isolation(machine.name)  # its next start is on a new host
         elif action == "pause":
             machine.pause()
         elif action == "resume":

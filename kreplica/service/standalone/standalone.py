@@ -49,11 +49,11 @@ class StandaloneConfig:
 
     @property
     def broker_ids(self) -> range:
-        """The ids of all brokers."""
+        """The IDs of all brokers."""
         return range(self.first_broker_id, self.first_broker_id + self.brokers)
 
     def broker_settings(self, broker_id: int, coordinator_port: int, admin_port: int) -> BrokerSettings:
-        """The settings of one broker.
+        """Return the settings of one broker.
 
         :raise SettingsError: an override is unknown or malformed.
         """
@@ -119,13 +119,13 @@ class Standalone:
     async def start(self) -> None:
         """Start the coordinator, then the brokers.
 
-        :raise KreplicaError: the message names the cause and the remedy.
+        :raise KreplicaError: the start failed; the message gives the reason and what to do.
         """
         config = self._config
         # Settings are validated first, before anything is opened.
         config.broker_settings(config.first_broker_id, config.coordinator_port, config.admin_port)
         if self._store is None:
-            self._refuse_without_coordinator_data()
+            self._check_coordinator_data()
         make_directories_durably(self._runtime.disk, config.data_directory)
         await start_coordinator(self.coordinator, HOST, config.coordinator_port, "--coordinator-port")
         await self._start_brokers()
@@ -146,8 +146,8 @@ class Standalone:
         settings = self._config.broker_settings(broker_id, self.coordinator.port, admin_port)
         return Broker(runtime, settings, self._failed)
 
-    def _refuse_without_coordinator_data(self) -> None:
-        """Refuse to start if broker data exists without coordinator data, which would create an empty cluster.
+    def _check_coordinator_data(self) -> None:
+        """Check that coordinator data exists if broker data exists; otherwise the start would create an empty cluster.
 
         :raise SettingsError: the message names the cluster.
         """
@@ -159,8 +159,8 @@ class Standalone:
             meta = read_meta_properties(disk, path)
             if meta is not None:
                 raise SettingsError(
-                    f"{path} is of cluster {meta.cluster_id}, but {self._coordinator_directory}, which holds that "
-                    "cluster's topics, does not exist: restore it, or start with another --data-dir"
+                    f"{path} belongs to cluster {meta.cluster_id}, but {self._coordinator_directory}, which has its topics, "
+                    "does not exist: restore it, or start with another --data-dir"
                 )
 
     @property
@@ -175,7 +175,7 @@ class Standalone:
         return [broker.port for broker in self.brokers]
 
     def describe(self) -> str:
-        """The banner."""
+        """Return the banner that is printed after the start."""
         return banner(
             __version__,
             [f"{HOST}:{port}" for port in self.ports],

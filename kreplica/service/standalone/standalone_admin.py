@@ -35,7 +35,7 @@ class ProcessRoot(Resource):
         self._brokers = brokers
         self._access = access
         self._own = Root(runtime, (StandaloneResource(brokers), Dashboard(runtime.offload)), access)
-        self._given: dict[Request, int] = {}
+        self._forwarded: dict[Request, int] = {}
         brokers.on_change(self._broker_changed)
 
     def render(self, request: Request) -> int:
@@ -45,7 +45,7 @@ class ProcessRoot(Resource):
             return self._own.render(request)
         for broker_id, broker in self._brokers.running().items():
             if broker.admin is not None:
-                self._give(request, broker_id, broker.admin.root)
+                self._forward(request, broker_id, broker.admin.root)
                 return NOT_DONE_YET
         if path == b"/" or path.startswith(DASHBOARD):
             return self._own.render(request)
@@ -58,22 +58,22 @@ class ProcessRoot(Resource):
 
     # --- forwarded requests ------------------------------------------------------------------------------------------
 
-    def _give(self, request: Request, broker_id: int, root: Any) -> None:
-        self._given[request] = broker_id
-        request.notifyFinish().addBoth(lambda _: self._given.pop(request, None) and None)
+    def _forward(self, request: Request, broker_id: int, root: Any) -> None:
+        self._forwarded[request] = broker_id
+        request.notifyFinish().addBoth(lambda _: self._forwarded.pop(request, None) and None)
         # Run as an event of the broker's host, so that its log lines carry the host's name.
         self._brokers.machines[broker_id].call(self._render, root, request)
 
     def _render(self, root: Any, request: Request) -> None:
-        if request in self._given:  # the client has not disconnected in the meantime
+        if request in self._forwarded:  # the client has not disconnected in the meantime
             root.render(request)
 
     def _broker_changed(self, broker_id: int) -> None:
         """Abort pending requests to a broker that can no longer respond, so that clients can retry."""
-        if broker_id in self._brokers.running() and not self._brokers.is_cut(broker_id):
+        if broker_id in self._brokers.running() and not self._brokers.is_isolated(broker_id):
             return
-        for request, asked in list(self._given.items()):
-            if asked == broker_id:
+        for request, receiver in list(self._forwarded.items()):
+            if receiver == broker_id:
                 channel: Any = request.channel
                 channel.forceAbortClient()
 
@@ -83,11 +83,11 @@ class ProcessRoot(Resource):
         except Problem as problem:
             write_problem(request, problem)
         else:
-            write_problem(request, _none_runs())
+            write_problem(request, _no_broker_problem())
         request.finish()
 
 
-def _none_runs() -> Problem:
+def _no_broker_problem() -> Problem:
     return Problem(
         503,
         "BROKER_NOT_AVAILABLE",

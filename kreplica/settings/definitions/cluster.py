@@ -16,8 +16,8 @@ from kreplica.settings.definitions.helpers import (
     READ_ONLY,
     STRING,
     Row,
-    known_only,
-    protective,
+    not_implemented,
+    not_implemented_protection,
 )
 from kreplica.settings.setting import Setting
 from kreplica.settings.validators import ANY, at_least
@@ -39,7 +39,7 @@ IDENTITY = (
         "reserved.broker.max.id", INT, 1000, at_least(0), MEDIUM, READ_ONLY,
         "The maximum value of broker.id.",
     ),
-    *known_only(
+    *not_implemented(
         "broker.id must be set; broker IDs are not generated",
         Row("broker.id.generation.enable", BOOLEAN, True, ANY, MEDIUM, READ_ONLY),
     ),
@@ -60,7 +60,7 @@ ZOOKEEPER = (
         "zookeeper.session.timeout.ms", INT, 18_000, ANY, HIGH, READ_ONLY,
         "The ZooKeeper session timeout: the broker counts as failed if ZooKeeper receives no heartbeat for this time.",
     ),
-    *protective(
+    *not_implemented_protection(
         "the connection to ZooKeeper is not encrypted",
         Row("zookeeper.clientCnxnSocket", STRING, None, ANY, MEDIUM, READ_ONLY),
         Row("zookeeper.ssl.cipher.suites", LIST, None, ANY, LOW, READ_ONLY),
@@ -77,15 +77,15 @@ ZOOKEEPER = (
         Row("zookeeper.ssl.truststore.password", PASSWORD, None, ANY, MEDIUM, READ_ONLY),
         Row("zookeeper.ssl.truststore.type", STRING, None, ANY, MEDIUM, READ_ONLY),
     ),
-    *protective(
+    *not_implemented_protection(
         "znodes are created without access control",
         Row("zookeeper.set.acl", BOOLEAN, False, ANY, HIGH, READ_ONLY),
     ),
-    *known_only(
+    *not_implemented(
         "requests to ZooKeeper are pipelined without this bound",
         Row("zookeeper.max.in.flight.requests", INT, 10, at_least(1), HIGH, READ_ONLY),
     ),
-    *known_only(
+    *not_implemented(
         "migration to KRaft is not supported",
         Row("zookeeper.metadata.migration.enable", BOOLEAN, False, ANY, HIGH, READ_ONLY),
         Row("zookeeper.metadata.migration.min.batch.size", INT, 200, at_least(1), MEDIUM, READ_ONLY, listed=False),
@@ -111,11 +111,11 @@ TOPICS = (
         "num.partitions", INT, 1, at_least(1), MEDIUM, READ_ONLY,
         "The number of partitions of topics that are created automatically or without a number of partitions.",
     ),
-    *protective(
+    *not_implemented_protection(
         "every valid topic is allowed",
         Row("create.topic.policy.class.name", CLASS, None, ANY, LOW, READ_ONLY),
     ),
-    *protective(
+    *not_implemented_protection(
         "every valid setting is allowed",
         Row("alter.config.policy.class.name", CLASS, None, ANY, LOW, READ_ONLY),
     ),
@@ -155,7 +155,7 @@ CONTROLLER = (
         "unclean.leader.election.enable", BOOLEAN, False, ANY, HIGH, CLUSTER_WIDE,
         "Default of the topic setting unclean.leader.election.enable.",
     ),
-    *known_only(
+    *not_implemented(
         "a leader is elected when brokers or settings change, not at intervals",
         Row("unclean.leader.election.interval.ms", LONG, 300_000, at_least(1), MEDIUM, READ_ONLY, listed=False),
     ),

@@ -16,7 +16,7 @@ from kreplica.settings.definitions.helpers import (
     SHORT,
     STRING,
     Row,
-    known_only,
+    not_implemented,
 )
 from kreplica.settings.setting import Setting
 from kreplica.settings.validators import ANY, EachOneOf, OneOf, at_least, between
@@ -25,7 +25,7 @@ CONSUMER_ASSIGNORS = (
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor",
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor",
 )
-MIGRATION_POLICIES = OneOf(("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), any_case=True)
+MIGRATION_POLICIES = OneOf(("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), ignore_case=True)
 GROUP_PROTOCOLS = EachOneOf(("consumer", "classic", "share", "unknown"))
 LOADED_IN_PIECES = "the log is read in chunks of 1 MiB"
 
@@ -33,7 +33,7 @@ PRODUCERS = (
     Setting(
         "producer.id.expiration.check.interval.ms", INT, 600_000, at_least(1), LOW, READ_ONLY,
         "How often partitions check for expired idempotent producers.",
-        instead="expired producers are removed every log.retention.check.interval.ms, together with old segments",
+        actual_behavior="expired producers are removed every log.retention.check.interval.ms, together with old segments",
         listed=False,
     ),
     Setting(
@@ -68,7 +68,7 @@ GROUPS = (
     Setting(
         "offsets.commit.required.acks", SHORT, -1, ANY, HIGH, READ_ONLY,
         "How many replicas an offset commit waits for; -1 is all in-sync replicas.",
-        instead="an offset commit waits for all in-sync replicas",
+        actual_behavior="an offset commit waits for all in-sync replicas",
     ),
     Setting(
         "offsets.commit.timeout.ms", INT, 5000, at_least(1), HIGH, READ_ONLY,
@@ -77,7 +77,7 @@ GROUPS = (
     Setting(
         "offsets.load.buffer.size", INT, 5_242_880, at_least(1), HIGH, READ_ONLY,
         "The read size when committed offsets are loaded, in bytes.",
-        instead=LOADED_IN_PIECES,
+        actual_behavior=LOADED_IN_PIECES,
     ),
     Setting(
         "offsets.retention.check.interval.ms", LONG, 600_000, at_least(1), HIGH, READ_ONLY,
@@ -124,26 +124,26 @@ GROUPS = (
         "The supported group protocols. Consumer groups (KIP-848) are supported only if the list contains consumer; "
         "classic groups are always supported.",
     ),
-    *known_only(
+    *not_implemented(
         "groups do not have individual settings",
         Row("group.consumer.max.heartbeat.interval.ms", INT, 15_000, at_least(1), MEDIUM, READ_ONLY),
         Row("group.consumer.max.session.timeout.ms", INT, 60_000, at_least(1), MEDIUM, READ_ONLY),
         Row("group.consumer.min.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM, READ_ONLY),
         Row("group.consumer.min.session.timeout.ms", INT, 45_000, at_least(1), MEDIUM, READ_ONLY),
     ),
-    *known_only(
+    *not_implemented(
         "a group changes its protocol only while it has no members",
         Row(
             "group.consumer.migration.policy", STRING, "disabled", MIGRATION_POLICIES, MEDIUM, READ_ONLY, listed=False,
         ),
     ),
-    *known_only(
+    *not_implemented(
         "one coordinator runs on the broker's reactor and writes the records of one reactor iteration together",
         Row("group.coordinator.append.linger.ms", INT, 10, at_least(0), MEDIUM, READ_ONLY),
         Row("group.coordinator.new.enable", BOOLEAN, False, ANY, MEDIUM, READ_ONLY, listed=False),
         Row("group.coordinator.threads", INT, 1, at_least(1), MEDIUM, READ_ONLY),
     ),
-    *known_only(
+    *not_implemented(
         "share groups are not supported",
         Row("group.share.delivery.count.limit", INT, 5, between(2, 10), MEDIUM, READ_ONLY),
         Row("group.share.enable", BOOLEAN, False, ANY, MEDIUM, READ_ONLY, listed=False),
@@ -179,7 +179,7 @@ TRANSACTIONS = (
     Setting(
         "transaction.state.log.load.buffer.size", INT, 5_242_880, at_least(1), HIGH, READ_ONLY,
         "The read size when transaction state is loaded, in bytes.",
-        instead=LOADED_IN_PIECES,
+        actual_behavior=LOADED_IN_PIECES,
     ),
     Setting(
         "transaction.state.log.min.isr", INT, 2, at_least(1), HIGH, READ_ONLY,

@@ -14,14 +14,14 @@ HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 READ_ONLY, PER_BROKER, CLUSTER_WIDE = Update.READ_ONLY, Update.PER_BROKER, Update.CLUSTER_WIDE
 
 AT_START = Update.READ_ONLY
-"""Update mode of settings that Kafka can change at run time and kreplica reads only at startup."""
+"""Update mode of settings that Kafka can change at run time, but kreplica reads only at startup."""
 
 CODECS = OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"))
 CLOCKS = OneOf(("CreateTime", "LogAppendTime"))
 
 
 class Row(NamedTuple):
-    """A setting without a description, for settings that kreplica does not implement."""
+    """The fields of a setting that kreplica does not implement; it has no description."""
 
     name: str
     type: Type
@@ -32,26 +32,35 @@ class Row(NamedTuple):
     listed: bool = True
 
 
-def known_only(instead: str, *rows: Row) -> tuple[Setting, ...]:
-    """Return settings that Kafka has and kreplica does not implement.
+def not_implemented(actual_behavior: str, *rows: Row) -> tuple[Setting, ...]:
+    """Return settings of Kafka that kreplica accepts but ignores.
 
-    :param instead: behaviour independent of the value, as one clause; shown in warnings and on the reference page.
+    :param actual_behavior: how kreplica behaves, whatever the value, as one clause; shown in warnings and on the
+        reference page.
     """
     return tuple(
         Setting(
-            row.name, row.type, row.default, row.valid, row.importance, row.update, instead=instead, listed=row.listed
+            row.name,
+            row.type,
+            row.default,
+            row.valid,
+            row.importance,
+            row.update,
+            actual_behavior=actual_behavior,
+            listed=row.listed,
         )
         for row in rows
     )
 
 
-def protective(instead: str, *rows: Row) -> tuple[Setting, ...]:
+def not_implemented_protection(actual_behavior: str, *rows: Row) -> tuple[Setting, ...]:
     """Return settings of protections that kreplica does not implement.
 
     Only values that request no protection are accepted: Kafka's default and an empty value.
 
-    :param instead: as for ``known_only``.
+    :param actual_behavior: as for ``not_implemented``.
     """
     return tuple(
-        replace(setting, harmless=(setting.default, None, "", ())) for setting in known_only(instead, *rows)
+        replace(setting, unprotected_values=(setting.default, None, "", ()))
+        for setting in not_implemented(actual_behavior, *rows)
     )

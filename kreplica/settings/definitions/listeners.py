@@ -13,7 +13,7 @@ from kreplica.settings.definitions.helpers import (
     READ_ONLY,
     STRING,
     Row,
-    known_only,
+    not_implemented,
 )
 from kreplica.settings.setting import Setting
 from kreplica.settings.validators import ANY, OneOf, at_least
@@ -46,11 +46,11 @@ LISTENERS = (
         "The security protocol between brokers; selects the listener if inter.broker.listener.name is not set. Only "
         "PLAINTEXT is supported.",
     ),
-    *known_only(
+    *not_implemented(
         "the controller's requests arrive on inter.broker.listener.name and are served first",
         Row("control.plane.listener.name", STRING, None, ANY, HIGH, READ_ONLY),
     ),
-    *known_only(
+    *not_implemented(
         "listeners open when the broker is ready to serve requests",
         Row("early.start.listeners", STRING, None, ANY, HIGH, READ_ONLY),
     ),
@@ -86,7 +86,7 @@ CONNECTIONS = (
     Setting(
         "queued.max.requests", INT, 500, at_least(1), HIGH, READ_ONLY,
         "The maximum number of queued requests before the broker stops reading from connections.",
-        instead="each connection has its own limits (kreplica.connection.*)",
+        actual_behavior="each connection has its own limits (kreplica.connection.*)",
     ),
     Setting(
         "socket.listen.backlog.size", INT, 50, at_least(1), MEDIUM, READ_ONLY,
@@ -105,36 +105,36 @@ CONNECTIONS = (
         "socket.send.buffer.bytes", INT, 102_400, ANY, HIGH, READ_ONLY,
         "The size of a connection's send buffer; if it is -1 or not set, the system adapts it.",
     ),
-    *known_only(
+    *not_implemented(
         "one reactor serves all connections and requests; to use more cores, run more brokers",
         Row("num.network.threads", INT, 3, at_least(1), HIGH, CLUSTER_WIDE),
         Row("num.io.threads", INT, 8, at_least(1), HIGH, CLUSTER_WIDE),
         Row("background.threads", INT, 10, at_least(1), HIGH, CLUSTER_WIDE),
     ),
-    *known_only(
+    *not_implemented(
         "max.connections.per.ip applies to all addresses",
         Row("max.connections.per.ip.overrides", STRING, "", ANY, MEDIUM, CLUSTER_WIDE),
     ),
-    *known_only(
+    *not_implemented(
         "the connection rate is not limited",
         Row("max.connection.creation.rate", INT, 2**31 - 1, at_least(0), MEDIUM, CLUSTER_WIDE),
     ),
-    *known_only(
+    *not_implemented(
         "completed requests leave the purgatory immediately",
         Row("delete.records.purgatory.purge.interval.requests", INT, 1, ANY, MEDIUM, READ_ONLY),
         Row("fetch.purgatory.purge.interval.requests", INT, 1000, ANY, MEDIUM, READ_ONLY),
         Row("producer.purgatory.purge.interval.requests", INT, 1000, ANY, MEDIUM, READ_ONLY),
     ),
-    *known_only(
+    *not_implemented(
         "requests between brokers use controller.socket.timeout.ms and replica.socket.timeout.ms",
         Row("request.timeout.ms", INT, 30_000, ANY, HIGH, READ_ONLY),
     ),
-    *known_only(
+    *not_implemented(
         "connections to other brokers have a fixed timeout",
         Row("socket.connection.setup.timeout.ms", LONG, 10_000, ANY, MEDIUM, READ_ONLY),
         Row("socket.connection.setup.timeout.max.ms", LONG, 30_000, ANY, MEDIUM, READ_ONLY),
     ),
-    *known_only(
+    *not_implemented(
         "DescribeTopicPartitions is not served",
         Row("max.request.partition.size.limit", INT, 2000, at_least(1), MEDIUM, READ_ONLY),
     ),

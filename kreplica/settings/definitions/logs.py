@@ -20,7 +20,7 @@ from kreplica.settings.definitions.helpers import (
     READ_ONLY,
     STRING,
     Row,
-    known_only,
+    not_implemented,
 )
 from kreplica.settings.setting import Setting
 from kreplica.settings.validators import ANY, EachOneOf, Range, ReleaseVersion, at_least, between
@@ -58,7 +58,7 @@ STORAGE = (
     Setting(
         "log.flush.start.offset.checkpoint.interval.ms", INT, 60_000, at_least(0), HIGH, READ_ONLY,
         "How often the log start offset of each log is checkpointed.",
-        instead="log start offsets are written with recovery points, every log.flush.offset.checkpoint.interval.ms",
+        actual_behavior="they are written with the recovery points, every log.flush.offset.checkpoint.interval.ms",
     ),
     Setting(
         "log.index.interval.bytes", INT, 4096, at_least(0), MEDIUM, CLUSTER_WIDE,
@@ -123,32 +123,32 @@ STORAGE = (
     Setting(
         "num.recovery.threads.per.data.dir", INT, 1, at_least(1), HIGH, AT_START,
         "The number of threads per log directory that open logs at startup and close them at shutdown.",
-        instead="logs are opened by a fixed number of threads, which all blocking work of the broker shares",
+        actual_behavior="logs are opened by a fixed number of threads, which all blocking work of the broker shares",
     ),
-    *known_only(
+    *not_implemented(
         "codecs compress with their default level",
-        Row("compression.gzip.level", INT, -1, Range(1, 9, also=-1), MEDIUM, CLUSTER_WIDE),
+        Row("compression.gzip.level", INT, -1, Range(1, 9, special_value=-1), MEDIUM, CLUSTER_WIDE),
         Row("compression.lz4.level", INT, 9, between(1, 17), MEDIUM, CLUSTER_WIDE),
         Row("compression.zstd.level", INT, 3, between(-131_072, 22), MEDIUM, CLUSTER_WIDE),
     ),
-    *known_only(
+    *not_implemented(
         "tiered storage is not supported; log.retention.ms and log.retention.bytes apply",
         Row("log.local.retention.bytes", LONG, -2, at_least(-2), MEDIUM, CLUSTER_WIDE),
         Row("log.local.retention.ms", LONG, -2, at_least(-2), MEDIUM, CLUSTER_WIDE),
     ),
-    *known_only(
+    *not_implemented(
         "records are returned in the stored format, which every supported version of Fetch can read",
         Row("log.message.downconversion.enable", BOOLEAN, True, ANY, LOW, CLUSTER_WIDE),
     ),
-    *known_only(
+    *not_implemented(
         "records are stored in message format 2, as Apache Kafka does from 3.0 on",
         Row("log.message.format.version", STRING, "3.0-IV1", ReleaseVersion(), MEDIUM, READ_ONLY),
     ),
-    *known_only(
+    *not_implemented(
         "a directory that fails goes offline at once",
         Row("log.dir.failure.timeout.ms", LONG, 30_000, at_least(1), LOW, READ_ONLY),
     ),
-    *known_only(
+    *not_implemented(
         "retention and flushing first run one interval after startup",
         Row("log.initial.task.delay.ms", LONG, 30_000, at_least(0), LOW, READ_ONLY, listed=False),
     ),
@@ -187,7 +187,7 @@ RETENTION = (
     Setting(
         "log.cleaner.threads", INT, 1, at_least(0), MEDIUM, AT_START,
         "How many threads compact logs.",
-        instead="compaction uses the fixed number of threads that all blocking work of the broker shares",
+        actual_behavior="compaction uses the fixed number of threads that all blocking work of the broker shares",
     ),
     Setting(
         "log.cleanup.policy", LIST, ("delete",), EachOneOf(("compact", "delete")), MEDIUM, CLUSTER_WIDE,
@@ -219,7 +219,7 @@ RETENTION = (
         "log.cleaner.io.max.bytes.per.second", DOUBLE, sys.float_info.max, ANY, MEDIUM, AT_START,
         "The maximum bytes per second that compaction reads and writes.",
     ),
-    *known_only(
+    *not_implemented(
         "compaction chooses its buffer sizes itself",
         Row("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, ANY, MEDIUM, CLUSTER_WIDE),
         Row("log.cleaner.io.buffer.size", INT, 524_288, at_least(0), MEDIUM, CLUSTER_WIDE),

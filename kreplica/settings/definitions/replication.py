@@ -12,7 +12,7 @@ from kreplica.settings.definitions.helpers import (
     READ_ONLY,
     STRING,
     Row,
-    known_only,
+    not_implemented,
 )
 from kreplica.settings.setting import Setting
 from kreplica.settings.validators import ANY, OneOf, at_least
@@ -57,7 +57,7 @@ REPLICATION = (
         "replica.socket.timeout.ms", INT, 30_000, ANY, HIGH, READ_ONLY,
         "How long a follower waits for a fetch response.",
     ),
-    *known_only(
+    *not_implemented(
         "one connection to each leader fetches for all partitions",
         Row("num.replica.fetchers", INT, 1, ANY, HIGH, CLUSTER_WIDE),
     ),
@@ -78,7 +78,7 @@ REPLICATION = (
         "The maximum bytes per second that the broker fetches for its throttled replicas that are not in sync.",
         listed=False,
     ),
-    *known_only(
+    *not_implemented(
         "replicas do not move between directories of one broker",
         Row("num.replica.alter.log.dirs.threads", INT, None, ANY, HIGH, READ_ONLY),
         Row(

@@ -18,14 +18,14 @@ from kreplica.settings.definitions.helpers import (
     SHORT,
     STRING,
     Row,
-    protective,
+    not_implemented_protection,
 )
 from kreplica.settings.validators import ANY, OneOf, at_least
 
 PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 
 SECURITY = (
-    *protective(
+    *not_implemented_protection(
         "connections are not encrypted, every listener speaks PLAINTEXT",
         Row("ssl.allow.dn.changes", BOOLEAN, False, ANY, LOW, READ_ONLY),
         Row("ssl.allow.san.changes", BOOLEAN, False, ANY, LOW, READ_ONLY),
@@ -52,7 +52,7 @@ SECURITY = (
         Row("ssl.truststore.type", STRING, "JKS", ANY, MEDIUM, PER_BROKER),
         Row("security.providers", STRING, None, ANY, LOW, READ_ONLY),
     ),
-    *protective(
+    *not_implemented_protection(
         "clients are not authenticated, every listener speaks PLAINTEXT",
         Row("sasl.client.callback.handler.class", CLASS, None, ANY, MEDIUM, READ_ONLY),
         Row("sasl.enabled.mechanisms", LIST, ("GSSAPI",), ANY, MEDIUM, PER_BROKER),
@@ -93,12 +93,12 @@ SECURITY = (
             "principal.builder.class", CLASS, PRINCIPAL_BUILDER, ANY, MEDIUM, PER_BROKER,
         ),
     ),
-    *protective(
+    *not_implemented_protection(
         "every client may send every request",
         Row("authorizer.class.name", STRING, "", ANY, LOW, READ_ONLY),
         Row("super.users", STRING, None, ANY, MEDIUM, READ_ONLY, listed=False),
     ),
-    *protective(
+    *not_implemented_protection(
         "delegation tokens are not supported",
         Row("delegation.token.expiry.check.interval.ms", LONG, 3_600_000, at_least(1), LOW, READ_ONLY),
         Row("delegation.token.expiry.time.ms", LONG, 86_400_000, at_least(1), MEDIUM, READ_ONLY),
@@ -106,7 +106,7 @@ SECURITY = (
         Row("delegation.token.max.lifetime.ms", LONG, 604_800_000, at_least(1), MEDIUM, READ_ONLY),
         Row("delegation.token.secret.key", PASSWORD, None, ANY, MEDIUM, READ_ONLY),
     ),
-    *protective(
+    *not_implemented_protection(
         "passwords in dynamic settings are not encrypted; no setting with a password is implemented",
         Row("password.encoder.cipher.algorithm", STRING, "AES/CBC/PKCS5Padding", ANY, LOW, READ_ONLY),
         Row("password.encoder.iterations", INT, 4096, at_least(1024), LOW, READ_ONLY),

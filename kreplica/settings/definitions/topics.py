@@ -34,13 +34,13 @@ TOPIC = (
         synonyms=("log.cleanup.policy",),
     ),
     Setting(
-        "compression.gzip.level", INT, -1, Range(1, 9, also=-1), MEDIUM, CLUSTER_WIDE,
-        instead="gzip compresses with its default level",
+        "compression.gzip.level", INT, -1, Range(1, 9, special_value=-1), MEDIUM, CLUSTER_WIDE,
+        actual_behavior="gzip compresses with its default level",
         synonyms=("compression.gzip.level",),
     ),
     Setting(
         "compression.lz4.level", INT, 9, between(1, 17), MEDIUM, CLUSTER_WIDE,
-        instead="lz4 compresses with its default level",
+        actual_behavior="lz4 compresses with its default level",
         synonyms=("compression.lz4.level",),
     ),
     Setting(
@@ -50,7 +50,7 @@ TOPIC = (
     ),
     Setting(
         "compression.zstd.level", INT, 3, between(-131_072, 22), MEDIUM, CLUSTER_WIDE,
-        instead="zstd compresses with its default level",
+        actual_behavior="zstd compresses with its default level",
         synonyms=("compression.zstd.level",),
     ),
     Setting(
@@ -92,12 +92,12 @@ TOPIC = (
     ),
     Setting(
         "local.retention.bytes", LONG, -2, at_least(-2), MEDIUM, CLUSTER_WIDE,
-        instead="tiered storage is not supported; retention.bytes applies",
+        actual_behavior="tiered storage is not supported; retention.bytes applies",
         synonyms=("log.local.retention.bytes",),
     ),
     Setting(
         "local.retention.ms", LONG, -2, at_least(-2), MEDIUM, CLUSTER_WIDE,
-        instead="tiered storage is not supported; retention.ms applies",
+        actual_behavior="tiered storage is not supported; retention.ms applies",
         synonyms=("log.local.retention.ms",),
     ),
     Setting(
@@ -112,12 +112,12 @@ TOPIC = (
     ),
     Setting(
         "message.downconversion.enable", BOOLEAN, True, ANY, LOW, CLUSTER_WIDE,
-        instead="records are returned in the stored format, which every supported version of Fetch can read",
+        actual_behavior="records are returned in the stored format, which every supported version of Fetch can read",
         synonyms=("log.message.downconversion.enable",),
     ),
     Setting(
         "message.format.version", STRING, "3.0-IV1", ReleaseVersion(), MEDIUM, CLUSTER_WIDE,
-        instead="records are stored in message format 2, as Apache Kafka does from 3.0 on",
+        actual_behavior="records are stored in message format 2, as Apache Kafka does from 3.0 on",
         synonyms=("log.message.format.version",),
     ),
     Setting(
@@ -164,15 +164,15 @@ TOPIC = (
     ),
     Setting(
         "remote.log.copy.disable", BOOLEAN, False, ANY, MEDIUM, CLUSTER_WIDE,
-        instead="tiered storage is not supported",
+        actual_behavior="tiered storage is not supported",
     ),
     Setting(
         "remote.log.delete.on.disable", BOOLEAN, False, ANY, MEDIUM, CLUSTER_WIDE,
-        instead="tiered storage is not supported",
+        actual_behavior="tiered storage is not supported",
     ),
     Setting(
         "remote.storage.enable", BOOLEAN, False, ANY, MEDIUM, CLUSTER_WIDE,
-        instead="tiered storage is not supported",
+        actual_behavior="tiered storage is not supported",
     ),
     Setting(
         "retention.bytes", LONG, -1, ANY, MEDIUM, CLUSTER_WIDE,

@@ -16,15 +16,15 @@ from kreplica.settings.definitions.helpers import (
     READ_ONLY,
     STRING,
     Row,
-    known_only,
-    protective,
+    not_implemented,
+    not_implemented_protection,
 )
 from kreplica.settings.validators import ANY, EachOneOf, Range, ReleaseVersion, at_least, between
 
 REMOTE_METADATA = "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager"
 
 UNSUPPORTED = (
-    *known_only(
+    *not_implemented(
         "cluster state is in ZooKeeper; KRaft is not supported",
         Row("broker.heartbeat.interval.ms", INT, 2000, ANY, MEDIUM, READ_ONLY),
         Row("broker.session.timeout.ms", INT, 9000, ANY, MEDIUM, READ_ONLY),
@@ -53,19 +53,19 @@ UNSUPPORTED = (
         Row("unstable.api.versions.enable", BOOLEAN, False, ANY, HIGH, READ_ONLY, listed=False),
         Row("unstable.feature.versions.enable", BOOLEAN, False, ANY, HIGH, READ_ONLY, listed=False),
     ),
-    *known_only(
+    *not_implemented(
         "request versions between brokers are fixed",
         Row("inter.broker.protocol.version", STRING, "3.9-IV0", ReleaseVersion(), MEDIUM, READ_ONLY),
     ),
-    *known_only(
+    *not_implemented(
         "tiered storage is not supported",
         Row("remote.fetch.max.wait.ms", INT, 500, at_least(1), MEDIUM, CLUSTER_WIDE),
         Row("remote.log.index.file.cache.total.size.bytes", LONG, 2**30, at_least(1), LOW, CLUSTER_WIDE),
-        Row("remote.log.manager.copier.thread.pool.size", INT, -1, Range(1, also=-1), MEDIUM, READ_ONLY),
+        Row("remote.log.manager.copier.thread.pool.size", INT, -1, Range(1, special_value=-1), MEDIUM, READ_ONLY),
         Row("remote.log.manager.copy.max.bytes.per.second", LONG, 2**63 - 1, at_least(1), MEDIUM, CLUSTER_WIDE),
         Row("remote.log.manager.copy.quota.window.num", INT, 11, at_least(1), MEDIUM, READ_ONLY),
         Row("remote.log.manager.copy.quota.window.size.seconds", INT, 1, at_least(1), MEDIUM, READ_ONLY),
-        Row("remote.log.manager.expiration.thread.pool.size", INT, -1, Range(1, also=-1), MEDIUM, READ_ONLY),
+        Row("remote.log.manager.expiration.thread.pool.size", INT, -1, Range(1, special_value=-1), MEDIUM, READ_ONLY),
         Row("remote.log.manager.fetch.max.bytes.per.second", LONG, 2**63 - 1, at_least(1), MEDIUM, CLUSTER_WIDE),
         Row("remote.log.manager.fetch.quota.window.num", INT, 11, at_least(1), MEDIUM, READ_ONLY),
         Row("remote.log.manager.fetch.quota.window.size.seconds", INT, 1, at_least(1), MEDIUM, READ_ONLY),
@@ -88,7 +88,7 @@ UNSUPPORTED = (
         Row("remote.log.storage.manager.impl.prefix", STRING, "rsm.config.", ANY, MEDIUM, READ_ONLY),
         Row("remote.log.storage.system.enable", BOOLEAN, False, ANY, MEDIUM, READ_ONLY),
     ),
-    *known_only(
+    *not_implemented(
         "clients are not throttled",
         Row("alter.log.dirs.replication.quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY),
         Row("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY),
@@ -97,16 +97,16 @@ UNSUPPORTED = (
         Row("quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY),
         Row("quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY),
     ),
-    *protective(
+    *not_implemented_protection(
         "clients are not throttled",
         Row("client.quota.callback.class", CLASS, None, ANY, LOW, READ_ONLY),
     ),
-    *known_only(
+    *not_implemented(
         "the rate of throttled replicas is enforced per second, and excess is compensated",
         Row("replication.quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY),
         Row("replication.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY),
     ),
-    *known_only(
+    *not_implemented(
         "the admin API serves metrics in Prometheus format",
         Row("auto.include.jmx.reporter", BOOLEAN, True, ANY, LOW, READ_ONLY),
         Row("kafka.metrics.polling.interval.secs", INT, 10, at_least(1), LOW, READ_ONLY),
@@ -116,7 +116,7 @@ UNSUPPORTED = (
         Row("metrics.recording.level", STRING, "INFO", ANY, LOW, READ_ONLY),
         Row("metrics.sample.window.ms", LONG, 30_000, at_least(1), LOW, READ_ONLY),
     ),
-    *known_only(
+    *not_implemented(
         "client metrics are not collected",
         Row("telemetry.max.bytes", INT, 1_048_576, at_least(1), LOW, READ_ONLY),
     ),
