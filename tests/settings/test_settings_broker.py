@@ -209,7 +209,7 @@ def test_one_port_for_ipv4_and_ipv6():
         ("listeners=SSL://a:1", "the protocol SSL is not supported"),
         ("listeners=PLAINTEXT://0.0.0.0:1", "no client can connect to 0.0.0.0"),
         ("advertised.listeners=PLAINTEXT://[::]:1", "no client can connect to ::"),
-        ("listener.security.protocol.map=A:PLAINTEXT,PLAINTEXT:PLAINTEXT\nadvertised.listeners=A://a:1", "no listener A"),
+        ("listener.security.protocol.map=A:PLAINTEXT,PLAINTEXT:PLAINTEXT\nadvertised.listeners=A://a:1", "listener A"),
         ("listener.security.protocol.map=A", "'A' is not NAME:PROTOCOL"),
         ("listener.security.protocol.map=A:TLS", "unknown protocol; the protocols are PLAINTEXT, SSL"),
         ("listener.security.protocol.map=A:SSL,a:SSL", "the name A is listed twice"),

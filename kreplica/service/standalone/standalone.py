@@ -159,7 +159,7 @@ class Standalone:
             meta = read_meta_properties(disk, path)
             if meta is not None:
                 raise SettingsError(
-                    f"{path} belongs to cluster {meta.cluster_id}, but {self._coordinator_directory}, which has its topics, "
+                    f"{path} belongs to cluster {meta.cluster_id}, but {self._coordinator_directory}, with its topics, "
                     "does not exist: restore it, or start with another --data-dir"
                 )
 
