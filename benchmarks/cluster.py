@@ -37,7 +37,7 @@ RECORD_SIZE = 1_000
 BATCH_SIZES = (16 * 1024, 128 * 1024)
 
 _STEP = re.compile(
-    r"controller: (\w+): handled in (\d+) ms, all brokers answered after (\d+) ms "
+    r"controller: (\w+): handled in (\d+) ms, all brokers responded after (\d+) ms "
     r"\(ZooKeeper: (\d+) round trips, (\d+) znodes, (\d+) bytes; brokers: (\d+) commands, (\d+) bytes\)"
 )
 

@@ -181,7 +181,7 @@ class Controller:
         :raise KafkaError: (from the Deferred) NOT_CONTROLLER, also if the term ends before the response;
             REQUEST_TIMED_OUT if the queue is full.
         """
-        with self._observer.asked(request):
+        with self._observer.request_received(request):
             self._enqueue(request)
         return request.response
 

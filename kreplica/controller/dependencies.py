@@ -79,7 +79,7 @@ class ControllerConfig:
 
     :param listener: name of the listener for traffic between brokers.
     :param unclean_allowed: returns True if a topic's configuration allows unclean leader election.
-    :param request_timeout_s: time in which a broker must answer a command.
+    :param request_timeout_s: time in which a broker must respond to a command.
     :param min_insync_replicas: returns ``min.insync.replicas`` of a topic.
     :param read_topics: loads the configurations of topics for ``unclean_allowed`` and ``min_insync_replicas``, because
         no notification announces the configuration of a new topic.

@@ -21,8 +21,8 @@ log = Logger()
 class EventQueue:
     """Passes events in order to a coroutine that handles one at a time.
 
-    Owned by the controller.  An event that is already waiting is not queued again: handlers read the current state, so
-    the queue is bounded by the number of things that can change.
+    Owned by the controller.  An event that is already waiting is not queued again: handlers read the current state.  So
+    the number of different events bounds the queue.
 
     :param handle: handles one event; its exceptions are passed to ``failed``, then the next event follows.
     :param failed: reacts to a failed event (for example by resigning).

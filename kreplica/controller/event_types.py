@@ -77,9 +77,9 @@ class DeletionsChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class ReplicasStopped(Event):
-    """A broker answered StopReplica for replicas that will be deleted.
+    """A broker responded to StopReplica for replicas that will be deleted.
 
-    :param broker_epoch: epoch of the process that answered.
+    :param broker_epoch: epoch of the process that responded.
     :param delete: True for the second phase, which deletes the files.
     """
 
@@ -96,9 +96,9 @@ class RetryDeletions(Event):
 
 @dataclass(frozen=True, slots=True)
 class CommandRefused(Event):
-    """A broker answered a command with an error for some partitions.
+    """A broker rejected a command for some partitions.
 
-    :param broker_epoch: epoch of the process that answered.
+    :param broker_epoch: epoch of the process that responded.
     """
 
     broker_id: int

@@ -160,7 +160,7 @@ def epochs_by_states(context: ControllerContext, written: Mapping[TopicPartition
 
 
 async def _elect(term: ControllerTerm, bounced: Collection[int], unclean: Collection[int]) -> None:
-    """Elect missing leaders, and remove dead or unclean replicas from in-sync sets, in one sequence of writes."""
+    """Elect missing leaders, and remove dead or unclean replicas from ISRs, in one sequence of writes."""
     context, rules = term.context, term.rules()
 
     def decide(partitions: Sequence[TopicPartition]) -> list[StateChange]:

@@ -8,7 +8,7 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from kreplica.admin.cluster_state.counts import KEPT_SECONDS_MAX, Counted, OfBroker, OfTopic
+from kreplica.admin.cluster_state.counts import KEPT_SECONDS_MAX, BrokerCounts, CachedCounts, TopicCounts
 from kreplica.model import TopicPartition
 from kreplica.server.metadata.metadata_cache import MetadataCache
 
@@ -60,7 +60,7 @@ def asked():
 
 @pytest.fixture
 def counted(clock, metadata, asked):
-    return Counted(clock, metadata, lambda topic: asked.append(topic) or 2)
+    return CachedCounts(clock, metadata, lambda topic: asked.append(topic) or 2)
 
 
 def now(counted):
@@ -71,11 +71,11 @@ def test_counts(counted):
     """Each broker, topic and partition is counted once per category."""
     counts = now(counted).result
     assert counts.partitions == 3
-    assert counts.topics == {"a": OfTopic(1, 3, 0, 0), "b": OfTopic(2, 2, 1, 1)}
+    assert counts.topics == {"a": TopicCounts(1, 3, 0, 0), "b": TopicCounts(2, 2, 1, 1)}
     assert counts.offline == [TopicPartition("b", 1)]
     assert counts.under_replicated == [TopicPartition("b", 0)]
     assert counts.under_min_isr == 1
-    assert counts.brokers == {1: OfBroker(1, 2, 1), 2: OfBroker(1, 3, 0), 3: OfBroker(0, 1, 0)}
+    assert counts.brokers == {1: BrokerCounts(1, 2, 1), 2: BrokerCounts(1, 3, 0), 3: BrokerCounts(0, 1, 0)}
 
 
 def test_topic_with_fewer_replicas_than_min_insync_replicas(metadata, counted):
@@ -128,7 +128,7 @@ def test_failed_count(clock, metadata):
             raise trouble.pop()
         return 1
 
-    counted = Counted(clock, metadata, needed)
+    counted = CachedCounts(clock, metadata, needed)
     failed = now(counted)
     assert failed.result.check(KeyError)
     failed.addErrback(lambda _: None)

@@ -20,7 +20,7 @@ from kreplica.admin.http.site import AdminSite
 from kreplica.admin.peers import forwarding
 from kreplica.admin.peers.addresses import peer_url
 from kreplica.admin.peers.forwarding import Forwarding
-from kreplica.admin.peers.registrations import FRESH_SECONDS, RegistrationReader
+from kreplica.admin.peers.registrations import REUSE_SECONDS, RegistrationReader
 from kreplica.admin.peers.responses import PeerResponseValidator
 from kreplica.cluster import documents, znodes
 from kreplica.model import BrokerRegistration, Endpoint
@@ -301,10 +301,10 @@ def test_concurrent_callers_share_one_read_of_the_registrations():
         (2, "http://b2"),
         (10, "http://b10"),
     ]
-    now[0] += FRESH_SECONDS / 2
+    now[0] += REUSE_SECONDS / 2
     assert list(Deferred.fromCoroutine(registrations.live()).result) == [2, 10]
     assert tree.reads == 1
-    now[0] += FRESH_SECONDS
+    now[0] += REUSE_SECONDS
     tree.data[2] = b"no JSON"
     third = Deferred.fromCoroutine(registrations.live())
     tree.waiting.callback(None)

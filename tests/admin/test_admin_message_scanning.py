@@ -13,7 +13,7 @@ from kafka.partitioner.default import murmur2 as peer_murmur2
 
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.messages.positions import Span, decode_spans, encode_spans
-from kreplica.admin.messages.reading import merged
+from kreplica.admin.messages.reading import merge_by_time
 from kreplica.admin.messages.scanning import Chunk, ScanLimits, scan
 from kreplica.admin.messages.searching import SEARCHED_BYTES_MAX, search_for
 from kreplica.wire.batch_building import build_batch
@@ -218,7 +218,7 @@ def test_partitions_are_merged_by_time() -> None:
         0: [{"partition": 0, "timestamp_ms": at} for at in (5, 1, 9)],
         1: [{"partition": 1, "timestamp_ms": at} for at in (None, 6)],
     }
-    rows = [(row["partition"], row["timestamp_ms"]) for row in merged(found)]
+    rows = [(row["partition"], row["timestamp_ms"]) for row in merge_by_time(found)]
     assert rows == [(1, None), (0, 5), (0, 1), (1, 6), (0, 9)]
 
 

@@ -29,18 +29,18 @@ from kreplica.controller.journal.file_header import at_once
 from kreplica.controller.journal.recorder import Journal
 from kreplica.controller.journal.recording_proxies import RecordedRandom
 from kreplica.controller.journal.value_json import (
-    decode_answer,
     decode_bytes,
     decode_command_response,
     decode_error,
     decode_event,
+    decode_response,
     decode_runs,
     decode_watch_event,
-    encode_answer,
     encode_bytes,
     encode_error,
     encode_event,
     encode_refusals,
+    encode_response,
     encode_runs,
     encode_watch_event,
     plain,
@@ -136,12 +136,12 @@ def test_a_multi_that_failed():
 )
 def test_answers(operation, value):
     """Every kind of ZooKeeper response round-trips."""
-    assert decode_answer(operation, through_json(encode_answer(operation, value))) == value
+    assert decode_response(operation, through_json(encode_response(operation, value))) == value
 
 
 def test_an_answer_with_an_error_in_it():
     """A multi-read keeps the result or error of each znode."""
-    (found,) = decode_answer("multi_read", through_json(encode_answer("multi_read", [NoNode("/a")])))
+    (found,) = decode_response("multi_read", through_json(encode_response("multi_read", [NoNode("/a")])))
     assert (type(found), found.path) == (NoNode, "/a")
 
 

@@ -61,10 +61,10 @@ def test_a_replica_that_was_dropped_may_come_back():
 def test_invalid_targets():
     """Only new replicas must be on live brokers."""
     now = Placement((1, 2, 3))
-    assert plan.refusal(now, (1, 2), {1}) is None
-    assert plan.refusal(now, (), BROKERS)
-    assert plan.refusal(now, (1, 1), BROKERS)
-    assert plan.refusal(now, (1, 9), BROKERS)
+    assert plan.reason_to_reject(now, (1, 2), {1}) is None
+    assert plan.reason_to_reject(now, (), BROKERS)
+    assert plan.reason_to_reject(now, (1, 1), BROKERS)
+    assert plan.reason_to_reject(now, (1, 9), BROKERS)
 
 
 def test_a_placement_survives_its_znode():
@@ -90,7 +90,7 @@ class World:
     live: set[int] = field(default_factory=lambda: set(BROKERS))
 
     def ask(self, target: tuple[int, ...]) -> None:
-        if plan.refusal(self.now, target, self.live) is None:
+        if plan.reason_to_reject(self.now, target, self.live) is None:
             self.now = plan.expand(self.now, target, self.isr)
             self.settle()
 

@@ -1,6 +1,6 @@
-"""Counts over all partitions, shared by all callers until the metadata changes.
+"""Counts partitions and replicas; callers share the result until the metadata changes.
 
-A page with charts polls every second, and counting 10,000 partitions takes some milliseconds.
+Charts poll every second, and counting 10,000 partitions takes some milliseconds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KEPT_SECONDS_MAX = 5.0
 
 
 @dataclass(slots=True)
-class OfBroker:
+class BrokerCounts:
     """Counts of one broker: partitions that it leads and replicas that it holds."""
 
     leaders: int = 0
@@ -36,7 +36,7 @@ class OfBroker:
 
 
 @dataclass(frozen=True, slots=True)
-class OfTopic:
+class TopicCounts:
     """Counts of one topic.
 
     :param replication_factor: maximum number of replicas of a partition.
@@ -61,12 +61,12 @@ class Counts:
     under_min_isr: int = 0
     offline: list[TopicPartition] = field(default_factory=list)
     under_replicated: list[TopicPartition] = field(default_factory=list)
-    brokers: dict[int, OfBroker] = field(default_factory=dict)
-    topics: dict[str, OfTopic] = field(default_factory=dict)
+    brokers: dict[int, BrokerCounts] = field(default_factory=dict)
+    topics: dict[str, TopicCounts] = field(default_factory=dict)
 
 
-class Counted:
-    """Counts over the metadata, cached until the metadata changes.
+class CachedCounts:
+    """Counts derived from the metadata, cached until the metadata changes.
 
     :param min_insync_replicas: returns ``min.insync.replicas`` of a topic.
     """
@@ -89,7 +89,7 @@ class Counted:
         self._kept, self._is_old = None, True
 
     async def now(self) -> Counts:
-        """Return counts of the current metadata, or those of a count that is in progress."""
+        """Return the counts of the current metadata, or of a count that is in progress."""
         kept = self._kept
         if kept is not None and self._reactor.seconds() - self._kept_since_s < KEPT_SECONDS_MAX:
             return kept
@@ -125,10 +125,10 @@ class Counted:
                 waiter.errback(failure)
 
 
-def counts_of(topic: PublishedTopic) -> OfTopic:
+def counts_of(topic: PublishedTopic) -> TopicCounts:
     """Return the counts of one topic."""
     partitions = topic.partitions.values()
-    return OfTopic(
+    return TopicCounts(
         len(partitions),
         max(len(partition.replicas) for partition in partitions),
         sum(map(is_offline, partitions)),
@@ -147,8 +147,8 @@ def _add(counts: Counts, topic: PublishedTopic, in_sync_needed: int) -> None:
     for partition in topic.partitions.values():
         counts.under_min_isr += len(partition.isr) < required(in_sync_needed, len(partition.replicas))
         for replica in partition.replicas:
-            brokers.setdefault(replica, OfBroker()).replicas += 1
+            brokers.setdefault(replica, BrokerCounts()).replicas += 1
         if not is_offline(partition):
-            leader = brokers.setdefault(partition.leader, OfBroker())
+            leader = brokers.setdefault(partition.leader, BrokerCounts())
             leader.leaders += 1
             leader.under_replicated_leaders += is_under_replicated(partition)

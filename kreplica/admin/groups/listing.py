@@ -20,7 +20,7 @@ COUNTED_MAX = 500
 CONSUMER = "consumer"
 
 
-class Listed(NamedTuple):
+class ListedGroup(NamedTuple):
     """A group in a list."""
 
     group: str
@@ -37,14 +37,14 @@ class GroupLists:
         self._published = published
         self._connections = connections
 
-    async def all(self) -> tuple[list[Listed], list[str]]:
+    async def all(self) -> tuple[list[ListedGroup], list[str]]:
         """Return the groups sorted by name, and a sentence for each broker that did not respond."""
         problems: list[str] = []
         lists = await gather(self._of(broker_id, problems) for broker_id in sorted(self._published.brokers))
         by_name = {group.group: group for groups in lists for group in groups}
         return [by_name[name] for name in sorted(by_name)], sorted(problems)
 
-    async def _of(self, broker_id: int, problems: list[str]) -> list[Listed]:
+    async def _of(self, broker_id: int, problems: list[str]) -> list[ListedGroup]:
         body: dict[str, Any] = {"states_filter": [], "types_filter": []}
         try:
             response = await self._connections.request(broker_id, LIST_GROUPS, body, timeout_s=REQUEST_TIMEOUT_S)
@@ -55,7 +55,7 @@ class GroupLists:
             code = ErrorCode.of(response["error_code"])
             problems.append(f"broker {broker_id} did not list all of its groups: {code.name}")
         return [
-            Listed(
+            ListedGroup(
                 row["group_id"],
                 row["group_type"].lower(),
                 row["protocol_type"],
@@ -65,7 +65,7 @@ class GroupLists:
             for row in response["groups"]
         ]
 
-    async def members(self, groups: Iterable[Listed]) -> dict[str, int]:
+    async def members(self, groups: Iterable[ListedGroup]) -> dict[str, int]:
         """Return the number of members by group, without groups whose coordinator did not respond."""
         asked: dict[tuple[int, bool], list[str]] = {}
         for group in list(groups)[:COUNTED_MAX]:

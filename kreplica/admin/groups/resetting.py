@@ -46,21 +46,23 @@ class OffsetResets:
 
     # --- reset -------------------------------------------------------------------------------------------------------
 
-    async def reset(self, group: str, target: Target, asked: RequestedPartitions | None, *, dry_run: bool) -> list[Row]:
+    async def reset(
+        self, group: str, target: Target, requested: RequestedPartitions | None, *, dry_run: bool
+    ) -> list[Row]:
         """Compute the new offsets of a group and commit them.
 
-        :param asked: partitions by topic, None for all partitions of a topic; None for all committed partitions.
+        :param requested: partitions by topic, None for all partitions of a topic; None for all committed partitions.
         :return: topic, partition, and the offset before (None if absent) and after.
         :raise Problem: 404 for a group without offsets if no topics are named; 409 while it has members or if there is
             no offset to shift; 503 if a leader does not respond, in which case nothing is committed.
         """
         description = await self._described(group)
-        if description is None and asked is None:
+        if description is None and requested is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group!r} does not exist")
         if description is not None:
-            refuse_with_members(description)
+            check_no_members(description)
         committed = await self._committed(group) if description is not None else {}
-        keys = self._existing(committed) if asked is None else self._keys(asked)
+        keys = self._existing(committed) if requested is None else self._keys(requested)
         after = await self._after(target, keys, committed)
         if not dry_run and keys:
             await self._coordinators.ensure_coordinator(group)
@@ -87,13 +89,13 @@ class OffsetResets:
         known = self._leaders.published.topics
         return [key for key in sorted(committed) if key.topic in known and key.partition in known[key.topic].partitions]
 
-    def _keys(self, asked: RequestedPartitions) -> list[TopicPartition]:
+    def _keys(self, requested: RequestedPartitions) -> list[TopicPartition]:
         """Return the requested partitions, sorted.
 
         :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
         """
         keys: dict[TopicPartition, None] = {}
-        for name, numbers in asked.items():
+        for name, numbers in requested.items():
             known = topic_of(self._leaders.published, name).partitions
             for number in sorted(known) if numbers is None else numbers:
                 if number not in known:
@@ -189,10 +191,10 @@ class OffsetResets:
         return [{"topic": key.topic, "partition": key.partition, "before": committed[key]} for key in committed]
 
 
-def refuse_with_members(description: Description) -> None:
-    """Raise a problem if a group has members.
+def check_no_members(description: Description) -> None:
+    """Check that a group has no members.
 
-    :raise Problem: 409.
+    :raise Problem: 409 if it has members.
     """
     if description.members:
         clients = sorted({member["client_id"] or member["member_id"] for member in description.members})

@@ -22,7 +22,7 @@ HEARTBEAT_SECONDS = 15.0
 """Idle time before a comment is sent, which detects broken connections and keeps proxies from closing the stream."""
 
 SLOW_SECONDS_MAX = 60.0
-"""A client that reads nothing for this time is disconnected."""
+"""Time after which a client that reads nothing is disconnected."""
 
 
 @implementer(IPushProducer)

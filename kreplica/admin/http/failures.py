@@ -51,7 +51,7 @@ _BY_STATUS: dict[int, tuple[ErrorCode, ...]] = {
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
     ),
     413: (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE),
-    # RFC 9110: this server cannot answer for that host.
+    # RFC 9110: this server is not responsible for that host.
     421: (ErrorCode.NOT_COORDINATOR,),
     500: (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.KAFKA_STORAGE_ERROR),
     501: (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),

@@ -1,6 +1,6 @@
 """Encodes long JSON documents in slices that do not block the reactor.
 
-A worker thread would not help: it would hold the interpreter lock and delay the reactor.
+A worker thread would not help: it would hold the GIL and delay the reactor.
 """
 
 from __future__ import annotations

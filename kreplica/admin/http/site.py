@@ -74,7 +74,7 @@ class AdminSite:
             reactor=reactor,
             logFormatter=_access_line,
         )
-        # Replaces the channel that also supports HTTP/2, whose library is not a dependency.
+        # Replaces the default channel, which needs a library for HTTP/2.
         self._site.protocol = partial(BoundedChannel, self.connections)  # type: ignore[method-assign, assignment]
         self._host = host
         self._requested_port = port

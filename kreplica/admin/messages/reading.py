@@ -114,7 +114,7 @@ class MessageReader:
             match_bytes=PAGE_BYTES_MAX - page.found_bytes,
             is_late=lambda: self._reactor.seconds() >= until_s,
         )
-        fetched = await self.fetcher.round(wanted.topic, rotated(left, rounds), limits)
+        fetched = await self.fetcher.round(wanted.topic, rotate(left, rounds), limits)
         page.problems = fetched.problems
         _add_results(page, fetched)
         return bool(fetched.scanned or fetched.out_of_range)
@@ -185,7 +185,7 @@ def _share(count: int, partitions: int) -> int:
     return -(-count // max(partitions, 1))
 
 
-def rotated(spans: dict[int, Span], by: int) -> dict[int, Span]:
+def rotate(spans: dict[int, Span], by: int) -> dict[int, Span]:
     """Rotate the spans, so that each round starts with another partition; a response may be full after the first."""
     numbers = list(spans)
     first = by % len(numbers)
@@ -204,7 +204,7 @@ def _add_results(page: _Page, fetched: Round) -> None:
         page.undecodable += [f"the batch at {at} of partition {number} cannot be decoded" for at in scanned.undecodable]
 
 
-def merged(found: Mapping[int, Sequence[Document]]) -> Iterable[Document]:
+def merge_by_time(found: Mapping[int, Sequence[Document]]) -> Iterable[Document]:
     """Merge records of all partitions by time; records of one partition keep their order."""
     return heapq.merge(*(found[number] for number in sorted(found)), key=_time)
 
@@ -213,7 +213,7 @@ def _chosen(page: _Page, limit: int) -> list[Document]:
     """Return at most ``limit`` records; the others belong to the next page."""
     chosen: list[Document] = []
     size = 0
-    for document in merged(page.found):
+    for document in merge_by_time(page.found):
         number = document["partition"]
         if len(chosen) < limit and (not chosen or size < PAGE_BYTES_MAX):
             chosen.append(document)

@@ -28,8 +28,8 @@ class Chunk:
     """A fetched chunk of one partition.
 
     :param data: batches; the last one may be incomplete.
-    :param start_offset: first wanted offset; the first batch may start before it.
-    :param end_offset: exclusive end of the wanted offsets.
+    :param start_offset: first requested offset; the first batch may start before it.
+    :param end_offset: exclusive end of the requested offsets.
     :param aborted: producer ID and first offset of each aborted transaction; empty for read uncommitted.
     """
 
@@ -47,7 +47,7 @@ class ScanLimits:
     :param matches: maximum number of matching records.
     :param records: maximum number of scanned records.
     :param match_bytes: maximum size of matching records; one record is returned whatever its size.
-    :param is_late: called from the worker thread; returns True after the time limit.
+    :param is_late: returns True after the time limit; called in the worker thread.
     """
 
     matches: int

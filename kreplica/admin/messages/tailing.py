@@ -8,7 +8,7 @@ from kreplica.admin.cluster_state.published_metadata import topic_of
 from kreplica.admin.http.api import ServerEvent
 from kreplica.admin.messages.fetching import ChunkFetcher, Round, TopicQuery
 from kreplica.admin.messages.positions import Span
-from kreplica.admin.messages.reading import merged, rotated
+from kreplica.admin.messages.reading import merge_by_time, rotate
 from kreplica.admin.messages.scanning import ScanLimits
 from kreplica.admin.peers.leaders import LATEST, Leaders, problem_texts
 from kreplica.errors import ErrorCode, KafkaError
@@ -43,7 +43,7 @@ class MessageTail:
         while True:
             self._check(topic)
             await self._begin(topic, [number for number in partitions if number not in spans], spans)
-            fetched = await self._fetcher.round(topic, rotated(spans, rounds), ROUND_LIMITS) if spans else Round()
+            fetched = await self._fetcher.round(topic, rotate(spans, rounds), ROUND_LIMITS) if spans else Round()
             rounds += 1
             current = problem_texts(fetched.problems)
             if current != problems:
@@ -73,7 +73,7 @@ def _events(spans: dict[int, Span], fetched: Round) -> Iterable[ServerEvent]:
         yield from _skip(number, spans[number], start_offset if start_offset != NO_END else 0)
     for number, scanned in fetched.scanned.items():
         spans[number].next_offset = scanned.next_offset
-    for document in merged({number: scanned.found for number, scanned in fetched.scanned.items()}):
+    for document in merge_by_time({number: scanned.found for number, scanned in fetched.scanned.items()}):
         yield ServerEvent("message", document, f"{document['partition']}-{document['offset']}")
     for number, high_watermark in fetched.high_watermarks.items():
         if high_watermark - spans[number].next_offset > BACKLOG_MAX:

@@ -16,7 +16,7 @@ from kreplica.zookeeper.batches import MultiReader
 
 log = Logger()
 
-FRESH_SECONDS = 1.0
+REUSE_SECONDS = 1.0
 """Time for which a result is reused, because charts poll every second."""
 
 
@@ -31,7 +31,7 @@ class Registrations(Protocol):
 
 
 class RegistrationReader:
-    """Reads ZooKeeper on demand, at most once in ``FRESH_SECONDS``.
+    """Reads ZooKeeper on demand, at most once in ``REUSE_SECONDS``.
 
     :param seconds: the reactor's clock.
     """
@@ -45,7 +45,7 @@ class RegistrationReader:
 
     async def live(self) -> Mapping[int, BrokerRegistration]:
         """Return the registrations by broker ID; see ``Registrations``."""
-        if self._read_s is None or self._seconds() - self._read_s >= FRESH_SECONDS:
+        if self._read_s is None or self._seconds() - self._read_s >= REUSE_SECONDS:
             # A cancelled caller stops waiting; the read continues for the others.
             waiter: Deferred[None] = Deferred()
             self._waiting.append(waiter)

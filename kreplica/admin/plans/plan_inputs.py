@@ -42,7 +42,7 @@ class PlanInputs:
     plans: PlanReader
     sizes: ReplicaSizes
 
-    async def drafted(self, request: PlanRequest) -> tuple[Draft, ClusterState]:
+    async def draft(self, request: PlanRequest) -> tuple[Draft, ClusterState]:
         """Return the draft of a requested plan.
 
         :raise KafkaError: the plan is not possible (see ``draft``).

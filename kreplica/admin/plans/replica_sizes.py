@@ -18,7 +18,7 @@ REQUEST_TIMEOUT_S = 3.0
 PARTITIONS_AT_ONCE = 500
 """Maximum number of partitions per request; its response is parsed in one reactor turn."""
 
-FRESH_SECONDS = 2.0
+REUSE_SECONDS = 2.0
 SIZES_MAX = 300_000
 """Maximum number of cached sizes."""
 
@@ -39,7 +39,7 @@ class ReplicaSizes:
     async def of(self, replicas: Iterable[Replica]) -> Mapping[Replica, int]:
         """Return the size in bytes by replica; unknown sizes are omitted."""
         wanted = list(dict.fromkeys(replicas))
-        oldest_s = self._seconds() - FRESH_SECONDS
+        oldest_s = self._seconds() - REUSE_SECONDS
         by_broker: dict[int, list[TopicPartition]] = {}
         for partition, broker in wanted:
             read_s, _ = self._known.get((partition, broker), (-1.0, 0))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from kreplica.admin.cluster_state.counts import Counted, OfBroker
+from kreplica.admin.cluster_state.counts import BrokerCounts, CachedCounts
 from kreplica.admin.cluster_state.published_metadata import BrokerConnections, PublishedMetadata, once_complete
 from kreplica.admin.cluster_state.znode_writes import ZnodeWrites, write
 from kreplica.admin.http.api import Call, JsonResponse, Route
@@ -84,7 +84,7 @@ class Brokers:
         registrations: Registrations,
         client: ZooKeeperClient,
         connections: BrokerConnections,
-        counted: Counted,
+        counted: CachedCounts,
     ) -> None:
         self._wall_clock_ms = runtime.wall_clock_ms
         self._published = published
@@ -162,7 +162,7 @@ class Brokers:
                 **_registered(broker_id, live.get(broker_id)),
                 "is_controller": published.controller_id == broker_id,
                 "cordoned": broker_id in cordoned,
-                **asdict(counts.get(broker_id, OfBroker())),
+                **asdict(counts.get(broker_id, BrokerCounts())),
             }
             for broker_id in sorted({*live, *counts})
         }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kreplica import __version__
-from kreplica.admin.cluster_state.counts import Counted
+from kreplica.admin.cluster_state.counts import CachedCounts
 from kreplica.admin.cluster_state.published_metadata import PublishedMetadata, once_complete
 from kreplica.admin.cluster_state.topic_znodes import read_if_connected
 from kreplica.admin.http.api import Call, JsonResponse, Route
@@ -54,7 +54,7 @@ class Cluster:
     """Returns counts from this broker's metadata."""
 
     def __init__(
-        self, published: PublishedMetadata, client: ZooKeeperClient, identity: Identity, counted: Counted
+        self, published: PublishedMetadata, client: ZooKeeperClient, identity: Identity, counted: CachedCounts
     ) -> None:
         self._published = published
         self._client = client

@@ -105,7 +105,7 @@ class Settings(Protocol):
 
 
 class Configs:
-    """Settings of topics and brokers: dynamic ones from ZooKeeper, those of a broker's file from that broker."""
+    """The settings of topics and brokers: dynamic ones are read from ZooKeeper, static ones from the broker."""
 
     def __init__(
         self,

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 from kreplica.admin.groups.coordinators import GroupCoordinators
 from kreplica.admin.groups.describing import GroupDescriptions
-from kreplica.admin.groups.listing import GroupLists, Listed
-from kreplica.admin.groups.resetting import OffsetResets, Target, refuse_with_members
+from kreplica.admin.groups.listing import GroupLists, ListedGroup
+from kreplica.admin.groups.resetting import OffsetResets, Target, check_no_members
 from kreplica.admin.http.api import AFTER, LIMIT, Call, JsonResponse, Parameter, Route, page_of
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import (
@@ -280,7 +280,7 @@ class Groups:
     async def delete(self, call: Call) -> JsonResponse:
         """``DELETE /v1/groups/{group}``."""
         group = call.path["group"]
-        refuse_with_members(await self._descriptions.of(group))
+        check_no_members(await self._descriptions.of(group))
         if not call.dry_run:
             body = {"groups_names": [group]}
             response = await self._coordinators.request(group, DELETE_GROUPS, body, _code_of_result)
@@ -313,7 +313,7 @@ class Groups:
         return JsonResponse({"group": group, "offsets": offsets, **_written(call)})
 
 
-def _row(group: Listed, members: int | None) -> dict[str, Any]:
+def _row(group: ListedGroup, members: int | None) -> dict[str, Any]:
     return {**group._asdict(), "members": members}
 
 

@@ -28,7 +28,7 @@ class MetricsSource(Protocol):
 
 
 class Metrics:
-    """Encodes the text in slices: 10,000 partitions make megabytes, and a thread would hold the interpreter lock."""
+    """Encodes the text in slices: 10,000 partitions make megabytes, and a thread would hold the GIL."""
 
     def __init__(self, source: MetricsSource, reactor: Reactor) -> None:
         self._source = source

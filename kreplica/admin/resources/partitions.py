@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kreplica.admin.cluster_state.counts import Counted
+from kreplica.admin.cluster_state.counts import CachedCounts
 from kreplica.admin.cluster_state.published_metadata import (
     BrokerConnections,
     PublishedMetadata,
@@ -74,7 +74,7 @@ class Partitions:
         published: PublishedMetadata,
         client: ZooKeeperClient,
         brokers: BrokerConnections,
-        counted: Counted,
+        counted: CachedCounts,
     ) -> None:
         self._reactor = reactor
         self._published = published

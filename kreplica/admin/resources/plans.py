@@ -231,7 +231,7 @@ class Plans:
     async def make(self, call: Call) -> JsonResponse:
         """``POST /v1/plans``."""
         request = read_request(call.body)
-        draft, cluster = await self._plan_inputs.drafted(request)
+        draft, cluster = await self._plan_inputs.draft(request)
         plan, rows = await self._writes.make(draft, self._runtime.wall_clock_ms(), dry_run=call.dry_run)
         document = await self._runtime.offload.run(_preview, draft, cluster, plan)
         location = None if call.dry_run else f"/v1/plans/{plan.plan_id}"

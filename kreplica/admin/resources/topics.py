@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
-from kreplica.admin.cluster_state.counts import Counted, OfTopic, counts_of
+from kreplica.admin.cluster_state.counts import CachedCounts, TopicCounts, counts_of
 from kreplica.admin.cluster_state.published_metadata import (
     PublishedMetadata,
     PublishedTopic,
@@ -46,7 +46,7 @@ from kreplica.runtime import Reactor
 from kreplica.runtime.turns import Turns
 from kreplica.zookeeper import Operation, ZooKeeperClient
 
-SETTLED_SECONDS_MAX = 10.0
+CONTROLLER_SECONDS_MAX = 10.0
 """Maximum time that a response waits for the controller; it then shows the current state."""
 
 MEMBERS = {
@@ -163,7 +163,7 @@ class Topics:
         client: ZooKeeperClient,
         admin: TopicAdmin,
         configs: TopicConfigs,
-        counted: Counted,
+        counted: CachedCounts,
         *,
         deletion_enabled: bool = True,
     ) -> None:
@@ -319,7 +319,7 @@ class Topics:
             known = topic.partitions if topic is not None and topic.topic_id == assignment.topic_id else {}
             return all(number in known and not is_offline(known[number]) for number in assignment.partitions)
 
-        return await self._published.wait_until(led, SETTLED_SECONDS_MAX)
+        return await self._published.wait_until(led, CONTROLLER_SECONDS_MAX)
 
     async def delete(self, call: Call) -> JsonResponse:
         """``DELETE /v1/topics/{topic}``."""
@@ -333,12 +333,12 @@ class Topics:
 
     async def _is_gone(self, name: str) -> bool:
         """Return True if the topic is removed from ZooKeeper, so that its name is free, and from the metadata."""
-        if not await self._admin.until_deleted(name, SETTLED_SECONDS_MAX):
+        if not await self._admin.until_deleted(name, CONTROLLER_SECONDS_MAX):
             return False
-        return await self._published.wait_until(lambda: name not in self._published.topics, SETTLED_SECONDS_MAX)
+        return await self._published.wait_until(lambda: name not in self._published.topics, CONTROLLER_SECONDS_MAX)
 
 
-def _row(topic: PublishedTopic, counts: OfTopic, deleting: bool | None) -> Row:
+def _row(topic: PublishedTopic, counts: TopicCounts, deleting: bool | None) -> Row:
     return {
         "name": topic.name,
         "topic_id": uuid_text(topic.topic_id),

@@ -77,8 +77,8 @@ class GroupFactsSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """Local sources of this broker.
+class LocalSources:
+    """Records of this broker itself.
 
     :param memory: its decisions.
     :param audit_events: its events.
@@ -93,8 +93,8 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
-    """Remote sources."""
+class ClusterSources:
+    """Readers of the state of the cluster."""
 
     client: ZooKeeperClient
     registrations: Registrations
@@ -107,7 +107,7 @@ class Sources:
 class Why:
     """Collects facts from ZooKeeper, from the brokers concerned and from the memory of all brokers."""
 
-    def __init__(self, runtime: Runtime, known: Known, sources: Sources, others: OtherBrokers) -> None:
+    def __init__(self, runtime: Runtime, known: LocalSources, sources: ClusterSources, others: OtherBrokers) -> None:
         self._now_ms = runtime.wall_clock_ms
         self._known = known
         self._sources = sources

@@ -1,7 +1,7 @@
 """Leader selectors: pure functions that choose the leader of a partition.
 
 ``replicas`` is the assignment in order; its first replica is the preferred leader.  Each selector returns the leader
-and the resulting in-sync set, or None if no replica can lead.
+and the resulting ISR, or None if no replica can lead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ class Election(NamedTuple):
 
 
 def elect_new(replicas: Sequence[int], live: Collection[int]) -> Election | None:
-    """Elect a first leader: the first live replica; all live replicas are in sync, because all logs are empty."""
+    """Elect the first leader of a partition: the first live replica; the ISR is all live replicas, as logs are
+    empty."""
     alive = tuple(replica for replica in replicas if replica in live)
     return Election(alive[0], alive) if alive else None
 
@@ -35,10 +36,10 @@ def elect_offline(
 ) -> Election | None:
     """Elect a replacement for a lost leader: the first live in-sync replica in the order of the assignment.
 
-    :param eligible: replicas that left the in-sync set while the high watermark did not advance (KIP-966).  They hold
+    :param eligible: replicas that left the ISR while the high watermark did not advance (KIP-966).  They have
         every committed record, so they can lead if no in-sync replica is live.
     :param unclean_allowed: True if any live replica can lead as a last resort.
-    :param last: live replicas that are tried last, because they have just restarted.
+    :param last: live replicas that are elected only if no other can be, because they have just restarted.
     """
     candidates = [replica for replica in replicas if replica in live]
     if last:

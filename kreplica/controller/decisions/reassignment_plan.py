@@ -71,7 +71,7 @@ def with_placements(assignment: TopicAssignment, placements: Mapping[int, Placem
     return replace(assignment, partitions=partitions, adding=adding, removing=removing)
 
 
-def refusal(now: Placement, target: Sequence[int], live: Collection[int]) -> str | None:
+def reason_to_reject(now: Placement, target: Sequence[int], live: Collection[int]) -> str | None:
     """Return why the replicas cannot be reassigned to ``target``, or None."""
     if not target:
         return "the list of replicas is empty"
@@ -96,11 +96,11 @@ def expand(now: Placement, target: Sequence[int], holding: Collection[int]) -> P
 
 
 def contract(now: Placement, state: LeaderAndIsr, live: Collection[int], *, in_sync_required: int) -> Election | None:
-    """Return the leader and in-sync set of the third step, or None while the reassignment must wait.
+    """Return the leader and ISR of the third step, or None while the reassignment must wait.
 
     :param in_sync_required: number of in-sync replicas that are required to commit records.
     """
-    if not now.is_moving or not may_contract(now, state.isr, in_sync_required=in_sync_required):
+    if not now.is_moving or not can_contract(now, state.isr, in_sync_required=in_sync_required):
         return None
     isr = tuple(replica for replica in state.isr if replica in now.target)
     if state.leader in isr and state.leader in live:
@@ -108,8 +108,8 @@ def contract(now: Placement, state: LeaderAndIsr, live: Collection[int], *, in_s
     return elect_reassigned(now.target, isr, live)
 
 
-def may_contract(now: Placement, isr: Collection[int], *, in_sync_required: int) -> bool:
-    """Return True if the target can replace all other replicas, because all of it is in sync.
+def can_contract(now: Placement, isr: Collection[int], *, in_sync_required: int) -> bool:
+    """Return True if the target can replace all other replicas, because the whole target is in sync.
 
     When a cancelled reassignment returns to its origin, a replica that was already down must not delay it: then it is
     enough that records can be committed and at least one replica is in sync.

@@ -1,4 +1,4 @@
-"""Channels to brokers: commands are sent in order, one in flight, and retried until answered or the broker is gone."""
+"""Channels to brokers: commands are sent in order, one in flight, and retried until the broker responds or is gone."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BrokerChannel:
     :param answered: called with (broker id, command, response).
     :param stopping: returns True if the broker is shutting down, so that failures are expected.
     :param sent: called with a command and its body each time it is sent.
-    :param late: called once for a command that is not answered within ``timeout_s``; the channel keeps retrying.
+    :param late: called once for a command that is without a response within ``timeout_s``; the channel keeps retrying.
     :param overflowed: called once if too many commands are waiting.  The channel drops them; the controller closes it
         and sends the full state on a new one.
     """
@@ -80,7 +80,7 @@ class BrokerChannel:
             return
         if len(self._waiting) >= WAITING_COMMANDS_MAX:
             log.error(
-                "broker {broker} has not answered {count} commands of the controller; it will get the full state again",
+                "broker {broker} has not responded to {count} controller commands; it will get the full state again",
                 broker=self.registration.broker_id,
                 count=len(self._waiting),
             )

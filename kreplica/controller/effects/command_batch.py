@@ -78,13 +78,13 @@ class BrokerRequests:
         self._whole: dict[int, None] = {}
 
     def lead_or_follow(self, partition: TopicPartition, brokers: Iterable[int], *, is_new: bool = False) -> None:
-        """Add a partition's state for those of these brokers that are live."""
+        """Add the state of a partition for these brokers, as far as they are live."""
         for broker in brokers:
             if broker in self._context.brokers:
                 self._leader_and_isr[broker][partition] = is_new
 
     def publish(self, partitions: Iterable[TopicPartition], brokers: Iterable[int] | None = None) -> None:
-        """Add metadata of these partitions, or only the live brokers if empty, for these brokers (all if None)."""
+        """Add metadata for these brokers (all if None): the partitions, or only the live brokers if there are none."""
         partitions = dict.fromkeys(partitions)
         for broker in self._context.brokers if brokers is None else brokers:
             self._metadata.setdefault(broker, {}).update(partitions)
@@ -110,7 +110,7 @@ class BrokerRequests:
     def stop(self, partition: TopicPartition, broker: int, *, delete: bool) -> None:
         """Add the stop of a replica, and the deletion of its files if requested.
 
-        Replaces other commands for that replica in this batch, because its partition may not have a state any more.
+        Replaces other commands for that replica in this batch, because its partition may no longer have a state.
         """
         if broker in self._context.brokers:
             self._leader_and_isr[broker].pop(partition, None)
@@ -127,7 +127,7 @@ class BrokerRequests:
             roles = self._leader_and_isr[broker]
             if not roles.keys() <= self._context.leadership.keys():
                 raise KeyError("LeaderAndIsr for a partition without a state")
-            for part in self._cut(roles):
+            for part in self._split(roles):
                 self._queue(broker, LEADER_AND_ISR, part, bodies.leader_and_isr(broker, part, roles))
         for broker in informed:
             if broker not in self._introduced:
@@ -136,14 +136,14 @@ class BrokerRequests:
             self._send_stops(broker, bodies, self._stop[broker])
 
     def _send_metadata(self, broker: int, bodies: Bodies) -> None:
-        parts = list(self._cut(self._metadata[broker])) or [()]
+        parts = list(self._split(self._metadata[broker])) or [()]
         for number, part in enumerate(parts):
             piece = Piece(number, len(parts)) if broker in self._whole else None
             self._queue(broker, UPDATE_METADATA, part, bodies.update_metadata(broker, part, piece))
 
     def _send_stops(self, broker: int, bodies: Bodies, stops: Mapping[TopicPartition, bool]) -> None:
         for delete in (False, True):
-            for part in self._cut([partition for partition, deletes in stops.items() if deletes is delete]):
+            for part in self._split([partition for partition, deletes in stops.items() if deletes is delete]):
                 self._queue(broker, STOP_REPLICA, part, bodies.stop_replica(broker, part, delete=delete), delete)
 
     def _queue(
@@ -153,7 +153,7 @@ class BrokerRequests:
         numbered = _numbered(form, self._context.commands_count)
         self._send(broker, Command(api, partitions, numbered, self._context.brokers[broker].epoch, delete))
 
-    def _cut(self, partitions: Iterable[TopicPartition]) -> Iterator[tuple[TopicPartition, ...]]:
+    def _split(self, partitions: Iterable[TopicPartition]) -> Iterator[tuple[TopicPartition, ...]]:
         """Split the partitions into parts that fit into one command each."""
         whole = tuple(partitions)
         size = max(self._bytes_max // PARTITION_BYTES_MAX, 1)

@@ -36,7 +36,7 @@ ROWS_AT_ONCE = 64
 """Number of partitions that are built between two checks of the clock."""
 
 RECENT_MAX = 3
-"""Number of assembled commands that are cached for brokers that receive the same partitions."""
+"""Maximum number of assembled commands cached for brokers that receive the same partitions."""
 
 Row = dict[str, Any]
 Partitions = tuple[TopicPartition, ...]

@@ -51,7 +51,7 @@ class MultiClient(MultiReader, MultiWriter, Protocol):
 
 
 class ControllerMoved(KreplicaError):
-    """Another controller has been elected; this one must not write any more."""
+    """Another controller has been elected; this one must no longer write."""
 
 
 class Refused(NamedTuple):
@@ -208,7 +208,7 @@ class StateWrites:
         if error is not None:
             await self._write([[Create(path, data)]])
 
-    async def note_progress(self, path: str, totals: bytes, chunks: Mapping[str, tuple[bytes, bool]]) -> bool:
+    async def write_progress(self, path: str, totals: bytes, chunks: Mapping[str, tuple[bytes, bool]]) -> bool:
         """Write the outcomes of a plan's steps; return False if the plan's znodes were changed concurrently.
 
         :param path: path of the totals.
@@ -246,10 +246,10 @@ class StateWrites:
         return found
 
     async def _write(self, units: list[list[Operation]]) -> list[ZooKeeperError | None]:
-        """Return for each unit its conflict, or None.
+        """Write units of operations; return the conflict of each unit, or None.
 
-        :raise ControllerMoved: if the guard failed.
-        :raise ZooKeeperError: if the outcome is unknown (the connection or the session was lost).
+        :raise ControllerMoved: the check of the controller epoch failed.
+        :raise ZooKeeperError: the outcome is unknown, because the connection or the session was lost.
         """
         errors = [o if isinstance(o, ZooKeeperError) else None for o in await self._outcomes(units)]
         for error in errors:

@@ -1,7 +1,7 @@
 """Handles brokers that join, restart, change or fail; any number of changes at once is one step.
 
 The step first decides about every partition with a replica on these brokers and writes the states, and only then sends
-commands.  A broker that restarted uncleanly has thus left the in-sync sets before its new process learns of any
+commands.  A broker that restarted uncleanly has thus left the ISRs before its new process learns of any
 partition (KIP-380, KIP-966).
 """
 

@@ -48,7 +48,7 @@ def _delete_old_files(term: ControllerTerm, broker: int, partitions: Sequence[To
 
     Such topics were removed while there was no controller.  Applies once for each replica, and
     only to partitions that are new in this term and thus hold no data.  If a tool overwrote the id of an existing
-    topic, every replica answers with this error and nothing may be deleted.
+    topic, every replica returns this error and nothing may be deleted.
     """
     context = term.context
     affected = [partition for partition in partitions if broker in context.initial_replicas.get(partition, ())]

@@ -19,10 +19,10 @@ log = Logger()
 
 
 async def shutdown_requested(term: ControllerTerm, request: ShutdownRequested) -> list[TopicPartition]:
-    """Move the leaders, remove the broker from in-sync sets, and stop its replicas that are not leaders.
+    """Move the leaders, remove the broker from ISRs, and stop its replicas that are not leaders.
 
     A repeated request continues with the rest.  From the first request on, the broker is not elected or made a
-    follower, so no leader can add it to an in-sync set again: each new epoch requires a fetch in that epoch (KIP-841).
+    follower, so no leader can add it to the ISR again: each new epoch requires a fetch in that epoch (KIP-841).
 
     :return: the partitions that the broker still leads because no other replica can lead them.  Partitions with a
         single replica are not included and do not delay the shutdown.
@@ -60,7 +60,10 @@ async def shutdown_requested(term: ControllerTerm, request: ShutdownRequested) -
 
 
 async def _check_incarnation(term: ControllerTerm, request: ShutdownRequested) -> None:
-    """:raise KafkaError: if the request comes from a process other than the registered one."""
+    """Check that the request comes from the registered process of the broker.
+
+    :raise KafkaError: it does not.
+    """
     brokers, broker = term.context.brokers, request.broker_id
     if broker not in brokers or brokers[broker].epoch < request.broker_epoch:
         await brokers_changed(term)  # the registration may be newer than the last read

@@ -19,7 +19,7 @@ RETRY_SECONDS = 30.0
 
 
 async def replicas_failed(term: ControllerTerm, broker: int, partitions: Sequence[TopicPartition]) -> None:
-    """Elect other leaders for replicas that a broker cannot open, and remove them from in-sync sets."""
+    """Elect other leaders for replicas that a broker cannot open, and remove them from ISRs."""
     context = term.context
     known = context.failed_replicas.setdefault(broker, set())
     new = [p for p in context.not_deleting(partitions) if p not in known and broker in context.replicas(p)]
@@ -37,7 +37,7 @@ async def replicas_failed(term: ControllerTerm, broker: int, partitions: Sequenc
         if context.leads(broker, partition):
             context.set_partition_state(partition, PartitionState.OFFLINE)
     # The contents of a failed device are unknown: its replicas lose eligibility, and a new leader epoch prevents the
-    # leader from adding them to the in-sync set because of earlier fetches.
+    # leader from adding them to the ISR because of earlier fetches.
     await _repair(term, new, failed=[broker])
 
 

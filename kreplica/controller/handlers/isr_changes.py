@@ -1,4 +1,4 @@
-"""Handles notifications of leaders about changed in-sync sets: reads the states and publishes them to all brokers."""
+"""Handles notifications of leaders about changed ISRs: reads the states and publishes them to all brokers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def notifications(term: ControllerTerm) -> list[str]:
 async def isr_changed(term: ControllerTerm) -> list[TopicPartition]:
     """Read the states that leaders wrote, and send their metadata to all brokers.
 
-    LeaderAndIsr is not needed: the leader knows the state, and followers do not use the in-sync set.  If a leader added
+    LeaderAndIsr is not needed: the leader knows the state, and followers do not use the ISR.  If a leader added
     a replica whose broker has since failed or started to stop, the set is repaired at once.
 
     :return: the partitions whose states were read.
@@ -61,7 +61,7 @@ async def isr_changed(term: ControllerTerm) -> list[TopicPartition]:
 
 
 async def _partitions_in(term: ControllerTerm, paths: Sequence[str]) -> Iterable[TopicPartition]:
-    """Return the distinct partitions that these notifications name."""
+    """Return the partitions in these notifications, without duplicates."""
     found: dict[TopicPartition, None] = {}
     for path, result in zip(paths, await read_all(term.client, paths), strict=True):
         if isinstance(result, tuple):

@@ -22,7 +22,7 @@ async def notifications(term: ControllerTerm) -> list[str]:
 
 
 async def directories_failed(term: ControllerTerm) -> None:
-    """Send these brokers their roles again; they result KAFKA_STORAGE_ERROR for each replica that is offline."""
+    """Send these brokers their roles again; they return KAFKA_STORAGE_ERROR for each replica that is offline."""
     context, requests = term.context, term.requests()
     paths = await notifications(term)
     brokers = await _brokers_in(term, paths)

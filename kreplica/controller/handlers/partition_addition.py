@@ -71,7 +71,9 @@ def next_partitions(
 
 
 def refusals(context: ControllerContext, topic: str, wanted: Mapping[int, Replicas]) -> dict[int, str]:
-    """Return by partition why its request can never be fulfilled; other requests may wait for lower partition numbers.
+    """Return the reason, by partition, why a request can never be fulfilled.
+
+    Other requests may wait for lower partition numbers.
 
     A request that follows a rejected one is rejected too, because it would otherwise wait indefinitely.
     """
@@ -92,7 +94,7 @@ def refusals(context: ControllerContext, topic: str, wanted: Mapping[int, Replic
 
 
 def refusal(assignment: TopicAssignment, number: int, replicas: Replicas, live: Collection[int]) -> str | None:
-    """Return why a partition with that number cannot be created on these brokers, or None."""
+    """Return the reason why a partition with this number cannot be created on these brokers, or None."""
     if number in assignment.partitions:
         return "the partition already exists"
     if assignment.read_only:

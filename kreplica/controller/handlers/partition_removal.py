@@ -1,8 +1,9 @@
 """Removes the highest-numbered partitions of a topic, requested by a znode each, ``/admin/partitions_remove/T/P``.
 
 1. One multi makes the partition read-only.  Its leader, in a new epoch, rejects records; fetches and metadata continue.
-2. After the requested time, one multi removes it from the topic's znode, with its state and the request.  Clients see
-   that it is gone, and its replicas are stopped and deleted.
+2. After the requested time, one multi removes it from the topic's znode, with its state and the request.  Clients no
+longer
+   see it, and its replicas are stopped and deleted.
 3. When all replicas are gone, another multi frees its number (``replica_removal``).
 
 Until step 2, removing the request makes the partition writable again.
@@ -97,7 +98,7 @@ def _schedule_removals(term: ControllerTerm, now_s: float) -> None:
 # --- decisions --------------------------------------------------------------------------------------------------------
 
 
-def removable(assignment: TopicAssignment, requested: Collection[int]) -> frozenset[int]:
+def removable_partitions(assignment: TopicAssignment, requested: Collection[int]) -> frozenset[int]:
     """Return the requested partitions that can be removed: from the highest number down, never all."""
     accepted = set()
     number = len(assignment.partitions) - 1
@@ -108,16 +109,16 @@ def removable(assignment: TopicAssignment, requested: Collection[int]) -> frozen
 
 
 def refusals(context: ControllerContext, topic: str, requested: Collection[int]) -> dict[int, str]:
-    """Return by partition why its request is rejected."""
+    """Return the reason, by partition, why a request is rejected."""
     if topic not in context.topics or topic in context.deleting:
         return dict.fromkeys(requested, "the topic does not exist or is being deleted")
     assignment = context.topics[topic]
-    accepted = removable(assignment, requested)
+    accepted = removable_partitions(assignment, requested)
     return {number: refusal(assignment, number) for number in sorted(requested) if number not in accepted}
 
 
 def refusal(assignment: TopicAssignment, number: int) -> str:
-    """Return why a partition cannot be removed now."""
+    """Return the reason why a partition cannot be removed now, or None."""
     if number not in assignment.partitions:
         return "the partition does not exist"
     if number == 0:
@@ -132,7 +133,7 @@ def _read_only_change(
 ) -> TopicChange | None:
     """Return the change of step 1 for requested partitions, or its reversal for withdrawn requests."""
     assignment = context.topics[topic]
-    toggled = sorted(removable(assignment, requested) ^ assignment.read_only)[:PARTITIONS_PER_CHANGE_MAX]
+    toggled = sorted(removable_partitions(assignment, requested) ^ assignment.read_only)[:PARTITIONS_PER_CHANGE_MAX]
     if not toggled:
         return None
     states = []

@@ -1,4 +1,4 @@
-"""Reassignments (KIP-455): takes the steps that ``reassignment_plan`` decides for each partition.
+"""Reassignments (KIP-455): executes the steps that ``reassignment_plan`` decides for each partition.
 
 The complete state of a reassignment is in the topic's znode and changes in one multi with the partition states, so a
 new controller only needs to call ``finish_ready_moves``.
@@ -55,7 +55,7 @@ async def reassign(term: ControllerTerm, targets: Targets) -> Results:
 
 
 def _record_reassignments(term: ControllerTerm, started: Iterable[TopicPartition], results: Results) -> None:
-    history, moves = term.history, moving(term.context, started)
+    history, moves = term.history, reassigned_partitions(term.context, started)
     history.record_many("reassignments_begun", "partition", moves, "{what}: reassignment started")
     refused = [(partition, error) for partition, error in results.items() if error is not None]
     if refused:
@@ -64,7 +64,8 @@ def _record_reassignments(term: ControllerTerm, started: Iterable[TopicPartition
 
 
 async def alter_reassignments(term: ControllerTerm, event: AlterReassignmentsRequested) -> Results:
-    """Start reassignments by RPC; they override ``/admin/reassign_partitions`` for the same partitions."""
+    """Start or cancel reassignments for a client; they override ``/admin/reassign_partitions`` for the same
+    partitions."""
     results = await reassign(term, event.targets)
     term.put(ReassignmentsRequested())
     return results
@@ -74,20 +75,21 @@ async def list_reassignments(
     term: ControllerTerm, event: ListReassignmentsRequested
 ) -> dict[TopicPartition, Placement]:
     """Return the ongoing reassignments of these partitions; those that only delete files are finished."""
-    return {partition: placement(term.context, partition) for partition in moving(term.context, event.partitions)}
+    context = term.context
+    return {partition: placement(context, partition) for partition in reassigned_partitions(context, event.partitions)}
 
 
 async def finish_ready_moves(term: ControllerTerm, partitions: Iterable[TopicPartition] | None = None) -> None:
     """Finish each reassignment (of all partitions if None) whose target is in sync.
 
-    Called when in-sync sets grew, leaders were elected, or brokers joined.
+    Called when ISRs grew, leaders were elected, or brokers joined.
     """
     context, rules, requests = term.context, term.rules(), term.requests()
-    wanted = moving(context, partitions)
+    wanted = reassigned_partitions(context, partitions)
     topics = sorted({partition.topic for partition in wanted})
     await change_topics(term, topics, lambda topic: _final_change(context, rules, topic), requests)
     requests.send()
-    still = set(moving(context, wanted))
+    still = set(reassigned_partitions(context, wanted))
     arrived = [partition for partition in wanted if partition not in still]
     if arrived:
         log.info("controller: reassignment of {count} partitions finished", count=len(arrived))
@@ -96,8 +98,10 @@ async def finish_ready_moves(term: ControllerTerm, partitions: Iterable[TopicPar
         term.put(ReassignmentsRequested())
 
 
-def moving(context: ControllerContext, partitions: Iterable[TopicPartition] | None = None) -> list[TopicPartition]:
-    """Return those of these partitions (of all if None) that are being reassigned."""
+def reassigned_partitions(
+    context: ControllerContext, partitions: Iterable[TopicPartition] | None = None
+) -> list[TopicPartition]:
+    """Return the partitions that are being reassigned, among these or all (None)."""
     if partitions is None:
         partitions = (
             TopicPartition(topic, number)
@@ -186,7 +190,7 @@ class _RequestedMoves:
             return now.origin
         if partition.partition in self._context.topics[partition.topic].read_only:
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{partition} is being removed")
-        reason = plan.refusal(now, target, self._context.brokers)
+        reason = plan.reason_to_reject(now, target, self._context.brokers)
         if reason is not None:
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{partition}: {reason}")
         return target
@@ -214,7 +218,7 @@ def _contracted_state(
 ) -> StateChange | None:
     state = context.leadership.get(partition)
     if state is None or state.leader == NO_LEADER:
-        return None  # a replica of the in-sync set must come back first
+        return None  # a replica in the ISR must come back first
     required = rules(partition.topic).min_insync_replicas
     election = plan.contract(now, state, context.electable_replicas(partition), in_sync_required=required)
     if election is None:

@@ -43,7 +43,7 @@ async def reassignments_requested(term: ControllerTerm) -> None:
 async def _remove_finished(term: ControllerTerm) -> None:
     """Keep only ongoing reassignments in the znode; remove the znode when none is left."""
     context = term.context
-    moving = set(reassignment.moving(context, context.reassignments_requested))
+    moving = set(reassignment.reassigned_partitions(context, context.reassignments_requested))
     rest = {
         partition: target
         for partition, target in context.reassignments_requested.items()

@@ -84,7 +84,7 @@ def _failed(term: ControllerTerm, partition: TopicPartition, broker: int, error:
 
 
 def brokers_gone(term: ControllerTerm, brokers: Collection[int]) -> None:
-    """Mark unanswered deletions of these brokers for a retry when they are back."""
+    """Mark deletions without a response of these brokers for a retry when they are back."""
     for partition, broker in replicas_to_delete(term.context):
         started = term.context.replica_state(partition, broker) is ReplicaState.DELETION_STARTED
         if broker in brokers and started:

@@ -24,7 +24,7 @@ from kreplica.zookeeper import SessionState
 NO_TERM = -1
 """Controller epoch of causes outside of a term."""
 BROKERS_MAX = 1000
-"""Maximum number of departed brokers whose departure time is kept."""
+"""Maximum number of departed brokers whose time of departure is kept."""
 
 
 class ControllerHistory:
@@ -131,9 +131,9 @@ class ControllerHistory:
             self.left_ms.pop(broker, None)
 
     def late(self, broker_id: int, command: Command) -> None:
-        """Record that a broker did not answer a command in time."""
+        """Record that a broker did not respond to a command in time."""
         name, partitions = command.api.name, command.partitions
-        text = f"broker {broker_id} did not answer {name} of {len(partitions)} partitions in time"
+        text = f"broker {broker_id} did not respond to {name} of {len(partitions)} partitions in time"
         self.record_many("broker_late", "partition", partitions, text, broker=broker_id, command=name)
 
     def changed(self, change: StateChange, replicas_of: Callable[[TopicPartition], Sequence[int]]) -> None:

@@ -38,7 +38,7 @@ class Cause:
         return sorted(self.step.notified) if self.step is not None else ()
 
     def unanswered(self, partition: TopicPartition) -> Sequence[int]:
-        """Return the brokers that have not yet answered a command about this partition."""
+        """Return the brokers that have not yet responded to a command about this partition."""
         if self.step is None:
             return ()
         waiting = {
@@ -65,7 +65,7 @@ class Decision:
 
     @property
     def unanswered(self) -> Sequence[int]:
-        """The brokers that have not yet answered a command about this decision."""
+        """The brokers that have not yet responded to a command about this decision."""
         return self.cause.unanswered(self.partition)
 
     @property

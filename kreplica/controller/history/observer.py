@@ -12,27 +12,27 @@ class ControllerObserver:
     """Notified of calls to the controller and of its handling of events."""
 
     def called(self, method: str) -> AbstractContextManager[None]:
-        """A method of the controller was called; the returned context manager encloses its immediate effects."""
+        """Called when a method of the controller is called; the context manager encloses the immediate effects."""
         return nullcontext()
 
-    def asked(self, question: ControllerRequest) -> AbstractContextManager[None]:
-        """A request arrived; the returned context manager encloses its immediate effects."""
+    def request_received(self, request: ControllerRequest) -> AbstractContextManager[None]:
+        """Called when a request arrives; the context manager encloses the immediate effects."""
         return nullcontext()
 
     def queued(self, event: Event) -> None:
-        """An event was queued."""
+        """Called when an event is queued."""
 
     def began(self, event: Event) -> None:
-        """The handling of an event starts."""
+        """Called when the handling of an event starts."""
 
     def failed(self, event: Event, error: BaseException) -> None:
-        """The handler of the current event raised an error."""
+        """Called when the handler of the current event raises an error."""
 
     def ended(self, event: Event) -> None:
-        """The handling of an event ended, successfully or not."""
+        """Called when the handling of an event ends, successfully or not."""
 
     def term_started(self, controller_epoch: int) -> None:
-        """The broker was elected."""
+        """Called when the broker is elected."""
 
     def term_ended(self) -> None:
-        """The broker resigned."""
+        """Called when the broker resigns."""

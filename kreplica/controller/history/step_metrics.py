@@ -118,16 +118,16 @@ class Counters:
     def command_queued(self, broker_id: int, command: Command, *, awaited: bool) -> None:
         """Count a command that is queued for a broker.
 
-        :param awaited: True if the step ends only when the broker has answered.
+        :param awaited: True if the step ends only when the broker has responded.
         """
         self.commands += 1
         self.timeline.queued(broker_id, command, awaited=awaited)
 
     def command_late(self, broker_id: int, command: Command) -> None:
-        """Count and log a command that was not answered in time; its channel keeps retrying."""
+        """Count and log a command without a response in time; its channel keeps retrying."""
         self.unanswered += 1
         log.error(
-            "controller: broker {broker} did not answer {api} for {count} partitions in time",
+            "controller: broker {broker} did not respond to {api} for {count} partitions in time",
             broker=broker_id,
             api=command.api.name,
             count=len(command.partitions),

@@ -27,9 +27,9 @@ class Step:
 
     :param noticed_s: when the event was queued.
     :param began_s: when its handling started.
-    :param written_s: when ZooKeeper answered the last write.
+    :param written_s: when ZooKeeper responded to the last write.
     :param ended_s: when its handling ended.
-    :param settled_s: when the last command was answered or its broker was gone.
+    :param settled_s: when the last response to a command arrived or its broker was gone.
     :param commands: number of requests to brokers.
     :param command_bytes: size of the partition data in them, including retries.
     :param cost: a ``step_metrics.Cost``.
@@ -47,7 +47,7 @@ class Step:
     cost: tuple[int, ...] = ()
     notified: dict[int, None] = field(default_factory=dict)
     waits_for: dict[object, int] = field(default_factory=dict)
-    """Broker of each unanswered command."""
+    """Broker of each command without a response."""
 
 
 class Timeline:
@@ -73,7 +73,7 @@ class Timeline:
 
     @property
     def settled(self) -> bool:
-        """True if no event is being handled and every command was answered."""
+        """True if no event is being handled and every command has a response."""
         return self._now is None and not self._of_command
 
     def began(self, event: Event, noticed_s: float) -> None:
@@ -82,7 +82,7 @@ class Timeline:
         self._steps.append(self._now)
 
     def wrote(self) -> None:
-        """Note that ZooKeeper answered a write."""
+        """Note that ZooKeeper responded to a write."""
         if self._now is not None:
             self._now.written_s = self.seconds()
 
@@ -135,7 +135,7 @@ class Timeline:
         if step.command_bytes >= LARGE_COMMANDS_BYTES:
             round_trips, _, _, znodes, size = (*step.cost, 0, 0, 0, 0, 0)[:5]
             log.info(
-                "controller: {event}: handled in {handled_ms} ms, all brokers answered after {settled_ms} ms "
+                "controller: {event}: handled in {handled_ms} ms, all brokers responded after {settled_ms} ms "
                 "(ZooKeeper: {round_trips} round trips, {znodes} znodes, {size} bytes; "
                 "brokers: {commands} commands, {command_size} bytes)",
                 event=type(step.event).__name__,

@@ -1,7 +1,8 @@
 """Header of a journal file: configuration and complete state of the controller, so that each file is self-contained.
 
 A file starts with the controller, or when it is idle: no event is waiting or being handled, and no operation is in
-progress.  The state consists of the context, the timers and watches that will fire, and the unanswered commands.
+progress.  The state consists of the context, the timers and watches that will fire, and the commands without a
+response.
 """
 
 from __future__ import annotations

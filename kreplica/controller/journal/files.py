@@ -25,7 +25,7 @@ from kreplica.runtime.disk import File
 log = Logger()
 
 GATHER_SECONDS = 0.2
-"""Time for which entries are collected before they are written; a killed process loses at most this much."""
+"""Time for which entries are collected before they are written; a killed process loses the entries of this time."""
 
 WEIGHT_MAX = 500_000
 """Maximum number of znodes, partitions and entries that wait to be written: some 100 MB."""

@@ -1,7 +1,7 @@
 """Records all inputs and outputs of a controller in order, so that its run can be read and replayed.
 
 A controller is a deterministic function of its inputs.  Entries with ``in`` are inputs: calls, responses, timers and
-watch events.  Entries with ``read`` are values that the controller requested and got at once (time, random numbers,
+watch events.  Entries with ``read`` are values that the controller read (time, random numbers,
 configurations).  Entries with ``out`` follow from those: ZooKeeper operations, commands to brokers, timers and the
 handling of events.  A controller of the same program version that gets the same inputs and values in the same order
 produces the same outputs; a difference means that the program has changed (``kreplica.testing.replay.replay``).
@@ -21,7 +21,7 @@ from twisted.python.failure import Failure
 
 from kreplica.controller.event_types import ControllerRequest, Event, recorded_name
 from kreplica.controller.history.observer import ControllerObserver
-from kreplica.controller.journal.value_json import Later, encode_answer, encode_error, encode_event, plain
+from kreplica.controller.journal.value_json import Later, encode_error, encode_event, encode_response, plain
 from kreplica.zookeeper import WatchEvent
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ T = TypeVar("T")
 Entry = dict[str, Any]
 """JSON object; values may be wrapped in ``Later``."""
 
-TIMERS_SWEPT = 64
+TIMERS_CHECKED = 64
 """Number of recorded timers at which inactive ones are removed for the first time."""
 
 
@@ -37,7 +37,10 @@ class EntrySink(Protocol):
     """Destination of entries."""
 
     def note(self, entry: Entry, weight: int = 1) -> None:
-        """:param weight: approximate number of znodes or partitions in the entry."""
+        """Add an entry.
+
+        :param weight: approximate number of znodes or partitions in the entry.
+        """
 
 
 class Journal(ControllerObserver):
@@ -46,7 +49,7 @@ class Journal(ControllerObserver):
     :param now_s: the reactor's clock.
     :ivar on_idle: called after all immediate effects of an input.
     :ivar numbers: last assigned number of each kind.
-    :ivar outstanding: number of unanswered ZooKeeper operations.
+    :ivar outstanding: number of ZooKeeper operations without a response.
     :ivar watches: watches by the operation that set them.
     :ivar timers: timers by number.
     """
@@ -60,7 +63,7 @@ class Journal(ControllerObserver):
         self.outstanding = 0
         self.watches: dict[int, Callable[[WatchEvent], None]] = {}
         self.timers: dict[int, IDelayedCall] = {}
-        self._sweep_at = TIMERS_SWEPT
+        self._sweep_at = TIMERS_CHECKED
         self._questions: dict[ControllerRequest, int] = {}
         self._known: dict[object, object] = {}
 
@@ -102,7 +105,7 @@ class Journal(ControllerObserver):
                 with self.received("answer", op=number, of=name, error=encode_error(cast(BaseException, result.value))):
                     outer.errback(result)
             else:
-                answer = Later(lambda value: encode_answer(name, value), result)
+                answer = Later(lambda value: encode_response(name, value), result)
                 with self.received("answer", weight, op=number, of=name, value=answer):
                     outer.callback(result)
 
@@ -136,7 +139,7 @@ class Journal(ControllerObserver):
     def timer_set(self, number: int, timer: IDelayedCall) -> None:
         if len(self.timers) >= self._sweep_at:
             self.timers = {each: timer for each, timer in self.timers.items() if timer.active()}
-            self._sweep_at = max(2 * len(self.timers), TIMERS_SWEPT)
+            self._sweep_at = max(2 * len(self.timers), TIMERS_CHECKED)
         self.timers[number] = timer
 
     # --- notifications of the controller -----------------------------------------------------------------------------
@@ -144,11 +147,11 @@ class Journal(ControllerObserver):
     def called(self, method: str) -> AbstractContextManager[None]:
         return self.received("call", method=method)
 
-    def asked(self, question: ControllerRequest) -> AbstractContextManager[None]:
-        number = self._questions[question] = self.next_number("question")
+    def request_received(self, request: ControllerRequest) -> AbstractContextManager[None]:
+        number = self._questions[request] = self.next_number("question")
 
         def settled(answer: T | Failure) -> T | Failure:
-            del self._questions[question]
+            del self._questions[request]
             if isinstance(answer, Failure) and answer.check(CancelledError):
                 with self.received("withdrawn", question=number):
                     pass
@@ -157,8 +160,8 @@ class Journal(ControllerObserver):
                 self.note({"out": "settled", "question": number, "answer": Later(plain, outcome)})
             return answer
 
-        question.response.addBoth(settled)
-        return self.received("asked", question=number, event=Later(encode_event, question))
+        request.response.addBoth(settled)
+        return self.received("asked", question=number, event=Later(encode_event, request))
 
     def queued(self, event: Event) -> None:
         self.note({"out": "queued", "event": self._name(event)})

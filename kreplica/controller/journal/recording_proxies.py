@@ -275,7 +275,7 @@ def connect(
 class RecordedChannel:
     """Records the commands that are sent through it.
 
-    :ivar commands: numbers of the unanswered commands.
+    :ivar commands: numbers of the commands without a response.
     :ivar unsent: numbers of the commands that were never sent.
     """
 

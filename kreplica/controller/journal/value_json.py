@@ -268,7 +268,7 @@ def encode_reads(reads: Sequence[Read]) -> Json:
     return [["children" if isinstance(each, GetChildren) else "data", each.path] for each in reads]
 
 
-def encode_answer(operation: str, value: Any) -> Json:
+def encode_response(operation: str, value: Any) -> Json:
     """Encode a ZooKeeper response; for a multi only the number of results, because no caller uses more."""
     if operation == "multi":
         return len(value)
@@ -287,7 +287,7 @@ def _encode_read(result: ReadResult) -> Json:
     return {"children": result}
 
 
-def decode_answer(operation: str, value: Json) -> Any:
+def decode_response(operation: str, value: Json) -> Any:
     match operation:
         case "multi":
             return [None] * _counted(value)

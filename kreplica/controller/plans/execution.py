@@ -18,7 +18,7 @@ from kreplica.cluster.plans.plan import PlanState, StepOutcome, StepState
 from kreplica.cluster.plans.progress import ending
 from kreplica.controller.event_types import Event, PlansChanged, PlansDue
 from kreplica.controller.plans.actions import begin, elect_preferred_leaders, requests_left, reverse_moves, withdraw
-from kreplica.controller.plans.reading import ended, read_plans, write_header
+from kreplica.controller.plans.reading import ended_plan, read_plans, write_header
 from kreplica.controller.plans.step_selection import choose
 from kreplica.controller.plans.step_state import (
     CANCELLED,
@@ -95,7 +95,7 @@ async def plans_due(term: ControllerTerm) -> None:
 
 
 async def _observe(term: ControllerTerm, run: RunningPlan) -> None:
-    """Mark steps that finished, failed or were overtaken; reverse the ongoing steps of a cancelled plan."""
+    """Mark steps that finished, failed or were superseded; reverse the ongoing steps of a cancelled plan."""
     context = term.context
     if run.is_returning and run.progress.waiting:
         async for number in term.in_slices(range(len(run.steps))):
@@ -142,7 +142,7 @@ async def _write_outcomes(term: ControllerTerm, run: RunningPlan) -> None:
         chunks[znodes.plan_progress_path(plan_id, chunk)] = (data, chunk in run.written_chunks)
         await term.yield_to_reactor()
     totals = documents.encode_progress(run.progress)
-    if await term.writes.note_progress(znodes.plan_progress_path(plan_id), totals, chunks):
+    if await term.writes.write_progress(znodes.plan_progress_path(plan_id), totals, chunks):
         run.written_chunks |= run.unwritten
         run.unwritten.clear()
     else:
@@ -155,7 +155,7 @@ async def _end_if_done(term: ControllerTerm, run: RunningPlan) -> None:
     if plan_id not in context.plans or run.unwritten or not run.is_done:
         return
     state, reason = ending(run.plan, run.steps, run.outcomes)
-    if not await write_header(term, ended(term, run.plan, state, reason), run.version):
+    if not await write_header(term, ended_plan(term, run.plan, state, reason), run.version):
         return
     del context.plans[plan_id]
     context.ended_plans.add(plan_id)

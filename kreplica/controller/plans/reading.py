@@ -90,7 +90,7 @@ async def _wait_for_steps(term: ControllerTerm, plan: Plan, version: int) -> Non
         term.put_later(PlansChanged(), left_ms / 1000)
     else:
         reason = "its steps were not completely written in time"
-        await write_header(term, ended(term, plan, PlanState.FAILED, reason), version)
+        await write_header(term, ended_plan(term, plan, PlanState.FAILED, reason), version)
 
 
 async def _load(term: ControllerTerm, plan: Plan, version: int) -> None:
@@ -98,7 +98,7 @@ async def _load(term: ControllerTerm, plan: Plan, version: int) -> None:
         run = await _read_run(term, plan, version)
     except znodes.ZnodeError as error:
         log.error("controller: {plan} cannot be executed: {error}", plan=plan.plan_id, error=str(error))
-        await write_header(term, ended(term, plan, PlanState.FAILED, str(error)), version)
+        await write_header(term, ended_plan(term, plan, PlanState.FAILED, str(error)), version)
         return
     if plan.state is PlanState.PENDING:
         running = replace(plan, state=PlanState.RUNNING)
@@ -112,7 +112,10 @@ async def _load(term: ControllerTerm, plan: Plan, version: int) -> None:
 
 
 async def _read_run(term: ControllerTerm, plan: Plan, version: int) -> RunningPlan:
-    """:raise ZnodeError: if the steps do not match the header."""
+    """Read the steps of a plan.
+
+    :raise ZnodeError: the steps do not match the header.
+    """
     parent = znodes.plan_steps_path(plan.plan_id)
     try:
         names = sorted(await term.client.get_children(parent))
@@ -169,7 +172,7 @@ async def _read(term: ControllerTerm, parent: str, names: Sequence[str]) -> list
 
 
 def _resume(term: ControllerTerm, run: RunningPlan) -> None:
-    """Mark steps as waiting that an earlier controller marked as started but did not start."""
+    """Reset steps that an earlier controller marked as started, but did not start, to waiting."""
     if run.is_returning:
         return  # _observe marks a step at its origin as cancelled
     for number in run.moving:
@@ -179,7 +182,7 @@ def _resume(term: ControllerTerm, run: RunningPlan) -> None:
             run.mark(number, StepOutcome())
 
 
-def ended(term: ControllerTerm, plan: Plan, state: PlanState, reason: str | None) -> Plan:
+def ended_plan(term: ControllerTerm, plan: Plan, state: PlanState, reason: str | None) -> Plan:
     """Return the header of an ended plan."""
     return replace(plan, state=state, reason=reason, ended_at_ms=term.runtime.wall_clock_ms())
 

@@ -14,10 +14,10 @@ from kreplica.controller.plans.step_state import (
     MovePosition,
     failed,
     loaded_brokers,
-    loads,
     move_position,
+    moves_by_broker,
     outcome_of_request,
-    overtaken,
+    superseded_outcome,
 )
 from kreplica.controller.state.running_plan import FREE, RunningPlan
 from kreplica.controller.term import ControllerTerm
@@ -47,7 +47,7 @@ class _Choice:
         self.started: list[StartedStep] = []
         self._term = term
         self._context = term.context
-        self._busy = loads(term.context, runs)
+        self._busy = moves_by_broker(term.context, runs)
         self._left = STEPS_PER_PASS_MAX
 
     async def select(self, run: RunningPlan) -> None:
@@ -66,10 +66,10 @@ class _Choice:
         """Select steps of a queue until its broker reaches its limit."""
         limit = run.plan.moves_at_once
         async for number in self._term.in_slices(numbers):
-            if not self._left or not step_state.may_begin(self._busy, (broker,), limit):
+            if not self._left or not step_state.can_begin(self._busy, (broker,), limit):
                 return
             ends = loaded_brokers(self._context, run, run.steps[number])
-            if not step_state.may_begin(self._busy, ends, limit):
+            if not step_state.can_begin(self._busy, ends, limit):
                 continue
             outcome = self._outcome(run, number)
             if outcome is not None:
@@ -95,7 +95,7 @@ class _Choice:
                 return MOVING
             case MovePosition.GONE:
                 return failed("the partition does not exist")
-        return overtaken(context, step)
+        return superseded_outcome(context, step)
 
     def _can_begin(self, run: RunningPlan, number: int) -> bool:
         """Return True if the receiving brokers are live and there is a leader to copy from, or the plan is forced."""
@@ -105,4 +105,4 @@ class _Choice:
         if not all(context.is_online(step.key, broker) for broker in run.arriving(step)):
             return False
         state = context.leadership.get(step.key)
-        return state is None or step_state.may_copy(state.leader, force=run.plan.force)
+        return state is None or step_state.can_copy(state.leader, force=run.plan.force)

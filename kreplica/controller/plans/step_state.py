@@ -1,6 +1,6 @@
 """Outcomes of plan steps, as pure functions of the current cluster state.
 
-Progress is derived from the placement in ZooKeeper (finished, in progress, or overtaken by another reassignment), so
+Progress is derived from the placement in ZooKeeper (finished, in progress, or superseded by another reassignment), so
 that any controller can continue a plan.
 """
 
@@ -42,12 +42,12 @@ MOVING = StepOutcome(StepState.MOVING)
 # --- guards -----------------------------------------------------------------------------------------------------------
 
 
-def may_begin(loads: Mapping[int, int], ends: Iterable[int], moves_at_once: int) -> bool:
+def can_begin(loads: Mapping[int, int], ends: Iterable[int], moves_at_once: int) -> bool:
     """Return True if the leader and all receiving brokers of a move are below the plan's limit of moves."""
     return all(loads.get(broker, 0) < moves_at_once for broker in ends)
 
 
-def may_copy(leader: int, *, force: bool) -> bool:
+def can_copy(leader: int, *, force: bool) -> bool:
     """Return True if there is a leader to copy from, or the move is forced."""
     return leader != NO_LEADER or force
 
@@ -89,10 +89,10 @@ def outcome_of_move(context: ControllerContext, run: RunningPlan, step: Step) ->
             return FINISHED
         case MovePosition.GONE:
             return _gone(context, step)
-    return overtaken(context, step)
+    return superseded_outcome(context, step)
 
 
-def overtaken(context: ControllerContext, step: Step) -> StepOutcome:
+def superseded_outcome(context: ControllerContext, step: Step) -> StepOutcome:
     """Return the failed outcome of a step whose partition another reassignment moves or has moved."""
     now = reassignment_plan.placement_of(context.topics[step.topic], step.partition)
     if now.is_moving:
@@ -115,8 +115,8 @@ def loaded_brokers(context: ControllerContext, run: RunningPlan, step: Step) -> 
     return (*arriving, state.leader)
 
 
-def loads(context: ControllerContext, runs: Iterable[RunningPlan]) -> Counter[int]:
-    """Return by broker the number of moves, of all plans, that load it."""
+def moves_by_broker(context: ControllerContext, runs: Iterable[RunningPlan]) -> Counter[int]:
+    """Return the number of moves of all plans in which each broker takes part."""
     return Counter(
         broker
         for run in runs
@@ -160,5 +160,5 @@ def _refusal(context: ControllerContext, step: Step) -> str | None:
     topic, number = context.topics[step.topic], step.partition
     if step.action is Action.ADD:
         return partition_addition.refusal(topic, number, step.after, context.brokers)
-    can_go = partition_removal.removable(topic, range(number, len(topic.partitions)))
+    can_go = partition_removal.removable_partitions(topic, range(number, len(topic.partitions)))
     return None if number in can_go else partition_removal.refusal(topic, number)

@@ -233,7 +233,7 @@ class ControllerContext:
         return self._replica_states.get((partition, broker_id), ReplicaState.NON_EXISTENT)
 
     def set_replica_state(self, partition: TopicPartition, broker_id: int, state: ReplicaState) -> None:
-        """Set the state of a partition.
+        """Set the state of a replica.
 
         :raise InvalidTransition: the transition is not in the table.
         """
@@ -263,7 +263,7 @@ class ControllerContext:
         return assigned + self.removed_replicas_of_topic(topic)
 
     def forget_topic(self, topic: str) -> None:
-        """Drop everything about a topic whose znodes are gone."""
+        """Drop all state of a topic whose znodes are gone."""
         for partition in list(self.partitions_of(topic)):
             self._partition_states.pop(partition, None)
             self.leadership.pop(partition, None)

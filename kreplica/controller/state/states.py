@@ -32,7 +32,7 @@ class ReplicaState(Enum):
     * OFFLINE: its broker is gone, or the replica was removed from the assignment.
     * DELETION_STARTED: the replica is stopped, and its files are being deleted.
     * DELETION_SUCCESSFUL: the broker has confirmed that the files are gone.
-    * DELETION_INELIGIBLE: its broker is down or answered the deletion with an error.
+    * DELETION_INELIGIBLE: its broker is down or rejected the deletion.
     """
 
     __hash__ = object.__hash__

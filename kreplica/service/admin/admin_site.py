@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from kreplica.admin.cluster_state.counts import Counted
+from kreplica.admin.cluster_state.counts import CachedCounts
 from kreplica.admin.http.api import Resource
 from kreplica.admin.http.root import Root
 from kreplica.admin.http.site import AdminSite
@@ -85,7 +85,7 @@ def _basic(broker: AdminDependencies, registrations: RegistrationReader) -> Sequ
     identity = Identity(broker.broker_id, broker.settings["zookeeper.connect"], broker.standalone is not None)
     writer = SettingsWriter(dynamic, client, broker.broker_id)
     configs = Configs(published, client, dynamic, writer, connections)
-    counted = Counted(reactor, published, dynamic.min_insync_replicas)
+    counted = CachedCounts(reactor, published, dynamic.min_insync_replicas)
     deletion_enabled = broker.settings["delete.topic.enable"]
     return (
         Cluster(published, client, identity, counted),

@@ -13,7 +13,7 @@ from kreplica.admin.plans.replica_sizes import ReplicaSizes
 from kreplica.admin.resources.figures import LiveMetricsResource
 from kreplica.admin.resources.plans import Plans
 from kreplica.admin.resources.timeline import Timeline
-from kreplica.admin.resources.why import Known, Sources, Why
+from kreplica.admin.resources.why import ClusterSources, LocalSources, Why
 from kreplica.admin.why.partition_facts import PartitionFactsReader, TopicConfigs
 from kreplica.controller.history.audit_events import KINDS
 from kreplica.membership.dynamic_settings import DynamicSettings
@@ -70,5 +70,6 @@ def _why(broker: OperationsDependencies, stalls: StallWatch, registrations: Regi
 
     partitions = PartitionFactsReader(client, broker.metadata, registrations, connections, sizes, plans, configs_of)
     group_facts = LocalGroupFacts(broker.broker_id, broker.coordinators, broker.runtime.wall_clock_ms)
-    known = Known(broker.broker_id, history, history.audit_events, group_facts, stalls)
-    return Why(broker.runtime, known, Sources(client, registrations, connections, partitions, plans, sizes), others)
+    known = LocalSources(broker.broker_id, history, history.audit_events, group_facts, stalls)
+    cluster = ClusterSources(client, registrations, connections, partitions, plans, sizes)
+    return Why(broker.runtime, known, cluster, others)

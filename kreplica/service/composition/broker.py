@@ -74,8 +74,7 @@ class Broker:
 
     :param settings: the validated ``server.properties``.
     :param failed: called with a one-line reason when the broker cannot continue; by default the broker stops itself.
-    :ivar standalone: the brokers of this process, if they can be killed and isolated individually; set before the
-        start.
+    :ivar standalone: the brokers of this process if it can kill each of them; set before the start.
     """
 
     def __init__(self, runtime: Runtime, settings: BrokerSettings, failed: Callable[[str], None] | None = None) -> None:

@@ -47,7 +47,7 @@ class LiveMetrics:
         self._broker = broker
         self._delays = RecentDelays(broker.runtime.reactor.seconds, stalls)
         self._messages = CountedMessages()
-        self._counted = Counted({})
+        self._counted = CachedCounts({})
         self._counted_s: float | None = None
 
     async def live_metrics(self) -> Mapping[str, Any]:
@@ -74,8 +74,8 @@ class LiveMetrics:
             "reactor_delay_p99_ms": self._delays.percentile_ms,
         }
 
-    async def _count(self) -> Counted:
-        counted, turns = Counted({}), Turns(self._broker.runtime.reactor)
+    async def _count(self) -> CachedCounts:
+        counted, turns = CachedCounts({}), Turns(self._broker.runtime.reactor)
         for partition in list(self._broker.partitions):
             counted.add(partition)
             if turns.is_over:
@@ -85,7 +85,7 @@ class LiveMetrics:
 
 
 @dataclass(slots=True)
-class Counted:
+class CachedCounts:
     """Totals over all partitions with a replica on this broker.
 
     :ivar ends: log end offsets of partitions led here.

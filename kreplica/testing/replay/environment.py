@@ -19,10 +19,10 @@ from kreplica.controller.effects.command_batch import Command
 from kreplica.controller.event_types import ControllerRequest
 from kreplica.controller.journal.lines import EntryFields
 from kreplica.controller.journal.value_json import (
-    decode_answer,
     decode_command_response,
     decode_error,
     decode_event,
+    decode_response,
     decode_watch_event,
 )
 from kreplica.model import BrokerRegistration, Endpoint
@@ -166,7 +166,7 @@ class ReplayEnvironment:
         if answer is not None and "error" in line:
             answer.errback(Failure(decode_error(line["error"])))
         elif answer is not None:
-            answer.callback(decode_answer(line["of"], line["value"]))
+            answer.callback(decode_response(line["of"], line["value"]))
 
     def _watch(self, line: EntryFields) -> None:
         watch = self.watches.pop(line["op"], None)

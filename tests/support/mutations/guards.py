@@ -250,7 +250,7 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "replicas leave only after all their replacements are in sync",
-        (Place("kreplica.controller.decisions.reassignment_plan:may_contract", always),),
+        (Place("kreplica.controller.decisions.reassignment_plan:can_contract", always),),
         plans.replicas_leave_after_replacements_join,
         "left before others were in sync|with too few replicas",
     ),
