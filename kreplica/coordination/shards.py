@@ -45,7 +45,7 @@ class Shard(Protocol):
         """Start serving requests and start timers; called once everything is replayed and committed."""
 
     def unload(self) -> None:
-        """Stop all timers and answer pending requests with NOT_COORDINATOR, because this broker is no longer leader."""
+        """Stop all timers and respond to pending requests with NOT_COORDINATOR; this broker is no longer leader."""
 
 
 S = TypeVar("S", bound=Shard)

@@ -67,7 +67,7 @@ class GroupCoordinator:
         try:
             group = self.shards.shard_of(group_id).group(group_id)
         except KafkaError:
-            return  # unloaded, so its pending requests have been answered
+            return  # unloaded, so its pending requests have responses
         if isinstance(group, ClassicGroup):
             group.abandon_join(respond)
 

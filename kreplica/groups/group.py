@@ -85,4 +85,4 @@ class Group(Protocol):
         """Return the tombstones of the group's records, without its offsets; empty if none were written."""
 
     def unload(self) -> None:
-        """Stop all timers and answer pending requests with NOT_COORDINATOR."""
+        """Stop all timers and respond to pending requests with NOT_COORDINATOR."""

@@ -262,7 +262,7 @@ class Offsets:
             self._put(group_id, [(topic, [(partition, value)])])
 
     def unload(self) -> None:
-        """Forget everything; the log answers pending appends."""
+        """Forget everything; the log responds to pending appends."""
         self._accounts.close()
         self._groups = {}
         self._transactions = {}

@@ -113,7 +113,7 @@ class GroupShard:
         self.expiry.start()
 
     def unload(self) -> None:
-        """Stop timers and answer pending requests with NOT_COORDINATOR."""
+        """Stop timers and respond to pending requests with NOT_COORDINATOR."""
         self.expiry.stop()
         if self._restoring is not None:
             self._restoring.cancel()

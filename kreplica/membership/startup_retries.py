@@ -68,7 +68,7 @@ class StartupSteps:
             start = self._client.renew
 
     async def run(self, what: str, step: Callable[[], Awaitable[T]]) -> T:
-        """Run one step until ZooKeeper has answered.
+        """Run one step until ZooKeeper has responded.
 
         :param what: name of the step, for the log: "the registration in ZooKeeper".
         :param step: repeatable after an error of ``TRANSIENT``.

@@ -72,7 +72,7 @@ class TransactionCoordinator:
         self._timeouts.start()
 
     def stop(self) -> None:
-        """Cancel all timers and answer pending requests with NOT_COORDINATOR."""
+        """Cancel all timers and respond to pending requests with NOT_COORDINATOR."""
         self._is_stopped = True
         self._timeouts.stop()
         self._markers.stop()

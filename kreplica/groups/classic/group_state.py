@@ -206,13 +206,13 @@ class ClassicGroupState(ABC):
         )
 
     def respond_to_join(self, member: Member, joined: Joined) -> None:
-        """Answer the pending JoinGroup request of a member, if there is one."""
+        """Respond to the pending JoinGroup request of a member, if there is one."""
         respond = self.roster.end_join(member)
         if respond is not None:
             self.send_response(respond, joined)
 
     def respond_to_sync(self, member: Member, synced: Synced) -> None:
-        """Answer the pending SyncGroup request of a member, if there is one."""
+        """Respond to the pending SyncGroup request of a member, if there is one."""
         respond, member.awaiting_sync = member.awaiting_sync, None
         if respond is not None:
             member.restart_session()

@@ -131,7 +131,7 @@ def _join_again(group: ClassicGroupState, member: Member, request: Join, respond
 
 
 def _update(group: ClassicGroupState, member: Member, request: Join, respond: JoinCallback) -> None:
-    # A connection may send another request while one is pending, unlike in Kafka: answer both.
+    # A connection may send another request while one is pending, unlike in Kafka: respond to both.
     group.respond_to_join(member, Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
     group.roster.update(member, request.protocols, request.session_timeout_ms, request.rebalance_timeout_ms)
     group.roster.await_join(member, respond)

@@ -44,7 +44,7 @@ def complete_if_ready(group: ClassicGroupState) -> None:
 
 
 def fail_syncs(group: ClassicGroupState, code: ErrorCode) -> None:
-    """Answer all pending SyncGroup requests of this generation with an error."""
+    """Respond to all pending SyncGroup requests of this generation with an error."""
     for member in group.roster.members.values():
         group.respond_to_sync(member, Synced(code))
 

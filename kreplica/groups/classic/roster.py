@@ -119,7 +119,7 @@ class Roster:
     # --- joining -----------------------------------------------------------------------------------------------------
 
     def await_join(self, member: Member, respond: JoinCallback) -> None:
-        """Register the pending JoinGroup request of a member; an earlier request must have been answered."""
+        """Register the pending JoinGroup request of a member; an earlier request must have a response."""
         member.awaiting_join = respond
         self.awaiting_join_count += 1
         self._by_callback[id(respond)] = member
@@ -134,7 +134,7 @@ class Roster:
         return respond
 
     def member_awaiting(self, respond: JoinCallback) -> Member | None:
-        """Return the member whose pending request has this callback, or None if it was answered."""
+        """Return the member whose pending request has this callback, or None if it has a response."""
         member = self._by_callback.get(id(respond))
         return member if member is not None and member.awaiting_join is respond else None
 

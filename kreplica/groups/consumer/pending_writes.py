@@ -98,7 +98,7 @@ class GroupWrites:
             self._begin()
 
     def close(self, code: ErrorCode) -> None:
-        """Answer all waiting requests and stop writing; the write in flight may still be committed."""
+        """Respond to all waiting requests and stop writing; the write in flight may still be committed."""
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
@@ -106,7 +106,7 @@ class GroupWrites:
         self._in_flight = None
 
     def _begin(self) -> None:
-        """Start the next write; if there are no changes, answer at once."""
+        """Start the next write; if there are no changes, respond at once."""
         write = self._next
         self._next = _Write(write.state, write.state)
         if write.records:
@@ -148,7 +148,7 @@ class GroupWrites:
             self._settled(code)
 
     def _fail_waiting(self, code: ErrorCode) -> None:
-        """Answer all waiting requests; the decided state remains."""
+        """Respond to all waiting requests; the decided state remains."""
         callbacks = self._next.callbacks
         self._next.callbacks = []
         if self._in_flight is not None:
