@@ -33,7 +33,7 @@ PRODUCERS = (
     Setting(
         "producer.id.expiration.check.interval.ms", INT, 600_000, at_least(1), LOW, READ_ONLY,
         "How often partitions check for expired idempotent producers.",
-        actual_behavior="expired producers are removed every log.retention.check.interval.ms, together with old segments",
+        actual_behavior="expired producers are removed with old segments, every log.retention.check.interval.ms",
         listed=False,
     ),
     Setting(
