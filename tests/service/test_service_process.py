@@ -112,7 +112,7 @@ def test_invalid_line_in_the_settings_file(tmp_path):
         (("standalone", "--brokers", "0"), "is not a number of brokers"),
         (("standalone", "--log-format", "xml"), "text or json"),
         (("standalone", "--override", "x"), "name=value"),
-        (("broker", "--child-of", "me"), "is not the number of a process"),
+        (("broker", "--child-of", "me"), "is not a process ID"),
     ],
 )
 def test_invalid_option(tmp_path, arguments, said):

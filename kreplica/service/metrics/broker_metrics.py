@@ -29,8 +29,8 @@ from kreplica.wire.messages import APIS, FETCH, PRODUCE
 
 PARTITION_LABELS = ("topic", "partition")
 
-PartitionFigure = Callable[[Partition], float]
-Row = tuple[str, str, PartitionFigure]
+PartitionValue = Callable[[Partition], float]
+Row = tuple[str, str, PartitionValue]
 
 REPLICAS: Sequence[Row] = (
     ("kafka_log_log_size", "Log size of a replica on this broker, in bytes.", lambda p: p.log.size_bytes),
@@ -79,7 +79,7 @@ LED: Sequence[Row] = (
 """Gauges of every partition led by this broker, so a scrape of all brokers has each partition once."""
 
 
-_NEVER_ASKED = ApiMetrics()
+_NO_REQUESTS = ApiMetrics()
 
 
 class MetricsDependencies(MemoryDependencies, Protocol):
@@ -129,12 +129,12 @@ class BrokerMetrics:
         partitions = list(self._broker.partitions)
         led = [partition for partition in partitions if partition.is_leader]
         turns = Turns(self._broker.runtime.reactor)
-        for rows, held in ((REPLICAS, partitions), (LED, led)):
-            for name, text, figure in rows:
+        for rows, listed in ((REPLICAS, partitions), (LED, led)):
+            for name, text, value_of in rows:
                 samples = []
-                for partition in held:
+                for partition in listed:
                     key = partition.topic_partition
-                    samples.append(Sample((key.topic, str(key.partition)), figure(partition)))
+                    samples.append(Sample((key.topic, str(key.partition)), value_of(partition)))
                     if turns.is_over:
                         await turns.next()
                 yield Family(name, Kind.GAUGE, text, PARTITION_LABELS, samples)
@@ -182,7 +182,7 @@ class BrokerMetrics:
             ],
             ("request",),
         )
-        produce, fetch = (metrics.apis.get(api.key, _NEVER_ASKED) for api in (PRODUCE, FETCH))
+        produce, fetch = (metrics.apis.get(api.key, _NO_REQUESTS) for api in (PRODUCE, FETCH))
         topics = "kafka_server_brokertopicmetrics"
         yield counter(f"{topics}_bytesin", "Bytes of produce requests.", produce.bytes_in)
         yield counter(f"{topics}_bytesout", "Bytes of fetch responses to consumers and followers.", fetch.bytes_out)

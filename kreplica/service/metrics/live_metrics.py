@@ -1,4 +1,4 @@
-"""Computes the figures of the dashboard's live charts from the same counters as ``/metrics``."""
+"""Computes the live metrics of the dashboard's charts, from the same counters as ``/metrics``."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ from kreplica.wire.messages import FETCH, PRODUCE, Api
 
 PERCENTILE = 0.99
 RECENT_SECONDS, LOOK_SECONDS = 10.0, 1.0
-FRESH_SECONDS = 0.5
+REUSE_SECONDS = 0.5
 
 
 class LiveMetricsDependencies(Protocol):
+    """Parts of a broker that the live metrics need."""
+
     @property
     def runtime(self) -> Runtime: ...
 
@@ -47,25 +49,25 @@ class LiveMetrics:
         self._broker = broker
         self._delays = RecentDelays(broker.runtime.reactor.seconds, stalls)
         self._messages = CountedMessages()
-        self._counted = CachedCounts({})
-        self._counted_s: float | None = None
+        self._totals = PartitionTotals({})
+        self._totals_at_s: float | None = None
 
     async def live_metrics(self) -> Mapping[str, Any]:
-        """Return the figures; totals over partitions are recomputed at most once in ``FRESH_SECONDS``."""
+        """Return the live metrics; totals over partitions are reused for ``REUSE_SECONDS``."""
         broker = self._broker
         now_s = broker.runtime.reactor.seconds()
-        if self._counted_s is None or now_s - self._counted_s >= FRESH_SECONDS:
-            self._counted_s = now_s
-            self._counted = await self._count()
-        counted, controller, writes = self._counted, broker.controller, broker.replication.isr_writes
+        if self._totals_at_s is None or now_s - self._totals_at_s >= REUSE_SECONDS:
+            self._totals_at_s = now_s
+            self._totals = await self._count()
+        totals, controller, writes = self._totals, broker.controller, broker.replication.isr_writes
         return {
             **_requests(broker.server.metrics if broker.server is not None else ServerMetrics()),
             "messages_in": self._messages.count,
-            "leaders": len(counted.ends),
-            "replicas": counted.replicas,
-            "under_replicated": counted.under_replicated,
-            "under_min_isr": counted.under_min_isr,
-            "offline": counted.offline,
+            "leaders": len(totals.ends),
+            "replicas": totals.replicas,
+            "under_replicated": totals.under_replicated,
+            "under_min_isr": totals.under_min_isr,
+            "offline": totals.offline,
             "isr_shrinks": writes.shrinks,
             "isr_expands": writes.expands,
             "is_controller": controller.active,
@@ -74,18 +76,18 @@ class LiveMetrics:
             "reactor_delay_p99_ms": self._delays.percentile_ms,
         }
 
-    async def _count(self) -> CachedCounts:
-        counted, turns = CachedCounts({}), Turns(self._broker.runtime.reactor)
+    async def _count(self) -> PartitionTotals:
+        totals, turns = PartitionTotals({}), Turns(self._broker.runtime.reactor)
         for partition in list(self._broker.partitions):
-            counted.add(partition)
+            totals.add(partition)
             if turns.is_over:
                 await turns.next()
-        self._messages.see(counted.ends)
-        return counted
+        self._messages.see(totals.ends)
+        return totals
 
 
 @dataclass(slots=True)
-class CachedCounts:
+class PartitionTotals:
     """Totals over all partitions with a replica on this broker.
 
     :ivar ends: log end offsets of partitions led here.

@@ -1,4 +1,4 @@
-"""The options of ``twistd kreplica``, as its users type them."""
+"""The command-line options of ``twistd kreplica``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kreplica.service.process.log_output import FORMATS
 ZNODES_MAX = 1_000_000
 ZNODE_BYTES_MAX = 384 * 2**20
 ADDRESS_CONNECTIONS_MAX = 1_000
-"""Defaults of the coordinator's limits, repeated because importing its package would load Twisted's TLS."""
+"""Defaults of the coordinator's limits; repeated here, because importing its package would load Twisted's TLS."""
 
 BROKER_ID_MAX = 1000
 """Kafka's default of ``reserved.broker.max.id``."""
@@ -40,7 +40,7 @@ def _count(text: str) -> int:
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or not int(text):
-        raise ValueError(f"{text!r} is not a number above 0")
+        raise ValueError(f"{text!r} is not a positive number")
     return int(text)
 
 
@@ -52,13 +52,13 @@ def _broker_id(text: str) -> int:
 
 def _host(text: str) -> str:
     if re.fullmatch(r"[A-Za-z0-9.-]+", text) is None:
-        raise ValueError(f"{text!r} is not the name or the IPv4 address of a host")
+        raise ValueError(f"{text!r} is not a host name or IPv4 address")
     return text
 
 
 def _process(text: str) -> int:
     if not text.isdecimal():
-        raise ValueError(f"{text!r} is not the number of a process")
+        raise ValueError(f"{text!r} is not a process ID")
     return int(text)
 
 
@@ -66,7 +66,7 @@ class _Options(usage.Options):
     """Options of all commands."""
 
     optParameters: ClassVar[list[list[Any]]] = [
-        ["log-format", None, "text", f"how log lines look: {' or '.join(FORMATS)}"],
+        ["log-format", None, "text", f"format of log lines: {' or '.join(FORMATS)}"],
     ]
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class _Options(usage.Options):
         self["overrides"] = []
 
     def opt_override(self, text: str) -> None:
-        """One setting, as name=value; goes before the file's.  May be given several times."""
+        """One setting, as name=value; takes precedence over the file.  Can be repeated."""
         if "=" not in text:
             raise usage.UsageError(f"--override {text!r}: expected name=value")
         self["overrides"].append(text)
@@ -88,7 +88,7 @@ class StandaloneOptions(_Options):
     """Brokers and an embedded ZooKeeper server in one process, without configuration, on loopback only."""
 
     optFlags: ClassVar[list[list[Any]]] = [
-        ["processes", None, "each broker in a process of its own, which has a core for itself"],
+        ["processes", None, "run each broker in its own process, so that each can use one core"],
     ]
 
     optParameters: ClassVar[list[list[Any]]] = [
@@ -103,11 +103,11 @@ class StandaloneOptions(_Options):
 
 
 class BrokerOptions(_Options):
-    """One broker of a cluster that keeps its state in ZooKeeper."""
+    """One broker of a cluster with an external ZooKeeper."""
 
     optParameters: ClassVar[list[list[Any]]] = [
         ["config", "c", None, "the broker's settings, as Kafka's server.properties"],
-        ["child-of", None, None, "the parent process, with which it ends", _process],
+        ["child-of", None, None, "ID of the parent process; the broker stops when it ends", _process],
     ]
 
     def postOptions(self) -> None:

@@ -32,7 +32,7 @@ the generation above. The oldest generation, which can have millions, follows af
 create few reference cycles.
 """
 
-LAST_WORDS = "kreplica: "
+EXIT_REASON_PREFIX = "kreplica: "
 """Prefix of the line that gives the reason of an unexpected end."""
 
 
@@ -46,7 +46,7 @@ class Startable(Protocol):
         """
 
     async def stop(self) -> None:
-        """Stop in order; also after a start that failed half-way."""
+        """Stop in order, also after a start that failed."""
 
 
 class ProcessService(Service):
@@ -116,7 +116,7 @@ class ProcessService(Service):
             self._starting = None
 
     def _give_up(self, reactor: Any, message: str) -> None:
-        print(f"{LAST_WORDS}{message}", file=sys.__stderr__, flush=True)
+        print(f"{EXIT_REASON_PREFIX}{message}", file=sys.__stderr__, flush=True)
         reactor.callWhenRunning(_stop_with_status, reactor, 1)
 
     async def _stop(self) -> None:

@@ -21,7 +21,7 @@ Send = Callable[[str], None]
 
 STARTING_EVERY_S = 10.0
 STARTING_GRANTED_S = 60
-"""Extension of the start timeout, since log recovery may take long."""
+"""Extension of the start timeout in seconds, because log recovery may take long."""
 
 
 class ServiceManager:
@@ -44,7 +44,7 @@ class ServiceManager:
             self._timer = self._reactor.callLater(STARTING_EVERY_S, self.starting)
 
     def ready(self) -> None:
-        """Clients are served."""
+        """Report that the start is complete."""
         self._cancel()
         self._notify("READY=1\nSTATUS=serving")
         if self._send is not None and self._watchdog_s is not None:
@@ -58,7 +58,7 @@ class ServiceManager:
             self._alive()
 
     def stopped(self) -> None:
-        """Leave no timer."""
+        """Cancel the timers."""
         self._cancel()
 
     def _alive(self) -> None:

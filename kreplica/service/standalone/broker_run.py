@@ -11,7 +11,7 @@ from twisted.internet.protocol import ProcessProtocol
 from twisted.python.failure import Failure
 
 from kreplica.service.process.broker_process import Serving
-from kreplica.service.process.process import LAST_WORDS
+from kreplica.service.process.process import EXIT_REASON_PREFIX
 
 LINE_SIZE_MAX = 1 << 16
 STDOUT = 1
@@ -31,7 +31,7 @@ class BrokerRun(ProcessProtocol):
         self._relay = relay
         self._served = served
         self._ended = ended
-        self._last_words = ""
+        self._exit_reason = ""
         self._unfinished = {STDOUT: b"", STDOUT + 1: b""}
 
     @property
@@ -59,8 +59,8 @@ class BrokerRun(ProcessProtocol):
         serving = Serving.from_line(line) if descriptor == STDOUT else None
         if serving is not None:
             self._served(serving)
-        elif line.startswith(LAST_WORDS):
-            self._last_words = line.removeprefix(LAST_WORDS)
+        elif line.startswith(EXIT_REASON_PREFIX):
+            self._exit_reason = line.removeprefix(EXIT_REASON_PREFIX)
         else:
             self._relay(line)
 
@@ -68,7 +68,7 @@ class BrokerRun(ProcessProtocol):
         for descriptor, rest in self._unfinished.items():
             if rest:
                 self._handle_line(descriptor, rest.decode(errors="replace"))
-        self._ended(self._last_words or _exit_text(reason.value))
+        self._ended(self._exit_reason or _exit_text(reason.value))
 
 
 def _exit_text(end: Any) -> str:
