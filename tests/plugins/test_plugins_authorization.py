@@ -282,7 +282,7 @@ def test_authorizer_that_raises(scene):
 
     permissions = Permissions(Failing(), reported.append)
     assert not permissions.allows(Asked, Operation.READ, Resource(ResourceType.TOPIC, "t"))
-    assert reported == ["asked whether ::1 may read topic t"]
+    assert reported == ["checking if ::1 may read topic t"]
     assert permissions.refusals == 1
 
 
