@@ -238,7 +238,7 @@ GUARDS: tuple[Guard, ...] = (
     # --- plans ---
     Guard(
         "bounded moves of a plan",
-        (Place("kreplica.controller.plans.step_state:may_begin", always),),
+        (Place("kreplica.controller.plans.step_state:can_begin", always),),
         plans.one_move_at_a_time,
         "copies .* partitions at once",
     ),
