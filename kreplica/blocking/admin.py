@@ -77,10 +77,10 @@ def change_topic_settings(cluster: Cluster, topic: str, changes: Mapping[str, st
 
     :raise BrokerRefused: a name or value is not valid; nothing was changed.
     """
-    wanted = [
+    config_changes = [
         ConfigChange.delete(name) if value is None else ConfigChange.set(name, value) for name, value in changes.items()
     ]
-    run(Admin(cluster.core).alter_config(ConfigResource.topic(topic), wanted))
+    run(Admin(cluster.core).alter_config(ConfigResource.topic(topic), config_changes))
 
 
 def replica_sizes(cluster: Cluster, topics: Sequence[str] | None = None) -> list[ReplicaSize]:

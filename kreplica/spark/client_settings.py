@@ -42,7 +42,7 @@ class ClientSettings:
     request_size_max: int = 1 << 20
 
 
-def client_settings(given: Mapping[str, str], unsupported: Mapping[str, str]) -> ClientSettings:
+def client_settings(raw_options: Mapping[str, str], unsupported: Mapping[str, str]) -> ClientSettings:
     """Parse the options that begin with ``kafka.`` and ignore all others.
 
     A Kafka setting that the kreplica client does not have is ignored with a warning.
@@ -51,7 +51,7 @@ def client_settings(given: Mapping[str, str], unsupported: Mapping[str, str]) ->
     :raise ValueError: an option is refused or malformed.
     """
     values: dict[str, str] = {}
-    for name, value in given.items():
+    for name, value in raw_options.items():
         lower = name.lower()
         if not lower.startswith(PREFIX):
             continue

@@ -70,9 +70,9 @@ def test_rejected_rows(spark: SparkSession, brokers: KafkaCluster) -> None:
     text = spark.createDataFrame([("v", None)], "value string, topic string")
     cases = [
         (text.selectExpr("value key"), {"topic": "jvm-sink-errors"}, "ValueError: the column 'value' is missing"),
-        (text.selectExpr("1 value"), {"topic": "jvm-sink-errors"}, "ValueError: the column 'value' is int, and must"),
+        (text.selectExpr("1 value"), {"topic": "jvm-sink-errors"}, "ValueError: the column 'value' has type int, but"),
         (text.select("value"), {}, "set the option 'topic' or add a column 'topic'"),
-        (text, {}, "RowsRefused: a row has no topic: the column 'topic' is null"),
+        (text, {}, "InvalidRows: a row has no topic: the column 'topic' is null"),
         (text.selectExpr("value", "7 partition"), {"topic": "jvm-sink-errors"}, "partition 7 of topic 'jvm-sink-err"),
         (text, {"kafka.value.serializer": "x"}, "'kafka.value.serializer' is not supported"),
     ]

@@ -52,9 +52,9 @@ def plan_options(request_of: Callable[..., dict[str, Any]]) -> Callable[..., Non
     """Turn a function that returns the request body of one plan kind into a command that creates the plan."""
 
     @wraps(request_of)
-    def run(session: Session, **given: Any) -> None:
-        common = {name: given.pop(name) for name in _COMMON_OPTION_NAMES}
-        raise SystemExit(create_plan(session, request_of(**given), **common))
+    def run(session: Session, **arguments: Any) -> None:
+        common = {name: arguments.pop(name) for name in _COMMON_OPTION_NAMES}
+        raise SystemExit(create_plan(session, request_of(**arguments), **common))
 
     command = with_session(run)
     for option in reversed(_OPTIONS):

@@ -51,8 +51,8 @@ def _problem_line(problem: Problem, *, as_json: bool) -> str:
 
 
 def _summary(tally: Tally) -> str:
-    seen = (
+    counts = (
         f"{count_text(tally.partitions, 'partition')}, {count_text(tally.segments, 'segment')}, "
         f"{count_text(tally.batches, 'batch', 'batches')}, {bytes_text(tally.bytes)}"
     )
-    return f"{seen}: {count_text(tally.problems, 'problem') if tally.problems else 'no problems'}"
+    return f"{counts}: {count_text(tally.problems, 'problem') if tally.problems else 'no problems'}"

@@ -72,7 +72,7 @@ def _parse_configs(_: click.Context, __: click.Parameter, texts: tuple[str, ...]
               help="Name of the topic to create.  [default: kreplica-verify- and a random suffix]")  # fmt: skip
 @click.option("--keep", is_flag=True, help="Do not delete the topic.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output.")
-def command(bootstrap: list[Address], acks: str, as_json: bool, **chosen: Any) -> None:
+def command(bootstrap: list[Address], acks: str, as_json: bool, **values: Any) -> None:
     """Run a load on any Kafka-compatible cluster and report violated guarantees.
 
     Idempotent producers write to a new topic and consumers read it while you inject faults.  At the end, every record
@@ -87,7 +87,7 @@ def command(bootstrap: list[Address], acks: str, as_json: bool, **chosen: Any) -
     kreplica verify --bootstrap kafka-1:9092,kafka-2:9092 --seconds 600 --rate 2000
     kreplica verify --bootstrap 127.0.0.1:9092 --acks 1 --json
     """
-    options = VerificationOptions(bootstrap, acks=ACKS_ALL if acks == "all" else int(acks), **chosen)
+    options = VerificationOptions(bootstrap, acks=ACKS_ALL if acks == "all" else int(acks), **values)
     if options.batch_size_max > options.message_size_max:
         raise click.UsageError(
             f"batches of up to {options.batch_size_max:,} bytes exceed the topic's limit of "

@@ -60,11 +60,13 @@ def differences_chart(partitions: Iterable[Comparison]) -> str:
     rows = []
     for at, (each, broker, own) in enumerate(strips[:STRIPS_MAX]):
         y = at * ROW
-        places = dict.fromkeys((difference.kind, round(_place(each, difference.base_offset))) for difference in own)
+        positions = dict.fromkeys(
+            (difference.kind, round(_position(each, difference.base_offset))) for difference in own
+        )
         marks = "".join(
             f'<path class="mark" d="{SHAPES[kind]}" transform="translate({x} {y + 15})">'
             f"<title>{kind.value}</title></path>"
-            for kind, x in list(places)[:MARKS_MAX]
+            for kind, x in list(positions)[:MARKS_MAX]
         )
         rows.append(
             _label(y, f"{each.topic}-{each.partition}, broker {broker}")
@@ -105,7 +107,7 @@ def shape(kind: Kind) -> str:
 
 
 def _lane(partition: Comparison, own: Coverage, y: int) -> str:
-    start, end = _place(partition, own.start), _place(partition, own.end)
+    start, end = _position(partition, own.start), _position(partition, own.end)
     style = "short" if own.is_short else "read"
     title = f"broker {own.broker}: {own.start:,} to {own.end:,}"
     return (
@@ -114,7 +116,7 @@ def _lane(partition: Comparison, own: Coverage, y: int) -> str:
     )
 
 
-def _place(partition: Comparison, offset: int) -> float:
+def _position(partition: Comparison, offset: int) -> float:
     span = max(1, partition.high_watermark - partition.start)
     return PLOT_START + PLOT * min(1.0, max(0.0, (offset - partition.start) / span))
 

@@ -136,26 +136,26 @@ def _numbers(report: AuditReport) -> str:
 
 def _differences(report: AuditReport) -> str:
     head = '<h2 id="found">Differences</h2>'
-    named = report.differences
-    if not named:
+    listed = report.differences
+    if not listed:
         return f'{head}<p class="muted">None.</p>'
     strips = [each for each in report.partitions if each.differences]
     legend = "".join(
         f"<li>{shape(kind)}{escape(KIND_DESCRIPTIONS[kind])}</li>"
         for kind in KIND_DESCRIPTIONS
-        if kind in {each.kind for each in named}
+        if kind in {each.kind for each in listed}
     )
     chart = (
         f'<figure class="card" tabindex="0">{differences_chart(strips)}<ul class="legend">{legend}</ul>'
         "<figcaption>From the first compared offset of each partition to its high watermark.</figcaption></figure>"
     )
     caption = "Offset: first offset of the batch. Broker: the one whose replica differs from the others."
-    if report.difference_count > min(len(named), ROWS_MAX):
-        caption += f" The first {min(len(named), ROWS_MAX):,} of {report.difference_count:,}."
+    if report.difference_count > min(len(listed), ROWS_MAX):
+        caption += f" The first {min(len(listed), ROWS_MAX):,} of {report.difference_count:,}."
     columns = [("Topic", False), ("Partition", True), ("Offset", True), ("Broker", True), ("Kind", False)]
     rows = [
         (each.topic, each.partition, each.base_offset, each.broker, _ErrorText(each.kind.value), each.detail)
-        for each in named[:ROWS_MAX]
+        for each in listed[:ROWS_MAX]
     ]
     return head + chart + _table([*columns, ("Detail", False)], rows, caption)
 
@@ -189,8 +189,8 @@ def _brokers(report: AuditReport) -> str:
 
 def _coverage(report: AuditReport) -> str:
     partitions = sorted(report.partitions, key=_severity)
-    shown = partitions[:STRIPS_MAX]
-    more = f" The other {len(partitions) - len(shown):,} are in the table." if len(partitions) > len(shown) else ""
+    charted = partitions[:STRIPS_MAX]
+    more = f" The other {len(partitions) - len(charted):,} are in the table." if len(partitions) > len(charted) else ""
     brokers = ", ".join(str(each.broker) for each in report.by_broker())
     rows = [
         (each.topic, each.partition, own.broker, own.start, own.end, each.high_watermark, own.batches,
@@ -203,7 +203,7 @@ def _coverage(report: AuditReport) -> str:
     if len(rows) > ROWS_MAX:
         caption += f" The first {ROWS_MAX:,} of {len(rows):,} replicas."
     return (
-        f'<h2>Coverage</h2><figure class="card" tabindex="0">{coverage_chart(shown)}<ul class="legend">'
+        f'<h2>Coverage</h2><figure class="card" tabindex="0">{coverage_chart(charted)}<ul class="legend">'
         '<li><span class="swatch"></span>compared</li>'
         '<li><span class="swatch late"></span>compared, and ends earlier than other replicas</li></ul>'
         f"<figcaption>One line for each broker with a replica, in the order {brokers}.{more}</figcaption>"

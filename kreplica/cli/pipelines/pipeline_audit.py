@@ -30,7 +30,7 @@ def _parse_directories(
     _: click.Context, __: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[tuple[str, ...], dict[int, tuple[str, ...]]]:
     """Parse ``/a,/b`` and ``1=/a,/b``: directories of any broker, and directories by broker."""
-    named: list[str] = []
+    shared_dirs: list[str] = []
     dirs_by_broker: dict[int, tuple[str, ...]] = {}
     for text in texts:
         broker, sign, paths = text.partition("=")
@@ -41,8 +41,8 @@ def _parse_directories(
         if is_of_broker:
             dirs_by_broker[int(broker)] = (*dirs_by_broker.get(int(broker), ()), *found)
         else:
-            named += found
-    return tuple(named), dirs_by_broker
+            shared_dirs += found
+    return tuple(shared_dirs), dirs_by_broker
 
 
 @click.command
@@ -80,12 +80,12 @@ def command(
     kreplica pipeline audit --log-dirs 1=/srv/1 --log-dirs 2=/srv/2 --bootstrap kafka-1:9092 --html audit.html
     kreplica pipeline audit --via-brokers --bootstrap kafka-1:9092 orders payments
     """
-    named, dirs_by_broker = log_dirs
-    if via_brokers and (named or dirs_by_broker):
+    shared_dirs, dirs_by_broker = log_dirs
+    if via_brokers and (shared_dirs or dirs_by_broker):
         raise click.UsageError("--via-brokers and --log-dirs exclude each other")
     if via_brokers and bootstrap is None:
         raise click.UsageError("--via-brokers requires --bootstrap")
-    if not (via_brokers or named or dirs_by_broker):
+    if not (via_brokers or shared_dirs or dirs_by_broker):
         raise click.UsageError("give --log-dirs, or --via-brokers to read the replicas from their brokers")
     state = f"progress is stored in {resume}" if resume is not None else "no progress is stored (see --resume)"
     with (
@@ -96,7 +96,7 @@ def command(
         from kreplica.spark.pipelines.audit.audit import AuditOptions, audit
 
         options = AuditOptions(
-            log_dirs=named,
+            log_dirs=shared_dirs,
             log_dirs_of=dirs_by_broker,
             bootstrap=bootstrap,
             via_brokers=via_brokers,

@@ -85,11 +85,12 @@ def _print_report(screen: Screen, result: CompareReport) -> None:
     screen.table(columns, rows, empty_text="The archive has no records.")
     if result.differences:
         screen.line()
-        named = [
+        difference_rows = [
             (each.kind.value, each.topic, each.partition, each.archive_offset, each.topic_offset)
             for each in result.differences
         ]
-        screen.table(("difference", "topic", "partition", "offset in archive", "in topic"), named, empty_text="")
+        titles = ("difference", "topic", "partition", "offset in archive", "in topic")
+        screen.table(titles, difference_rows, empty_text="")
     for file in result.lost_files[:FILES_SHOWN_MAX]:
         screen.line(f"{result.path}/{file} is missing")
     report_loss = f", {count_text(len(result.lost_files), 'file')} missing" if result.lost_files else ""

@@ -86,7 +86,7 @@ def command(
         source = {"kafka.bootstrap.servers": resolve_bootstrap("bootstrap", bootstrap, url, token, ca_file)}
     else:
         source = {"kreplica.source": "segments", "kreplica.log.dirs": log_dirs}
-    given = {**parse_options(options), **source, **_topic_selection(topics)}
+    source_options = {**parse_options(options), **source, **_topic_selection(topics)}
     spark_settings = parse_spark_options(master, conf)
     with (
         report_failures(lambda: "the profile is not complete"),
@@ -95,7 +95,7 @@ def command(
     ):
         from kreplica.spark.pipelines.profile.profile import profile
 
-        found = profile(spark, given, sample=sample, top=top, report=report)
+        found = profile(spark, source_options, sample=sample, top=top, report=report)
     if not as_json:
         print_profile(Screen(), found)
     plan: dict[str, Any] | None = None

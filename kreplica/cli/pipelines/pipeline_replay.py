@@ -94,7 +94,7 @@ def command(
     master: str | None,
     conf: tuple[str, ...],
     as_json: bool,
-    **chosen: Any,
+    **option_values: Any,
 ) -> None:
     """Write the records of an archive, or of other Parquet files, to topics: each once, in order, with its timestamp.
 
@@ -111,7 +111,7 @@ def command(
     with open_spark("kreplica pipeline replay", spark_settings) as spark:
         from kreplica.spark.pipelines.replay.replay import plan_replay, replay
 
-        pipeline_options = _wanted(topics, dict(renamed), sink_options, **chosen)
+        pipeline_options = _replay_options(topics, dict(renamed), sink_options, **option_values)
         if dry_run:
             plan = plan_replay(spark, path, pipeline_options)
             print_json(_plan_json(plan)) if as_json else _print_plan(plan)
@@ -121,7 +121,7 @@ def command(
     print_json(result) if as_json else _print_report(result)
 
 
-def _wanted(
+def _replay_options(
     topics: str | None,
     renamed: Mapping[str, str],
     options: Mapping[str, str],

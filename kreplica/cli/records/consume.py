@@ -71,10 +71,10 @@ def command(
     printer = _Printer(print_record, count_max)
     with open_cluster(bootstrap) as cluster, report_failures(lambda: f"{records_text(printer.count)} read"):
         view = existing_topic(cluster, topic)
-        chosen = select_partitions(topic, [each.partition for each in view.partitions], partitions)
+        selected = select_partitions(topic, [each.partition for each in view.partitions], partitions)
         follows = start.kind == "latest" if follow is None else follow
-        starts = start_offsets(cluster, chosen, start, isolation)
-        ends = None if follows else end_offsets(cluster, chosen, isolation)
+        starts = start_offsets(cluster, selected, start, isolation)
+        ends = None if follows else end_offsets(cluster, selected, isolation)
         options = ReaderOptions(isolation=isolation)
         with Reader(cluster, starts, ends=ends, options=options) as reader:
             _print_all(reader, printer)

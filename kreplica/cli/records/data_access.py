@@ -63,23 +63,23 @@ def bootstrap_option_only(name: str = "--bootstrap", purpose: str = "Bootstrap b
 
 
 def resolve_bootstrap(
-    parameter: str, given: str | None, url: str | None, token: str | None, ca_file: Path | None
+    parameter: str, addresses_given: str | None, url: str | None, token: str | None, ca_file: Path | None
 ) -> str:
     """Return the addresses of the brokers to use.
 
     Options have precedence over environment variables. If both are options, or both are environment variables, the
     addresses have precedence over the admin API.
 
-    :param parameter: click parameter of the addresses; ``given`` is its value.
+    :param parameter: click parameter of the addresses; ``addresses_given`` is its value.
     :param url: URL of the admin API.
     :raise CommandFailed: the admin API returns no live broker.
     """
     source = click.get_current_context().get_parameter_source
     has_url = source("url") not in (None, ParameterSource.DEFAULT)
     prefers_url = source("url") is ParameterSource.COMMANDLINE and source(parameter) is ParameterSource.ENVIRONMENT
-    if url is not None and has_url and (given is None or prefers_url):
+    if url is not None and has_url and (addresses_given is None or prefers_url):
         return _brokers_of(url, token, ca_file)
-    return given or DEFAULT_BOOTSTRAP
+    return addresses_given or DEFAULT_BOOTSTRAP
 
 
 def _brokers_of(url: str, token: str | None, ca_file: Path | None) -> str:

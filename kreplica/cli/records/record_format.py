@@ -54,18 +54,18 @@ def compile_template(text: str) -> RecordFormatter:
 
     :raise ValueError: the template is malformed, or names an unknown field.
     """
-    pieces: list[bytes | RecordFormatter] = []
+    parts: list[bytes | RecordFormatter] = []
     for literal, name, spec, conversion in Formatter().parse(_unescaped(text)):
-        pieces.append(literal.encode(errors="surrogateescape"))
+        parts.append(literal.encode(errors="surrogateescape"))
         if name is None:
             continue
         if name not in FIELDS or spec or conversion:
             fields = ", ".join(f"{{{each}}}" for each in FIELDS)
             raise ValueError(f"unknown field {{{name}}}; the known fields are {fields}")
-        pieces.append(FIELDS[name])
+        parts.append(FIELDS[name])
 
     def print_record(record: ReadRecord) -> bytes:
-        return b"".join([piece if isinstance(piece, bytes) else piece(record) for piece in pieces])
+        return b"".join([part if isinstance(part, bytes) else part(record) for part in parts])
 
     return print_record
 

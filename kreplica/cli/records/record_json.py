@@ -108,14 +108,14 @@ def _bytes(document: dict[str, Any], name: str, encoding_name: str | None = None
     raise BadRecord(f"{name}: the encoding {encoding!r} is neither {UTF8} nor {BASE64}")
 
 
-def _headers(given: Any) -> Headers:
-    if given is None:
+def _headers(headers: Any) -> Headers:
+    if headers is None:
         return ()
-    if isinstance(given, dict):  # short form for typing
-        given = [{"key": name, "value": value} for name, value in given.items()]
-    if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
-        raise BadRecord(f"headers: expected a list of objects with key and value, not {_type_name(given)}")
-    return tuple((_name(each), _bytes(each, "value", "encoding")) for each in given)
+    if isinstance(headers, dict):  # short form for typing
+        headers = [{"key": name, "value": value} for name, value in headers.items()]
+    if not isinstance(headers, list) or not all(isinstance(each, dict) for each in headers):
+        raise BadRecord(f"headers: expected a list of objects with key and value, not {_type_name(headers)}")
+    return tuple((_name(each), _bytes(each, "value", "encoding")) for each in headers)
 
 
 def _name(header: dict[str, Any]) -> str:

@@ -147,13 +147,13 @@ class Replicas(ParameterType):
         return match[1], int(match[2]), [int(broker) for broker in match[3].split(",")]
 
 
-def partitions_by_topic(given: tuple[tuple[str, list[int] | None], ...]) -> dict[str, list[int] | None]:
+def partitions_by_topic(arguments: tuple[tuple[str, list[int] | None], ...]) -> dict[str, list[int] | None]:
     """Merge several ``Partitions`` arguments; None for a topic means all of its partitions."""
-    together: dict[str, list[int] | None] = {}
-    for topic, numbers in given:
-        known = together.get(topic, [])
-        together[topic] = None if numbers is None or known is None else sorted({*known, *numbers})
-    return together
+    merged: dict[str, list[int] | None] = {}
+    for topic, numbers in arguments:
+        numbers_so_far = merged.get(topic, [])
+        merged[topic] = None if numbers is None or numbers_so_far is None else sorted({*numbers_so_far, *numbers})
+    return merged
 
 
 def partition_numbers(text: str) -> list[int] | None:

@@ -57,9 +57,9 @@ def command(
     isolation = Isolation.READ_UNCOMMITTED if read_uncommitted else Isolation.READ_COMMITTED
     with open_cluster(bootstrap) as cluster, report_failures(lambda: f"{file} was not written"):
         view = existing_topic(cluster, topic)
-        chosen = select_partitions(topic, [each.partition for each in view.partitions], partitions)
-        starts = start_offsets(cluster, chosen, start, isolation)
-        ends = end_offsets(cluster, chosen, isolation)
+        selected = select_partitions(topic, [each.partition for each in view.partitions], partitions)
+        starts = start_offsets(cluster, selected, start, isolation)
+        ends = end_offsets(cluster, selected, isolation)
         progress = CopyProgress(f"export {topic}", offset_count(starts, ends))
         options = ReaderOptions(isolation=isolation)
         with (

@@ -128,9 +128,9 @@ def _batch_starts(rows: Rows, batch_size: int) -> Numbers:
     ends = np.cumsum(sizes)
     starts = [0]
     while True:
-        begun = starts[-1]
-        before = int(ends[begun - 1]) if begun else 0
-        following = max(begun + 1, int(np.searchsorted(ends, before + batch_size, side="right")))
+        last_start = starts[-1]
+        before = int(ends[last_start - 1]) if last_start else 0
+        following = max(last_start + 1, int(np.searchsorted(ends, before + batch_size, side="right")))
         if following >= len(ends):
             return np.array(starts, dtype=np.int64)
         starts.append(following)

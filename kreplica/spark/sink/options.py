@@ -76,12 +76,12 @@ class SinkOptions:
     two_phase: TwoPhase = TwoPhase.AUTO
 
 
-def sink_options(given: Mapping[str, str]) -> SinkOptions:
+def sink_options(raw_options: Mapping[str, str]) -> SinkOptions:
     """Parse the options of ``DataFrameWriter`` and ``DataStreamWriter``, whose names ignore case.
 
     :raise ValueError: an option is missing, malformed or unknown; the message names it.
     """
-    options = {name.lower(): value for name, value in given.items()}
+    options = {name.lower(): value for name, value in raw_options.items()}
     for name in options:
         if name not in _KNOWN and name not in _SPARK_OPTIONS and not name.startswith("kafka."):
             raise ValueError(f"option {name!r} is not an option of the sink kreplica")
@@ -93,7 +93,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     topic = options.get("topic")
     if topic is not None and not topic.strip():
         raise ValueError("option 'topic' is empty")
-    settings = client_settings(given, UNSUPPORTED)
+    settings = client_settings(raw_options, UNSUPPORTED)
     words = [each.value for each in ExactlyOnce]
     exactly_once = ExactlyOnce(choice(options.get("kreplica.exactly.once"), "kreplica.exactly.once", words, "off"))
     if exactly_once is not ExactlyOnce.OFF and settings.acks != ACKS_ALL:

@@ -54,8 +54,8 @@ def check_columns(schema: StructType, topic: str | None) -> None:
         ("timestamp", (TimestampType,)),
     ):
         if name in types and not isinstance(types[name], kinds):
-            wanted = " or ".join(kind.typeName() for kind in kinds)
-            raise ValueError(f"the column {name!r} has type {types[name].simpleString()}, but must be {wanted}")
+            expected_types = " or ".join(kind.typeName() for kind in kinds)
+            raise ValueError(f"the column {name!r} has type {types[name].simpleString()}, but must be {expected_types}")
     if "headers" in types and not _is_headers(types["headers"]):
         raise ValueError(
             f"the column 'headers' has type {types['headers'].simpleString()}, "
@@ -100,9 +100,10 @@ class RowSorter:
         rows = Rows(self._times(columns.get("timestamp"), batch.num_rows), keys, values, headers)
         for topic, chosen in self._topics(columns.get("topic")):
             of_topic = rows if chosen is None else _take(rows, chosen)
-            given = columns.get("partition")
-            given = given if given is None or chosen is None else given.take(pa.array(chosen))
-            yield from self._partitions(topic, of_topic, given)
+            partition_column = columns.get("partition")
+            if partition_column is not None and chosen is not None:
+                partition_column = partition_column.take(pa.array(chosen))
+            yield from self._partitions(topic, of_topic, partition_column)
 
     def _topics(self, column: pa.Array | None) -> Iterator[tuple[str, Numbers | None]]:
         if self.topic is not None:
@@ -119,16 +120,18 @@ class RowSorter:
         for number, name in enumerate(names):
             yield name, np.flatnonzero(index == number)
 
-    def _partitions(self, topic: str, rows: Rows, given: pa.Array | None) -> Iterator[tuple[TopicPartition, Rows]]:
+    def _partitions(
+        self, topic: str, rows: Rows, partition_column: pa.Array | None
+    ) -> Iterator[tuple[TopicPartition, Rows]]:
         count = self.partition_count(topic)
         chosen = partitions_of_keys(rows.keys, count)
         without_key = chosen < 0
         if without_key.any():
             chosen[without_key] = self.round_robin % count
             self.round_robin += 1
-        if given is not None:
-            has_partition = ~given.is_null().to_numpy(zero_copy_only=False)
-            chosen[has_partition] = pc.fill_null(given, 0).to_numpy(zero_copy_only=False)[has_partition]
+        if partition_column is not None:
+            has_partition = ~partition_column.is_null().to_numpy(zero_copy_only=False)
+            chosen[has_partition] = pc.fill_null(partition_column, 0).to_numpy(zero_copy_only=False)[has_partition]
             wrong = (chosen < 0) | (chosen >= count)
             if wrong.any():
                 raise InvalidRows(f"partition {int(chosen[wrong][0])} of topic {topic!r} does not exist")

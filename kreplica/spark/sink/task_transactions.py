@@ -124,10 +124,10 @@ def _producer(cluster: Cluster, options: SinkOptions, transactional_id: str) -> 
         except (UnsupportedVersion, BrokerRefused, ProducerUnusable) as error:
             producer.close(flush=False)
             cause = error.__cause__ if isinstance(error, ProducerUnusable) else error
-            refused = isinstance(cause, UnsupportedVersion) or (
+            is_unsupported = isinstance(cause, UnsupportedVersion) or (
                 isinstance(cause, BrokerRefused) and cause.code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             )
-            if not two_phase or not refused or options.two_phase is TwoPhase.REQUIRED:
+            if not two_phase or not is_unsupported or options.two_phase is TwoPhase.REQUIRED:
                 raise
             log.info("transactions have a timeout of %g s: %s", options.settings.transaction_timeout_s, error)
             two_phase = False

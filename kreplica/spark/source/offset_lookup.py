@@ -62,8 +62,8 @@ class OffsetLookup:
     def _partitions(self) -> list[TopicPartition]:
         selection = self._options.selection
         if isinstance(selection, Partitions):
-            named = {each.topic for each in selection.partitions}
-            return [each for each in self._of_topics(sorted(named)) if each in selection.partitions]
+            topics = {each.topic for each in selection.partitions}
+            return [each for each in self._of_topics(sorted(topics)) if each in selection.partitions]
         if isinstance(selection, TopicPattern):
             matches = re.compile(selection.pattern).fullmatch
             return self._of_topics([name for name in topic_names(self._cluster) if matches(name)])
@@ -153,9 +153,9 @@ def find_missing(selection: Selection, found: Iterable[TopicPartition]) -> str |
     return None
 
 
-def _check_partitions(given: Offsets, requested: list[TopicPartition], option: str) -> None:
+def _check_partitions(offsets: Offsets, requested: list[TopicPartition], option: str) -> None:
     """:raise ValueError: an option names partitions other than those that are read."""
-    missing, additional = sorted(set(requested) - given.keys()), sorted(given.keys() - set(requested))
+    missing, additional = sorted(set(requested) - offsets.keys()), sorted(offsets.keys() - set(requested))
     if missing:
         raise ValueError(f"{option} must contain each partition that is read; {missing[0]} is missing")
     if additional:

@@ -104,13 +104,13 @@ class SourceOptions:
     trigger_delay_s_max: float = 900.0
 
 
-def source_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
+def source_options(raw_options: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
     """Parse the options of ``DataFrameReader`` and ``DataStreamReader``, whose names ignore case.
 
     :raise ValueError: an option is missing, malformed, unknown, or not valid for this kind of read; the message names
         it.
     """
-    options = _Options(given)
+    options = _Options(raw_options)
     options.check_names(is_streaming)
     is_offline = (
         choice(options.get("kreplica.source"), "kreplica.source", ("brokers", "segments"), "brokers") == "segments"
@@ -143,7 +143,7 @@ def source_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOpt
         selection=_selection(options, is_offline),
         starting=starting,
         ending=ending,
-        settings=client_settings(given, UNSUPPORTED),
+        settings=client_settings(raw_options, UNSUPPORTED),
         columns=_columns(options),
         fail_on_data_loss=boolean(get("failOnDataLoss"), "failOnDataLoss", default=True),
         log_dirs=log_dirs,
@@ -159,22 +159,22 @@ def source_options(given: Mapping[str, str], *, is_streaming: bool) -> SourceOpt
     )
 
 
-def source_columns(given: Mapping[str, str]) -> tuple[str, ...]:
+def source_columns(raw_options: Mapping[str, str]) -> tuple[str, ...]:
     """Return the columns that options select, without parsing other options.
 
     :raise ValueError: the options about columns are malformed.
     """
-    return _columns(_Options(given))
+    return _columns(_Options(raw_options))
 
 
 class _Options:
     """Options by lower-case name, as passed by Spark."""
 
-    def __init__(self, given: Mapping[str, str]) -> None:
-        self._given = {name.lower(): value for name, value in given.items()}
+    def __init__(self, raw_options: Mapping[str, str]) -> None:
+        self._values = {name.lower(): value for name, value in raw_options.items()}
 
     def get(self, name: str) -> str | None:
-        return self._given.get(name.lower())
+        return self._values.get(name.lower())
 
     def check_names(self, is_streaming: bool) -> None:
         """:raise ValueError: an option is unknown, or is valid for batch reads only."""
@@ -185,7 +185,7 @@ class _Options:
                 raise ValueError(f"option {name!r} is not valid in streaming queries")
             log.warning("option %s is ignored in batch queries", name)
         known = {name.lower() for name in _KNOWN}
-        for name in self._given:
+        for name in self._values:
             if name in known or name.startswith("kafka.") or name in _SPARK_OPTIONS:
                 continue
             raise ValueError(f"option {name!r} is not an option of the source kreplica")
@@ -197,19 +197,20 @@ def _or_default(value: int | None, default: int) -> int:
 
 def _selection(options: _Options, is_offline: bool) -> Selection:
     names = ("subscribe", "subscribePattern", "assign")
-    given = [name for name in names if options.get(name) is not None]
-    if not given and is_offline:
+    present = [name for name in names if options.get(name) is not None]
+    if not present and is_offline:
         return TopicPattern(".*")
-    if len(given) != 1:
-        what = "exactly one of" if not given else "only one of"
-        raise ValueError(f"{what} the options subscribe, subscribePattern, assign must be given, not {given or 'none'}")
-    text = (options.get(given[0]) or "").strip()
-    if given[0] == "assign":
+    if len(present) != 1:
+        what = "exactly one of" if not present else "only one of"
+        text = ", ".join(present) or "none"
+        raise ValueError(f"{what} the options subscribe, subscribePattern, assign must be given, not {text}")
+    text = (options.get(present[0]) or "").strip()
+    if present[0] == "assign":
         partitions = parse_partitions(text, "assign")
         if not partitions:
             raise ValueError("option 'assign' is empty")
         return Partitions(partitions)
-    if given[0] == "subscribePattern":
+    if present[0] == "subscribePattern":
         try:
             re.compile(text)
         except re.error as error:

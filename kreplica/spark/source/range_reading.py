@@ -70,28 +70,30 @@ def worker_cluster(bootstrap: str, settings: ClientSettings) -> Cluster:
     return cluster
 
 
-def read_range(wanted: OffsetRange, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+def read_range(offset_range: OffsetRange, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """Yield the rows of an offset range; some offsets may have no record.
 
     :raise DataLoss: records were deleted, and ``failOnDataLoss`` is true; otherwise they are skipped with a warning.
     :raise ClientError: the records cannot be read.
     """
     cluster = worker_cluster(options.bootstrap, options.settings)
-    start = wanted.start
-    while start < wanted.end:
+    start = offset_range.start
+    while start < offset_range.end:
         try:
-            for following, rows in _read(cluster, wanted._replace(start=start), options):
+            for following, rows in _read(cluster, offset_range._replace(start=start), options):
                 if rows is not None:
                     yield rows
                 start = following
         except ClientError as error:
-            following = _offset_after_loss(cluster, wanted, start, error)
-            end = min(following, wanted.end)
-            report_loss(options, f"{wanted.partition}: offsets {start} to {end} were deleted: {error}")
+            following = _offset_after_loss(cluster, offset_range, start, error)
+            end = min(following, offset_range.end)
+            report_loss(options, f"{offset_range.partition}: offsets {start} to {end} were deleted: {error}")
             start = following
 
 
-def _read(cluster: Cluster, wanted: OffsetRange, options: SourceOptions) -> Iterator[tuple[int, pa.RecordBatch | None]]:
+def _read(
+    cluster: Cluster, offset_range: OffsetRange, options: SourceOptions
+) -> Iterator[tuple[int, pa.RecordBatch | None]]:
     """Yield rows, each batch with the offset after its last row."""
     settings = options.settings
     reader_options = ReaderOptions(
@@ -102,7 +104,7 @@ def _read(cluster: Cluster, wanted: OffsetRange, options: SourceOptions) -> Iter
         partition_size_max=settings.partition_size_max,
         patience_s=options.poll_timeout_s,
     )
-    partition, start, end = wanted
+    partition, start, end = offset_range
     sections: list[Section] = []
     size, next_offset = 0, start
     with CompressedReader(cluster, {partition: start}, ends={partition: end}, options=reader_options) as reader:
@@ -118,14 +120,14 @@ def _read(cluster: Cluster, wanted: OffsetRange, options: SourceOptions) -> Iter
                     sections.append(_open_section(partition, header, batch))
                     size, next_offset = size + len(sections[-1].records), min(header.next_offset, end)
                     if size >= CHUNK_SIZE:
-                        yield next_offset, _rows(sections, wanted, options)
+                        yield next_offset, _rows(sections, offset_range, options)
                         sections, size = [], 0
                 next_offset = reader.positions[partition]
         except ClientError:
             # The records before the error are valid.
-            yield next_offset, _rows(sections, wanted, options) if sections else None
+            yield next_offset, _rows(sections, offset_range, options) if sections else None
             raise
-        yield end, _rows(sections, wanted, options) if sections else None
+        yield end, _rows(sections, offset_range, options) if sections else None
 
 
 def _open_section(partition: TopicPartition, header: BatchHeader, batch: memoryview) -> Section:
@@ -150,25 +152,25 @@ def _raise_no_records(cluster: Cluster, partition: TopicPartition, position: int
     )
 
 
-def _rows(sections: list[Section], wanted: OffsetRange, options: SourceOptions) -> pa.RecordBatch:
+def _rows(sections: list[Section], offset_range: OffsetRange, options: SourceOptions) -> pa.RecordBatch:
     records = decode(sections, with_headers=HEADERS_COLUMN in options.columns)
-    return arrow_rows(wanted.partition, records.between(wanted.start, wanted.end), options.columns)
+    return arrow_rows(offset_range.partition, records.between(offset_range.start, offset_range.end), options.columns)
 
 
-def _offset_after_loss(cluster: Cluster, wanted: OffsetRange, start: int, error: ClientError) -> int:
+def _offset_after_loss(cluster: Cluster, offset_range: OffsetRange, start: int, error: ClientError) -> int:
     """Return the next readable offset after deleted records; the end of the range if there is none.
 
     :raise ClientError: the error is not a data loss.
     """
     if isinstance(error, OffsetOutOfRange):
         try:
-            first = offsets_by_time(cluster, {wanted.partition: EARLIEST})[wanted.partition].offset
+            first = offsets_by_time(cluster, {offset_range.partition: EARLIEST})[offset_range.partition].offset
         except ClientError:
-            return wanted.end
-        return first if start < first < wanted.end else wanted.end
+            return offset_range.end
+        return first if start < first < offset_range.end else offset_range.end
     cause = error.__cause__ if isinstance(error, GaveUp) else error
     if isinstance(cause, BrokerRefused) and cause.code in _TOPIC_DELETED_CODES:
-        return wanted.end
+        return offset_range.end
     raise error
 
 

@@ -48,7 +48,7 @@ def _ends_in_parallel(buffer: bytes, counts: Numbers, sizes: Numbers) -> Numbers
     order = np.argsort(-counts, kind="stable")
     batch_ends = np.cumsum(sizes)
     positions = (batch_ends - sizes)[order]
-    places = (np.cumsum(counts) - counts)[order]
+    first_indexes = (np.cumsum(counts) - counts)[order]
     # Number of batches with at least 1 record, 2 records, ...
     active = len(counts) - np.searchsorted(np.sort(counts), np.arange(1, counts.max() + 1))
     ends: Numbers = np.empty(int(counts.sum()), dtype=np.int64)
@@ -57,7 +57,7 @@ def _ends_in_parallel(buffer: bytes, counts: Numbers, sizes: Numbers) -> Numbers
         if not steps.all():
             return None
         positions[:count] += steps
-        ends[places[:count] + index] = positions[:count]
+        ends[first_indexes[:count] + index] = positions[:count]
     if not (positions == batch_ends[order]).all():
         raise ValueError("bytes after the last record")
     return ends

@@ -40,16 +40,16 @@ class SegmentLookup:
     def partitions(self) -> list[TopicPartition]:
         """Return the selected partitions that exist, sorted."""
         selection = self._options.selection
-        wanted: Callable[[TopicPartition], object]
+        is_selected: Callable[[TopicPartition], object]
         if isinstance(selection, Partitions):
-            wanted = selection.partitions.__contains__
+            is_selected = selection.partitions.__contains__
         elif isinstance(selection, TopicPattern):
             matches = re.compile(selection.pattern).fullmatch
-            wanted = lambda each: matches(each.topic) and not each.topic.startswith("__")  # noqa: E731
+            is_selected = lambda each: matches(each.topic) and not each.topic.startswith("__")  # noqa: E731
         else:
             names = selection.names
-            wanted = lambda each: each.topic in names  # noqa: E731
-        return sorted(each for each in self._replicas if wanted(each))
+            is_selected = lambda each: each.topic in names  # noqa: E731
+        return sorted(each for each in self._replicas if is_selected(each))
 
     def named_partitions(self) -> list[TopicPartition]:
         """Return the selected partitions; those named by options must exist.
@@ -69,11 +69,11 @@ class SegmentLookup:
         """
         if isinstance(position, Everywhere):
             return {each: self._resolve(each, position.offset) for each in partitions}
-        given = position.offsets if isinstance(position, InEach) else self._times(position, partitions)
-        _check_partitions(given, partitions, option)
+        offsets_or_times = position.offsets if isinstance(position, InEach) else self._times(position, partitions)
+        _check_partitions(offsets_or_times, partitions, option)
         if isinstance(position, InEach):
-            return {each: self._resolve(each, given[each]) for each in partitions}
-        return {each: self._at_time(each, given[each], position.no_match, option) for each in partitions}
+            return {each: self._resolve(each, offsets_or_times[each]) for each in partitions}
+        return {each: self._at_time(each, offsets_or_times[each], position.no_match, option) for each in partitions}
 
     @staticmethod
     def _times(position: AtTime, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
@@ -106,43 +106,45 @@ class SegmentLookup:
         return end
 
 
-def read_segments(wanted: OffsetRange, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+def read_segments(offset_range: OffsetRange, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """Yield the rows of an offset range.
 
     :raise DataLoss: records are missing or damaged, and ``failOnDataLoss`` is true; otherwise they are skipped.
     """
-    replica = find_replicas(options.log_dirs).get(wanted.partition)
+    replica = find_replicas(options.log_dirs).get(offset_range.partition)
     if replica is None:
-        report_loss(options, f"{wanted.partition} is not in {', '.join(options.log_dirs)}")
+        report_loss(options, f"{offset_range.partition} is not in {', '.join(options.log_dirs)}")
         return
-    if wanted.start < replica.start:
-        report_loss(options, f"{wanted.partition} starts at {replica.start}, after the requested offset {wanted.start}")
-    start = max(wanted.start, replica.start)
+    if offset_range.start < replica.start:
+        text = f"{offset_range.partition} starts at {replica.start}, after the requested offset {offset_range.start}"
+        report_loss(options, text)
+    start = max(offset_range.start, replica.start)
     is_committed = options.settings.isolation is Isolation.READ_COMMITTED
     aborted = replica.aborted(start) if is_committed else []
     sections: list[Section] = []
     size, next_offset = 0, start
-    for data, position, following in _chunks(replica, start, wanted.end):
+    for data, position, following in _chunks(replica, start, offset_range.end):
         lists = tuple((each.producer_id, each.first_offset) for each in aborted if each.last_offset >= position)
-        fetched = FetchedRecords(wanted.partition, data, position, position, lists)
+        fetched = FetchedRecords(offset_range.partition, data, position, position, lists)
         for header, batch in visible_batches(fetched):
-            if header.base_offset >= wanted.end:
+            if header.base_offset >= offset_range.end:
                 break
             sections.append(open_section(header, batch))
             size += len(sections[-1].records)
             if size >= CHUNK_SIZE:
-                yield _rows(sections, start, wanted, options)
+                yield _rows(sections, start, offset_range, options)
                 sections, size = [], 0
         next_offset = max(next_offset, following)
     if sections:
-        yield _rows(sections, start, wanted, options)
-    if next_offset < wanted.end:
-        report_loss(options, f"{wanted.partition} ends at {next_offset}, before the requested end {wanted.end}")
+        yield _rows(sections, start, offset_range, options)
+    if next_offset < offset_range.end:
+        text = f"{offset_range.partition} ends at {next_offset}, before the requested end {offset_range.end}"
+        report_loss(options, text)
 
 
-def _rows(sections: list[Section], start: int, wanted: OffsetRange, options: SourceOptions) -> pa.RecordBatch:
+def _rows(sections: list[Section], start: int, offset_range: OffsetRange, options: SourceOptions) -> pa.RecordBatch:
     records = decode(sections, with_headers=HEADERS_COLUMN in options.columns)
-    return arrow_rows(wanted.partition, records.between(start, wanted.end), options.columns)
+    return arrow_rows(offset_range.partition, records.between(start, offset_range.end), options.columns)
 
 
 def _chunks(replica: ReplicaFiles, start: int, end: int) -> Iterator[tuple[memoryview, int, int]]:
@@ -199,7 +201,9 @@ def _last_stable_offset(replica: ReplicaFiles, end: int) -> int:
     return min([*open_transactions.values(), end])
 
 
-def _check_partitions(given: Mapping[TopicPartition, int], wanted: list[TopicPartition], option: str) -> None:
-    for each in sorted(set(wanted) ^ given.keys()):
-        what = "is missing" if each in wanted else "is not read or does not exist"
+def _check_partitions(
+    offsets_or_times: Mapping[TopicPartition, int], partitions: list[TopicPartition], option: str
+) -> None:
+    for each in sorted(set(partitions) ^ offsets_or_times.keys()):
+        what = "is missing" if each in partitions else "is not read or does not exist"
         raise ValueError(f"{option}: {each} {what}")

@@ -195,9 +195,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _describe_loss(read_offsets: dict[TopicPartition, int], ends: dict[TopicPartition, int]) -> str:
     """Describe the partitions that were deleted or end before offsets already read; empty if there are none."""
-    gone = sorted(read_offsets.keys() - ends.keys())
-    if gone:
-        return f"{', '.join(map(str, gone[:3]))}: the partition was deleted"
+    deleted = sorted(read_offsets.keys() - ends.keys())
+    if deleted:
+        return f"{', '.join(map(str, deleted[:3]))}: the partition was deleted"
     for each, end in ends.items():
         if end < read_offsets.get(each, 0):
             return f"{each} ends at {end}, before offset {read_offsets[each]}, which was already read"

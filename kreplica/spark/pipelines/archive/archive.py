@@ -156,8 +156,8 @@ def archive(
     :raise StoreError: another run writes to the archive.
     :raise ValueError: an option is wrong.
     """
-    given = options.source()
-    parsed_options = source_options(given, is_streaming=True)
+    source_settings = options.source()
+    parsed_options = source_options(source_settings, is_streaming=True)
     path = normalize_path(path)
     store = store_of(path, spark)
     with closing(Cluster(parsed_options.bootstrap, options=parsed_options.settings.client)) as cluster:
@@ -169,7 +169,7 @@ def archive(
             is_resumed = _create_or_check(path, description, store, options.adopt)
             run = _Run(spark, path, store, options, lookup, report)
             run.expect(partitions)
-            run.run(given, should_stop)
+            run.run(source_settings, should_stop)
         return run.report(lookup.latest(lookup.partitions()), is_resumed)
 
 

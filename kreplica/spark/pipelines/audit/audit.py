@@ -213,8 +213,8 @@ def compare_slice(slice_: Slice) -> tuple[Comparison, tuple[str, ...], bool]:
 
 def _keep_common(found: Comparison, others: Iterable[Difference]) -> None:
     """Remove the differences that the second comparison did not find."""
-    places = {each.identity for each in others}
-    kept = [each for each in found.differences if each.identity in places]
+    confirmed = {each.identity for each in others}
+    kept = [each for each in found.differences if each.identity in confirmed]
     found.difference_count -= len(found.differences) - len(kept)
     found.differences = kept
 
@@ -237,12 +237,12 @@ def _readable_replicas(slice_: Slice) -> _ReadableReplicas:
     replicas: list[AnyReplica] = []
     notes: list[str] = []
     missing: dict[int, str] = {}
-    gone = 0
+    deleted_count = 0
     for each in slice_.replicas:
         try:
             each.first_offset()
         except ReplicaDeleted as error:
-            gone += 1
+            deleted_count += 1
             notes.append(f"{slice_.partition}: {error}")
         except ClientError as error:
             cause = error.__cause__ if isinstance(error, GaveUp) else error
@@ -254,4 +254,4 @@ def _readable_replicas(slice_: Slice) -> _ReadableReplicas:
             replicas.append(each)
     if not replicas:
         notes += [f"{slice_.partition}: broker {broker}: {why}" for broker, why in missing.items()]
-    return _ReadableReplicas(replicas, notes, missing, gone + len(missing) == len(slice_.replicas))
+    return _ReadableReplicas(replicas, notes, missing, deleted_count + len(missing) == len(slice_.replicas))

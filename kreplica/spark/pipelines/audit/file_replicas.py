@@ -194,20 +194,20 @@ def _is_torn(file: File, position: int, size: int) -> bool:
     return header is not None and size - position < header.size <= BATCH_SIZE_MAX
 
 
-def broker_directories(paths: Sequence[str], given: Mapping[int, Sequence[str]]) -> list[BrokerDirectories]:
+def broker_directories(paths: Sequence[str], paths_by_broker: Mapping[int, Sequence[str]]) -> list[BrokerDirectories]:
     """Assign log directories to their brokers.
 
     :param paths: directories whose ``meta.properties`` contain the broker ID.
-    :param given: directories by broker.
+    :param paths_by_broker: directories by broker.
     :raise StorageError: a directory does not exist, has no broker ID or a different one, or the directories belong to
         several clusters.
     """
-    found: dict[int, list[str]] = {broker: list(own) for broker, own in given.items()}
+    found: dict[int, list[str]] = {broker: list(own) for broker, own in paths_by_broker.items()}
     clusters: dict[str, str] = {}
-    for path in (*paths, *(each for own in given.values() for each in own)):
+    for path in (*paths, *(each for own in paths_by_broker.values() for each in own)):
         if not os.path.isdir(path):
             raise StorageError(f"{path} is not a directory that this machine can access")
-        owner = next((broker for broker, own in given.items() if path in own), None)
+        owner = next((broker for broker, own in paths_by_broker.items() if path in own), None)
         try:
             meta = read_meta_properties(ReadOnlyDisk(), f"{path}/{META_PROPERTIES}")
         except StorageError:

@@ -113,9 +113,9 @@ class AuditReport:
     def verdict(self) -> str:
         """One-line summary."""
         if self.difference_count:
-            places = sum(1 for each in self.partitions if each.difference_count)
+            partitions_with_differences = sum(1 for each in self.partitions if each.difference_count)
             found = _counted(self.difference_count, "difference")
-            return f"{found}, in {places:,} of {_counted(len(self.partitions), 'partition')}"
+            return f"{found}, in {partitions_with_differences:,} of {_counted(len(self.partitions), 'partition')}"
         if self.is_empty:
             return "nothing was compared"
         summary = f"the replicas of {_counted(self.compared_count, 'partition')} agree below the high watermark"

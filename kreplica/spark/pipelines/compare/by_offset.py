@@ -106,8 +106,8 @@ class _Records:
         try:
             for row in found.groupBy("partition", "kind").agg(sql.sum("count").alias("count")).collect():
                 counts[row.partition][Kind(row.kind)] = row["count"]
-            named = found if unwanted is None else found.where(sql.col("kind") != unwanted.value)
-            rows = named.orderBy("partition", "offset", "kind").limit(shown_max).collect()
+            listed = found if unwanted is None else found.where(sql.col("kind") != unwanted.value)
+            rows = listed.orderBy("partition", "offset", "kind").limit(shown_max).collect()
             return [_difference(self._topic, row) for row in rows]
         finally:
             found.unpersist()
@@ -124,9 +124,9 @@ class _Records:
                 parts[partition] = Bounds(start, end)
         archive = self._archive
         both = sides(archive, self._read_topic(parts)) if parts else archive.withColumn("is_archive", sql.lit(True))
-        chosen = archive.sparkSession.createDataFrame(differing, "partition int, bucket long")
+        selected_buckets = archive.sparkSession.createDataFrame(differing, "partition int, bucket long")
         both = both.withColumn("bucket", _bucket(self._width))
-        return both.join(sql.broadcast(chosen), ["partition", "bucket"], "left_semi")
+        return both.join(sql.broadcast(selected_buckets), ["partition", "bucket"], "left_semi")
 
     def _find_differences(self, both: DataFrame) -> DataFrame:
         """Return a row per kind of difference and offset: ``partition``, ``offset``, ``kind``, ``count``."""

@@ -113,8 +113,8 @@ def _count_and_list(
                 deleted[row.partition] = row["count"]
             else:
                 counts[row.partition][Kind(row.kind)] = row["count"]
-        shown = found.where("kind is not null").orderBy("partition", "place", "kind").limit(shown_max)
-        return [_difference(names, row) for row in shown.collect()]
+        listed = found.where("kind is not null").orderBy("partition", "place", "kind").limit(shown_max)
+        return [_difference(names, row) for row in listed.collect()]
     finally:
         found.unpersist()
 

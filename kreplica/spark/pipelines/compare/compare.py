@@ -252,14 +252,14 @@ class _TopicComparison:
     def _topic_digests(self, bounds: Mapping[int, Bounds], *, with_timestamps: bool) -> DataFrame:
         from kreplica.spark.pipelines.compare.rows import digests
 
-        chosen = {partition: each for partition, each in bounds.items() if each.start < each.end}
-        if not chosen:
+        non_empty = {partition: each for partition, each in bounds.items() if each.start < each.end}
+        if not non_empty:
             return self._spark.createDataFrame([], "partition int, offset long, digest long")
         options = {
             **self._source,
-            "assign": json.dumps({self._other: sorted(chosen)}),
-            "startingOffsets": self._offsets({partition: each.start for partition, each in chosen.items()}),
-            "endingOffsets": self._offsets({partition: each.end for partition, each in chosen.items()}),
+            "assign": json.dumps({self._other: sorted(non_empty)}),
+            "startingOffsets": self._offsets({partition: each.start for partition, each in non_empty.items()}),
+            "endingOffsets": self._offsets({partition: each.end for partition, each in non_empty.items()}),
             "kreplica.columns": _COLUMNS,
             "minPartitions": str(self._spark.sparkContext.defaultParallelism),
         }

@@ -49,7 +49,7 @@ class _RawReader(Reader):
         return [_RawBatches(batches, next_offset)] if batches else []
 
 
-def read_batches(wanted: OffsetRange, options: SourceOptions, needs_bytes: BatchFilter) -> Iterator[RawBatch]:
+def read_batches(offset_range: OffsetRange, options: SourceOptions, needs_bytes: BatchFilter) -> Iterator[RawBatch]:
     """Yield the batches whose last offset is in a range, so that each belongs to one slice.
 
     The bytes of a batch are None unless ``needs_bytes`` selects it. Batches that retention deletes meanwhile are
@@ -57,26 +57,29 @@ def read_batches(wanted: OffsetRange, options: SourceOptions, needs_bytes: Batch
 
     :raise KreplicaError: the batches cannot be read.
     """
-    found = _from_files(wanted, options, needs_bytes) if options.log_dirs else _from_brokers(wanted, options)
+    if options.log_dirs:
+        found = _from_files(offset_range, options, needs_bytes)
+    else:
+        found = _from_brokers(offset_range, options)
     for header, batch in found:
-        if header.last_offset >= wanted.end:
+        if header.last_offset >= offset_range.end:
             return
-        if header.last_offset >= wanted.start:
+        if header.last_offset >= offset_range.start:
             yield header, batch if needs_bytes(header) else None
 
 
-def _from_files(wanted: OffsetRange, options: SourceOptions, needs_bytes: BatchFilter) -> Iterator[RawBatch]:
-    replica = find_replicas(options.log_dirs).get(wanted.partition)
+def _from_files(offset_range: OffsetRange, options: SourceOptions, needs_bytes: BatchFilter) -> Iterator[RawBatch]:
+    replica = find_replicas(options.log_dirs).get(offset_range.partition)
     if replica is None:
-        log.warning("%s is not in %s", wanted.partition, ", ".join(options.log_dirs))
+        log.warning("%s is not in %s", offset_range.partition, ", ".join(options.log_dirs))
         return
-    for base in replica.bases_from(wanted.start):
-        if base >= wanted.end:
+    for base in replica.bases_from(offset_range.start):
+        if base >= offset_range.end:
             return
         try:
-            yield from _segment(replica, base, wanted.start, needs_bytes)
+            yield from _segment(replica, base, offset_range.start, needs_bytes)
         except FileNotFoundError:
-            log.warning("%s: segment %d was deleted", wanted.partition, base)
+            log.warning("%s: segment %d was deleted", offset_range.partition, base)
 
 
 def _segment(replica: ReplicaFiles, base: int, start: int, needs_bytes: BatchFilter) -> Iterator[RawBatch]:
@@ -90,9 +93,9 @@ def _segment(replica: ReplicaFiles, base: int, start: int, needs_bytes: BatchFil
             yield header, memoryview(file.read_at(at, header.size)) if needs_bytes(header) else None
 
 
-def _from_brokers(wanted: OffsetRange, options: SourceOptions) -> Iterator[RawBatch]:
+def _from_brokers(offset_range: OffsetRange, options: SourceOptions) -> Iterator[RawBatch]:
     cluster = worker_cluster(options.bootstrap, options.settings)
-    partition, start, end = wanted
+    partition, start, end = offset_range
     reader_options = ReaderOptions(
         isolation=Isolation.READ_UNCOMMITTED,
         fetch_size_max=options.settings.fetch_size_max,

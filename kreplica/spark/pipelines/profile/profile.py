@@ -72,8 +72,8 @@ def profile(
         raise ValueError(f"a sample of {sample:g} is not in (0, 1]")
     if any(name.lower() == "kafka.isolation.level" for name in options):
         raise ValueError("option 'kafka.isolation.level' is not supported: all transactions are profiled")
-    chosen = source_options(options, is_streaming=False)
-    slices = plan_slices(chosen)
+    source = source_options(options, is_streaming=False)
+    slices = plan_slices(source)
     if not slices:
         raise ValueError("no partition matches the selected topics")
     total = sum(each.offsets.size for each in slices)
@@ -81,7 +81,7 @@ def profile(
     readable = [each for each in slices if each.offsets.size]
     found: list[SliceMeasures] = []
     done = records = size_bytes = 0
-    for measured in map_in_jobs(spark, lambda each: measure(each, chosen, sample), readable):
+    for measured in map_in_jobs(spark, lambda each: measure(each, source, sample), readable):
         found.append(measured)
         tally = measured.measures.total
         done += measured.slice.offsets.size

@@ -73,8 +73,8 @@ def replay(spark: SparkSession, path: str, options: ReplayOptions, report: Repor
 def _cluster(options: ReplayOptions) -> Cluster:
     from kreplica.spark.sink.options import sink_options
 
-    given = {"kafka.bootstrap.servers": options.bootstrap, **options.options}
-    return Cluster(options.bootstrap, options=sink_options(given).settings.client)
+    sink_settings = {"kafka.bootstrap.servers": options.bootstrap, **options.options}
+    return Cluster(options.bootstrap, options=sink_options(sink_settings).settings.client)
 
 
 def _create_missing_topics(cluster: Cluster, plan: Plan) -> bool:
@@ -102,13 +102,13 @@ class _Run:
 
     def run(self, decided: int) -> ReplayReport:
         plan = self.plan
-        done = plan.offsets_done
-        self._report_progress(done)
+        offsets_done = plan.offsets_done
+        self._report_progress(offsets_done)
         for step in plan.steps:
             self._write(step, decided)
             decided = self.sequence.mark_decided_settled()
-            done += step.size
-            self._report_progress(done)
+            offsets_done += step.size
+            self._report_progress(offsets_done)
         return ReplayReport(
             plan.name,
             plan.targets,
@@ -116,12 +116,12 @@ class _Run:
             len(plan.steps),
             self.records,
             self.value_bytes,
-            done,
+            offsets_done,
             monotonic() - self.started_s,
         )
 
-    def _report_progress(self, done: int) -> None:
-        self.report(Progress("replay", done, self.plan.offsets, self.records, self.value_bytes))
+    def _report_progress(self, offsets_done: int) -> None:
+        self.report(Progress("replay", offsets_done, self.plan.offsets, self.records, self.value_bytes))
 
     def _write(self, step: Step, decided: int) -> None:
         from pyspark.sql import Observation

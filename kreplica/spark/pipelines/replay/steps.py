@@ -89,10 +89,10 @@ def plan_steps(
     :raise LotTooLarge: a lot has too many offsets.
     """
     steps = []
-    for position, pieces in _divide(lots, after, records_max, bytes_max):
+    for position, parts in _divide(lots, after, records_max, bytes_max):
         ranges: dict[TopicPartition, OffsetRange] = {}
         used = set()
-        for lot, first, end_index in pieces:
+        for lot, first, end_index in parts:
             for each in lot.ranges:
                 options = selection.clip(_share_of(each, lot.size, first, end_index))
                 if options.size:
@@ -110,7 +110,7 @@ def _divide(
 ) -> Iterator[tuple[int, list[tuple[Lot, int, int]]]]:
     """Yield (position, [(lot, first offset within it, end within it)])."""
     number, count = (NOTHING_DONE, 0) if after == NOTHING_DONE else (after >> _COUNT_BITS, after & _COUNT_MAX)
-    pieces: list[tuple[Lot, int, int]] = []
+    parts: list[tuple[Lot, int, int]] = []
     remaining_share = 1.0
     for lot in sorted(lots, key=lambda each: each.number):
         if lot.size > _COUNT_MAX or lot.number > _NUMBER_MAX:
@@ -119,16 +119,16 @@ def _divide(
         limit = min(float(records_max), bytes_max * lot.size / lot.size_bytes if lot.size_bytes else records_max)
         while first < lot.size:
             end_index = min(lot.size, first + max(1, round(remaining_share * limit)))
-            pieces.append((lot, first, end_index))
+            parts.append((lot, first, end_index))
             remaining_share -= (end_index - first) / limit
             first = end_index
             # The step is full, or too full for a part of the next lot.
             if first < lot.size or remaining_share * limit < 0.5:
-                yield _position(lot, end_index), pieces
-                pieces, remaining_share = [], 1.0
-    if pieces:
-        lot, _, end_index = pieces[-1]
-        yield _position(lot, end_index), pieces
+                yield _position(lot, end_index), parts
+                parts, remaining_share = [], 1.0
+    if parts:
+        lot, _, end_index = parts[-1]
+        yield _position(lot, end_index), parts
 
 
 def _position(lot: Lot, count: int) -> int:
