@@ -41,5 +41,5 @@ def test_every_setting_is_on_the_page(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         client_settings({f"kafka.{name}": values.get(name, "1048576") for name in names}, {})
     assert not caplog.text
-    for name in (*options.REFUSED, *sink_options.REFUSED):
+    for name in (*options.UNSUPPORTED, *sink_options.UNSUPPORTED):
         assert name.split(".")[-1].removesuffix("er") in PAGE
