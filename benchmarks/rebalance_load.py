@@ -16,10 +16,10 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from kreplica.testing.clients.coordinator_client import GROUP, CoordinatorClient
-from kreplica.testing.clients.group_member import GroupMember, Subscription
 from kreplica.testing.clients.wire_client import sleep
-from kreplica.testing.histories.group_history import GroupHistory
 from kreplica.wire import messages
+from tests.support.clients.group_history import GroupHistory
+from tests.support.clients.group_member import GroupMember, Subscription
 from tests.support.real_reactor import run
 
 TOPIC = "rebalance"
@@ -69,14 +69,14 @@ class Group:
         """Return the time until all members are in one generation later than ``after``."""
         began_s = time.perf_counter()
         while True:
-            generations = {member.metadata.generation for member in self.members if not member.needs_join}
+            generations = {member.identity.generation for member in self.members if not member.needs_join}
             if len(generations) == 1 and max(generations) > after and not any(m.needs_join for m in self.members):
                 return time.perf_counter() - began_s
             await sleep(self.reactor, LOOK_S)
 
     @property
     def generation(self) -> int:
-        return max(member.metadata.generation for member in self.members)
+        return max(member.identity.generation for member in self.members)
 
     async def end(self) -> None:
         """Make all members leave, one after the other."""

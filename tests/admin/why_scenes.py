@@ -6,12 +6,12 @@ from direct_calls import DirectCluster
 from twisted.internet.defer import Deferred
 
 from kreplica.testing.clients.coordinator_client import GROUP, TRANSACTION, CoordinatorClient
-from kreplica.testing.clients.group_member import GroupMember, Subscription
 from kreplica.testing.clients.transactional_producer import TransactionalProducer, TransactionSettings
 from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
-from kreplica.testing.histories.group_history import GroupHistory
 from kreplica.testing.histories.transaction_history import TransactionHistory
 from tests.support.broker_scene import batch
+from tests.support.clients.group_history import GroupHistory
+from tests.support.clients.group_member import GroupMember, Subscription
 
 CONTROLLER = 1
 """The broker that gets the request is not the controller, unless a test says so."""

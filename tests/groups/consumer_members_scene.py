@@ -12,7 +12,7 @@ from kreplica.model import TopicPartition
 from kreplica.testing.clients.coordinator_client import GROUP
 from kreplica.testing.clients.wire_client import sleep
 from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
-from tests.support.consumer_member import ConsumerMember, Owners
+from tests.support.clients.consumer_member import ConsumerMember, Owners
 
 INTERVAL_S = 0.5
 

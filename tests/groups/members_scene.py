@@ -12,11 +12,11 @@ from kreplica.cluster.topic_names import CONSUMER_OFFSETS
 from kreplica.coordination import partition_of
 from kreplica.model import TopicPartition
 from kreplica.testing.clients.coordinator_client import GROUP, CoordinatorClient
-from kreplica.testing.clients.group_member import GroupMember, Subscription
 from kreplica.testing.clients.wire_client import sleep
 from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
-from kreplica.testing.histories.group_history import GroupHistory
 from kreplica.wire.messages import Api
+from tests.support.clients.group_history import GroupHistory
+from tests.support.clients.group_member import GroupMember, Subscription
 
 GROUP_ID = "readers"
 TOPIC = "t"
@@ -122,7 +122,7 @@ class MembersScene:
         def is_shared() -> bool:
             members = [consumer.member for consumer in self.consumers]
             shares = [key for member in members for key in member.assigned]
-            one = len({member.metadata.generation for member in members}) == 1
+            one = len({member.identity.generation for member in members}) == 1
             return one and not any(member.needs_join for member in members) and sorted(shares) == ALL
 
         self.cluster.run_until(is_shared, CONVERGED_S_MAX)
@@ -134,7 +134,7 @@ class MembersScene:
 
     @property
     def generation(self) -> int:
-        return self.consumers[0].member.metadata.generation
+        return self.consumers[0].member.identity.generation
 
     # --- coordinators ------------------------------------------------------------------------------------------------
 

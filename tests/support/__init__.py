@@ -15,7 +15,7 @@ Scenes in one process:
 * ``real_reactor`` runs coroutines on the process's real reactor under pytest
 * ``broker_scene`` a broker and a client; ``zookeeper_scene`` ZooKeeper clients and their connections
 * ``controller_scene`` a controller with scripted brokers
-* ``consumer_member`` a member of a KIP-848 group; ``planner`` an administrator that creates reassignment plans
+* ``clients`` scripted members of groups and consumers; ``planner`` an administrator that creates reassignment plans
 * ``iterated_clock`` a clock that fires timers one at a time
 
 Mutation score:

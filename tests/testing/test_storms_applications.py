@@ -6,12 +6,16 @@ from random import Random
 
 import pytest
 from cluster_runs import replicated
+from twisted.internet.defer import Deferred
 
 from kreplica.client.producer import Written
 from kreplica.model import TopicPartition
+from kreplica.testing.simulator.simulation import Host
+from kreplica.testing.storms.applications.application import Application
 from kreplica.testing.storms.applications.applications import OVERRIDES, WORKERS, Applications
 from kreplica.testing.storms.applications.checks import check_copied, check_read, check_sent
-from kreplica.testing.storms.applications.history import MemberHistory, ReadHistory, Sent
+from kreplica.testing.storms.applications.history import ApplicationHistory, MemberHistory, ReadHistory, Sent
+from kreplica.testing.storms.applications.slots import ApplicationSlot
 from kreplica.testing.storms.cluster_run import REPLICAS
 from kreplica.testing.storms.faults import APPLICATION_FAULTS
 from kreplica.testing.storms.options import options_of
@@ -27,6 +31,23 @@ def with_applications(seed: int) -> ReplicatedRun:
     run = ReplicatedRun(seed, overrides=OVERRIDES, partitions=1)
     run.companions.append(Applications(run, REPLICAS, SAFE))
     return run
+
+
+class SlowToStop(Application):
+    """Runs until the test fires the Deferred."""
+
+    def __init__(self, host: Host, name: str) -> None:
+        super().__init__(host, name, "")
+        self.stopped: Deferred[None] = Deferred()
+
+    async def run(self) -> None:
+        await self.stopped
+
+    def finish(self) -> None:
+        """Takes some time."""
+
+    async def _work(self, cluster: object) -> None:
+        """Not called."""
 
 
 def of(run: ReplicatedRun) -> Applications:
@@ -68,11 +89,32 @@ class TestApplications:
     @pytest.mark.parametrize("seed", range(1, 3))
     def test_survive_a_storm(self, seed: int, logged_errors: list[str]) -> None:
         """Faults of all kinds, several at a time."""
-        chosen = {"applications": "yes", "chain": "no", "seconds": "10", "messages_per_s": "5", "batch_records": "5"}
+        chosen = {"applications": "yes", "seconds": "10", "messages_per_s": "5", "batch_records": "5"}
         outcome = run_storm(seed, options_of(seed, chosen))
         assert outcome.clean, outcome.details
         # A flipped bit makes the damaged replica leave the ISR.
         logged_errors[:] = [text for text in logged_errors if "is taken offline, so that" not in text]
+
+
+def test_a_process_that_leaves_for_good_is_not_replaced() -> None:
+    """A process that would be replaced after its exit is removed for good while it is still exiting."""
+    with replicated(1) as run:
+        applications: list[SlowToStop] = []
+
+        def make(host: Host, name: str) -> SlowToStop:
+            applications.append(SlowToStop(host, name))
+            return applications[-1]
+
+        history = ApplicationHistory(lambda: 0.0, (), lambda old, new: False, 1)
+        slot = ApplicationSlot(run, "member", make, history)
+        slot.start()
+        slot.leave()
+        slot.fill()
+        slot.leave()
+        applications[0].stopped.callback(None)
+        assert not slot.is_occupied
+        assert len(applications) == 1
+        run.converge()
 
 
 def record(offset: int, value: bytes, key: bytes | None = None) -> Record:
@@ -127,11 +169,11 @@ class TestChecks:
     def test_of_copied_records(self) -> None:
         """Once and in order."""
         source = [record(0, b"a"), record(1, b"b")]
-        check_copied(source, [record(0, b"of a"), record(4, b"of b")], KEY)
+        check_copied(source, [record(0, b"t copies a"), record(4, b"u copies b")], KEY)
         with pytest.raises(AssertionError, match="1 of 2 records were copied"):
-            check_copied(source, [record(0, b"of a")], KEY)
-        with pytest.raises(AssertionError, match="record 1 is b'of a'"):
-            check_copied(source, [record(0, b"of a"), record(1, b"of a")], KEY)
+            check_copied(source, [record(0, b"t copies a")], KEY)
+        with pytest.raises(AssertionError, match="record 1 is a copy of b'a', not of b'b'"):
+            check_copied(source, [record(0, b"t copies a"), record(1, b"u copies a")], KEY)
 
 
 class TestGroupRecords:
@@ -195,3 +237,41 @@ class TestGroupRecords:
         assert not late.contradictions
         late.assigned("c", [KEY])
         assert len(late.contradictions) == 1
+
+    def test_a_commit_is_not_forgotten(self, group: MemberHistory) -> None:
+        """The next owner starts at the committed offset, or after it, but not before."""
+        group.received("a", KEY, 0)
+        for offset in range(5):
+            group.processed(KEY, offset)
+        group.committed({KEY: 4}, 0.0)
+        group.revoked("a", [KEY])
+        group.assigned("b", [KEY])
+        group.received("b", KEY, 3)
+        assert "starts t-0 at 3, but 4 was committed" in group.contradictions[0]
+
+    def test_a_late_commit_may_replace_a_newer_one(self, group: MemberHistory) -> None:
+        """The first attempt of a commit may arrive late in its generation, but not in a later one."""
+        group.received("a", KEY, 0)
+        for offset in range(9):
+            group.processed(KEY, offset)
+        group.committed({KEY: 4}, 5.0)
+        group.commit_failed({KEY: 5})
+        group.committed({KEY: 9}, 0.0)
+        group.revoked("a", [KEY])
+        group.assigned("b", [KEY])
+        group.received("b", KEY, 4)
+        assert not group.contradictions
+        group.revoked("b", [KEY])
+        group.assigned("c", [KEY])
+        group.received("c", KEY, 5)
+        assert "starts t-0 at 5, but 9 was committed" in group.contradictions[0]
+
+    def test_a_partition_has_one_member_in_a_generation(self, group: MemberHistory) -> None:
+        """Even if the members cannot know of each other."""
+        group.assigned_in(1, "a", [KEY])
+        group.assigned_in(1, "b", [OTHER])
+        group.assigned_in(2, "b", [KEY])
+        group.assigned_in(2, "b", [KEY])
+        assert not group.contradictions
+        group.assigned_in(2, "a", [KEY])
+        assert "t-0 was assigned to b and to a in generation 2" in group.contradictions[0]

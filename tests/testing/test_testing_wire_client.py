@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.testing.clients.isolation import visible_records
-from kreplica.testing.clients.wire_client import records_of
-from kreplica.wire.batch_building import build_batch
+from kreplica.testing.clients.fetched_records import records_of, visible_records
+from kreplica.wire.batch_building import BatchBuilder, build_batch
+from kreplica.wire.batches import stamp
+from kreplica.wire.control_records import EndMarker, build_end_marker
 from kreplica.wire.records import Record
 
 
@@ -32,3 +33,48 @@ def test_a_flipped_offset_is_rejected(bit: int) -> None:
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
     with pytest.raises(KafkaError):
         visible_records(answer(bit), 0)
+
+
+class TestVisibleRecords:
+    """A log of two producers: 1 aborts offset 0, then commits offset 3; 2 commits offset 1."""
+
+    def log(self) -> bytes:
+        batches = [
+            self.batch(1, b"aborted"),
+            self.batch(2, b"two"),
+            build_end_marker(EndMarker(False, 0), 1, 0, 0),
+            self.batch(1, b"three"),
+            build_end_marker(EndMarker(True, 0), 1, 0, 0),
+        ]
+        stamped = []
+        for offset, batch in enumerate(map(bytearray, batches)):
+            stamp(batch, offset, 0)
+            stamped.append(bytes(batch))
+        return b"".join(stamped)
+
+    def batch(self, producer_id: int, value: bytes) -> bytes:
+        builder = BatchBuilder(producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True)
+        builder.append(0, None, value)
+        return bytes(builder.build())
+
+    def test_aborted_records_and_markers_are_skipped(self) -> None:
+        """The same producer's next transaction is visible, and the position is after all of them."""
+        aborted = [{"producer_id": 1, "first_offset": 0}]
+        row = {"error_code": 0, "high_watermark": 5, "records": self.log(), "aborted_transactions": aborted}
+        records, position = visible_records(row, 0)
+        assert [(record.offset, record.value) for record in records] == [(1, b"two"), (3, b"three")]
+        assert position == 5
+
+    def test_read_uncommitted_returns_all_records(self) -> None:
+        """Except markers."""
+        row = {"error_code": 0, "high_watermark": 5, "records": self.log(), "aborted_transactions": None}
+        assert [record.offset for record in visible_records(row, 0).records] == [0, 1, 3]
+
+    def test_errors_are_raised(self) -> None:
+        """Errors of the broker, and damaged records."""
+        with pytest.raises(KafkaError, match="NOT_LEADER"):
+            visible_records({"error_code": 6, "records": None}, 0)
+        damaged = bytearray(self.log())
+        damaged[-1] ^= 1
+        with pytest.raises(KafkaError, match="CORRUPT_MESSAGE"):
+            visible_records({"error_code": 0, "high_watermark": 5, "records": bytes(damaged)}, 0)

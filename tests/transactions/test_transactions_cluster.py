@@ -14,7 +14,7 @@ from kreplica.errors import KafkaError
 from kreplica.model import TopicPartition
 from kreplica.replication import READ_COMMITTED
 from kreplica.testing.clients.coordinator_client import TRANSACTION, CoordinatorClient, RequestRejected
-from kreplica.testing.clients.isolation import visible_records
+from kreplica.testing.clients.fetched_records import visible_records
 from kreplica.testing.clients.transactional_producer import TransactionalProducer, TransactionSettings
 from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
 from kreplica.testing.histories.transaction_history import TransactionHistory

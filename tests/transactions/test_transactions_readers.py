@@ -11,7 +11,7 @@ from kreplica.errors import KafkaError
 from kreplica.model import TopicPartition
 from kreplica.replication import READ_COMMITTED
 from kreplica.testing.clients.coordinator_client import TRANSACTION, CoordinatorClient
-from kreplica.testing.clients.isolation import visible_records
+from kreplica.testing.clients.fetched_records import visible_records
 from kreplica.testing.clients.transactional_producer import TransactionalProducer, TransactionSettings
 from kreplica.testing.clients.wire_client import WireClient
 from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster

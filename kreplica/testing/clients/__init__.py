@@ -1,7 +1,11 @@
 """Scripted clients of a simulated cluster.
 
-* ``wire_client`` single requests; ``leader_client`` requests to the leader of a partition
-* ``idempotent_producer``, ``pipelining_producer``, ``tailing_consumer`` producers and a consumer of one topic
-* ``coordinator_client``, ``group_member``, ``group_consumer`` members of classic groups
-* ``transactional_producer``, ``processor`` transactions; ``isolation`` consumers with an isolation level
+They do what ``kreplica.client`` does not, or check what it does.
+
+* ``wire_client`` single requests to one broker; ``leader_client`` to the leader of a partition;
+  ``coordinator_client`` to the coordinator of a group or transactional ID
+* ``fetched_records`` the records in Fetch responses
+* ``idempotent_producer`` a producer of one topic; ``pipelining_producer`` handles errors like librdkafka or Java
+* ``transactional_producer`` transactions with the protocols of Kafka 3 and 4
+* ``tailing_consumer`` a consumer of one partition
 """

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kreplica.client.errors import ClientError, ConnectionFailed
+from kreplica.client_core.offsets import GroupIdentity, offset_rows
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
@@ -23,7 +24,6 @@ from kreplica.testing.clients.coordinator_client import (
     CoordinatorClient,
     RequestRejected,
 )
-from kreplica.testing.clients.group_member import GroupMetadata, offset_rows
 from kreplica.testing.clients.leader_client import LeaderClient
 from kreplica.testing.clients.wire_client import sleep
 from kreplica.testing.histories.transaction_history import TransactionHistory
@@ -158,11 +158,11 @@ class TransactionalProducer:
         self._history.acknowledged(key.partition, base_offset, values, number)
 
     async def send_offsets(
-        self, offsets: Mapping[TopicPartition, int], group: GroupMetadata, coordinator: CoordinatorClient
+        self, offsets: Mapping[TopicPartition, int], group: GroupIdentity, coordinator: CoordinatorClient
     ) -> None:
         """Commit offsets of a group with the transaction.
 
-        :param group: the member's metadata; an old generation is rejected (KIP-447).
+        :param group: the member's identity; an old generation is rejected (KIP-447).
         :param coordinator: client of the group's coordinator.
         :raise RequestRejected: the member has left its generation (ILLEGAL_GENERATION), or the producer is fenced.
         """

@@ -9,20 +9,14 @@ from uuid import UUID
 from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.client.connection import Connection, connect
-from kreplica.client_core.fetched_batches import (
-    FetchedRecords,
-    aborted_transactions_of,
-    next_offset_after,
-    open_batches,
-)
 from kreplica.errors import ErrorCode, KafkaError, KreplicaError
-from kreplica.model import NO_BROKER_EPOCH, NO_EPOCH, ZERO_UUID, TopicPartition
+from kreplica.model import NO_BROKER_EPOCH, NO_EPOCH, ZERO_UUID
 from kreplica.replication import READ_COMMITTED, READ_UNCOMMITTED
 from kreplica.runtime import Reactor
+from kreplica.testing.clients.fetched_records import records_of, visible_records
 from kreplica.wire import messages
-from kreplica.wire.batches import BatchHeader, iter_headers, verify_crc
 from kreplica.wire.messages import Api
-from kreplica.wire.records import Record, iter_records
+from kreplica.wire.records import Record
 
 FETCH_BY_NAME_MAX = 12
 """Later versions of Fetch identify topics by ID."""
@@ -287,14 +281,10 @@ class WireClient:
         found: list[Record] = []
         while True:
             row = await self.fetch_row(topic, partition, offset, isolation=READ_COMMITTED)
-            _check(row)
-            data = memoryview(bytes(row["records"] or b""))
-            key = TopicPartition(topic, partition)
-            if not data:
+            records, next_offset = visible_records(row, offset)
+            if next_offset == offset:
                 return found
-            next_offset = next_offset_after(data, offset, key)
-            fetched = FetchedRecords(key, data, offset, next_offset, aborted_transactions_of(row))
-            found += [record for batch in open_batches(fetched) for record in batch.records]
+            found += records
             offset = next_offset
 
 
@@ -333,32 +323,3 @@ def name_of(error: KreplicaError) -> str:
 def _check(row: dict[str, Any]) -> None:
     if row["error_code"]:
         raise KafkaError(ErrorCode(row["error_code"]), row.get("error_message") or "")
-
-
-def records_of(row: dict[str, Any], offset: int) -> list[Record]:
-    """Return the records from an offset on of one partition in a Fetch response.
-
-    The first batch may start before the offset, and the last one may be incomplete.
-
-    :raise KafkaError: the response contains an error, or the records are damaged.
-    """
-    _check(row)
-    data = memoryview(bytes(row["records"] or b""))
-    found: list[Record] = []
-    for position, header in iter_headers(data, incomplete_last=True):
-        check_batch(row, data, header, position, offset)
-        batch = data[position : position + header.size]
-        found += [record for record in iter_records(batch) if record.offset >= offset]
-    return found
-
-
-def check_batch(row: dict[str, Any], data: memoryview, header: BatchHeader, position: int, offset: int) -> None:
-    """Check a batch's CRC and offsets.
-
-    The CRC does not cover offsets, but they cannot be below the fetch offset or above the response's high watermark.
-
-    :param offset: the fetch offset.
-    :raise KafkaError: CORRUPT_MESSAGE.
-    """
-    if not offset <= header.last_offset < row["high_watermark"] or not verify_crc(data, header, position):
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {header.base_offset} is damaged")

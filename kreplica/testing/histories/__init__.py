@@ -1,6 +1,5 @@
 """Histories: requests and responses of the clients of one run, with checks of them.
 
 * ``record_history`` records of one topic
-* ``group_history`` generations, assignments and commits of a group
 * ``transaction_history`` transactions and their outcomes
 """

@@ -85,9 +85,14 @@ class History:
         self._acked_ends[partition] = max(self._acked_ends[partition], base_offset + len(values))
 
     def read(self, partition: int, records: Sequence[Record], consumer: str = "consumer") -> None:
-        pairs = [(record.offset, record.value or b"") for record in records]
-        self.observations.polled(consumer, partition, pairs, self._clock())
-        for offset, value in pairs:
+        self.received(partition, [(record.offset, record.value or b"") for record in records], consumer)
+
+    def received(
+        self, partition: int, records: Sequence[tuple[int, bytes]], consumer: str, *, read_committed: bool = True
+    ) -> None:
+        """Record offsets and values that a consumer received."""
+        self.observations.polled(consumer, partition, records, self._clock(), read_committed=read_committed)
+        for offset, value in records:
             self._note(self.seen[partition], offset, value, f"read from partition {partition}")
             self._seen_ends[partition] = max(self._seen_ends[partition], offset + 1)
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 
 from kreplica.testing.anomalies.history import TransactionState
 from kreplica.testing.histories.record_history import History
-from kreplica.wire.records import Record
 
 
 class TransactionHistory(History):
@@ -26,8 +25,6 @@ class TransactionHistory(History):
         self.committed_count = self.aborted_count = 0
         self._count = 0
         self._open: dict[str, str] = {}
-
-    # --- producers ---
 
     def began(self, transactional_id: str) -> str:
         """Record the start of a transaction.
@@ -72,15 +69,3 @@ class TransactionHistory(History):
             del self._open[name]
             self.observations.ended(name, committed=False)
             self.aborted_count += 1
-
-    # --- readers ---
-
-    def given(self, partition: int, records: Sequence[Record], consumer: str, *, read_committed: bool) -> None:
-        if read_committed:
-            self.read(partition, records, consumer)
-            return
-        pairs = [(record.offset, record.value or b"") for record in records]
-        self.observations.polled(consumer, partition, pairs, self._clock(), read_committed=False)
-        for offset, value in pairs:
-            self._note(self.seen[partition], offset, value, f"read from partition {partition}")
-            self._seen_ends[partition] = max(self._seen_ends[partition], offset + 1)

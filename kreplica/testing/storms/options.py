@@ -18,13 +18,17 @@ VALUE_SIZE_MAX = 80
 LOADS = ((5, 1), (10, 5), (20, 5), (20, 10), (50, 10), (50, 20), (100, 10), (100, 20))
 """Messages per second and per batch.  Few batches, because they cost time and more of them rarely find more bugs."""
 
-CHAIN_CHANCE = 0.15
+APPLICATIONS_CHANCE = 0.15
 
 PLAIN = "plain"
 PRODUCERS = (PLAIN, *(style.value for style in Style))
 PRODUCER_WEIGHTS = (0.4, 0.4, 0.2)
 ANSWER_TIMEOUTS_S = (3.0, 6.0, 10.0)
 """Request timeouts of the shared producer: shorter and longer than the time until a replica leaves the ISR."""
+
+
+ALIASES = {"chain": "applications"}
+"""Deprecated names of options."""
 
 
 class BadOption(KreplicaError):
@@ -48,8 +52,8 @@ class StormOptions:
     :param side_topics: create, extend, reduce and delete further topics.
     :param loose: add producers with ``acks=1`` and without idempotence, on a separate topic.
     :param racks: assign brokers to racks; consumers read from the nearest replica.
-    :param chain: group members copy a topic to another in transactions.
-    :param applications: programs with the client library write, read in groups and copy in transactions.
+    :param applications: programs with the client library write, read in groups, and copy one topic to another in
+        transactions.
     :param producer: ``plain`` for a simple producer per partition; ``librdkafka`` or ``java`` for one shared producer
         that handles errors as that client does.
     :param answer_timeout_s: the producers' request timeout; leaders have half of it to replicate.
@@ -70,7 +74,6 @@ class StormOptions:
     side_topics: bool = False
     loose: bool = False
     racks: bool = False
-    chain: bool = False
     applications: bool = False
     journal: bool = False
     producer: str = PLAIN
@@ -120,11 +123,11 @@ def options_of(seed: int, chosen: Mapping[str, str] | None = None) -> StormOptio
         side_topics=random.random() < 0.4,
         loose=random.random() < 0.2,
         racks=random.random() < 0.3,
-        chain=Random(f"{seed}/options of the chain").random() < CHAIN_CHANCE,
+        applications=Random(f"{seed}/options of the applications").random() < APPLICATIONS_CHANCE,
         producer=producer,
         answer_timeout_s=of_producer.choice(ANSWER_TIMEOUTS_S) if producer != PLAIN else 10.0,
     )
-    options = replace(drawn, **{name: _parsed(name, text) for name, text in (chosen or {}).items()})
+    options = replace(drawn, **_parse(chosen or {}))
     _check(options)
     return options
 
@@ -138,6 +141,13 @@ def _check(options: StormOptions) -> None:
         value = getattr(options, field.name)
         if not isinstance(value, bool | str) and value <= 0:
             raise BadOption(f"{field.name}={value}: must be greater than 0")
+
+
+def _parse(chosen: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of options by name; a present name has priority over a deprecated one."""
+    deprecated = {ALIASES[name]: text for name, text in chosen.items() if name in ALIASES}
+    present = {name: text for name, text in chosen.items() if name not in ALIASES}
+    return {name: _parsed(name, text) for name, text in {**deprecated, **present}.items()}
 
 
 def _parsed(name: str, text: str) -> Any:

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
-from kreplica.testing.storms.applications.applications import OVERRIDES as APPLICATIONS_OVERRIDES
-from kreplica.testing.storms.applications.applications import Applications
-from kreplica.testing.storms.clients.chain import OVERRIDES as CHAIN_OVERRIDES
-from kreplica.testing.storms.clients.chain import Chain
+from kreplica.testing.storms.applications.applications import OVERRIDES, Applications
 from kreplica.testing.storms.clients.loose_clients import LooseClients
 from kreplica.testing.storms.cluster_run import REPLICAS
-from kreplica.testing.storms.faults import APPLICATION_FAULTS, CHAIN_FAULTS, FAULTS, SIDE_TOPIC_FAULTS, topics
-from kreplica.testing.storms.faults.fault import Begin, End
+from kreplica.testing.storms.faults import APPLICATION_FAULTS, FAULTS, SIDE_TOPIC_FAULTS, topics
+from kreplica.testing.storms.faults.fault import End
 from kreplica.testing.storms.options import StormOptions
 from kreplica.testing.storms.plan import Fault, make_plan
 from kreplica.testing.storms.replicated_run import SAFE, SYNCED, ReplicatedRun
 
 JOURNAL_BYTES_MAX = 4 * 2**20
 
-CLIENT_FAULT_CALM_FACTOR, CLIENT_FAULT_OVERLAP_MAX = 2.0, 2
-"""Limits of faults of chains and applications: after most of them a client starts again, and it must have time to make
+APPLICATION_FAULT_CALM_FACTOR, APPLICATION_FAULT_OVERLAP_MAX = 2.0, 2
+"""Limits of the faults of applications: after most of them an application starts again, and it must have time to make
 progress before the next one."""
 
 
@@ -37,26 +34,19 @@ def weights(options: StormOptions) -> dict[str, float]:
 def faults_of_seed(seed: int, options: StormOptions) -> list[Fault]:
     """Return the plan of a seed.
 
-    Faults of chains and applications are appended to the others, which are the same with and without them.
+    Faults of applications are appended to the others, which are the same with and without them.
     """
     plan = make_plan(seed, options, weights(options))
-    calmer = replace(
-        options,
-        calm_s=CLIENT_FAULT_CALM_FACTOR * options.calm_s,
-        overlap=min(options.overlap, CLIENT_FAULT_OVERLAP_MAX),
-    )
-    if options.chain:
-        plan += _client_faults(seed, calmer, CHAIN_FAULTS, "plan of the chain", len(plan) + 1)
     if options.applications:
-        plan += _client_faults(seed, calmer, APPLICATION_FAULTS, "plan of the applications", len(plan) + 1)
+        calmer = replace(
+            options,
+            calm_s=APPLICATION_FAULT_CALM_FACTOR * options.calm_s,
+            overlap=min(options.overlap, APPLICATION_FAULT_OVERLAP_MAX),
+        )
+        frequencies = {name: weight for name, (_, weight) in APPLICATION_FAULTS.items()}
+        label, first_number = "plan of the applications", len(plan) + 1
+        plan += make_plan(seed, calmer, frequencies, label=label, first_number=first_number)
     return plan
-
-
-def _client_faults(
-    seed: int, options: StormOptions, faults: Mapping[str, tuple[Begin, float]], label: str, first_number: int
-) -> list[Fault]:
-    frequencies = {name: weight for name, (_, weight) in faults.items()}
-    return make_plan(seed, options, frequencies, label=label, first_number=first_number)
 
 
 class _Boundary(NamedTuple):
@@ -67,7 +57,7 @@ class _Boundary(NamedTuple):
 
 
 class Storm:
-    """A cluster with the clients that the options select.
+    """Run of one seed: creates a cluster with the clients that the options select, and executes plans of faults on it.
 
     :param trace: called with one line per event.
     :ivar run: the cluster and its clients.
@@ -86,8 +76,7 @@ class Storm:
                 f"zookeeper.session.timeout.ms={options.session_ms}",
                 f"replica.lag.time.max.ms={options.lag_ms}",
                 f"kreplica.controller.journal.max.bytes={JOURNAL_BYTES_MAX if options.journal else 0}",
-                *(CHAIN_OVERRIDES if options.chain else ()),
-                *(APPLICATIONS_OVERRIDES if options.applications else ()),
+                *(OVERRIDES if options.applications else ()),
             ],
             load=options.load,
             racks=options.racks,
@@ -95,8 +84,6 @@ class Storm:
             trace=trace,
         )
         self._ends: dict[int, End] = {}
-        if options.chain:
-            self.run.companions.append(Chain(self.run, REPLICAS, configs))
         if options.applications:
             self.run.companions.append(Applications(self.run, REPLICAS, configs))
         if options.loose:
@@ -125,7 +112,7 @@ class Storm:
 
     def _begin(self, fault: Fault) -> None:
         self.run.note(f"{fault.number}: {fault.name}")
-        begin, _ = {**FAULTS, **CHAIN_FAULTS, **APPLICATION_FAULTS}[fault.name]
+        begin, _ = {**FAULTS, **APPLICATION_FAULTS}[fault.name]
         end = begin(self.run, Random(f"{self.seed}/fault/{fault.number}"))
         if end is not None:
             self._ends[fault.number] = end

@@ -4,9 +4,9 @@
 * ``application`` base class: a process that works until it is stopped, and releases all resources
 * ``writer`` sends numbered records with an idempotent producer
 * ``worker`` reads as a group member, is slow at times, and commits
-* ``copier`` reads, transforms and writes in transactions
+* ``copier`` copies records to another topic in transactions, with one of two versions of the protocol
 * ``reader`` reads partitions from the beginning, without a group
 * ``settings`` random choices of a seed
-* ``slots`` places of successive processes; ``logs`` reads logs and committed offsets at the end
-* ``history`` sends and reads of the applications; ``checks`` compares them with the logs
+* ``slots`` places of successive processes; ``logs`` reads logs, committed offsets and groups at the end
+* ``history`` sends, reads, assignments and commits of the applications; ``checks`` compares them with the logs
 """

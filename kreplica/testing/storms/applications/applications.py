@@ -2,7 +2,7 @@
 
 Writers send numbered records to a source topic.  Workers read it as a group and commit; copiers copy it to a target
 topic in transactions; readers read both topics from the beginning.  At the end each acknowledged record is in the
-source once, the group has processed every record, and the target has each record once and in order.
+source once, the group has processed every record, and the target has a copy of each record once and in order.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ from kreplica.client.group.options import GroupOptions
 from kreplica.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kreplica.coordination import partition_of
 from kreplica.model import TopicPartition
+from kreplica.testing.anomalies import report
 from kreplica.testing.clients.coordinator_client import GROUP, TRANSACTION, CoordinatorClient
+from kreplica.testing.cluster.cluster import BROKER_PORT
 from kreplica.testing.cluster.state import active_replicas, has_no_open_transaction, is_all_committed, is_in_sync
 from kreplica.testing.simulator.simulation import Host
 from kreplica.testing.storms.applications.checks import check_copied, check_read, check_sent
-from kreplica.testing.storms.applications.copier import Copier
+from kreplica.testing.storms.applications.copier import Copier, CopyTask, EpochBumpCopier, LibraryCopier
 from kreplica.testing.storms.applications.history import ApplicationHistory, ReadHistory
-from kreplica.testing.storms.applications.logs import committed_offsets, read_logs
+from kreplica.testing.storms.applications.logs import committed_offsets, read_logs, state_and_size
 from kreplica.testing.storms.applications.reader import Reader
 from kreplica.testing.storms.applications.settings import settings_of_seed
 from kreplica.testing.storms.applications.slots import ApplicationSlot
-from kreplica.testing.storms.applications.worker import LongDelays, Worker
+from kreplica.testing.storms.applications.worker import CLASSIC, LongDelays, Worker
 from kreplica.testing.storms.applications.writer import Writer
 from kreplica.testing.storms.cluster_run import ClusterRun, ProgramFailed
 from kreplica.wire.records import Record
@@ -54,6 +56,7 @@ OVERRIDES = (
 
 CATCH_UP_S_MAX = 300.0
 END_S_MAX = 180.0
+STABLE_S_MAX = 60.0
 CHECK_INTERVAL_S = 0.5
 COORDINATOR_CHECK_S = 0.05
 
@@ -70,8 +73,9 @@ class Applications:
         self.settings = settings = settings_of_seed(run.seed)
         run.note(f"applications: {settings}")
         self.history = ApplicationHistory(
-            lambda: run.cluster.simulation.now_s, (WORKERS, COPIERS), self._may_overlap
+            lambda: run.cluster.simulation.now_s, (WORKERS, COPIERS), self._may_overlap, settings.partitions
         )
+        self._brokers = [(f"broker-{number}", BROKER_PORT) for number in run.cluster.brokers]
         self.sources = [TopicPartition(SOURCE, number) for number in range(settings.partitions)]
         self.targets = [TopicPartition(TARGET, number) for number in range(settings.partitions)]
         self._internal = [
@@ -85,7 +89,7 @@ class Applications:
         self._check_coordinators()
         self.writers = [self._slot("writer", index, self._writer) for index in range(settings.writers)]
         self.workers = [self._slot("worker", index, self._worker, WORKERS) for index in range(settings.workers)]
-        self.copiers = [self._slot("carrier", index, self._copier, COPIERS) for index in range(settings.copiers)]
+        self.copiers = [self._slot("carrier", index, self._copier, COPIERS) for index, _ in enumerate(settings.copiers)]
         self.readers = [self._slot("follower", index, self._reader) for index in range(settings.readers)]
         self.slots = [*self.writers, *self.workers, *self.copiers, *self.readers]
         for slot in self.slots:
@@ -94,10 +98,9 @@ class Applications:
     def _make_topics(self, replicas: int, configs: Mapping[str, str]) -> None:
         """Create the topics, and make the internal topics as safe as them."""
         run_until = self._cluster.run_until
-        brokers = [(f"broker-{number}", 9092) for number in self._cluster.brokers]
         for kind in (GROUP, TRANSACTION):
             reactor = self._cluster.host(OPERATOR).reactor
-            client = CoordinatorClient(reactor, brokers, WORKERS, kind, client_id=OPERATOR)
+            client = CoordinatorClient(reactor, self._brokers, WORKERS, kind, client_id=OPERATOR)
             run_until(client.wait_for_coordinator())
             run_until(client.close())
         admin = self._cluster.client()
@@ -133,21 +136,15 @@ class Applications:
 
     def _copier(self, host: Host, name: str, index: int) -> Copier:
         options = self._consumer_options(COPIERS, auto_commit=False)
-        return Copier(
-            host,
-            name,
-            self._bootstrap,
-            self.history.groups[COPIERS],
-            (SOURCE, TARGET),
-            f"carrier-{index}",
-            options,
-            TRANSACTION_TIMEOUT_S,
-        )
+        task = CopyTask(SOURCE, TARGET, self._brokers, f"carrier-{index}", TRANSACTION_TIMEOUT_S, options)
+        make = EpochBumpCopier if self.settings.copiers[index] == 2 else LibraryCopier
+        return make(host, name, self._bootstrap, task, self.history.groups[COPIERS], self.history.transactions)
 
     def _reader(self, host: Host, name: str, index: int) -> Reader:
         history = ReadHistory(name, read_committed=index % 2 == 0)
         self.history.reads.append(history)
-        return Reader(host, name, self._bootstrap, history, [*self.sources, *self.targets])
+        partitions = [*self.sources, *self.targets]
+        return Reader(host, name, self._bootstrap, history, partitions, TARGET, self.history.transactions)
 
     def _consumer_options(self, group: str, auto_commit: bool, instance_id: str | None = None) -> ConsumerOptions:
         settings = self.settings
@@ -228,6 +225,7 @@ class Applications:
         for group, slots in ((WORKERS, self.workers), (COPIERS, self.copiers)):
             if slots:
                 self._wait_until_caught_up(group, logs)
+                self._wait_until_stable(group, len(slots))
         self._stop([*self.workers, *self.copiers])
         self._wait_until_committed(self.targets)
         targets = {
@@ -244,6 +242,15 @@ class Applications:
         until_s = self._cluster.simulation.now_s + CATCH_UP_S_MAX
         while (committed := committed_offsets(self._cluster, OPERATOR, group, list(ends))) != ends:
             assert self._cluster.simulation.now_s < until_s, f"group {group} has committed {committed}, not {ends}"
+            self._cluster.run(CHECK_INTERVAL_S)
+            self._check_failures()
+
+    def _wait_until_stable(self, group: str, members: int) -> None:
+        """Run until a group is stable and has one member per slot."""
+        until_s = self._cluster.simulation.now_s + STABLE_S_MAX
+        is_classic = self.settings.protocol == CLASSIC
+        while (found := state_and_size(self._cluster, OPERATOR, group, is_classic=is_classic)) != ("Stable", members):
+            assert self._cluster.simulation.now_s < until_s, f"group {group} is {found}, not stable with {members}"
             self._cluster.run(CHECK_INTERVAL_S)
             self._check_failures()
 
@@ -287,6 +294,7 @@ class Applications:
         targets: Mapping[TopicPartition, Sequence[Record]],
     ) -> None:
         assert not self.history.contradictions, "; ".join(self.history.contradictions)
+        report(self.history.transactions.observations).check()
         check_sent(self.history.sent, sources)
         for source, target in zip(self.sources, self.targets, strict=True):
             if self.copiers:

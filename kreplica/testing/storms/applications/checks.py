@@ -6,15 +6,13 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from kreplica.model import TopicPartition
+from kreplica.testing.storms.applications.copier import original
 from kreplica.testing.storms.applications.history import ReadHistory, Sent
 from kreplica.wire.partitioning import partition_of_key
 from kreplica.wire.records import Record
 
 Log = Sequence[Record]
 """All records of a partition that a reader must see."""
-
-COPY_PREFIX = b"of "
-
 
 def check_sent(sent: Mapping[bytes, Sent], logs: Mapping[TopicPartition, Log]) -> None:
     """Check that each acknowledged record is at its acknowledged offset, and no record is in the log twice.
@@ -73,8 +71,8 @@ def check_read(history: ReadHistory, logs: Mapping[TopicPartition, Log]) -> None
 
 def check_copied(source: Log, target: Log, partition: TopicPartition) -> None:
     """Check that the target has a copy of each record of the source, once and in order."""
-    expected = [COPY_PREFIX + (record.value or b"") for record in source]
-    copied = [record.value or b"" for record in target]
+    expected = [record.value or b"" for record in source]
+    copied = [original(record.value or b"") for record in target]
     for index, (wanted, found) in enumerate(zip(expected, copied, strict=False)):
-        assert wanted == found, f"{partition}: record {index} is {found[:24]!r}, not {wanted[:24]!r}"
+        assert wanted == found, f"{partition}: record {index} is a copy of {found[:24]!r}, not of {wanted[:24]!r}"
     assert len(copied) == len(expected), f"{partition}: {len(copied)} of {len(expected)} records were copied"

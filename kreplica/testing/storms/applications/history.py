@@ -7,6 +7,10 @@ from dataclasses import dataclass, field
 
 from kreplica.client.producer import Written
 from kreplica.model import TopicPartition
+from kreplica.testing.histories.transaction_history import TransactionHistory
+
+SINGLE_ATTEMPT_S = 0.02
+"""A shorter commit was not retried, so no earlier attempt of it can still arrive."""
 
 
 @dataclass(slots=True)
@@ -37,6 +41,7 @@ class Ownership:
     """One member's ownership of a partition, from its assignment to its revocation.
 
     :param number: position in the order of assignments.
+    :param committed: lower bound of the committed offset when the partition was assigned.
     :ivar begin: the first received offset; -1 before.
     :ivar next_offset: the next expected offset; -1 before the first.
     """
@@ -44,12 +49,13 @@ class Ownership:
     member: str
     partition: TopicPartition
     number: int
+    committed: int = 0
     begin: int = -1
     next_offset: int = -1
 
 
 class MemberHistory:
-    """Assignments, reads and processed records of the members of one group.
+    """Assignments, reads, processed records and commits of the members of one group.
 
     The partitions must have consecutive offsets.
 
@@ -70,6 +76,9 @@ class MemberHistory:
         self._processed_early: dict[TopicPartition, set[int]] = {}
         self._last_started: dict[TopicPartition, Ownership] = {}
         self._assignments_count = 0
+        self._owners_of_generation: dict[tuple[int, TopicPartition], str] = {}
+        self._committed: dict[TopicPartition, int] = {}
+        self._late: dict[TopicPartition, int] = {}
 
     # --- assignments -------------------------------------------------------------------------------------------------
 
@@ -83,7 +92,21 @@ class MemberHistory:
             if others:
                 self._contradicted(f"{partition} was assigned to {member} while {', '.join(others)} owned it")
             self._assignments_count += 1
-            owners[member] = Ownership(member, partition, self._assignments_count)
+            owners[member] = Ownership(member, partition, self._assignments_count, self._committed_at_least(partition))
+            self._late.pop(partition, None)  # commits of earlier generations can no longer take effect
+
+    def _committed_at_least(self, partition: TopicPartition) -> int:
+        return min((known[partition] for known in (self._committed, self._late) if partition in known), default=0)
+
+    def assigned_in(self, generation: int, member_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Record that partitions were assigned in a generation of a classic group.
+
+        :param member_id: member ID, or instance ID of a static member, whose replacement has the same assignment.
+        """
+        for partition in sorted(partitions):
+            owner = self._owners_of_generation.setdefault((generation, partition), member_id)
+            if owner != member_id:
+                self._contradicted(f"{partition} was assigned to {owner} and to {member_id} in generation {generation}")
 
     def revoked(self, member: str, partitions: Iterable[TopicPartition]) -> None:
         """Record that partitions were revoked from a member, or lost."""
@@ -119,6 +142,8 @@ class MemberHistory:
         end = self.processed_ends.get(partition, 0)
         if offset > end:
             self._contradicted(f"{owned.member} starts {partition} at {offset}, but {end} was not processed")
+        if offset < owned.committed:
+            self._contradicted(f"{owned.member} starts {partition} at {offset}, but {owned.committed} was committed")
         before = self._last_started.get(partition)
         if before is not None and before.number < owned.number and offset < before.begin:
             self._contradicted(
@@ -136,6 +161,20 @@ class MemberHistory:
             early.discard(end)
             end += 1
         self.processed_ends[partition] = end
+
+    def committed(self, offsets: Mapping[TopicPartition, int], lasted_s: float) -> None:
+        """Record a successful commit; members that start later must not start before it.
+
+        :param lasted_s: duration of the commit, with retries.
+        """
+        self._committed.update(offsets)
+        if lasted_s > SINGLE_ATTEMPT_S:
+            self.commit_failed(offsets)
+
+    def commit_failed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Record a commit of which an attempt may still arrive, even after later commits of the same generation."""
+        for partition, offset in offsets.items():
+            self._late[partition] = min(offset, self._late.get(partition, offset))
 
     def _contradicted(self, text: str) -> None:
         self.contradictions.append(f"at {self._clock():.3f} s: group {self.name}: {text}")
@@ -163,19 +202,25 @@ class ReadHistory:
 class ApplicationHistory:
     """History of all applications of one run.
 
+    :param targets: number of partitions that are written to in transactions.
     :ivar sent: by value.
+    :ivar transactions: history of the target topic.
     :ivar leaks: unreleased resources and missing outcomes of stopped applications, as sentences.
     """
 
-    def __init__(self, clock: Callable[[], float], groups: Iterable[str], may_overlap: MayOverlap) -> None:
+    def __init__(
+        self, clock: Callable[[], float], groups: Iterable[str], may_overlap: MayOverlap, targets: int
+    ) -> None:
         self.sent: dict[bytes, Sent] = {}
+        self.transactions = TransactionHistory(targets, clock)
         self.groups = {name: MemberHistory(name, clock, may_overlap) for name in groups}
         self.reads: list[ReadHistory] = []
         self.leaks: list[str] = []
 
     @property
     def contradictions(self) -> list[str]:
-        return [*self.leaks, *(text for group in self.groups.values() for text in group.contradictions)]
+        of_groups = (text for group in self.groups.values() for text in group.contradictions)
+        return [*self.leaks, *self.transactions.contradictions, *of_groups]
 
     def sending(self, producer: str, number: int, size: int, key: bytes | None) -> Sent:
         """Make the next record of a producer.

@@ -1,19 +1,23 @@
-"""Reads final logs and committed offsets, with the clients of the tests instead of the client library."""
+"""Reads final logs, committed offsets and the state of groups without the client library."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from kreplica.client_core.offsets import topic_rows
 from kreplica.model import TopicPartition
 from kreplica.replication import READ_COMMITTED, READ_UNCOMMITTED
 from kreplica.testing.clients.coordinator_client import GROUP, CoordinatorClient
-from kreplica.testing.clients.group_member import TOPIC_NAMES_VERSION_MAX, by_topic
-from kreplica.testing.clients.isolation import visible_records
+from kreplica.testing.clients.fetched_records import visible_records
 from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
 from kreplica.wire import messages
+from kreplica.wire.messages import Api
 from kreplica.wire.records import Record
 
 LATEST = -1
+TOPIC_NAMES_VERSION_MAX = 9
+"""Later versions of OffsetFetch identify topics by ID."""
 
 
 def read_logs(
@@ -40,15 +44,33 @@ def committed_offsets(
     cluster: SimulatedCluster, host: str, group: str, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """Return the committed offsets of a group, without partitions that have none."""
-    brokers = [(f"broker-{number}", BROKER_PORT) for number in cluster.brokers]
-    client = CoordinatorClient(cluster.host(host).reactor, brokers, group, GROUP, client_id=host)
-    topics = [{"name": name, "partition_indexes": numbers} for name, numbers in by_topic(partitions).items()]
-    asked = {"groups": [{"group_id": group, "topics": topics}], "require_stable": True}
-    answer = cluster.run_until(client.ask(messages.OFFSET_FETCH, asked, at_most=TOPIC_NAMES_VERSION_MAX)).body
-    cluster.run_until(client.close())
+    topics = topic_rows(partitions, lambda key: key.partition, "partition_indexes")
+    body = {"groups": [{"group_id": group, "topics": topics}], "require_stable": True}
+    found = _ask_coordinator(cluster, host, group, messages.OFFSET_FETCH, body, TOPIC_NAMES_VERSION_MAX)
     return {
         TopicPartition(topic["name"], row["partition_index"]): row["committed_offset"]
-        for topic in answer["groups"][0]["topics"]
+        for topic in found["topics"]
         for row in topic["partitions"]
         if row["committed_offset"] >= 0
     }
+
+
+def state_and_size(cluster: SimulatedCluster, host: str, group: str, *, is_classic: bool) -> tuple[str, int]:
+    """Return the state and the number of members of a group."""
+    if is_classic:
+        row = _ask_coordinator(cluster, host, group, messages.DESCRIBE_GROUPS, {"groups": [group]})
+    else:
+        row = _ask_coordinator(cluster, host, group, messages.CONSUMER_GROUP_DESCRIBE, {"group_ids": [group]})
+    return row["group_state"], len(row["members"])
+
+
+def _ask_coordinator(
+    cluster: SimulatedCluster, host: str, group: str, api: Api, body: dict[str, Any], at_most: int | None = None
+) -> dict[str, Any]:
+    """Return the row of the group in the response of its coordinator."""
+    brokers = [(f"broker-{number}", BROKER_PORT) for number in cluster.brokers]
+    client = CoordinatorClient(cluster.host(host).reactor, brokers, group, GROUP, client_id=host)
+    response = cluster.run_until(client.ask(api, body, at_most=at_most)).body
+    cluster.run_until(client.close())
+    row: dict[str, Any] = response["groups"][0]
+    return row

@@ -10,6 +10,9 @@ from kreplica.wire.compression import Codec
 
 CODECS = (Codec.NONE, Codec.NONE, Codec.NONE, Codec.GZIP)
 STYLES = ("records", "batches", "polls", "handler")
+TRANSACTION_VERSIONS = (1, 2)
+"""2 raises the producer epoch with every transaction (KIP-890, part 2)."""
+
 PROTOCOLS = ("classic", "classic", "consumer")
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky", "cooperative-sticky")
 
@@ -19,7 +22,8 @@ class ApplicationSettings:
     """Settings of all applications of a run.
 
     :param partitions: number of partitions of each topic.
-    :param writers: number of writers; ``workers``, ``copiers``, ``readers`` likewise.
+    :param writers: number of writers; ``workers`` and ``readers`` likewise.
+    :param copiers: for each copier, the version of the transaction protocol.
     :param protocol: group protocol of both groups.
     :param assignors: for the classic protocol, in order of preference.
     :param static: workers are static members, with instance IDs.
@@ -35,7 +39,7 @@ class ApplicationSettings:
     partitions: int
     writers: int
     workers: int
-    copiers: int
+    copiers: tuple[int, ...]
     readers: int
     protocol: str
     assignors: tuple[str, ...]
@@ -55,7 +59,8 @@ class ApplicationSettings:
         )
         return (
             f"{self.partitions} partitions, {self.writers} writers, workers of {protocol}"
-            f"{' static' if self.static else ''} by {styles}, {self.copiers} copiers, {self.readers} readers"
+            f"{' static' if self.static else ''} by {styles}, {len(self.copiers)} copiers"
+            f"{''.join(f' v{version}' for version in self.copiers)}, {self.readers} readers"
         )
 
 
@@ -67,7 +72,7 @@ def settings_of_seed(seed: int) -> ApplicationSettings:
         partitions=random.choice((1, 2, 3, 4)),
         writers=writers,
         workers=workers,
-        copiers=random.choice((0, 1, 1, 2)),
+        copiers=tuple(random.choice(TRANSACTION_VERSIONS) for _ in range(random.choice((0, 1, 1, 2)))),
         readers=random.choice((1, 1, 2)),
         protocol=protocol,
         assignors=(assignor,),

@@ -21,6 +21,7 @@ STUCK, STUCK_S = 0.002, (5.0, 20.0, 90.0)
 COMMIT_EACH, COMMIT_EACH_S = 10, 3.0
 POLL_S, POLLED_MAX = 0.5, 20
 FENCED_S = 1.0
+CLASSIC = "classic"
 INSTANCE_ID_IN_USE = (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID)
 
 
@@ -40,10 +41,18 @@ class Listener:
     def __init__(self, history: MemberHistory, member: str) -> None:
         self._history = history
         self._member = member
+        self._consumer: Consumer | None = None
         self.processed: dict[TopicPartition, int] = {}
+
+    def watch(self, consumer: Consumer, options: ConsumerOptions) -> None:
+        """Record the generations of a consumer, if its group is a classic one."""
+        self._consumer = consumer if options.group is not None and options.group.protocol == CLASSIC else None
 
     async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
         self._history.assigned(self._member, partitions)
+        if self._consumer is not None:
+            identity = self._consumer.identity
+            self._history.assigned_in(identity.generation, identity.instance_id or identity.member_id, partitions)
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         self.on_lost(partitions)
@@ -98,6 +107,7 @@ class Worker(Application):
 
     async def _consume(self, cluster: Cluster) -> None:
         async with Consumer(cluster, self._options) as consumer:
+            self._listener.watch(consumer, self._options)
             await consumer.subscribe(self._topics, listener=self._listener)
             work = {
                 "records": self._by_records,
@@ -174,12 +184,17 @@ class Worker(Application):
                 await self._commit(consumer, dict(self._listener.processed))
 
     async def _commit(self, consumer: Consumer, offsets: dict[TopicPartition, int] | None = None) -> None:
+        processed = dict(self._listener.processed) if offsets is None else offsets
+        began_s = self.host.reactor.seconds()
         try:
             await consumer.commit(offsets)
         except CommitFailed:
             pass  # another member owns the partitions
         except ClientError as error:
+            self._history.commit_failed(processed)
             # A broker that has just become coordinator may not know the topic for longer than the client retries.
             code = error.code if isinstance(error, BrokerRefused) else None
             if not error.retriable and code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
+        else:
+            self._history.committed(processed, self.host.reactor.seconds() - began_s)

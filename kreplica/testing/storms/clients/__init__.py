@@ -1,8 +1,6 @@
 """Clients and topics of a storm besides the main topic.
 
 * ``companion`` the interface of all of them
-* ``chain`` consume, transform and produce in transactions, and a group without transactions; ``chain_clients`` its
-  clients, ``slots`` places of successive processes
 * ``loose_clients`` clients with weaker guarantees; ``readers`` short-lived readers
 * ``side_topics`` topics that are created, extended and deleted; ``side_partition`` and ``incarnation_clients`` their
   clients

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from uuid import UUID
 
 from kreplica.errors import ErrorCode, KafkaError
+from kreplica.testing.clients.fetched_records import records_of
 from kreplica.testing.clients.leader_client import LeaderClient
 from kreplica.testing.clients.tailing_consumer import TailingConsumer
-from kreplica.testing.clients.wire_client import records_of
 from kreplica.testing.histories.record_history import Listener
 
 WAIT_MS = 2000

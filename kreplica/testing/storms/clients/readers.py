@@ -10,9 +10,10 @@ from twisted.internet.defer import Deferred
 from kreplica.client.errors import ClientError
 from kreplica.errors import KafkaError
 from kreplica.model import TopicPartition
+from kreplica.testing.clients.fetched_records import records_of
 from kreplica.testing.clients.leader_client import LeaderClient
 from kreplica.testing.clients.tailing_consumer import TailingConsumer
-from kreplica.testing.clients.wire_client import FETCH_SIZE_MAX, WireClient, cancel, records_of, sleep
+from kreplica.testing.clients.wire_client import FETCH_SIZE_MAX, WireClient, cancel, sleep
 from kreplica.testing.cluster.cluster import BROKER_PORT
 from kreplica.testing.storms.cluster_run import ClusterRun
 from kreplica.wire.records import Record

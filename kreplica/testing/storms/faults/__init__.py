@@ -8,8 +8,7 @@
 * ``roles`` faults during changes of leaders and controllers
 * ``interruptions`` crashes of the controller during operations
 * ``clients`` additional readers and offset queries
-* ``chains`` faults of group and transaction coordinators, and of group members
-* ``applications`` the same for programs with the client library
+* ``applications`` faults of applications, and of the coordinators of their groups and transactions
 * ``fault`` types and functions for all of them
 """
 
@@ -17,7 +16,6 @@ from __future__ import annotations
 
 from kreplica.testing.storms.faults import (
     applications,
-    chains,
     clients,
     clocks,
     coordinator,
@@ -95,18 +93,6 @@ SIDE_TOPIC_FAULTS = (
     "change settings",
 )
 """Faults of storms with side topics."""
-
-CHAIN_FAULTS: dict[str, tuple[Begin, float]] = {
-    "kill group coordinator": (chains.kill_coordinator, 2.0),
-    "pause group coordinator": (chains.pause_coordinator, 1.0),
-    "isolate group coordinator": (chains.isolate_coordinator, 1.0),
-    "expire group coordinator": (chains.expire_coordinator, 1.0),
-    "kill member": (chains.kill_member, 2.0),
-    "pause member": (chains.pause_member, 1.0),
-    "replace member": (chains.replace_member, 1.5),
-    "member leaves": (chains.member_leaves, 1.0),
-}
-"""Faults of storms with a chain, in a separate plan."""
 
 APPLICATION_FAULTS: dict[str, tuple[Begin, float]] = {
     "kill application's coordinator": (applications.kill_coordinator, 2.0),

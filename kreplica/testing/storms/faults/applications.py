@@ -1,14 +1,12 @@
-"""Faults of programs with the client library, and of their coordinators."""
+"""Faults of applications, and of the coordinators of their groups and transactions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from random import Random
 
 from kreplica.testing.storms.applications.applications import Applications
 from kreplica.testing.storms.applications.slots import ApplicationSlot
-from kreplica.testing.storms.faults import chains
 from kreplica.testing.storms.faults.fault import Begin, End, broker_name
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 
@@ -21,18 +19,67 @@ def applications_of(run: ReplicatedRun) -> Applications:
     return next(companion for companion in run.companions if isinstance(companion, Applications))
 
 
-kill_coordinator = partial(chains.kill_coordinator, clients_of=applications_of)
-pause_coordinator = partial(chains.pause_coordinator, clients_of=applications_of)
-isolate_coordinator = partial(chains.isolate_coordinator, clients_of=applications_of)
-expire_coordinator = partial(chains.expire_coordinator, clients_of=applications_of)
+# --- coordinators ----------------------------------------------------------------------------------------------------
 
 
-def _for_random_slot(fault: Callable[[ApplicationSlot], End | None]) -> Begin:
-    def begin(run: ReplicatedRun, random: Random) -> End | None:
-        slot = _random_slot(run, random)
-        return None if slot is None else fault(slot)
+def _coordinator(run: ReplicatedRun, random: Random) -> int | None:
+    """Select a running broker that coordinates a group or a transactional ID."""
+    key = random.choice(applications_of(run).coordinators())
+    leader = run.cluster.leader_of(*key)
+    if leader not in run.cluster.brokers or not run.machine(leader).running:
+        return None
+    run.note(f"broker {leader} leads {key}")
+    return leader
 
-    return begin
+
+def kill_coordinator(run: ReplicatedRun, random: Random) -> End | None:
+    """``kill -9``; started again at the end."""
+    broker = _coordinator(run, random)
+    if broker is None:
+        return None
+    run.kill(broker)
+    return lambda: run.launch(broker)
+
+
+def pause_coordinator(run: ReplicatedRun, random: Random) -> End | None:
+    """``SIGSTOP``; ``SIGCONT`` at the end, when another broker may be coordinator without its knowledge."""
+    broker = _coordinator(run, random)
+    if broker is None:
+        return None
+    run.note(f"broker {broker} is paused")
+    host = run.machine(broker).host
+    host.pause()
+    return host.resume
+
+
+def isolate_coordinator(run: ReplicatedRun, random: Random) -> End | None:
+    """Cut a group's coordinator off from ZooKeeper and the other brokers, but not from clients."""
+    broker = _coordinator(run, random)
+    if broker is None:
+        return None
+    name = broker_name(broker)
+    others = ["coordinator", *(broker_name(other) for other in run.cluster.brokers if other != broker)]
+    run.note(f"broker {broker} can only reach clients")
+    for other in others:
+        run.network.cut(name, other)
+
+    def end() -> None:
+        for other in others:
+            run.network.heal(name, other)
+
+    return end
+
+
+def expire_coordinator(run: ReplicatedRun, random: Random) -> None:
+    """Expire a coordinator's ZooKeeper session; others are elected before it notices."""
+    broker = _coordinator(run, random)
+    machine = run.cluster.coordinator
+    if broker is not None and machine.running and machine.program.serving is not None:
+        run.note(f"the session of broker {broker} expires")
+        run.cluster.expire_session(broker)
+
+
+# --- applications ----------------------------------------------------------------------------------------------------
 
 
 def _random_slot(run: ReplicatedRun, random: Random) -> ApplicationSlot | None:
@@ -43,9 +90,50 @@ def _random_slot(run: ReplicatedRun, random: Random) -> ApplicationSlot | None:
     return random.choice(slots) if slots else None
 
 
-kill, pause, replace, leave = map(
-    _for_random_slot, (chains.kill_slot, chains.pause_slot, chains.replace_slot, chains.leave_slot)
-)
+def _for_random_slot(fault: Callable[[ApplicationSlot], End | None]) -> Begin:
+    def begin(run: ReplicatedRun, random: Random) -> End | None:
+        slot = _random_slot(run, random)
+        return None if slot is None else fault(slot)
+
+    return begin
+
+
+@_for_random_slot
+def kill(slot: ApplicationSlot) -> End:
+    """Kill an application; another one starts at the end."""
+    slot.kill()
+    return slot.fill
+
+
+def _pause(slot: ApplicationSlot) -> End:
+    """Pause an application, which may lose its membership meanwhile."""
+    slot.note("is paused")
+    host = slot.host
+    host.pause()
+
+    def end() -> None:
+        slot.note("resumes")
+        host.resume()
+
+    return end
+
+
+pause = _for_random_slot(_pause)
+
+
+@_for_random_slot
+def replace(slot: ApplicationSlot) -> End:
+    """Pause an application and start another one in its place; the first resumes as a zombie."""
+    end = _pause(slot)
+    slot.start()
+    return end
+
+
+@_for_random_slot
+def leave(slot: ApplicationSlot) -> End:
+    """Let an application leave its group; another one starts at the end."""
+    slot.leave()
+    return slot.fill
 
 
 def cut_off(run: ReplicatedRun, random: Random) -> End | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kreplica.testing.storms.clients.chain_clients import READERS, SOURCE
-from tests.support.consumer_member import ConsumerMember, Owners
+from tests.support.clients.consumer_member import ConsumerMember, Owners
 from tests.support.mutations.scenarios.stage import SOURCE_KEY, Stage, stage
+from tests.support.mutations.scenarios.stage_clients import READERS, SOURCE
 
 
 class _Group:

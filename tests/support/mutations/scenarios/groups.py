@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from copy import copy
 
-from kreplica.testing.clients.group_member import GroupMember
 from kreplica.testing.clients.transactional_producer import TransactionalProducer
-from kreplica.testing.storms.clients.chain_clients import READERS
+from tests.support.clients.group_member import GroupMember
 from tests.support.mutations.scenarios.stage import (
     GROUPS,
     LEADER,
     OFFSETS_KEY,
+    SEPARATOR,
     SESSION_S,
     SOURCE_KEY,
     TARGET_KEY,
@@ -61,9 +61,9 @@ def commit_after_session_timeout(seed: int) -> None:
         scene.cluster.run(SESSION_S + 2.0)
         scene.do(successor.join())
         scene.do(_make(other))
-        scene.do(other.send_offsets({SOURCE_KEY: 2}, successor.metadata, scene.group_client("successor")))
+        scene.do(other.send_offsets({SOURCE_KEY: 2}, successor.identity, scene.group_client("successor")))
         scene.do(other.commit())
-        late = producer.send_offsets({SOURCE_KEY: 2}, zombie.metadata, scene.group_client("zombie"))
+        late = producer.send_offsets({SOURCE_KEY: 2}, zombie.identity, scene.group_client("zombie"))
         scene.do(producer.abort() if scene.refused(late) else producer.commit())
 
 
@@ -72,7 +72,7 @@ async def _make(producer: TransactionalProducer) -> None:
     await producer.start()
     await producer.begin()
     assert producer.transaction is not None
-    await producer.send(TARGET_KEY, [value + b"#" + producer.transaction.encode() for value in MADE])
+    await producer.send(TARGET_KEY, [value + SEPARATOR + producer.transaction.encode() for value in MADE])
 
 
 def offset_fetch_before_marker(seed: int) -> None:
@@ -81,10 +81,10 @@ def offset_fetch_before_marker(seed: int) -> None:
         member, producer = scene.member("processor"), scene.producer("processor", "processor")
         scene.do(member.join())
         scene.do(_make(producer))
-        scene.do(producer.send_offsets({SOURCE_KEY: 2}, member.metadata, scene.group_client("processor")))
+        scene.do(producer.send_offsets({SOURCE_KEY: 2}, member.identity, scene.group_client("processor")))
         scene.network.link(name(TRANSACTIONS), name(GROUPS)).latency_s = (2.0, 2.0)
         scene.do(producer.commit())
-        scene.clients.groups[READERS].decided({SOURCE_KEY: 2})
+        scene.clients.group.decided({SOURCE_KEY: 2})
         scene.do(member.offsets())
 
 

@@ -16,14 +16,13 @@ from kreplica.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kreplica.model import TopicPartition
 from kreplica.testing.anomalies import report
 from kreplica.testing.clients.coordinator_client import GROUP, TRANSACTION, CoordinatorClient, RequestRejected
-from kreplica.testing.clients.group_member import GroupMember, Subscription
-from kreplica.testing.clients.processor import original
 from kreplica.testing.clients.transactional_producer import TransactionalProducer, TransactionSettings
 from kreplica.testing.clients.wire_client import WireClient
 from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
 from kreplica.testing.cluster.state import active_replicas, is_in_sync, state_of
-from kreplica.testing.storms.clients.chain_clients import OPERATOR, READERS, SOURCE, TARGET, ChainClients
 from kreplica.testing.storms.cluster_run import SHORT_INTERVALS
+from tests.support.clients.group_member import GroupMember, Subscription
+from tests.support.mutations.scenarios.stage_clients import OPERATOR, READERS, SOURCE, TARGET, StageClients
 
 LEADER, TRANSACTIONS, GROUPS = 1, 2, 3
 """The brokers, by role."""
@@ -47,6 +46,9 @@ SAFE = {"min.insync.replicas": "2"}
 SESSION_S = 6.0
 TIMEOUT_MS = 60_000
 
+SEPARATOR = b"#"
+"""Separates the value of a record from the name of its transaction."""
+
 T = TypeVar("T")
 
 
@@ -64,7 +66,7 @@ class Stage:
         self.cluster = SimulatedCluster(seed, brokers=3, overrides=[*SHORT_INTERVALS, *SMALL, *overrides])
         self.network = self.cluster.simulation.network
         self.cluster.start()
-        self.clients = ChainClients(self.cluster, 1)
+        self.clients = StageClients(self.cluster)
         self._make_topics()
         self._readers = [self.clients.reader(TARGET_KEY, read_committed=each) for each in (True, False)]
 
@@ -113,7 +115,7 @@ class Stage:
         brokers = [(name(each), BROKER_PORT) for each in asked]
         client = CoordinatorClient(where.reactor, brokers, READERS, GROUP, client_id=host)
         subscription = Subscription(READERS, {SOURCE: 1}, instance_id=instance_id)
-        return GroupMember(client, subscription, self.clients.groups[READERS])
+        return GroupMember(client, subscription, self.clients.group)
 
     def group_client(self, host: str) -> CoordinatorClient:
         """Return a client of the group's coordinator."""
@@ -179,7 +181,7 @@ class Stage:
     def _check(self) -> None:
         assert not self.clients.contradictions, "; ".join(self.clients.contradictions)
         report(self.clients.target.observations).check()
-        made = [original(value) for value in self.committed()]
+        made = [value.partition(SEPARATOR)[0] for value in self.committed()]
         assert len(made) == len(set(made)), f"records were processed twice: {made}"
 
     def committed(self) -> list[bytes]:

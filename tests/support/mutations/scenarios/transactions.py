@@ -12,6 +12,7 @@ from kreplica.testing.clients.transactional_producer import Identity, Transactio
 from kreplica.wire import messages
 from tests.support.mutations.scenarios.stage import (
     LEADER,
+    SEPARATOR,
     TARGET_KEY,
     TRANSACTIONS,
     TRANSACTIONS_KEY,
@@ -32,7 +33,7 @@ async def _write(producer: TransactionalProducer, value: bytes) -> None:
     if producer.transaction is None:
         await producer.begin()
     assert producer.transaction is not None
-    await producer.send(TARGET_KEY, [value + b"#" + producer.transaction.encode()])
+    await producer.send(TARGET_KEY, [value + SEPARATOR + producer.transaction.encode()])
 
 
 def _losing_the_response(scene: Stage, host: str, work: Coroutine[Any, Any, object]) -> None:

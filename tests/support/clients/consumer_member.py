@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from kreplica.client_core.offsets import offset_rows, topic_rows
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.testing.clients.coordinator_client import CoordinatorClient, RequestRejected
-from kreplica.testing.clients.group_member import TOPIC_NAMES_VERSION_MAX, by_topic, offset_rows
 from kreplica.wire import messages
+from tests.support.clients.group_member import TOPIC_NAMES_VERSION_MAX
 
 JOINING, LEAVING = 0, -1
 REBALANCE_TIMEOUT_MS = 6000
@@ -125,7 +126,7 @@ class ConsumerMember:
 
     async def offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the group's committed offsets; -1 for a partition without one."""
-        topics = [{"name": name, "partition_indexes": numbers} for name, numbers in by_topic(partitions).items()]
+        topics = topic_rows(partitions, lambda key: key.partition, "partition_indexes")
         group = {
             "group_id": self._group_id,
             "member_id": self.member_id,

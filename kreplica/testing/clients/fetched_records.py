@@ -1,4 +1,4 @@
-"""Consumer with an isolation level, for topics that are written to in transactions."""
+"""Records of one partition in a Fetch response."""
 
 from __future__ import annotations
 
@@ -6,12 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.replication import READ_COMMITTED, READ_UNCOMMITTED
-from kreplica.runtime import Reactor
-from kreplica.testing.clients.tailing_consumer import WAIT_MS, TailingConsumer
-from kreplica.testing.clients.wire_client import WireClient, check_batch
-from kreplica.testing.histories.transaction_history import TransactionHistory
-from kreplica.wire.batches import iter_headers
+from kreplica.wire.batches import BatchHeader, iter_headers, verify_crc
 from kreplica.wire.control_records import parse_end_marker
 from kreplica.wire.records import Record, iter_records
 
@@ -59,28 +54,31 @@ def _end(markers: Sequence[Record], producer_id: int, aborted: set[int]) -> None
         aborted.discard(producer_id)
 
 
-class IsolatedConsumer(TailingConsumer):
-    def __init__(
-        self,
-        reactor: Reactor,
-        client: WireClient,
-        topic: str,
-        partition: int,
-        history: TransactionHistory,
-        *,
-        read_committed: bool,
-    ) -> None:
-        super().__init__(reactor, client, topic, partition, history)
-        self._transaction_history = history
-        self._read_committed = read_committed
+def records_of(row: dict[str, Any], offset: int) -> list[Record]:
+    """Return the records from an offset on of one partition in a Fetch response.
 
-    async def _read(self) -> None:
-        isolation = READ_COMMITTED if self._read_committed else READ_UNCOMMITTED
-        row = await self._client.fetch_row(
-            self._topic, self._partition, self.position, wait_ms=WAIT_MS, isolation=isolation
-        )
-        records, self.position = visible_records(row, self.position)
-        if records:
-            self._transaction_history.given(
-                self._partition, records, self._client.client_id, read_committed=self._read_committed
-            )
+    The first batch may start before the offset, and the last one may be incomplete.
+
+    :raise KafkaError: the response contains an error, or the records are damaged.
+    """
+    if row["error_code"]:
+        raise KafkaError(ErrorCode.of(row["error_code"]))
+    data = memoryview(bytes(row["records"] or b""))
+    found: list[Record] = []
+    for position, header in iter_headers(data, incomplete_last=True):
+        check_batch(row, data, header, position, offset)
+        batch = data[position : position + header.size]
+        found += [record for record in iter_records(batch) if record.offset >= offset]
+    return found
+
+
+def check_batch(row: dict[str, Any], data: memoryview, header: BatchHeader, position: int, offset: int) -> None:
+    """Check a batch's CRC and offsets.
+
+    The CRC does not cover offsets, but they cannot be below the fetch offset or above the response's high watermark.
+
+    :param offset: the fetch offset.
+    :raise KafkaError: CORRUPT_MESSAGE.
+    """
+    if not offset <= header.last_offset < row["high_watermark"] or not verify_crc(data, header, position):
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {header.base_offset} is damaged")

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
+from kreplica.client_core.offsets import GroupIdentity, offset_rows, topic_rows
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.testing.clients.coordinator_client import Answer, CoordinatorClient, RequestRejected
-from kreplica.testing.histories.group_history import GroupHistory
 from kreplica.wire import messages
 from kreplica.wire.messages import Api
 from kreplica.wire.messages.consumer_protocol import ASSIGNMENT, SUBSCRIPTION, build_versioned, parse_versioned
+from tests.support.clients.group_history import GroupHistory
 
 NO_MEMBER_ID, NO_GENERATION = "", -1
 PROTOCOL_TYPE, PROTOCOL = "consumer", "range"
@@ -29,15 +30,6 @@ TOPIC_NAMES_VERSION_MAX = 9
 ANSWER_TIMEOUT_S = 10.0
 REJOIN_ERRORS = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
 """Errors after which a member joins again."""
-
-
-class GroupMetadata(NamedTuple):
-    """Member metadata in TxnOffsetCommit (KIP-447)."""
-
-    group_id: str
-    generation: int
-    member_id: str
-    instance_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +67,9 @@ class GroupMember:
         self._last_heartbeat_s = 0.0
 
     @property
-    def metadata(self) -> GroupMetadata:
+    def identity(self) -> GroupIdentity:
         subscription = self._subscription
-        return GroupMetadata(subscription.group_id, self._generation, self._member_id, subscription.instance_id)
+        return GroupIdentity(subscription.group_id, self._generation, self._member_id, subscription.instance_id)
 
     # --- membership --------------------------------------------------------------------------------------------------
 
@@ -198,7 +190,7 @@ class GroupMember:
         :raise RequestRejected: the response contains an error that is not retriable.
         """
         expected = self._history.expected(self.assigned)
-        topics = [{"name": name, "partition_indexes": numbers} for name, numbers in by_topic(self.assigned).items()]
+        topics = topic_rows(self.assigned, lambda key: key.partition, "partition_indexes")
         body = {"group_id": self._subscription.group_id, "topics": topics, "require_stable": True}
         answer = (await self._client.ask(messages.OFFSET_FETCH, body, at_most=OFFSETS_OF_ONE_MAX)).body
         fetched = {
@@ -228,30 +220,6 @@ class GroupMember:
         # A commit does not postpone the heartbeat: commits are accepted during a rebalance and do not report it.
         self._history.committed(number, has_pending_attempt=answered.has_pending_attempt)
         return True
-
-
-def offset_rows(offsets: Mapping[TopicPartition, int]) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": name,
-            "partitions": [
-                {
-                    "partition_index": number,
-                    "committed_offset": offsets[TopicPartition(name, number)],
-                    "committed_metadata": "",
-                }
-                for number in numbers
-            ],
-        }
-        for name, numbers in by_topic(offsets).items()
-    ]
-
-
-def by_topic(partitions: Any) -> dict[str, list[int]]:
-    grouped: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        grouped.setdefault(topic, []).append(partition)
-    return grouped
 
 
 def _partitions(assignment: bytes) -> list[TopicPartition]:
