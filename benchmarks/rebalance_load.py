@@ -15,8 +15,8 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
+from kreplica.runtime.pause import pause
 from kreplica.testing.clients.coordinator_client import GROUP, CoordinatorClient
-from kreplica.testing.clients.wire_client import sleep
 from kreplica.wire import messages
 from tests.support.clients.group_history import GroupHistory
 from tests.support.clients.group_member import GroupMember, Subscription
@@ -49,7 +49,7 @@ class Group:
         """Return the connected client of a member that has not joined yet."""
         number = len(self.members)
         client = CoordinatorClient(
-            self.reactor, [self._address], self._id, GROUP, client_id=f"member-{number:03}", answer_timeout_s=TIMEOUT_S
+            self.reactor, [self._address], self._id, GROUP, client_id=f"member-{number:03}", request_timeout_s=TIMEOUT_S
         )
         await client.ask(messages.DESCRIBE_GROUPS, {"groups": [self._id]}, at_most=DESCRIBE_AS_DEAD_MAX)
         subscription = Subscription(self._id, {TOPIC: partitions}, self._session_timeout_ms, TIMEOUT_MS)
@@ -72,7 +72,7 @@ class Group:
             generations = {member.identity.generation for member in self.members if not member.needs_join}
             if len(generations) == 1 and max(generations) > after and not any(m.needs_join for m in self.members):
                 return time.perf_counter() - began_s
-            await sleep(self.reactor, LOOK_S)
+            await pause(self.reactor, LOOK_S)
 
     @property
     def generation(self) -> int:
@@ -89,7 +89,7 @@ class Group:
         while member not in self._stopping:
             if member.needs_join:
                 await member.join()
-            await sleep(self.reactor, LOOK_S)
+            await pause(self.reactor, LOOK_S)
             await member.heartbeat()
         await member.leave()
         await client.close()
@@ -107,11 +107,11 @@ async def main(address: str, count: int, session_timeout_ms: int) -> dict[str, A
     for member, client in zip(group.members, clients, strict=True):
         group.begin(member, client)
     first_s = await group.settled(-1)
-    await sleep(reactor, CALM_S)
+    await pause(reactor, CALM_S)
     additional = await group.add(2 * count)
     group.begin(group.members[-1], additional)
     joined_s = await group.settled(group.generation)
-    await sleep(reactor, CALM_S)
+    await pause(reactor, CALM_S)
     group.stop(group.members[0])
     left_s = await group.settled(group.generation)
     report = {"first_s": first_s, "joined_s": joined_s, "left_s": left_s}

@@ -225,7 +225,7 @@ def test_rebalance_waits_for_a_member():
     why = scene.why("groups/readers", asked=3)
     assert (why["state"], why["facts"]["state"]) == ("rebalancing", "PreparingRebalance")
     (waits,) = why["waits_for"]
-    assert waits.startswith(f"Member {member.metadata.member_id} (client hangs at ")
+    assert waits.startswith(f"Member {member.identity.member_id} (client hangs at ")
     assert "to rejoin, which a consumer does when it polls, until 2023-11-14" in waits
     scene.run(second, 120.0)
     assert scene.why("groups/readers")["facts"]["members"] == 1

@@ -9,8 +9,8 @@ from members_scene import CONVERGED_S_MAX, GROUP_ID, OFFSETS_PARTITIONS, PARTITI
 from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.model import TopicPartition
+from kreplica.runtime.pause import pause
 from kreplica.testing.clients.coordinator_client import GROUP
-from kreplica.testing.clients.wire_client import sleep
 from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
 from tests.support.clients.consumer_member import ConsumerMember, Owners
 
@@ -52,7 +52,7 @@ class Reader:
                 if self.partitions:
                     offsets = dict.fromkeys((TopicPartition(TOPIC, each) for each in self.partitions), self.commits)
                     self.commits += await self.member.commit(offsets)
-                await sleep(self._client.reactor, INTERVAL_S)
+                await pause(self._client.reactor, INTERVAL_S)
             await self.member.leave()
         finally:
             await self._client.close()

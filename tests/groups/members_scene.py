@@ -11,8 +11,8 @@ from twisted.internet.defer import CancelledError, Deferred
 from kreplica.cluster.topic_names import CONSUMER_OFFSETS
 from kreplica.coordination import partition_of
 from kreplica.model import TopicPartition
+from kreplica.runtime.pause import pause
 from kreplica.testing.clients.coordinator_client import GROUP, CoordinatorClient
-from kreplica.testing.clients.wire_client import sleep
 from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
 from kreplica.wire.messages import Api
 from tests.support.clients.group_history import GroupHistory
@@ -80,7 +80,7 @@ class Consumer:
                 if self._commits and not member.needs_join and offsets:
                     offsets = {key: offset + 1 for key, offset in offsets.items()}
                     await member.commit(offsets)
-                await sleep(self._client.reactor, 0.5)
+                await pause(self._client.reactor, 0.5)
             await member.leave()
         finally:
             await self._client.close()

@@ -8,8 +8,8 @@ from twisted.internet.defer import Deferred
 
 from kreplica.cluster.topic_names import CONSUMER_OFFSETS
 from kreplica.errors import ErrorCode
+from kreplica.runtime.pause import pause
 from kreplica.testing.clients.coordinator_client import first_error
-from kreplica.testing.clients.wire_client import sleep
 from kreplica.wire import messages
 
 PAUSE_S = 0.1
@@ -105,7 +105,7 @@ class Committing:
             found = answer["groups"][0]["topics"][0]["partitions"][0]["committed_offset"]
             # One commit of an earlier attempt may be in doubt; it has the same offset.
             assert found == self.acknowledged, f"{self.group}: {found}, {self.acknowledged} was acknowledged"
-            await sleep(self._client.reactor, PAUSE_S)
+            await pause(self._client.reactor, PAUSE_S)
 
 
 @pytest.mark.parametrize("seed", range(3))

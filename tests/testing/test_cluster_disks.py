@@ -41,7 +41,7 @@ def _errors(logged_errors: list[str]) -> object:
 
 def made(seed: int, *overrides: str, configs: Mapping[str, str] = SMALL_SEGMENTS) -> ReplicatedRun:
     run = traced_run(seed, configs=configs, overrides=overrides)
-    run.acknowledge(10)
+    run.run_until_acknowledged(10)
     return run
 
 
@@ -88,7 +88,7 @@ class TestFlippedBit:
     def test_in_an_old_segment_is_found_and_repaired(self, whose: str, position: int, seed: int) -> None:
         """The scrubber finds it; the replica leaves the ISR, fetches the damaged range and rejoins."""
         with replicated(seed, made) as run:
-            broker = run.leader() if whose == "leader" else run.followers()[0]
+            broker = run.leader() if whose == "leader" else run.in_sync_followers()[0]
             log = roll(run, broker, 4)
             damage(run, broker, log.segments[1], position)
             run.cluster.run_until(lambda: is_repaired(run, broker), timeout_s=REFETCH_S)
@@ -102,7 +102,7 @@ class TestFlippedBit:
     def test_a_leader_with_an_unreadable_batch_resigns(self, field: int, seed: int) -> None:
         """The follower rejects the damaged batch and retries; the leader checks its log and resigns."""
         with replicated(seed, lambda s: made(s, NO_SCRUB)) as run:
-            leader, away = run.leader(), run.followers()[0]
+            leader, away = run.leader(), run.in_sync_followers()[0]
             run.kill(away)
             before = log_of(run, leader, run.keys[0]).log_end_offset
             log = roll(run, leader, 6)
@@ -118,9 +118,9 @@ class TestFlippedBit:
     def test_in_the_leader_epoch_of_the_last_batch_while_the_broker_is_down(self, seed: int) -> None:
         """No checksum covers it: the replica seems to be ahead of every leader, truncates its log and rejoins."""
         with replicated(seed, lambda s: made(s, NO_SCRUB, configs={**SYNCED, "segment.bytes": "100000"})) as run:
-            broker = run.followers()[0]
+            broker = run.in_sync_followers()[0]
             log = log_of(run, broker, run.keys[0])
-            run.acknowledge(20)
+            run.run_until_acknowledged(20)
             run.kill(broker)
             segment = log.segments[0]
             damage(run, broker, segment, start_of_last_batch(disk_of(run, broker), segment) + LEADER_EPOCH_AT)
@@ -135,7 +135,7 @@ class TestFlippedBit:
         """
         with replicated(seed, lambda s: made(s, NO_SCRUB, CHECKPOINTS, configs=SYNCED)) as run:
             run.cluster.run(3)
-            broker = run.leader() if seed % 2 else run.followers()[0]
+            broker = run.leader() if seed % 2 else run.in_sync_followers()[0]
             log = log_of(run, broker, run.keys[0])
             run.lose_power(broker)
             recovery_point = read_offsets(disk_of(run, broker), f"/data/logs/{RECOVERY_POINTS}")[run.keys[0]]
@@ -149,12 +149,12 @@ class TestFlippedBit:
     def test_beyond_the_recovery_point_while_the_broker_is_down(self, seed: int) -> None:
         """Recovery truncates the log there; the replica is in sync only after it has fetched the rest again."""
         with replicated(seed, lambda s: made(s, NO_SCRUB, configs=SAFE)) as run:
-            run.acknowledge(30)
+            run.run_until_acknowledged(30)
             broker = run.leader()
             segment = log_of(run, broker, run.keys[0]).segments.active
             run.kill(broker)
             damage(run, broker, segment, segment.size // 2)
-            run.lost[broker] = None
+            run.maybe_incomplete[broker] = None
             run.start(broker)
             run.converge()
 
@@ -162,11 +162,11 @@ class TestFlippedBit:
     def test_in_the_only_copy(self, seed: int, logged_errors: list[str]) -> None:
         """Intact records are served; the log shows file and position; with new replicas the damage is repaired."""
         with replicated(seed, made) as run:
-            leader, others = run.leader(), run.followers()
+            leader, others = run.leader(), run.in_sync_followers()
             log = roll(run, leader, 4)
             for other in others:
                 run.kill(other)
-            run.cluster.run_until(lambda: run.followers() == [], timeout_s=30)
+            run.cluster.run_until(lambda: run.in_sync_followers() == [], timeout_s=30)
             damage(run, leader, log.segments[1])
             run.cluster.run_until(lambda: list(log.damages), timeout_s=60)
             (found,) = log.damages
@@ -186,7 +186,7 @@ class TestReadErrors:
     def test_of_an_old_segment(self, seed: int) -> None:
         """An unreadable segment is fetched from other replicas; the broker's other partitions are not affected."""
         with replicated(seed, made) as run:
-            broker = run.leader() if seed % 2 else run.followers()[0]
+            broker = run.leader() if seed % 2 else run.in_sync_followers()[0]
             segment = roll(run, broker, 4).segments[1]
             disk_of(run, broker).fail("read", segment.path(), errno.EIO)
             run.cluster.run_until(lambda: is_repaired(run, broker), timeout_s=REFETCH_S)
@@ -197,7 +197,7 @@ class TestReadErrors:
     def test_of_a_replica_that_has_just_joined_the_isr(self, seed: int) -> None:
         """The leader has added the replica to the ISR, which the controller does not know yet: it must not be reset."""
         with replicated(seed, made) as run:
-            broker, key = run.followers()[0], run.keys[0]
+            broker, key = run.in_sync_followers()[0], run.keys[0]
             segment = roll(run, broker, 4).segments[1]
             disk_of(run, broker).fail("read", segment.path(), errno.EIO)
             partitions = run.machine(broker).program.partitions
@@ -214,7 +214,7 @@ class TestReadErrors:
     def test_during_start(self, seed: int) -> None:
         """One unreadable segment does not prevent the broker's start."""
         with replicated(seed, lambda s: made(s, NO_SCRUB)) as run:
-            broker = run.leader() if seed % 2 else run.followers()[0]
+            broker = run.leader() if seed % 2 else run.in_sync_followers()[0]
             segment = roll(run, broker, 3).segments.active
             run.kill(broker)
             disk_of(run, broker).fail("read", segment.path(), errno.EIO)

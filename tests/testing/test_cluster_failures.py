@@ -36,11 +36,11 @@ class TestKilled:
         """Another replica leads within a few seconds of the session's expiry, three times in a row."""
         with replicated(seed) as run:
             for _ in range(3):
-                run.acknowledge(30)
+                run.run_until_acknowledged(30)
                 leader = run.leader()
                 run.kill(leader)
                 run.cluster.run_until(lambda old=leader: run.leader() not in (old, -1), timeout_s=SESSION_S + 3)
-                run.acknowledge(10, timeout_s=15)
+                run.run_until_acknowledged(10, timeout_s=15)
                 run.start(leader)
                 run.settle()
             run.converge()
@@ -49,11 +49,11 @@ class TestKilled:
     def test_follower(self, seed: int) -> None:
         """The other two continue, and it rejoins the ISR."""
         with replicated(seed) as run:
-            run.acknowledge(20)
-            follower = run.followers()[0]
+            run.run_until_acknowledged(20)
+            follower = run.in_sync_followers()[0]
             run.kill(follower)
-            run.acknowledge(100, timeout_s=30)
-            assert follower not in run.followers()
+            run.run_until_acknowledged(100, timeout_s=30)
+            assert follower not in run.in_sync_followers()
             run.start(follower)
             run.converge()
 
@@ -62,7 +62,7 @@ class TestKilled:
         """Another broker becomes controller, and moves the leaderships of the dead one."""
         with replicated(seed) as run:
             for _ in range(2):
-                run.acknowledge(20)
+                run.run_until_acknowledged(20)
                 controller = run.cluster.controller()
                 assert controller is not None
                 run.kill(controller)
@@ -78,7 +78,7 @@ class TestKilled:
         """The leader dies, then the controller while it moves the leaderships: the next one completes the work."""
         with replicated(seed) as run:
             for _ in range(3):
-                run.acknowledge(20)
+                run.run_until_acknowledged(20)
                 controller = run.cluster.controller()
                 others = [broker for broker in run.cluster.brokers if broker != controller]
                 assert controller is not None
@@ -96,7 +96,7 @@ class TestKilled:
         """Each broker restarts within its session; commands and fetches of its previous process are rejected."""
         with replicated(seed) as run:
             for broker in (1, 2, 3, run.leader()):
-                run.acknowledge(20)
+                run.run_until_acknowledged(20)
                 run.kill(broker)
                 run.start(broker)
                 run.steps(run.random.randrange(200))
@@ -107,7 +107,7 @@ class TestKilled:
         """The whole cluster recovers by itself, in any start order."""
         with replicated(seed) as run:
             for _ in range(2):
-                run.acknowledge(40)
+                run.run_until_acknowledged(40)
                 for broker in run.cluster.brokers:
                     run.kill(broker)
                 run.cluster.run(run.random.choice([0.1, 20.0]))
@@ -125,10 +125,10 @@ class TestStopped:
         """In a rolling restart each broker first hands over its leaderships, so no client waits for session expiry."""
         with replicated(seed) as run:
             for broker in run.cluster.brokers:
-                run.acknowledge(20)
+                run.run_until_acknowledged(20)
                 run.stop(broker)
                 assert all(run.leader(key.partition) not in (broker, -1) for key in run.keys)
-                run.acknowledge(20, timeout_s=SESSION_S / 2)
+                run.run_until_acknowledged(20, timeout_s=SESSION_S / 2)
                 run.start(broker)
                 run.settle()
             run.converge()
@@ -137,7 +137,7 @@ class TestStopped:
     def test_all(self, seed: int) -> None:
         """All brokers stop in order, the last one leads all partitions; all start again."""
         with replicated(seed) as run:
-            run.acknowledge(40)
+            run.run_until_acknowledged(40)
             for broker in run.cluster.brokers:
                 run.stop(broker)
             run.start(*run.cluster.brokers)
@@ -150,8 +150,8 @@ class TestPowerLoss:
         """With default settings, other replicas have the lost records: consumers see no loss."""
         with replicated(seed) as run:
             for _ in range(4):
-                run.acknowledge(30)
-                broker = run.random.choice([run.leader(), *run.followers()])
+                run.run_until_acknowledged(30)
+                broker = run.random.choice([run.leader(), *run.in_sync_followers()])
                 run.lose_power(broker)
                 run.cluster.run(run.random.choice([0.0, 2.0, 15.0]))
                 run.start(broker)
@@ -163,7 +163,7 @@ class TestPowerLoss:
         """With flush.messages=1, acknowledged records are on the disks of all in-sync replicas."""
         with replicated(seed, synced) as run:
             for _ in range(3):
-                run.acknowledge(30)
+                run.run_until_acknowledged(30)
                 for broker in run.cluster.brokers:
                     run.lose_power(broker)
                 run.start(*run.cluster.brokers)
@@ -178,17 +178,17 @@ class TestPowerLoss:
         The truncated records may be back on the disk, below the high watermark of the records that replaced them.
         """
         with replicated(seed, lambda s: traced_run(s, partitions=1, configs=TOGETHER)) as run:
-            run.acknowledge(30)
+            run.run_until_acknowledged(30)
             past = run.leader()
             disk = run.machine(past).host.disk
-            for other in run.followers():
+            for other in run.in_sync_followers():
                 run.network.cut(f"broker-{past}", f"broker-{other}")
             run.network.cut(f"broker-{past}", "coordinator")
             run.cluster.run(1.0)
             disk.write_back()  # the kernel has written its own records without a sync
             run.cluster.run_until(lambda: run.leader() not in (past, -1), timeout_s=SESSION_S + 3)
             run.network.heal()
-            run.acknowledge(100)
+            run.run_until_acknowledged(100)
             run.settle()
             run.cluster.run(CHECKPOINT_S + 1)
             run.lose_power(past, LosesAll(0))
@@ -202,14 +202,14 @@ class TestDisconnected:
     def test_leader_from_zookeeper(self, seed: int) -> None:
         """A leader that clients can reach stops acknowledging before its session can have expired."""
         with replicated(seed) as run:
-            run.acknowledge(20)
+            run.run_until_acknowledged(20)
             leader = run.leader()
             run.network.cut(f"broker-{leader}", "coordinator")
             run.cluster.run_until(lambda: run.leader() not in (leader, -1), timeout_s=SESSION_S + 3)
             partition = run.machine(leader).program.partitions.get(run.keys[0])
             assert partition is not None
             high_watermark = partition.high_watermark
-            run.acknowledge(30, timeout_s=30)
+            run.run_until_acknowledged(30, timeout_s=30)
             run.cluster.run(5)
             assert not partition.is_leader or partition.high_watermark == high_watermark
             run.converge()
@@ -218,31 +218,31 @@ class TestDisconnected:
     def test_follower_from_the_leader(self, seed: int) -> None:
         """A follower that cannot fetch leaves the ISR after the lag limit; two replicas continue; it rejoins."""
         with replicated(seed) as run:
-            run.acknowledge(20)
-            leader, follower = run.leader(), run.followers()[0]
+            run.run_until_acknowledged(20)
+            leader, follower = run.leader(), run.in_sync_followers()[0]
             run.network.cut(f"broker-{leader}", f"broker-{follower}")
             run.cluster.run(LAG_S / 3)
-            assert follower in run.followers()
-            run.cluster.run_until(lambda: follower not in run.followers(), timeout_s=3 * LAG_S)
-            run.acknowledge(50, timeout_s=30)
+            assert follower in run.in_sync_followers()
+            run.cluster.run_until(lambda: follower not in run.in_sync_followers(), timeout_s=3 * LAG_S)
+            run.run_until_acknowledged(50, timeout_s=30)
             run.converge()
 
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_both_followers_from_the_leader(self, seed: int) -> None:
         """A leader alone in the ISR commits nothing; when it dies, a follower leads, and nothing is lost."""
         with replicated(seed) as run:
-            run.acknowledge(20)
+            run.run_until_acknowledged(20)
             leader = run.leader()
-            for follower in run.followers():
+            for follower in run.in_sync_followers():
                 run.network.cut(f"broker-{leader}", f"broker-{follower}")
-            run.cluster.run_until(lambda: run.followers() == [], timeout_s=3 * LAG_S)
+            run.cluster.run_until(lambda: run.in_sync_followers() == [], timeout_s=3 * LAG_S)
             before = run.history.ends(0)[0]
             run.cluster.run(10)
             assert run.history.ends(0)[0] == before
             if seed % 2:
                 run.lose_power(leader)
                 run.cluster.run_until(lambda: run.leader() not in (leader, -1), timeout_s=SESSION_S + 3)
-                run.acknowledge(20, timeout_s=30)
+                run.run_until_acknowledged(20, timeout_s=30)
             run.converge()
 
     @pytest.mark.parametrize("seed", seeds([1]))
@@ -270,8 +270,8 @@ class TestDisconnected:
     def test_one_way(self, seed: int) -> None:
         """One-way links cause no wrong conclusion."""
         with replicated(seed) as run:
-            for a, b in ((run.leader(), run.followers()[0]), (run.followers()[0], run.leader())):
-                run.acknowledge(20)
+            for a, b in ((run.leader(), run.in_sync_followers()[0]), (run.in_sync_followers()[0], run.leader())):
+                run.run_until_acknowledged(20)
                 run.network.cut(f"broker-{a}", f"broker-{b}", one_way=True)
                 run.cluster.run(10)
                 run.network.heal()
@@ -285,15 +285,16 @@ class TestSessions:
     def test_expired_while_the_broker_lives(self, whose: str, seed: int) -> None:
         """The broker registers again, and counts as restarted."""
         with replicated(seed) as run:
-            run.acknowledge(20)
-            chosen = {"leader": run.leader(), "follower": run.followers()[0], "controller": run.cluster.controller()}
+            run.run_until_acknowledged(20)
+            follower = run.in_sync_followers()[0]
+            chosen = {"leader": run.leader(), "follower": follower, "controller": run.cluster.controller()}
             broker = chosen[whose]
             assert broker is not None
             before = run.machine(broker).program.fence.broker_epoch
             run.note(f"the session of broker {broker} expires")
             run.cluster.expire_session(broker)
             run.cluster.run_until(lambda: run.machine(broker).program.fence.broker_epoch > before, timeout_s=30)
-            run.acknowledge(20, timeout_s=60)
+            run.run_until_acknowledged(20, timeout_s=60)
             run.converge()
 
     @pytest.mark.parametrize("seed", seeds([1]))
@@ -301,11 +302,11 @@ class TestSessions:
         """A leader that paused for longer than its session timeout resumes as a follower, despite clients' requests."""
         with replicated(seed) as run:
             for _ in range(2):
-                run.acknowledge(20)
+                run.run_until_acknowledged(20)
                 leader = run.leader()
                 run.note(f"broker {leader} pauses")
                 run.machine(leader).host.pause()
-                run.acknowledge(20, timeout_s=60)
+                run.run_until_acknowledged(20, timeout_s=60)
                 run.machine(leader).host.resume()
                 run.settle()
             run.converge()
@@ -314,7 +315,7 @@ class TestSessions:
     def test_a_new_session_does_not_restore_leadership(self, seed: int) -> None:
         """A leader whose session expired leads again on a command of the controller, not because of its new session."""
         with replicated(seed) as run:
-            run.acknowledge(20)
+            run.run_until_acknowledged(20)
             leader = run.leader()
             program = run.machine(leader).program
             partition, epoch = program.partitions.get(run.keys[0]), program.fence.broker_epoch
@@ -334,12 +335,12 @@ class TestSessions:
     def test_coordinator_restarts(self, seed: int) -> None:
         """All continue while no decision is possible."""
         with replicated(seed) as run:
-            run.acknowledge(20)
+            run.run_until_acknowledged(20)
             state = state_of(run.cluster, run.keys[0])
             run.cluster.coordinator.power_loss() if seed % 2 else run.cluster.coordinator.kill()
             run.cluster.run(1)
             run.cluster.run_until(run.cluster.coordinator.start())
-            run.acknowledge(50, timeout_s=30)
+            run.run_until_acknowledged(50, timeout_s=30)
             run.cluster.run(SESSION_S)
             assert state_of(run.cluster, run.keys[0]) == state
             run.converge()
@@ -349,8 +350,8 @@ class TestHalfOpen:
     def test_a_follower_that_waits_on_a_half_open_connection(self) -> None:
         """It is in sync until the lag limit, then out of sync; it reconnects and catches up."""
         with replicated(1, lambda s: traced_run(s, partitions=1)) as run:
-            run.acknowledge(20)
-            leader, follower = run.leader(), run.followers()[0]
+            run.run_until_acknowledged(20)
+            leader, follower = run.leader(), run.in_sync_followers()[0]
             run.network.drop_connections(f"broker-{leader}", f"broker-{follower}", one_way=True)
             run.cluster.run(0.5)
             for producer in run.producers:
@@ -365,10 +366,10 @@ class TestSlowLinks:
         """A slow link between replicas delays acknowledgements without removing a replica from the ISR."""
         with replicated(seed) as run:
             leader = run.leader()
-            for follower in run.followers():
+            for follower in run.in_sync_followers():
                 run.network.slow(f"broker-{leader}", f"broker-{follower}", (0.05, 0.2), bytes_per_s=100_000)
-            run.acknowledge(100, timeout_s=120)
-            assert len(run.followers()) == 2
+            run.run_until_acknowledged(100, timeout_s=120)
+            assert len(run.in_sync_followers()) == 2
             run.converge()
 
 
@@ -378,13 +379,13 @@ class TestDisks:
     def test_sync_errors(self, whose: str, seed: int, logged_errors: list[str]) -> None:
         """The broker's directory goes offline, the others continue; after repair and a restart it is back."""
         with replicated(seed, synced) as run:
-            run.acknowledge(20)
-            broker = run.leader() if whose == "leader" else run.followers()[0]
+            run.run_until_acknowledged(20)
+            broker = run.leader() if whose == "leader" else run.in_sync_followers()[0]
             run.note(f"the disk of broker {broker} cannot sync")
             run.machine(broker).host.disk.fail("sync", "/data/logs/*", errno.EIO)
-            run.acknowledge(60, timeout_s=60)
+            run.run_until_acknowledged(60, timeout_s=60)
             assert run.leader() != broker
-            assert broker not in run.followers()
+            assert broker not in run.in_sync_followers()
             run.kill(broker)
             run.machine(broker).host.disk.clear_faults()
             run.start(broker)
@@ -397,8 +398,8 @@ class TestDisks:
     def test_full(self, whose: str, seed: int, logged_errors: list[str]) -> None:
         """A follower with a full disk falls behind, a leader rejects records; both resume by themselves."""
         with replicated(seed) as run:
-            run.acknowledge(20)
-            broker = run.leader() if whose == "leader" else run.followers()[0]
+            run.run_until_acknowledged(20)
+            broker = run.leader() if whose == "leader" else run.in_sync_followers()[0]
             disk = run.machine(broker).host.disk
             total, free = disk.usage("/data")
             run.note(f"the disk of broker {broker} is full")

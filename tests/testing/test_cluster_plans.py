@@ -31,7 +31,7 @@ def loaded(seed: int) -> ReplicatedRun:
 def planned(seed: int) -> Iterator[tuple[ReplicatedRun, Planner]]:
     with replicated(seed, loaded) as run:
         planner = Planner(run.cluster)
-        run.acknowledge(40)
+        run.run_until_acknowledged(40)
         yield run, planner
         planner.close()
         run.converge()
@@ -92,7 +92,7 @@ def test_a_plan_ends_although_a_broker_dies(seed: int, victim: str) -> None:
         assert controller is not None
         chosen = {"controller": controller, "drained": 2, "copying": copier(run)}[victim]
         run.kill(chosen)
-        run.acknowledge(20, timeout_s=60)
+        run.run_until_acknowledged(20, timeout_s=60)
         run.start(chosen)
         assert planner.until_ended(plan_id) is PlanState.COMPLETED
         assert all(2 not in replicas for replicas in holders(run))
@@ -124,7 +124,7 @@ def test_a_rollback_restores_the_original_assignment(seed: int) -> None:
         controller = run.cluster.controller()
         assert controller is not None
         run.kill(controller)
-        run.acknowledge(10, timeout_s=60)
+        run.run_until_acknowledged(10, timeout_s=60)
         run.start(controller)
         assert planner.until_ended(plan_id) is PlanState.CANCELLED
         assert holders(run) == before
@@ -134,7 +134,7 @@ def test_a_rollback_restores_the_original_assignment(seed: int) -> None:
 def test_a_throttle_applies_only_to_added_replicas(seed: int) -> None:
     """The move takes as long as its rate implies; producers with acks=all are not delayed."""
     with planned(seed) as (run, planner):
-        run.acknowledge(100)
+        run.run_until_acknowledged(100)
         before = holders(run)
         plan_id = planner.make({"kind": "drain", "brokers": [2], "throttle_bytes_per_second": 400}, topics=[TOPIC])
         run.cluster.run(2)

@@ -100,10 +100,10 @@ def test_replicas_move_under_load(seed: int) -> None:
     with replicated(seed, four_brokers) as run:
         mover = Mover(run)
         for _ in range(3):
-            run.acknowledge(30)
+            run.run_until_acknowledged(30)
             targets = {key: mover.elsewhere(key) for key in run.keys}
             assert set(mover.ask(targets).values()) == {0}
-            run.acknowledge(10)
+            run.run_until_acknowledged(10)
             mover.arrive()
             for key, target in targets.items():
                 assert replicas_of(run.cluster, key) == target
@@ -120,7 +120,7 @@ def test_a_broker_dies_during_a_move(seed: int, victim: str) -> None:
     """The move completes after the broker's restart; records are acknowledged all the time."""
     with replicated(seed, four_brokers) as run:
         mover = Mover(run)
-        run.acknowledge(30)
+        run.run_until_acknowledged(30)
         target = mover.elsewhere(run.keys[0])
         others = [broker for broker in replicas_of(run.cluster, run.keys[0]) if broker != run.leader()]
         assert mover.ask({run.keys[0]: target}) == {run.keys[0]: 0}
@@ -133,7 +133,7 @@ def test_a_broker_dies_during_a_move(seed: int, victim: str) -> None:
             "old replica": others[0],
         }[victim]
         run.kill(chosen)
-        run.acknowledge(30, timeout_s=60)
+        run.run_until_acknowledged(30, timeout_s=60)
         run.start(chosen)
         mover.arrive()
         assert replicas_of(run.cluster, run.keys[0]) == target
@@ -149,7 +149,7 @@ def test_a_move_is_cancelled_under_load(seed: int) -> None:
         mover = Mover(run)
         key = run.keys[0]
         for steps in (0, 200, 1000):
-            run.acknowledge(20)
+            run.run_until_acknowledged(20)
             before = set(replicas_of(run.cluster, key))
             mover.ask({key: mover.elsewhere(key)})
             run.steps(steps)

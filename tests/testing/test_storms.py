@@ -100,7 +100,7 @@ def test_a_failure_is_reported_and_minimized(monkeypatch: pytest.MonkeyPatch) ->
         raise RuntimeError("failed after a pause")
 
     monkeypatch.setitem(storms.FAULTS, "pause", (burst, 1.0))
-    options = StormOptions(seconds=20.0, messages_per_s=20, calm_s=0.5)
+    options = StormOptions(seconds=20.0, messages_per_s=20, fault_interval_s=0.5)
     failed = next(
         outcome
         for outcome in (run_storm(seed, options) for seed in range(1, 10))

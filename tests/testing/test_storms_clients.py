@@ -7,8 +7,8 @@ from cluster_runs import replicated, traced_run
 
 from kreplica.errors import KafkaError
 from kreplica.testing.anomalies import Kind, report
-from kreplica.testing.storms.clients.loose_clients import EXPECTATIONS, ONE_REPLICA, TWICE, LooseClients
 from kreplica.testing.storms.clients.readers import RackAwareReader
+from kreplica.testing.storms.clients.weak_producers import ACKS_1, EXPECTATIONS, NOT_IDEMPOTENT, WeakProducers
 from kreplica.testing.storms.replicated_run import SAFE, ReplicatedRun
 
 pytestmark = pytest.mark.usefixtures("logged_errors")
@@ -20,7 +20,7 @@ def in_racks(seed: int) -> ReplicatedRun:
 
 def read_all(run: ReplicatedRun, rack: str, size_max: int = 300) -> RackAwareReader:
     """Return a reader in that rack that has read all acknowledged records of one partition."""
-    reader = run.readers.read(run.keys[0], rack=rack, size_max=size_max)
+    reader = run.readers.start_reader(run.keys[0], rack=rack, size_max=size_max)
     run.cluster.run_until(lambda: reader.position >= run.history.ends(0)[0] > 0)
     run.cluster.run_until(reader.abandon())
     return reader
@@ -29,7 +29,7 @@ def read_all(run: ReplicatedRun, rack: str, size_max: int = 300) -> RackAwareRea
 def test_a_reader_fetches_from_the_replica_in_its_rack() -> None:
     """The leader redirects it unless it is in the same rack; the records are the same."""
     with replicated(1, in_racks) as run:
-        run.acknowledge(200)
+        run.run_until_acknowledged(200)
         for broker, rack in run.racks.items():
             expected = {} if broker == run.leader(0) else {f"broker-{broker}": None}
             assert read_all(run, rack).preferred == expected
@@ -39,7 +39,7 @@ def test_a_reader_fetches_from_the_replica_in_its_rack() -> None:
 def test_a_late_reader_reads_everything_in_small_fetches() -> None:
     """A reader without a rack reads from the leader; a limit of one byte returns one batch at a time (KIP-74)."""
     with replicated(2, in_racks) as run:
-        run.acknowledge(100)
+        run.run_until_acknowledged(100)
         assert not read_all(run, "", size_max=1).preferred
         assert len(run.history.seen[0]) >= run.history.ends(0)[0]
         run.converge()
@@ -48,9 +48,9 @@ def test_a_late_reader_reads_everything_in_small_fetches() -> None:
 def test_a_reader_leaves_a_dead_follower() -> None:
     """The leader names another replica, or returns the records itself."""
     with replicated(3, in_racks) as run:
-        run.acknowledge(200)
-        near = run.followers(0)[0]
-        reader = run.readers.read(run.keys[0], rack=run.racks[near], size_max=300)
+        run.run_until_acknowledged(200)
+        near = run.in_sync_followers(0)[0]
+        reader = run.readers.start_reader(run.keys[0], rack=run.racks[near], size_max=300)
         run.cluster.run_until(lambda: bool(reader.preferred) and reader.position > 0)
         run.kill(near)
         run.cluster.run_until(lambda: reader.position >= run.history.ends(0)[0], timeout_s=60)
@@ -76,12 +76,12 @@ def test_a_client_does_not_go_back_to_an_earlier_leader() -> None:
 def test_a_decreasing_end_offset_is_found() -> None:
     """The run fails at its end."""
     with replicated(4) as run:
-        watcher = run.readers.watch_end(run.keys[0])
-        run.acknowledge(50)
+        watcher = run.readers.watch_high_watermark(run.keys[0])
+        run.run_until_acknowledged(50)
         run.cluster.run(1.0)
         watcher.seen = (watcher.seen[0], watcher.seen[1] + 10_000)
         run.cluster.run(1.0)
-        with pytest.raises(AssertionError, match=r"load-0 ended at 1\d{4} in epoch 0"):
+        with pytest.raises(AssertionError, match=r"high watermark decreased from 1\d{4} \(leader epoch 0\)"):
             run.cluster.run_until(watcher.abandon())
         run.converge()
 
@@ -89,10 +89,10 @@ def test_a_decreasing_end_offset_is_found() -> None:
 def test_records_with_acks_1_may_be_lost() -> None:
     """Its record is truncated when another broker leads, which is an error except with acks=1."""
     with replicated(5) as run:
-        loose = LooseClients(run, 3, SAFE)
-        run.companions.append(loose)
-        key, history = loose.keys[ONE_REPLICA], loose.histories[ONE_REPLICA]
-        run.cluster.run_until(lambda: len(history.acked[ONE_REPLICA]) > 5)
+        weak = WeakProducers(run, 3, SAFE)
+        run.companions.append(weak)
+        key, history = weak.keys[ACKS_1], weak.histories[ACKS_1]
+        run.cluster.run_until(lambda: len(history.acked[ACKS_1]) > 5)
         leader = run.cluster.leader_of(*key)
         for broker in run.cluster.brokers:
             if broker != leader:
@@ -104,42 +104,42 @@ def test_records_with_acks_1_may_be_lost() -> None:
         run.cluster.run_until(lambda: run.cluster.leader_of(*key) not in (leader, -1))
         run.start(leader)
         run.converge()
-        found = report(history.observations, EXPECTATIONS[TWICE])
+        found = report(history.observations, EXPECTATIONS[NOT_IDEMPOTENT])
         assert Kind.LOST_WRITE in found.errors or Kind.INCONSISTENT_ACKNOWLEDGEMENT in found.errors
 
 
 def test_the_last_record_with_acks_1_is_waited_for() -> None:
     """Its producer is done before another replica has the record; consumers read it as soon as the replicas have it."""
     with replicated(5) as run:
-        loose = LooseClients(run, 3, SAFE)
-        history = loose.histories[ONE_REPLICA]
-        run.cluster.run_until(lambda: len(history.acked[ONE_REPLICA]) > 5)
-        leader = run.cluster.leader_of(*loose.keys[ONE_REPLICA])
+        weak = WeakProducers(run, 3, SAFE)
+        history = weak.histories[ACKS_1]
+        run.cluster.run_until(lambda: len(history.acked[ACKS_1]) > 5)
+        leader = run.cluster.leader_of(*weak.keys[ACKS_1])
         for broker in run.cluster.brokers:
             if broker != leader:
                 run.network.cut(f"broker-{broker}", f"broker-{leader}", one_way=False)
         acknowledged = history.acked_count
         run.cluster.run_until(lambda: history.acked_count > acknowledged)
         run.network.heal()
-        loose.converge()
+        weak.converge()
         run.converge()
 
 
 def test_without_idempotence_a_batch_may_be_duplicated() -> None:
     """The batch was written, its acknowledgement was lost, and it was sent again."""
     with replicated(6) as run:
-        loose = LooseClients(run, 3, SAFE)
-        run.companions.append(loose)
-        history = loose.histories[TWICE]
+        weak = WeakProducers(run, 3, SAFE)
+        run.companions.append(weak)
+        history = weak.histories[NOT_IDEMPOTENT]
         for _ in range(5):
             acknowledged = history.acked_count
             run.cluster.run_until(lambda before=acknowledged: history.acked_count > before + 3)
-            sent = history.sent[TWICE]
-            leader = f"broker-{run.cluster.leader_of(*loose.keys[TWICE])}"
-            run.network.cut(leader, "loose", one_way=True)
-            run.cluster.run_until(lambda before=sent: history.sent[TWICE] > before)
+            sent = history.sent[NOT_IDEMPOTENT]
+            leader = f"broker-{run.cluster.leader_of(*weak.keys[NOT_IDEMPOTENT])}"
+            run.network.cut(leader, "weak-producers", one_way=True)
+            run.cluster.run_until(lambda before=sent: history.sent[NOT_IDEMPOTENT] > before)
             run.cluster.run(0.5)
-            run.network.drop_connections("loose", leader)
+            run.network.drop_connections("weak-producers", leader)
             run.network.heal()
         run.converge()
-        assert Kind.DUPLICATE in report(history.observations, EXPECTATIONS[TWICE]).counts
+        assert Kind.DUPLICATE in report(history.observations, EXPECTATIONS[NOT_IDEMPOTENT]).counts

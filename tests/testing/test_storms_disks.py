@@ -26,7 +26,7 @@ def _deferred_collection() -> Iterator[None]:
 def test_the_end_of_a_disk_fault_affects_no_other_fault(name: str) -> None:
     """Another fault of the same disk lasts until its own end."""
     run = ReplicatedRun(1)
-    run.acknowledge(20)
+    run.run_until_acknowledged(20)
     for broker in run.cluster.brokers:
         run.machine(broker).host.disk.fail("rename", PATH, errno.EIO)
     end = FAULTS[name][0](run, Random(1))
@@ -44,14 +44,14 @@ def test_the_end_of_a_disk_fault_affects_no_other_fault(name: str) -> None:
 def test_a_broker_recovers_from_running_out_of_descriptors(seed: int) -> None:
     """No directory goes offline, no restart is needed, and every replica is in sync in the end."""
     run = ReplicatedRun(seed, configs={**(SYNCED if seed % 2 else SAFE), "segment.bytes": "4000"})
-    run.acknowledge(20)
+    run.run_until_acknowledged(20)
     programs = {broker: run.machine(broker).program for broker in run.cluster.brokers}
     end = FAULTS["run out of descriptors"][0](run, Random(seed))
     assert end is not None
-    run.acknowledge(60)
+    run.run_until_acknowledged(60)
     run.cluster.run(70)
     end()
-    assert not run.lost
+    assert not run.maybe_incomplete
     run.settle()
     for broker, program in programs.items():
         assert run.machine(broker).program is program
@@ -73,12 +73,12 @@ def test_a_slow_disk_recovers_its_speed() -> None:
 def test_one_machine_at_a_time_loses_committed_records() -> None:
     """Any other in-sync replica may be killed without notice: then only the broker with losses would be left."""
     run = ReplicatedRun(3)
-    run.acknowledge(20)
-    assert run.survives(1)
-    assert run.survives(2)
+    run.run_until_acknowledged(20)
+    assert run.can_lose(1)
+    assert run.can_lose(2)
     run.lose_power(1)
-    assert not run.survives(2), "1 has lost something, and counts as in sync"
+    assert not run.can_lose(2), "1 has lost something, and counts as in sync"
     run.launch(1)
     run.settle()
-    assert run.survives(2)
+    assert run.can_lose(2)
     run.converge()

@@ -32,9 +32,10 @@ class TestOptions:
         [
             ("brokesr", "3", "unknown option 'brokesr'; options: seconds, brokers, "),
             ("brokers", "2", "brokers=2: at least 3 are needed"),
-            ("brokers", "three", "brokers=three: must be a number"),
+            ("brokers", "three", "brokers=three: must be an integer"),
+            ("seconds", "many", "seconds=many: must be a number"),
             ("seconds", "0", "seconds=0.0: must be greater than 0"),
-            ("calm_s", "-1", "calm_s=-1.0: must be greater than 0"),
+            ("fault_interval_s", "-1", "fault_interval_s=-1.0: must be greater than 0"),
             ("synced", "true", "synced=true: must be yes or no"),
         ],
     )
@@ -42,6 +43,12 @@ class TestOptions:
         """The error names the mistyped option and the existing ones."""
         with pytest.raises(BadOption, match=message):
             options_of(1, {name: text})
+
+    def test_deprecated_names_are_accepted(self) -> None:
+        """They set the option of the present name, unless that is set as well."""
+        old = options_of(1, {"calm_s": "4", "loose": "yes", "answer_timeout_s": "7", "chain": "yes"})
+        assert (old.fault_interval_s, old.weak_producers, old.request_timeout_s, old.applications) == (4, True, 7, True)
+        assert not options_of(1, {"applications": "no", "chain": "yes"}).applications
 
     def test_load_has_the_requested_rate(self) -> None:
         """The producers of all partitions together send this number of messages per second."""

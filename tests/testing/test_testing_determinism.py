@@ -15,11 +15,11 @@ from kreplica.testing.storms.options import StormOptions
 from kreplica.testing.storms.outcome import Outcome, run_storm
 
 SEED = 4
-STORMY = StormOptions(seconds=20.0, messages_per_s=50, brokers=4, synced=True, calm_s=0.5, overlap=4)
+STORMY = StormOptions(seconds=20.0, messages_per_s=50, brokers=4, synced=True, fault_interval_s=0.5, overlap=4)
 """Short enough to run often, with about thirty faults of most kinds."""
 
 WITH_APPLICATIONS = StormOptions(
-    seconds=8.0, messages_per_s=5, batch_records=5, partitions=1, calm_s=0.5, overlap=3, applications=True
+    seconds=8.0, messages_per_s=5, batch_records=5, partitions=1, fault_interval_s=0.5, overlap=3, applications=True
 )
 
 CHILD = f"""

@@ -137,11 +137,11 @@ def test_a_dead_in_sync_replica_without_committed_records_is_found(dead_before: 
     """Its broker is not running, and may leave the ISR before it returns; other replicas may be in sync."""
     with deferred_collection():
         run = ReplicatedRun(1, partitions=1)
-        leader, followers = run.leader(), run.followers()
+        leader, followers = run.leader(), run.in_sync_followers()
         for follower in followers[:dead_before]:
             run.kill(follower)
         run.cluster.run_until(lambda: is_in_sync(run.cluster, run.keys[0]))
-        run.acknowledge(20)
+        run.run_until_acknowledged(20)
         replicas = dict(active_replicas(run.cluster, run.keys[0]))
         had = replicas[followers[-1]].log.log_end_offset
         run.kill(followers[-1])
@@ -156,10 +156,10 @@ def test_a_dead_in_sync_replica_without_committed_records_is_found(dead_before: 
 def test_dead_in_sync_replicas_count_without_a_coordinator() -> None:
     """Their last fetches arrive after their death and the leader counts them, because no coordinator corrects it."""
     run = ReplicatedRun(1, partitions=1)
-    leader, followers = run.leader(), run.followers()
+    leader, followers = run.leader(), run.in_sync_followers()
     for follower in followers:
         run.network.link(f"broker-{follower}", f"broker-{leader}").latency_s = (0.2, 0.2)
-    run.acknowledge(20)
+    run.run_until_acknowledged(20)
     replicas = dict(active_replicas(run.cluster, run.keys[0]))
     partition = replicas[leader]
     run.cluster.run_until(lambda: all(r.log.log_end_offset > partition.high_watermark for r in replicas.values()))

@@ -9,7 +9,7 @@ from kreplica.testing.storms.replicated_run import ReplicatedRun
 def test_reading_continues_with_the_next_leader() -> None:
     """A reader receives all records if the leader dies while it reads."""
     run = ReplicatedRun(1, partitions=1)
-    run.acknowledge(20)
+    run.run_until_acknowledged(20)
     reader = run.cluster.leader_client(TOPIC, 0, name="reader")
     run.cluster.run_until(reader.connection())
     acknowledged = dict(run.history.acked[0])
@@ -22,7 +22,7 @@ def test_reading_continues_with_the_next_leader() -> None:
 def test_an_offset_request_is_retried_with_the_next_leader() -> None:
     """A former leader responds with an error, and the client looks up the next one."""
     run = ReplicatedRun(2, partitions=1)
-    run.acknowledge(20)
+    run.run_until_acknowledged(20)
     asker = run.cluster.leader_client(TOPIC, 0, name="reader")
     run.cluster.run_until(asker.connection())
     acknowledged = run.history.acked[0]

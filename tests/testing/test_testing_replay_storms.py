@@ -13,7 +13,7 @@ from kreplica.testing.storms.storm import Storm, faults_of_seed
 # Coroutines of killed processes are collected at any point.
 pytestmark = pytest.mark.filterwarnings("ignore:.*<coroutine object:pytest.PytestUnraisableExceptionWarning")
 
-OPTIONS = {"journal": "yes", "messages_per_s": "20", "calm_s": "1", "seconds": "30"}
+OPTIONS = {"journal": "yes", "messages_per_s": "20", "fault_interval_s": "1", "seconds": "30"}
 SOAK = {"journal": "yes"}
 ENTRIES_MIN = 50
 

@@ -10,7 +10,8 @@ from kreplica.client.connection import Connection
 from kreplica.client.errors import ClientError, ConnectionFailed
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime import Reactor
-from kreplica.testing.clients.wire_client import WireClient, name_of, sleep
+from kreplica.runtime.pause import pause
+from kreplica.testing.clients.wire_client import WireClient, name_of
 from kreplica.wire import messages
 from kreplica.wire.messages import Api
 
@@ -21,7 +22,7 @@ FIND_ONE_MAX = 3
 """Later versions of FindCoordinator take several keys."""
 
 CONNECT_TIMEOUT_S = 2.0
-ANSWER_TIMEOUT_S = 10.0
+REQUEST_TIMEOUT_S = 10.0
 RETRY_S_MIN, RETRY_S_MAX = 0.1, 0.8
 
 WRONG_COORDINATOR = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -65,9 +66,9 @@ class CoordinatorClient(WireClient):
         kind: int,
         *,
         client_id: str,
-        answer_timeout_s: float = ANSWER_TIMEOUT_S,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> None:
-        super().__init__(reactor, *brokers[0], client_id=client_id, answer_timeout_s=answer_timeout_s)
+        super().__init__(reactor, *brokers[0], client_id=client_id, request_timeout_s=request_timeout_s)
         self.errors: Counter[str] = Counter()
         self._brokers = brokers
         self._lookups_count = 0
@@ -86,7 +87,7 @@ class CoordinatorClient(WireClient):
                 await self.connection()
                 return
             except (ClientError, KafkaError):
-                await sleep(self.reactor, RETRY_S_MAX)
+                await pause(self.reactor, RETRY_S_MAX)
 
     async def ask(
         self, api: Api, body: dict[str, Any], *, at_most: int | None = None, timeout_s: float | None = None
@@ -114,7 +115,7 @@ class CoordinatorClient(WireClient):
                 has_pending_attempt |= code in UNKNOWN_RESULT
                 if code in WRONG_COORDINATOR:
                     await self.close()
-            await sleep(self.reactor, wait_s)
+            await pause(self.reactor, wait_s)
             wait_s = min(wait_s * 2, RETRY_S_MAX)
 
     async def _find(self) -> tuple[str, int]:
@@ -124,7 +125,8 @@ class CoordinatorClient(WireClient):
         try:
             body = {"key": self._key, "key_type": self._kind}
             version = connection.version(messages.FIND_COORDINATOR, FIND_ONE_MAX)
-            answer = await connection.request(messages.FIND_COORDINATOR, version, body, timeout_s=self.answer_timeout_s)
+            timeout_s = self.request_timeout_s
+            answer = await connection.request(messages.FIND_COORDINATOR, version, body, timeout_s=timeout_s)
         finally:
             await connection.close()
         code = ErrorCode.of(answer["error_code"])

@@ -14,8 +14,9 @@ from kreplica.client.connection import Connection
 from kreplica.client.errors import ClientError
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime import Runtime
+from kreplica.runtime.pause import pause
 from kreplica.testing.anomalies.history import NO_OFFSET
-from kreplica.testing.clients.wire_client import WireClient, cancel, name_of, run_and_close, sleep
+from kreplica.testing.clients.wire_client import WireClient, cancel, name_of, run_and_close
 from kreplica.testing.histories.record_history import Listener
 from kreplica.wire import messages
 from kreplica.wire.batch_building import BatchBuilder
@@ -38,7 +39,7 @@ class Load:
     :param records_max: maximum number of records per batch.
     :param value_size_max: maximum size of a record's value in bytes.
     :param idempotent: false to send without sequence numbers, so that a retry may duplicate a batch.
-    :param answer_timeout_s: response timeout; half of it is the timeout in the request.
+    :param request_timeout_s: response timeout; half of it is the timeout in the request.
     """
 
     topic: str
@@ -48,7 +49,7 @@ class Load:
     records_max: int = 4
     value_size_max: int = 300
     idempotent: bool = True
-    answer_timeout_s: float = 10.0
+    request_timeout_s: float = 10.0
 
 
 class Batch(NamedTuple):
@@ -135,13 +136,13 @@ class IdempotentProducer:
                 self.errors[name_of(error)] += 1
                 # Sent batches may be in the log; the broker recognizes duplicates.
                 await self._client.close()
-                await sleep(self._reactor, self._random.uniform(0, self._retry_s))
+                await pause(self._reactor, self._random.uniform(0, self._retry_s))
                 self._retry_s = min(self._retry_s * 2, RETRY_S_MAX)
 
     async def _write(self, connection: Connection) -> None:
         """Use one connection until an error occurs or everything is done."""
         if self._producer_id < 0 and self._load.idempotent:
-            self._producer_id = await new_producer_id(self._client, self._load.answer_timeout_s)
+            self._producer_id = await new_producer_id(self._client, self._load.request_timeout_s)
         done: Deferred[None] = Deferred()
         for partition, batches in self._unacknowledged.items():
             for batch in batches:
@@ -186,11 +187,11 @@ class IdempotentProducer:
         body = {
             "transactional_id": None,
             "acks": self._load.acks,
-            "timeout_ms": int(self._load.answer_timeout_s * 500),
+            "timeout_ms": int(self._load.request_timeout_s * 500),
             "topic_data": [{"name": self._load.topic, "partition_data": [row]}],
         }
         version = connection.version(messages.PRODUCE)
-        answer = connection.request(messages.PRODUCE, version, body, timeout_s=self._load.answer_timeout_s)
+        answer = connection.request(messages.PRODUCE, version, body, timeout_s=self._load.request_timeout_s)
         answer.addCallback(self._answered, connection, partition, batch, done)
         answer.addErrback(lambda failure: None if done.called else done.errback(failure))
 

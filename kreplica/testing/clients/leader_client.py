@@ -11,7 +11,8 @@ from kreplica.client.errors import ClientError
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_EPOCH, ZERO_UUID
 from kreplica.runtime import Reactor
-from kreplica.testing.clients.wire_client import ANSWER_TIMEOUT_S, WireClient, sleep
+from kreplica.runtime.pause import pause
+from kreplica.testing.clients.wire_client import REQUEST_TIMEOUT_S, WireClient
 from kreplica.wire import messages
 from kreplica.wire.records import Record
 
@@ -40,9 +41,9 @@ class LeaderClient(WireClient):
         partition: int,
         *,
         client_id: str,
-        answer_timeout_s: float = ANSWER_TIMEOUT_S,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> None:
-        super().__init__(reactor, *brokers[0], client_id=client_id, answer_timeout_s=answer_timeout_s)
+        super().__init__(reactor, *brokers[0], client_id=client_id, request_timeout_s=request_timeout_s)
         self.leader_epoch = NO_EPOCH
         self._topic_id = ZERO_UUID
         self._brokers = brokers
@@ -79,7 +80,7 @@ class LeaderClient(WireClient):
                 if isinstance(error, KafkaError) and not error.code.retriable:
                     raise
                 await self.close()
-                await sleep(self.reactor, RETRY_S)
+                await pause(self.reactor, RETRY_S)
         return await ask()
 
     async def _find_leader(self) -> tuple[str, int]:

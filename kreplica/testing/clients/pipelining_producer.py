@@ -25,6 +25,7 @@ from kreplica.client.connection import Connection
 from kreplica.client.errors import ClientError
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime import Runtime
+from kreplica.runtime.pause import pause
 from kreplica.testing.anomalies.history import NO_OFFSET
 from kreplica.testing.clients.idempotent_producer import (
     IN_FLIGHT_MAX,
@@ -35,7 +36,7 @@ from kreplica.testing.clients.idempotent_producer import (
     Load,
     new_producer_id,
 )
-from kreplica.testing.clients.wire_client import WireClient, cancel, name_of, sleep
+from kreplica.testing.clients.wire_client import WireClient, cancel, name_of
 from kreplica.testing.histories.record_history import Listener
 from kreplica.wire import messages
 from kreplica.wire.batch_building import BatchBuilder
@@ -165,11 +166,11 @@ class PipeliningProducer:
         client = self._queues[0].client
         while self.producer_id < 0:
             try:
-                self.producer_id = await new_producer_id(client, self.load.answer_timeout_s)
+                self.producer_id = await new_producer_id(client, self.load.request_timeout_s)
             except (ClientError, KafkaError) as error:
                 self.errors[name_of(error)] += 1
                 await client.close()
-                await sleep(self.reactor, RETRY_S_MAX)
+                await pause(self.reactor, RETRY_S_MAX)
 
     async def _write_until_done(self, queue: PartitionQueue) -> None:
         retry_s = RETRY_S_MIN
@@ -193,7 +194,7 @@ class PipeliningProducer:
                     await queue.client.close()
                 if queue.unacknowledged and queue.unacknowledged[0].number != before:
                     retry_s = RETRY_S_MIN
-                await sleep(self.reactor, self.random.uniform(0, retry_s))
+                await pause(self.reactor, self.random.uniform(0, retry_s))
                 retry_s = min(retry_s * 2, RETRY_S_MAX)
 
     # --- epochs ------------------------------------------------------------------------------------------------------
@@ -299,12 +300,12 @@ class Pipeline:
         body = {
             "transactional_id": None,
             "acks": load.acks,
-            "timeout_ms": int(load.answer_timeout_s * 500),
+            "timeout_ms": int(load.request_timeout_s * 500),
             "topic_data": [{"name": load.topic, "partition_data": [row]}],
         }
         queue.in_flight += 1
         version = self._connection.version(messages.PRODUCE)
-        answer = self._connection.request(messages.PRODUCE, version, body, timeout_s=load.answer_timeout_s)
+        answer = self._connection.request(messages.PRODUCE, version, body, timeout_s=load.request_timeout_s)
         answer.addCallbacks(self._answered, self._lost, callbackArgs=(batch,))
         answer.addBoth(self._ended)
 

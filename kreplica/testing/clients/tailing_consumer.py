@@ -9,7 +9,8 @@ from twisted.internet.defer import Deferred
 from kreplica.client.errors import ClientError
 from kreplica.errors import ErrorCode, KafkaError, ProtocolError
 from kreplica.runtime import Reactor
-from kreplica.testing.clients.wire_client import WireClient, cancel, name_of, run_and_close, sleep
+from kreplica.runtime.pause import pause
+from kreplica.testing.clients.wire_client import WireClient, cancel, name_of, run_and_close
 from kreplica.testing.histories.record_history import Listener
 
 WAIT_MS = 500
@@ -62,7 +63,7 @@ class TailingConsumer:
             except (ClientError, KafkaError, ProtocolError) as error:
                 self.errors[name_of(error)] += 1
                 await self._client.close()
-                await sleep(self._reactor, retry_s)
+                await pause(self._reactor, retry_s)
                 retry_s = min(retry_s * 2, RETRY_S_MAX)
                 if isinstance(error, KafkaError) and error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                     self.resets += 1

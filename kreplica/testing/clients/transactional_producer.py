@@ -15,6 +15,7 @@ from kreplica.client_core.offsets import GroupIdentity, offset_rows
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
+from kreplica.runtime.pause import pause
 from kreplica.testing.anomalies.history import NO_OFFSET
 from kreplica.testing.clients.coordinator_client import (
     RETRY_S_MAX,
@@ -25,7 +26,6 @@ from kreplica.testing.clients.coordinator_client import (
     RequestRejected,
 )
 from kreplica.testing.clients.leader_client import LeaderClient
-from kreplica.testing.clients.wire_client import sleep
 from kreplica.testing.histories.transaction_history import TransactionHistory
 from kreplica.wire import messages
 from kreplica.wire.batch_building import BatchBuilder
@@ -34,7 +34,7 @@ from kreplica.wire.messages import Api
 FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 """Errors after another producer took over the transactional ID or the coordinator aborted the transaction."""
 
-ANSWER_TIMEOUT_S = 10.0
+REQUEST_TIMEOUT_S = 10.0
 
 CLASSIC_VERSIONS: Mapping[int, int] = {
     messages.PRODUCE.key: 11,
@@ -280,7 +280,7 @@ class TransactionalProducer:
                 self._has_pending_attempt |= code in UNKNOWN_RESULT
                 if code is not ErrorCode.CONCURRENT_TRANSACTIONS:
                     await client.close()
-            await sleep(self._reactor, wait_s)
+            await pause(self._reactor, wait_s)
             wait_s = min(wait_s * 2, RETRY_S_MAX)
 
     def _batch(self, key: TopicPartition, values: Sequence[bytes], sequence: int) -> dict[str, Any]:
@@ -296,6 +296,6 @@ class TransactionalProducer:
         return {
             "transactional_id": self.transactional_id,
             "acks": -1,
-            "timeout_ms": int(ANSWER_TIMEOUT_S * 500),
+            "timeout_ms": int(REQUEST_TIMEOUT_S * 500),
             "topic_data": [{"name": key.topic, "partition_data": [row]}],
         }

@@ -28,7 +28,7 @@ ANSWER_SIZE_MAX = 2**31 - 1
 TOPIC_RESOURCE = 2
 SET_SETTING, DELETE_SETTING = 0, 1
 CONNECT_TIMEOUT_S = 10.0
-ANSWER_TIMEOUT_S = 30.0
+REQUEST_TIMEOUT_S = 30.0
 
 
 class WireClient:
@@ -36,7 +36,7 @@ class WireClient:
 
     Every method raises ``ClientError`` without a response, and ``KafkaError`` if the response contains an error.
 
-    :param answer_timeout_s: response timeout, in addition to the time that the request lets the broker wait.
+    :param request_timeout_s: response timeout, in addition to the time that the request lets the broker wait.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class WireClient:
         port: int,
         *,
         client_id: str,
-        answer_timeout_s: float = ANSWER_TIMEOUT_S,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> None:
         self.reactor = reactor
         self._address = host, port
         self.client_id = client_id
-        self.answer_timeout_s = answer_timeout_s
+        self.request_timeout_s = request_timeout_s
         self._connection: Connection | None = None
 
     async def connection(self) -> Connection:
@@ -61,7 +61,7 @@ class WireClient:
 
     async def _connect(self, address: tuple[str, int], timeout_s: float = CONNECT_TIMEOUT_S) -> Connection:
         connection = await connect(self.reactor, *address, client_id=self.client_id, connect_timeout_s=timeout_s)
-        await connection.negotiate(self.answer_timeout_s)
+        await connection.negotiate(self.request_timeout_s)
         return connection
 
     async def request(
@@ -70,11 +70,11 @@ class WireClient:
         """Send a request in the highest version that both sides support.
 
         :param at_most: upper limit of the version.
-        :param timeout_s: response timeout; ``answer_timeout_s`` by default.
+        :param timeout_s: response timeout; ``request_timeout_s`` by default.
         """
         connection = await self.connection()
         if timeout_s is None:
-            timeout_s = self.answer_timeout_s
+            timeout_s = self.request_timeout_s
         return await connection.request(api, connection.version(api, at_most), body, timeout_s=timeout_s)
 
     async def close(self) -> None:
@@ -238,7 +238,7 @@ class WireClient:
         }
         at_most = None if isinstance(topic, UUID) else FETCH_BY_NAME_MAX
         answer = await self.request(
-            messages.FETCH, body, at_most=at_most, timeout_s=wait_ms / 1000 + self.answer_timeout_s
+            messages.FETCH, body, at_most=at_most, timeout_s=wait_ms / 1000 + self.request_timeout_s
         )
         found: dict[str, Any] = answer["responses"][0]["partitions"][0]
         return found
@@ -286,12 +286,6 @@ class WireClient:
                 return found
             found += records
             offset = next_offset
-
-
-def sleep(reactor: Reactor, seconds: float) -> Deferred[None]:
-    done: Deferred[None] = Deferred()
-    reactor.callLater(seconds, done.callback, None)
-    return done
 
 
 async def run_and_close(client: WireClient, work: Awaitable[None]) -> None:

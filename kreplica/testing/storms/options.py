@@ -1,4 +1,7 @@
-"""Options of a storm: its cluster, load and faults, drawn from the seed unless the caller sets them."""
+"""Options of a storm: its cluster, load and faults.
+
+All are drawn from the seed except ``seconds`` and ``journal``; the caller can set each of them.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,16 @@ APPLICATIONS_CHANCE = 0.15
 PLAIN = "plain"
 PRODUCERS = (PLAIN, *(style.value for style in Style))
 PRODUCER_WEIGHTS = (0.4, 0.4, 0.2)
-ANSWER_TIMEOUTS_S = (3.0, 6.0, 10.0)
+REQUEST_TIMEOUTS_S = (3.0, 6.0, 10.0)
 """Request timeouts of the shared producer: shorter and longer than the time until a replica leaves the ISR."""
 
 
-ALIASES = {"chain": "applications"}
+ALIASES = {
+    "answer_timeout_s": "request_timeout_s",
+    "calm_s": "fault_interval_s",
+    "chain": "applications",
+    "loose": "weak_producers",
+}
 """Deprecated names of options."""
 
 
@@ -47,16 +55,16 @@ class StormOptions:
     :param session_ms: the brokers' ``zookeeper.session.timeout.ms``.
     :param lag_ms: the brokers' ``replica.lag.time.max.ms``.
     :param segment_bytes: the topic's ``segment.bytes``.
-    :param calm_s: mean time between the starts of two faults.
+    :param fault_interval_s: mean time between the starts of two faults.
     :param overlap: maximum number of concurrent faults.
-    :param side_topics: create, extend, reduce and delete further topics.
-    :param loose: add producers with ``acks=1`` and without idempotence, on a separate topic.
+    :param side_topics: create, grow, shrink and delete additional topics.
+    :param weak_producers: add producers with ``acks=1`` and without idempotence, on a separate topic.
     :param racks: assign brokers to racks; consumers read from the nearest replica.
-    :param applications: programs with the client library write, read in groups, and copy one topic to another in
-        transactions.
+    :param applications: programs with the client library write, read as members of groups, and copy one topic to
+        another in transactions.
     :param producer: ``plain`` for a simple producer per partition; ``librdkafka`` or ``java`` for one shared producer
         that handles errors as that client does.
-    :param answer_timeout_s: the producers' request timeout; leaders have half of it to replicate.
+    :param request_timeout_s: the producers' request timeout; leaders have half of it to replicate.
     :param journal: brokers write controller journals, which are replayed at the end.
     """
 
@@ -69,15 +77,15 @@ class StormOptions:
     session_ms: int = 6000
     lag_ms: int = 3000
     segment_bytes: int = 5000
-    calm_s: float = 3.0
+    fault_interval_s: float = 3.0
     overlap: int = 3
     side_topics: bool = False
-    loose: bool = False
+    weak_producers: bool = False
     racks: bool = False
     applications: bool = False
     journal: bool = False
     producer: str = PLAIN
-    answer_timeout_s: float = 10.0
+    request_timeout_s: float = 10.0
 
     def __str__(self) -> str:
         return " ".join(f"{name}={_text(value)}" for name, value in asdict(self).items())
@@ -90,7 +98,7 @@ class StormOptions:
             interval_s=1 / batches_per_s,
             records_max=2 * self.batch_records - 1,
             value_size_max=VALUE_SIZE_MAX,
-            answer_timeout_s=self.answer_timeout_s,
+            request_timeout_s=self.request_timeout_s,
         )
 
     @property
@@ -100,9 +108,9 @@ class StormOptions:
 
 
 def options_of(seed: int, chosen: Mapping[str, str] | None = None) -> StormOptions:
-    """Return the options that a seed draws.
+    """Return the options drawn from a seed, with the caller's overrides.
 
-    :param chosen: options that override those of the seed, by name, as text.
+    :param chosen: the overrides, by name, as text.
     :raise BadOption: one of them is unknown or has an invalid value.
     """
     random = Random(f"{seed}/options")
@@ -118,14 +126,14 @@ def options_of(seed: int, chosen: Mapping[str, str] | None = None) -> StormOptio
         session_ms=random.choice((3000, 6000, 6000, 10_000)),
         lag_ms=random.choice((1000, 3000, 5000)),
         segment_bytes=random.choice((4000, 10_000, 50_000)),
-        calm_s=random.choice((1.0, 2.0, 3.0, 5.0)),
+        fault_interval_s=random.choice((1.0, 2.0, 3.0, 5.0)),
         overlap=random.choice((1, 2, 3, 4)),
         side_topics=random.random() < 0.4,
-        loose=random.random() < 0.2,
+        weak_producers=random.random() < 0.2,
         racks=random.random() < 0.3,
         applications=Random(f"{seed}/options of the applications").random() < APPLICATIONS_CHANCE,
         producer=producer,
-        answer_timeout_s=of_producer.choice(ANSWER_TIMEOUTS_S) if producer != PLAIN else 10.0,
+        request_timeout_s=of_producer.choice(REQUEST_TIMEOUTS_S) if producer != PLAIN else 10.0,
     )
     options = replace(drawn, **_parse(chosen or {}))
     _check(options)
@@ -161,7 +169,8 @@ def _parsed(name: str, text: str) -> Any:
     try:
         return kinds[name](text)
     except ValueError:
-        raise BadOption(f"{name}={text}: must be a number") from None
+        kind = "an integer" if kinds[name] is int else "a number"
+        raise BadOption(f"{name}={text}: must be {kind}") from None
 
 
 def _text(value: Any) -> str:

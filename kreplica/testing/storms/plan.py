@@ -52,7 +52,7 @@ def make_plan(
     names = [name for name in weights if random.random() < kept] or list(weights)
     ends_s: list[float] = []
     plan: list[Fault] = []
-    at_s = random.expovariate(1 / options.calm_s)
+    at_s = random.expovariate(1 / options.fault_interval_s)
     while at_s < options.seconds:
         ends_s = [end_s for end_s in ends_s if end_s > at_s]
         name = random.choices(names, [weights[each] for each in names])[0]
@@ -61,7 +61,7 @@ def make_plan(
         if len(ends_s) < options.overlap:
             ends_s.append(at_s + lasts_s)
             plan.append(Fault(len(plan) + first_number, name, at_s, lasts_s, steps))
-        at_s += random.expovariate(1 / options.calm_s)
+        at_s += random.expovariate(1 / options.fault_interval_s)
     return plan
 
 

@@ -1,6 +1,6 @@
-"""A cluster under load with three replicas, idempotent producers with acks=all and consumers; operations on it.
+"""Cluster under load: three replicas per partition, idempotent producers with acks=all, and consumers.
 
-``storm`` executes a plan of faults on it, scripted tests single operations.
+``storm`` executes a plan of faults on it; scripted tests call single operations.
 """
 
 from __future__ import annotations
@@ -43,15 +43,16 @@ MODERATE = Load(TOPIC, interval_s=0.05)
 
 
 class ReplicatedRun(ClusterRun):
-    """A cluster with a producer and a consumer for each partition of the main topic.
+    """Run of a cluster with a producer and a consumer for each partition of the main topic.
 
     :param load: load of each partition's producer; its topic and partitions are ignored.
     :param racks: assign brokers to racks; they send consumers to the nearest replica (KIP-392).
     :param style: client whose error handling one producer of all partitions imitates; None for one simple producer per
         partition.
-    :ivar side_topics: topics that are created and deleted in the run; none until requested, like ``readers``.
-    :ivar companions: these and further topics and clients, which must converge as well.
-    :ivar lost: brokers whose logs may be incomplete after a failure of their machine or disk.
+    :ivar side_topics: topics that are created and deleted during the run; empty until a fault or test creates one.
+    :ivar readers: additional readers of the main topic; none until a fault or test starts one.
+    :ivar companions: ``side_topics``, ``readers`` and other topics and clients, which must converge as well.
+    :ivar maybe_incomplete: brokers whose logs may lack records after a failure of their machine or disk.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class ReplicatedRun(ClusterRun):
             racks=racks,
             trace=trace,
         )
-        self.lost: dict[int, None] = {}
+        self.maybe_incomplete: dict[int, None] = {}
         self._supervisor = Process("supervisor")
         self._wanted: dict[int, None] = dict.fromkeys(self.cluster.brokers)
         self._ready: dict[int, Broker] = {number: machine.program for number, machine in self.cluster.brokers.items()}
@@ -120,7 +121,7 @@ class ReplicatedRun(ClusterRun):
     # --- state -------------------------------------------------------------------------------------------------------
 
     @property
-    def clients(self) -> list[str]:
+    def client_hosts(self) -> list[str]:
         producers = [f"producer-{index}" for index, _ in enumerate(self.producers)]
         consumers = [f"consumer-{key.partition}" for key in self.keys]
         return [*producers, *consumers, *(host for companion in self.companions for host in companion.hosts)]
@@ -131,23 +132,23 @@ class ReplicatedRun(ClusterRun):
     def leader(self, partition: int = 0) -> int:
         return self.cluster.leader_of(TOPIC, partition)
 
-    def followers(self, partition: int = 0) -> list[int]:
-        """In-sync followers according to ZooKeeper."""
+    def in_sync_followers(self, partition: int = 0) -> list[int]:
+        """Return the in-sync followers according to ZooKeeper."""
         state = state_of(self.cluster, self.keys[partition])
         return [broker for broker in state.isr if broker != state.leader] if state else []
 
-    def survives(self, broker: int) -> bool:
+    def can_lose(self, broker: int) -> bool:
         """Return True if all committed data survives a power loss of this broker now.
 
         Another complete replica must be in sync.  At most one incomplete replica may be in the ISR: otherwise a
         complete one could die and leave the ISR before the incomplete ones are detected.  Only the loss of a single
         machine is tolerated.
         """
-        self.lost = {other: None for other in self.lost if not self._is_complete(other)}
-        lost = {*self.lost, broker}
+        self.maybe_incomplete = {other: None for other in self.maybe_incomplete if not self._is_complete(other)}
+        incomplete = {*self.maybe_incomplete, broker}
         for key in self._committed_ends():
             state = state_of(self.cluster, key)
-            if state is None or not set(state.isr) - lost or len(lost.intersection(state.isr)) > 1:
+            if state is None or not set(state.isr) - incomplete or len(incomplete.intersection(state.isr)) > 1:
                 return False
         return True
 
@@ -174,7 +175,7 @@ class ReplicatedRun(ClusterRun):
 
     # --- progress ----------------------------------------------------------------------------------------------------
 
-    def acknowledge(self, count: int, timeout_s: float = 120.0) -> None:
+    def run_until_acknowledged(self, count: int, timeout_s: float = 120.0) -> None:
         """Run until ``count`` more records are acknowledged."""
         wanted = self.history.acked_count + count
         self.cluster.run_until(lambda: self.history.acked_count >= wanted, timeout_s)
@@ -187,7 +188,7 @@ class ReplicatedRun(ClusterRun):
         """Run until reassignments are complete, every partition has a leader and all replicas are in sync."""
         self.cluster.run_until(lambda: not is_moving(self.cluster, TOPIC), timeout_s)
         self.cluster.wait_in_sync(TOPIC, [key.partition for key in self.keys], timeout_s)
-        self.lost.clear()
+        self.maybe_incomplete.clear()
 
     def _wait_undamaged(self, timeout_s: float = 180.0) -> None:
         """Run until all flipped bits are detected, and the damaged replicas have been fetched again."""
@@ -208,16 +209,17 @@ class ReplicatedRun(ClusterRun):
         self.machine(broker).kill()
 
     def lose_power(self, broker: int, random: Random | None = None) -> None:
-        """
+        """Cut the power of a broker's machine.
+
         :param random: draws how much unsynced data is lost; None for the host's own generator.
         """
         self.note(f"broker {broker} loses power")
         self._wanted.pop(broker, None)
         self.machine(broker).power_loss(random)
-        self.lost[broker] = None
+        self.maybe_incomplete[broker] = None
 
     def launch(self, broker: int) -> None:
-        """Start a broker without waiting; a failed start is repeated after a second, as by a supervisor."""
+        """Start a broker without waiting; a failed start is retried after one second, as a supervisor would do."""
         self._wanted[broker] = None
         if self.machine(broker).running:
             return
@@ -269,7 +271,7 @@ class ReplicatedRun(ClusterRun):
             self.cluster.coordinator.start().addErrback(self.failed)
 
     def start_all(self) -> None:
-        """Start the coordinator and all brokers that do not run."""
+        """Start the coordinator and all brokers that are not running."""
         self.launch_coordinator()
         self.start(*self.cluster.brokers)
 

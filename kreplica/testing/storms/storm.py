@@ -8,7 +8,7 @@ from random import Random
 from typing import NamedTuple
 
 from kreplica.testing.storms.applications.applications import OVERRIDES, Applications
-from kreplica.testing.storms.clients.loose_clients import LooseClients
+from kreplica.testing.storms.clients.weak_producers import WeakProducers
 from kreplica.testing.storms.cluster_run import REPLICAS
 from kreplica.testing.storms.faults import APPLICATION_FAULTS, FAULTS, SIDE_TOPIC_FAULTS, topics
 from kreplica.testing.storms.faults.fault import End
@@ -18,7 +18,7 @@ from kreplica.testing.storms.replicated_run import SAFE, SYNCED, ReplicatedRun
 
 JOURNAL_BYTES_MAX = 4 * 2**20
 
-APPLICATION_FAULT_CALM_FACTOR, APPLICATION_FAULT_OVERLAP_MAX = 2.0, 2
+APPLICATION_FAULT_INTERVAL_FACTOR, APPLICATION_FAULT_OVERLAP_MAX = 2.0, 2
 """Limits of the faults of applications: after most of them an application starts again, and it must have time to make
 progress before the next one."""
 
@@ -38,14 +38,14 @@ def faults_of_seed(seed: int, options: StormOptions) -> list[Fault]:
     """
     plan = make_plan(seed, options, weights(options))
     if options.applications:
-        calmer = replace(
+        less_frequent = replace(
             options,
-            calm_s=APPLICATION_FAULT_CALM_FACTOR * options.calm_s,
+            fault_interval_s=APPLICATION_FAULT_INTERVAL_FACTOR * options.fault_interval_s,
             overlap=min(options.overlap, APPLICATION_FAULT_OVERLAP_MAX),
         )
         frequencies = {name: weight for name, (_, weight) in APPLICATION_FAULTS.items()}
         label, first_number = "plan of the applications", len(plan) + 1
-        plan += make_plan(seed, calmer, frequencies, label=label, first_number=first_number)
+        plan += make_plan(seed, less_frequent, frequencies, label=label, first_number=first_number)
     return plan
 
 
@@ -86,8 +86,8 @@ class Storm:
         self._ends: dict[int, End] = {}
         if options.applications:
             self.run.companions.append(Applications(self.run, REPLICAS, configs))
-        if options.loose:
-            self.run.companions.append(LooseClients(self.run, REPLICAS, configs))
+        if options.weak_producers:
+            self.run.companions.append(WeakProducers(self.run, REPLICAS, configs))
         if options.side_topics:
             topics.create(self.run, Random(f"{seed}/topic"))
 

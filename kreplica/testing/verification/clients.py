@@ -10,7 +10,7 @@ from kreplica.testing.clients.idempotent_producer import IdempotentProducer
 from kreplica.testing.clients.leader_client import LeaderClient
 from kreplica.testing.clients.tailing_consumer import TailingConsumer
 from kreplica.testing.verification.observations import Observations
-from kreplica.testing.verification.options import ANSWER_TIMEOUT_S, Address, VerificationOptions
+from kreplica.testing.verification.options import REQUEST_TIMEOUT_S, Address, VerificationOptions
 
 
 class Clients:
@@ -103,5 +103,5 @@ class Clients:
             self._topic,
             partition,
             client_id=name,
-            answer_timeout_s=ANSWER_TIMEOUT_S,
+            request_timeout_s=REQUEST_TIMEOUT_S,
         )

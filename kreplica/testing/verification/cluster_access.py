@@ -9,9 +9,10 @@ from kreplica.client.connection import connect
 from kreplica.client.errors import ClientError, ConnectionFailed, MalformedAnswer, UnsupportedVersion
 from kreplica.errors import ErrorCode, KafkaError, KreplicaError
 from kreplica.runtime import Reactor
+from kreplica.runtime.pause import pause
 from kreplica.testing.clients.leader_client import CONNECT_TIMEOUT_S
-from kreplica.testing.clients.wire_client import WireClient, name_of, sleep
-from kreplica.testing.verification.options import ANSWER_TIMEOUT_S, Address
+from kreplica.testing.clients.wire_client import WireClient, name_of
+from kreplica.testing.verification.options import REQUEST_TIMEOUT_S, Address
 from kreplica.wire import messages
 
 CLIENT_ID = "kreplica-verify"
@@ -100,7 +101,7 @@ class ClusterAccess:
             leaderless = await self._leaderless(cluster, name, partitions)
             if not leaderless:
                 return
-            await sleep(self._reactor, RETRY_S)
+            await pause(self._reactor, RETRY_S)
         raise CouldNotRun(
             f"the topic {name} was created, but has partitions without a leader after {READY_S_MAX:g} s: {leaderless}"
         )
@@ -140,7 +141,7 @@ class ClusterAccess:
             finally:
                 await client.close()
             attempts += 1
-            await sleep(self._reactor, RETRY_S)
+            await pause(self._reactor, RETRY_S)
             cluster = await self._refreshed(cluster)
 
     def _address_for(self, cluster: Cluster, attempts: int) -> Address:
@@ -179,7 +180,7 @@ class ClusterAccess:
         return last
 
     def _client(self, address: Address) -> WireClient:
-        return WireClient(self._reactor, *address, client_id=CLIENT_ID, answer_timeout_s=ANSWER_TIMEOUT_S)
+        return WireClient(self._reactor, *address, client_id=CLIENT_ID, request_timeout_s=REQUEST_TIMEOUT_S)
 
 
 async def _metadata(client: WireClient) -> Cluster:

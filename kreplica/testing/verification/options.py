@@ -9,7 +9,7 @@ from kreplica.testing.clients.idempotent_producer import Load
 from kreplica.wire.batches import HEADER_SIZE
 
 ACKS_ALL = -1
-ANSWER_TIMEOUT_S = 5.0
+REQUEST_TIMEOUT_S = 5.0
 """Request timeout in seconds, short so that a client leaves a broker that hangs."""
 
 RECORD_OVERHEAD = 40
@@ -78,5 +78,5 @@ class VerificationOptions:
             interval_s=1 / batches_per_s,
             records_max=self._records_max,
             value_size_max=self.value_size_max,
-            answer_timeout_s=ANSWER_TIMEOUT_S,
+            request_timeout_s=REQUEST_TIMEOUT_S,
         )

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kreplica.runtime import Runtime
+from kreplica.runtime.pause import pause
 from kreplica.testing.anomalies import ClientHistory, Expectations, report
-from kreplica.testing.clients.wire_client import sleep
 from kreplica.testing.verification.clients import Clients
 from kreplica.testing.verification.cluster_access import Cluster, ClusterAccess, CouldNotRun
 from kreplica.testing.verification.observations import Observations, percentile
@@ -131,7 +131,7 @@ class Verification:
     async def _write(self, clients: Clients, until_s: float) -> None:
         while (left_s := until_s - self._observations.now_s()) > 0 and not self._stopped_early:
             self._report_progress(self._progress(clients, "writing"))
-            await sleep(self._runtime.reactor, min(TICK_S, left_s))
+            await pause(self._runtime.reactor, min(TICK_S, left_s))
 
     async def _wait(self, clients: Clients, phase: str, reached: Callable[[], bool]) -> bool:
         """Wait for a condition; return False if there was no progress for ``settle_s``."""
@@ -143,7 +143,7 @@ class Verification:
             elif self._observations.now_s() - progress_s >= self._options.settle_s:
                 return False
             self._report_progress(self._progress(clients, phase))
-            await sleep(self._runtime.reactor, TICK_S)
+            await pause(self._runtime.reactor, TICK_S)
         return True
 
     async def _delete_topic(self, cluster: Cluster, topic: str) -> str:

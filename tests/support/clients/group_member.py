@@ -27,7 +27,7 @@ OFFSETS_OF_ONE_MAX = 7
 TOPIC_NAMES_VERSION_MAX = 9
 """Later versions of OffsetCommit identify topics by ID."""
 
-ANSWER_TIMEOUT_S = 10.0
+REQUEST_TIMEOUT_S = 10.0
 REJOIN_ERRORS = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
 """Errors after which a member joins again."""
 
@@ -155,7 +155,7 @@ class GroupMember:
 
     async def _ask_during_rebalance(self, api: Api, body: dict[str, Any]) -> Answer:
         """Send a request whose response waits for the other members, at most for the rebalance timeout."""
-        total_timeout_s = self._subscription.rebalance_timeout_ms / 1000 + ANSWER_TIMEOUT_S
+        total_timeout_s = self._subscription.rebalance_timeout_ms / 1000 + REQUEST_TIMEOUT_S
         return await self._client.ask(api, body, timeout_s=total_timeout_s)
 
     def _range_assignments(self, members: list[dict[str, Any]]) -> dict[str, bytes]:

@@ -223,9 +223,8 @@ class Applications:
         self._wait_until_committed(self.sources)
         logs = read_logs(self._cluster, OPERATOR, self.sources)
         for group, slots in ((WORKERS, self.workers), (COPIERS, self.copiers)):
-            if slots:
-                self._wait_until_caught_up(group, logs)
-                self._wait_until_stable(group, len(slots))
+            self._wait_until_caught_up(group, logs)
+            self._wait_until_stable(group, len(slots))
         self._stop([*self.workers, *self.copiers])
         self._wait_until_committed(self.targets)
         targets = {
@@ -297,8 +296,7 @@ class Applications:
         report(self.history.transactions.observations).check()
         check_sent(self.history.sent, sources)
         for source, target in zip(self.sources, self.targets, strict=True):
-            if self.copiers:
-                check_copied(sources[source], targets[target], target)
+            check_copied(sources[source], targets[target], target)
         workers = self.history.groups[WORKERS]
         for key, log in sources.items():
             end = workers.processed_ends.get(key, 0)

@@ -1,4 +1,4 @@
-"""Random choices of a seed: number of applications, and options of the client library."""
+"""Application settings drawn from a seed: the number of applications, and their options of the client library."""
 
 from __future__ import annotations
 
@@ -55,12 +55,14 @@ class ApplicationSettings:
     def __str__(self) -> str:
         protocol = self.protocol if self.protocol == "consumer" else f"{self.protocol} {'/'.join(self.assignors)}"
         styles = ", ".join(
-            f"{style}{' auto' if auto else ''}" for style, auto in zip(self.styles, self.auto_commit, strict=True)
+            f"{style}{' with automatic commits' if auto else ''}"
+            for style, auto in zip(self.styles, self.auto_commit, strict=True)
         )
+        static = "static " if self.static else ""
         return (
-            f"{self.partitions} partitions, {self.writers} writers, workers of {protocol}"
-            f"{' static' if self.static else ''} by {styles}, {len(self.copiers)} copiers"
-            f"{''.join(f' v{version}' for version in self.copiers)}, {self.readers} readers"
+            f"{self.partitions} partitions, {self.writers} writers, {self.workers} {static}workers ({styles}) "
+            f"with protocol {protocol}, {len(self.copiers)} copiers"
+            f"{''.join(f' (transaction version {each})' for each in self.copiers)}, {self.readers} readers"
         )
 
 
@@ -72,7 +74,7 @@ def settings_of_seed(seed: int) -> ApplicationSettings:
         partitions=random.choice((1, 2, 3, 4)),
         writers=writers,
         workers=workers,
-        copiers=tuple(random.choice(TRANSACTION_VERSIONS) for _ in range(random.choice((0, 1, 1, 2)))),
+        copiers=tuple(random.choice(TRANSACTION_VERSIONS) for _ in range(random.choice((1, 1, 2)))),
         readers=random.choice((1, 1, 2)),
         protocol=protocol,
         assignors=(assignor,),

@@ -1,4 +1,7 @@
-"""Short-lived readers of the main topic: from the start, with small fetches or from near replicas; offset queries."""
+"""Short-lived readers of the main topic, and checks of high watermarks and of offset queries by timestamp.
+
+Readers start at the first record, and use small or large fetches from the leader or from the nearest replica.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,11 @@ from twisted.internet.defer import Deferred
 from kreplica.client.errors import ClientError
 from kreplica.errors import KafkaError
 from kreplica.model import TopicPartition
+from kreplica.runtime.pause import pause
 from kreplica.testing.clients.fetched_records import records_of
 from kreplica.testing.clients.leader_client import LeaderClient
 from kreplica.testing.clients.tailing_consumer import TailingConsumer
-from kreplica.testing.clients.wire_client import FETCH_SIZE_MAX, WireClient, cancel, sleep
+from kreplica.testing.clients.wire_client import FETCH_SIZE_MAX, WireClient, cancel
 from kreplica.testing.cluster.cluster import BROKER_PORT
 from kreplica.testing.storms.cluster_run import ClusterRun
 from kreplica.wire.records import Record
@@ -88,7 +92,7 @@ class RackAwareReader(TailingConsumer):
             await nearest.close()
 
 
-class EndWatcher:
+class HighWatermarkWatcher:
     """Asks leaders repeatedly for the high watermark, and checks that it never decreases.
 
     Requests have the leader epoch, so that a former leader refuses them.
@@ -111,7 +115,7 @@ class EndWatcher:
                     await self._query()
                 except (ClientError, KafkaError):
                     await self._client.close()
-                await sleep(self._reactor, QUERY_INTERVAL_S)
+                await pause(self._reactor, QUERY_INTERVAL_S)
         finally:
             await self._client.close()
 
@@ -122,7 +126,10 @@ class EndWatcher:
         seen_epoch, seen_end = self.seen
         if epoch < seen_epoch:
             return
-        assert end >= seen_end, f"{self._key} ended at {seen_end} in epoch {seen_epoch}, and at {end} in {epoch}"
+        assert end >= seen_end, (
+            f"{self._key}: the high watermark decreased from {seen_end} (leader epoch {seen_epoch}) "
+            f"to {end} (leader epoch {epoch})"
+        )
         self.seen = epoch, end
 
     async def abandon(self) -> None:
@@ -141,15 +148,15 @@ class Readers:
     def hosts(self) -> list[str]:
         return [HOST]
 
-    def read(self, key: TopicPartition, *, rack: str, size_max: int = FETCH_SIZE_MAX) -> RackAwareReader:
+    def start_reader(self, key: TopicPartition, *, rack: str, size_max: int = FETCH_SIZE_MAX) -> RackAwareReader:
         self._count += 1
         reader = RackAwareReader(self._run, key, f"reader-{self._count}", rack=rack, size_max=size_max)
         reader.start()
         return reader
 
-    def watch_end(self, key: TopicPartition) -> EndWatcher:
+    def watch_high_watermark(self, key: TopicPartition) -> HighWatermarkWatcher:
         self._count += 1
-        return EndWatcher(self._run, key, f"watcher-{self._count}")
+        return HighWatermarkWatcher(self._run, key, f"watcher-{self._count}")
 
     def converge(self) -> None:
         """Check that timestamp queries find the offsets of records."""
@@ -164,6 +171,9 @@ class Readers:
     def _check_timestamp(self, client: LeaderClient, key: TopicPartition, records: list[Record], time_ms: int) -> None:
         expected = next((record.offset for record in records if record.timestamp_ms >= time_ms), -1)
         found = self._run.cluster.run_until(client.find_offset(*key, time_ms))
-        assert found == expected, f"{key}: the first record at or after {time_ms} is {expected}, not {found}"
+        assert found == expected, (
+            f"{key}: the first record with a timestamp of at least {time_ms} is at offset {expected}, "
+            f"but ListOffsets returned {found}"
+        )
 
 

@@ -72,7 +72,7 @@ FAULTS: dict[str, tuple[Begin, float]] = {
     "late segments": (roles.delay_segments, 1.5),
     "kill one by one": (roles.kill_one_by_one, 0.5),
     "read everything": (clients.read_everything, 1.0),
-    "watch end": (clients.watch_end, 0.5),
+    "watch end": (clients.watch_high_watermark, 0.5),
     "create topic": (topics.create, 3.0),
     "delete topic": (topics.delete, 1.0),
     "replace topic": (topics.replace, 1.0),

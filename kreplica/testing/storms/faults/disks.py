@@ -32,7 +32,7 @@ def run_out_of_space_everywhere(run: ReplicatedRun, random: Random) -> End:
 
 def fill_follower(run: ReplicatedRun, random: Random) -> End | None:
     """Fill the disk of an in-sync follower completely: its leader waits for it until it leaves the ISR."""
-    followers = run.followers(random.randrange(len(run.keys)))
+    followers = run.in_sync_followers(random.randrange(len(run.keys)))
     if not followers:
         return None
     broker = random.choice(followers)
@@ -58,10 +58,10 @@ def fail_to_sync(run: ReplicatedRun, random: Random) -> End | None:
     Only if this loses no committed data, because another in-sync replica may have lost unsynced records.
     """
     broker = some_broker(run, random)
-    if broker is None or not (run.synced or run.survives(broker)):
+    if broker is None or not (run.synced or run.can_lose(broker)):
         return None
     run.note(f"a sync of broker {broker} fails")
-    run.lost[broker] = None  # the broker treats its logs as incomplete
+    run.maybe_incomplete[broker] = None  # the broker treats its logs as incomplete
     repair = run.machine(broker).host.disk.fail("sync", f"{DATA_DIRECTORY}/logs/*", errno.EIO, times=1)
     return lambda: _repair_and_restart(run, broker, repair)
 
@@ -103,7 +103,7 @@ def slow_down(run: ReplicatedRun, random: Random) -> End | None:
 def flip_bit(run: ReplicatedRun, random: Random) -> None:
     """Flip a synced bit of a segment if another in-sync replica has the data."""
     broker = random.choice(sorted(run.cluster.brokers))
-    if not run.survives(broker):
+    if not run.can_lose(broker):
         return
     disk = run.machine(broker).host.disk
     segments = _segments(run, broker)
@@ -114,7 +114,7 @@ def flip_bit(run: ReplicatedRun, random: Random) -> None:
     if synced:
         position = random.randrange(synced)
         run.note(f"a bit of broker {broker} flips: {path}, position {position}")
-        run.lost[broker] = None
+        run.maybe_incomplete[broker] = None
         disk.flip_bit(path, position, random.randrange(8))
 
 
@@ -125,9 +125,9 @@ def fail_to_read(run: ReplicatedRun, random: Random) -> End | None:
     """
     broker = some_broker(run, random)
     segments = _segments(run, broker) if broker is not None else []
-    if broker is None or not segments or not run.survives(broker):
+    if broker is None or not segments or not run.can_lose(broker):
         return None
-    run.lost[broker] = None
+    run.maybe_incomplete[broker] = None
     machine = run.machine(broker)
     path = random.choice(segments)
     run.note(f"broker {broker} cannot read {path}")

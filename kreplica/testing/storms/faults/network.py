@@ -26,7 +26,7 @@ def cut_brokers(run: ReplicatedRun, random: Random) -> End:
 
 def cut_from_client(run: ReplicatedRun, random: Random) -> End:
     broker = random.choice(sorted(run.cluster.brokers))
-    return _cut(run, random, broker_name(broker), random.choice(run.clients))
+    return _cut(run, random, broker_name(broker), random.choice(run.client_hosts))
 
 
 def isolate(run: ReplicatedRun, random: Random) -> End | None:
@@ -55,7 +55,7 @@ def half_open_connections(run: ReplicatedRun, random: Random) -> End:
 
 def drop_connections(run: ReplicatedRun, random: Random) -> None:
     """Reset all connections between two hosts, at one end or both."""
-    a, b = random.sample([*_servers(run), *run.clients], 2)
+    a, b = random.sample([*_servers(run), *run.client_hosts], 2)
     run.network.drop_connections(a, b, one_way=random.random() < 0.5)
 
 

@@ -9,8 +9,8 @@ from twisted.internet.defer import Deferred
 
 from kreplica.cluster import znodes
 from kreplica.cluster.partition_requests import encode_addition, encode_removal
+from kreplica.runtime.pause import pause
 from kreplica.service.composition.broker import Broker
-from kreplica.testing.clients.wire_client import sleep
 from kreplica.testing.cluster.state import assignment_of
 from kreplica.testing.storms.clients.side_topics import ADMINISTRATOR, SideTopic
 from kreplica.testing.storms.expected_state import RequestResult
@@ -93,7 +93,7 @@ async def _grow_again(
 ) -> None:
     reactor = run.cluster.simulation.host(ADMINISTRATOR).reactor
     while is_active():
-        await sleep(reactor, RETRY_S)
+        await pause(reactor, RETRY_S)
         if len(topic.current) == count - 1 and is_active():
             client = run.side_topics.administrator(random)
             if await run.side_topics.send(client, client.create_partitions(topic.name, count)) is RequestResult.DONE:

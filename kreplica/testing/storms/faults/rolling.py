@@ -8,7 +8,7 @@ from random import Random
 
 from twisted.internet.defer import CancelledError, Deferred
 
-from kreplica.testing.clients.wire_client import sleep
+from kreplica.runtime.pause import pause
 from kreplica.testing.storms.faults.fault import End
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 
@@ -62,7 +62,7 @@ class _RollingRestart:
     async def _wait(self, reached: Callable[[], bool], timeout_s: float) -> None:
         ends_s = self._reactor.seconds() + timeout_s
         while not reached() and self._reactor.seconds() < ends_s:
-            await sleep(self._reactor, CHECK_INTERVAL_S)
+            await pause(self._reactor, CHECK_INTERVAL_S)
 
     def start_stopped(self) -> None:
         """Start the stopped broker again; kill it if it still runs."""

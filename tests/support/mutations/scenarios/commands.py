@@ -45,7 +45,7 @@ from tests.support.mutations.scenarios.scene import (
 def command_reaches_restarted_broker(seed: int) -> None:
     """A broker loses power while a command is in flight; its next process, with a shorter log, receives the command."""
     with scene(seed, first=FOLLOWER) as run:
-        run.acknowledge(60)
+        run.run_until_acknowledged(60)
         delay(run, CONTROLLER, FOLLOWER, 2.0)
         cut(run, FOLLOWER, LEADER)
         prefer(run)
@@ -62,7 +62,7 @@ def command_reaches_restarted_broker(seed: int) -> None:
 def command_before_registration(seed: int) -> None:
     """A command for a broker's previous process arrives while the next process waits for the old session to expire."""
     with scene(seed, first=FOLLOWER) as run:
-        run.acknowledge(60)
+        run.run_until_acknowledged(60)
         cut(run, FOLLOWER, LEADER)
         lose_unsynced(run, FOLLOWER)
         run.machine(FOLLOWER).host.disk.remove(f"{LOGS}/{SESSION_FILE}")

@@ -34,7 +34,7 @@ def slow_catch_up(seed: int) -> None:
     """A restarted follower fetches over a slow link; it joins the ISR only when it has all committed records."""
     with scene(seed) as run:
         leave(run, OTHER)
-        run.acknowledge(30)
+        run.run_until_acknowledged(30)
         delay(run, LEADER, OTHER, 0.5)
         heal(run, LEADER, OTHER)
         run.cluster.run(3 * LAG_S)
@@ -62,7 +62,7 @@ def restart_during_isr_write(seed: int) -> None:
     """A follower loses power while its join is being written to ZooKeeper, and returns with fewer records."""
     with scene(seed) as run:
         leave(run, OTHER)
-        run.acknowledge(100)
+        run.run_until_acknowledged(100)
         pause_producer(run)
         run.cluster.run(0.5)
         heal(run, LEADER, OTHER)

@@ -88,5 +88,5 @@ def silent_follower(seed: int) -> None:
     """A follower that stops fetching delays acknowledgements for at most ``replica.lag.time.max.ms``."""
     with scene(seed) as run:
         cut(run, OTHER, LEADER)
-        run.acknowledge(50, timeout_s=5 * LAG_S)
+        run.run_until_acknowledged(50, timeout_s=5 * LAG_S)
         run.converge()

@@ -29,7 +29,7 @@ TEARS = 24
 def truncation_after_restart(seed: int) -> None:
     """A follower restarts; records above its own high watermark may be committed (KIP-101)."""
     with scene(seed) as run:
-        run.acknowledge(120)
+        run.run_until_acknowledged(120)
         cut(run, FOLLOWER, LEADER)
         run.kill(FOLLOWER)
         run.start(FOLLOWER)
@@ -40,7 +40,7 @@ def truncation_after_restart(seed: int) -> None:
 def fast_restart_after_power_loss(seed: int) -> None:
     """A follower loses power and restarts before its session expires: it leaves the ISR because its log is shorter."""
     with scene(seed) as run:
-        run.acknowledge(60)
+        run.run_until_acknowledged(60)
         run.network.link(COORDINATOR, name(CONTROLLER)).latency_s = (1.0, 1.0)
         cut(run, FOLLOWER, LEADER)
         lose_unsynced(run, FOLLOWER)
@@ -53,7 +53,7 @@ def torn_writes(seed: int) -> None:
     """A follower loses power, and its last batches are only partly on the disk, with intact headers."""
     with scene(seed) as run:
         for _ in range(TEARS):
-            run.acknowledge(30)
+            run.run_until_acknowledged(30)
             run.lose_power(FOLLOWER)
             run.start(FOLLOWER)
             run.cluster.run(0.5)
@@ -64,7 +64,7 @@ def power_loss_of_all_replicas(seed: int) -> None:
     """With flush.messages=1, acknowledged records are on the disks of all in-sync replicas."""
     with scene(seed, configs=SYNCED) as run:
         _sync_slowly(run)
-        run.acknowledge(60)
+        run.run_until_acknowledged(60)
         for _ in range(STEPS):
             run.steps(1)
             if run.history.ends(0)[0] > max(held(run, broker).log.recovery_point for broker in REPLICAS):
@@ -85,7 +85,7 @@ def overlapping_fetches(seed: int) -> None:
     with scene(seed, partitions=2, configs=SYNCED) as run:
         _sync_slowly(run)
         run.network.slow(name(LEADER), name(FOLLOWER), (0.02, 0.1))
-        run.acknowledge(150)
+        run.run_until_acknowledged(150)
         run.converge()
 
 

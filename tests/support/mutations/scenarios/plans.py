@@ -62,7 +62,7 @@ def catch_up_during_throttled_plan(seed: int) -> None:
         body = _to((LEADER, BYSTANDER, OTHER), run, throttle_bytes_per_second=SLOWEST)
         plan_id = planner.make(body, topics=[TOPIC])
         run.cluster.run_until(lambda: _is_added(run, BYSTANDER))
-        run.acknowledge(30)
+        run.run_until_acknowledged(30)
         heal(run, OTHER, LEADER)
         run.cluster.run_until(lambda: OTHER in isr(run), timeout_s=PATIENCE_S)
         planner.cancel(plan_id)

@@ -12,7 +12,7 @@ from kreplica.testing.simulator.simulation import DATA_DIRECTORY
 from kreplica.testing.storms.cluster_run import TOPIC
 from tests.support.mutations.scenarios.scene import FOLLOWER, LEADER, OTHER, PATIENT, name, scene
 
-BRISK = Load(TOPIC, interval_s=0.0005, answer_timeout_s=4.0)
+BRISK = Load(TOPIC, interval_s=0.0005, request_timeout_s=4.0)
 """Several batches of each partition are in flight at any time."""
 
 
@@ -20,7 +20,7 @@ def retry_after_lost_acknowledgement(seed: int) -> None:
     """Connections break between append and acknowledgement: the retry is recognized and written once."""
     with scene(seed) as run:
         for _ in range(10):
-            run.acknowledge(5)
+            run.run_until_acknowledged(5)
             run.steps(run.random.randrange(40))
             run.network.drop_connections("producer-0", name(LEADER))
         run.converge()
@@ -33,7 +33,7 @@ def rejected_batch_with_others_in_flight(seed: int) -> None:
     """
     with scene(seed, partitions=2, overrides=PATIENT, load=BRISK, style=Style.LIBRDKAFKA) as run:
         (producer,) = run.producers
-        run.acknowledge(100)
+        run.run_until_acknowledged(100)
         disks = [run.machine(broker).host.disk for broker in (FOLLOWER, OTHER)]
         for disk in disks:
             total, free = disk.usage(DATA_DIRECTORY)

@@ -86,7 +86,7 @@ def _arrange(run: ReplicatedRun, first: int) -> None:
         order(run, first)
     run.settle()
     assert all(run.leader(key.partition) == LEADER for key in run.keys)
-    run.acknowledge(20)
+    run.run_until_acknowledged(20)
 
 
 def order(run: ReplicatedRun, first: int, partition: int = 0) -> None:

@@ -16,22 +16,24 @@ from kreplica.testing.cluster.state import is_all_committed, is_in_sync
 from kreplica.testing.histories.record_history import History, check_nothing_lost
 from kreplica.testing.storms.cluster_run import ClusterRun
 
-TOPIC = "loose"
-ONE_REPLICA, TWICE = 0, 1
-"""Partitions: records are acknowledged by the leader alone; records may be written twice."""
+TOPIC = "weak-producers"
+ACKS_1, NOT_IDEMPOTENT = 0, 1
+"""Partitions, by the producer that writes to them."""
 
 INTERVAL_S = 0.5
 VALUE_SIZE_MAX = 150
 LATEST = -1
 
 LOADS = {
-    ONE_REPLICA: Load(TOPIC, [ONE_REPLICA], 1, INTERVAL_S, value_size_max=VALUE_SIZE_MAX),
-    TWICE: Load(TOPIC, [TWICE], interval_s=INTERVAL_S, value_size_max=VALUE_SIZE_MAX, idempotent=False),
+    ACKS_1: Load(TOPIC, [ACKS_1], 1, INTERVAL_S, value_size_max=VALUE_SIZE_MAX),
+    NOT_IDEMPOTENT: Load(
+        TOPIC, [NOT_IDEMPOTENT], interval_s=INTERVAL_S, value_size_max=VALUE_SIZE_MAX, idempotent=False
+    ),
 }
-EXPECTATIONS = {ONE_REPLICA: Expectations(kept=False), TWICE: Expectations(written_once=False)}
+EXPECTATIONS = {ACKS_1: Expectations(kept=False), NOT_IDEMPOTENT: Expectations(written_once=False)}
 
 
-class LooseClients:
+class WeakProducers:
     """A producer and a consumer for each of the two partitions, with separate histories."""
 
     def __init__(self, run: ClusterRun, replicas: int, configs: Mapping[str, str]) -> None:
@@ -43,7 +45,7 @@ class LooseClients:
         cluster.run_until(admin.close())
         self.histories = [History(key.partition + 1, lambda: cluster.simulation.now_s) for key in self.keys]
         for key, history in zip(self.keys, self.histories, strict=True):
-            run.invariants.add(key, history if key.partition == TWICE else None)
+            run.invariants.add(key, history if key.partition == NOT_IDEMPOTENT else None)
         self._producers = [self._producer(key) for key in self.keys]
         self._consumers = [self._consumer(key) for key in self.keys]
 
@@ -85,6 +87,6 @@ class LooseClients:
         cluster.run_until(client.close())
         assert [record.offset for record in records] == list(range(len(records))), f"{key} has gaps"
         check_nothing_lost(records, history.seen[key.partition], f"read in {key}")
-        if key.partition == TWICE:
+        if key.partition == NOT_IDEMPOTENT:
             check_nothing_lost(records, history.acked[key.partition], f"acknowledged in {key}")
         cluster.wait_replicas_end(key, len(records))
