@@ -1,6 +1,6 @@
 """Scripted clients of a simulated cluster.
 
-They do what ``kreplica.client`` does not, or check what it does.
+They send single requests, check results, or speak protocols that ``kreplica.client`` does not.
 
 * ``wire_client`` single requests to one broker; ``leader_client`` to the leader of a partition;
   ``coordinator_client`` to the coordinator of a group or transactional ID

@@ -26,6 +26,9 @@ from kreplica.testing.storms.applications.worker import Listener
 
 POLL_S, POLLED_MAX = 0.5, 12
 ABORTED = 0.1
+PROCESSING_S_MAX = 0.5
+"""Transactions are long enough that most faults of copiers interrupt one."""
+
 SLOW, SLOW_S_MAX = 0.05, 3.0
 RETRY_S = 0.2
 SEPARATOR = b" copies "
@@ -39,7 +42,7 @@ class Abort(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CopyTask:
-    """What a copier copies, and how.
+    """Configuration of a copier.
 
     :param brokers: hosts and ports of all brokers.
     :param consuming: options of the consumer.
@@ -109,8 +112,8 @@ class Copier(Application):
 
         :raise Abort: at random.
         """
-        if self.random.random() < SLOW:
-            await self.sleep(self.random.uniform(0, SLOW_S_MAX))
+        is_slow = self.random.random() < SLOW
+        await self.sleep(self.random.uniform(0, SLOW_S_MAX if is_slow else PROCESSING_S_MAX))
         if self.random.random() < ABORTED:
             raise Abort
 
@@ -224,7 +227,7 @@ def copy_of(value: bytes | None, transaction: str) -> bytes:
 
 
 def original(copy: bytes) -> bytes:
-    """Return the value of which this is a copy."""
+    """Return the value of the original of a copy."""
     return copy.partition(SEPARATOR)[2]
 
 

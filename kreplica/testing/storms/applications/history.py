@@ -172,7 +172,7 @@ class MemberHistory:
             self.commit_failed(offsets)
 
     def commit_failed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Record a commit of which an attempt may still arrive, even after later commits of the same generation."""
+        """Record a commit with attempts that may still arrive, even after later commits of the same generation."""
         for partition, offset in offsets.items():
             self._late[partition] = min(offset, self._late.get(partition, offset))
 

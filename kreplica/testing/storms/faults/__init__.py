@@ -101,7 +101,7 @@ APPLICATION_FAULTS: dict[str, tuple[Begin, float]] = {
     "expire application's coordinator": (applications.expire_coordinator, 1.0),
     "kill application": (applications.kill, 2.0),
     "pause application": (applications.pause, 1.5),
-    "replace application": (applications.replace, 1.0),
+    "replace application": (applications.replace, 1.5),
     "application leaves": (applications.leave, 1.5),
     "cut application off": (applications.cut_off, 1.5),
     "application loses connections": (applications.drop_connections, 1.5),

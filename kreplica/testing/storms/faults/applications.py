@@ -83,9 +83,9 @@ def expire_coordinator(run: ReplicatedRun, random: Random) -> None:
 
 
 def _random_slot(run: ReplicatedRun, random: Random) -> ApplicationSlot | None:
-    """Select the slot of a running application; group members have twice the probability."""
+    """Select the slot of a running application; workers have twice the probability, copiers three times."""
     applications = applications_of(run)
-    candidates = (*applications.slots, *applications.workers, *applications.copiers)
+    candidates = (*applications.slots, *applications.workers, *applications.copiers, *applications.copiers)
     slots = [slot for slot in candidates if slot.is_occupied]
     return random.choice(slots) if slots else None
 
