@@ -17,6 +17,8 @@ from typing import Any
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import OsDisk
 from kreplica.storage import Log, LogConfig
+from kreplica.storage.directories.opening import LogToOpen
+from kreplica.storage.log.appending import append_as_leader
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.records import Record
 
@@ -42,7 +44,7 @@ def _batch(size: int) -> bytearray:
 
 
 def _open(directory: str, name: str) -> Log:
-    return Log.open(f"{directory}/{name}-0", KEY, LogConfig(), OsDisk(), lambda: 1)
+    return LogToOpen(f"{directory}/{name}-0", KEY, LogConfig(), OsDisk(), lambda: 1).open()[0]
 
 
 def _touch(directory: str, size: int) -> None:
@@ -75,7 +77,7 @@ def _append(directory: str, name: str, size: int, megabytes: int) -> dict[str, A
 
     rounds = []
     for _ in range(7):
-        appended = _each_us(lambda: log.append_as_leader(records, 3, now_ms=2000), count)
+        appended = _each_us(lambda: append_as_leader(log, records, 3, now_ms=2000), count)
         rounds.append((appended, _each_us(write, count)))
     os.remove(f"{directory}/bare")
     append_us = statistics.median(appended for appended, _ in rounds)
@@ -94,7 +96,7 @@ def _read(directory: str) -> list[dict[str, Any]]:
     records = _batch(4000)
     count = 4000
     for _ in range(count):
-        log.append_as_leader(records, 0, now_ms=2000)
+        append_as_leader(log, records, 0, now_ms=2000)
     end = log.log_end_offset
     step = end // count
     small = _batch(100)
@@ -103,7 +105,7 @@ def _read(directory: str) -> list[dict[str, Any]]:
         "read of the tail": _each_us(lambda: log.read(end - step, size_max=2**20, offset_max=end), 20_000),
         "read at the end (nothing yet)": _each_us(lambda: log.read(end, size_max=2**20, offset_max=end), 20_000),
         "read anywhere, by the index": _each_us(lambda: log.read(next(requests), size_max=2**20, offset_max=end), 3000),
-        "append_as_leader 1 record of 1 KB": _each_us(lambda: log.append_as_leader(small, 0, now_ms=2000), 5000),
+        "append_as_leader 1 record of 1 KB": _each_us(lambda: append_as_leader(log, small, 0, now_ms=2000), 5000),
     }
     return [{"case": case, "us each": round(each_us, 2)} for case, each_us in cases.items()]
 
@@ -114,13 +116,13 @@ def _recover(directory: str, megabytes: int) -> list[dict[str, Any]]:
         log = _open(directory, f"recover-{size}")
         records = _batch(size)
         for _ in range(megabytes * 2**20 // 2 // len(records)):
-            log.append_as_leader(records, 0, now_ms=2000)
+            append_as_leader(log, records, 0, now_ms=2000)
         seconds = []
         for _ in range(3):
             start = time.perf_counter()
             _open(directory, f"recover-{size}")
             seconds.append(time.perf_counter() - start)
-        rate = log.size_bytes / min(seconds) / 1e9
+        rate = log.segments.size_bytes / min(seconds) / 1e9
         rows.append(
             {"case": f"recovery, batches of {name}", "GB/s": round(rate, 2), "target GB/s": RECOVERY_TARGET_GB_S}
         )

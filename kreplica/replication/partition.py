@@ -17,6 +17,7 @@ from kreplica.replication.leadership import NOT_LED, Leadership
 from kreplica.replication.purgatory import Watcher
 from kreplica.replication.writable_replica import Role, WritableReplica
 from kreplica.runtime.disk import Buffer
+from kreplica.storage.log.appending import append_as_follower
 from kreplica.storage.log.log import Log
 
 _log = Logger()
@@ -188,7 +189,7 @@ class Partition(WritableReplica):
             raise self._unavailable()
         log = self.log
         if len(records):
-            appended = log.append_as_follower(records, now_ms=now_ms, leader_epoch=self.leadership.leader_epoch)
+            appended = append_as_follower(log, records, now_ms=now_ms, leader_epoch=self.leadership.leader_epoch)
             if not appended.size:
                 # An error causes a backoff; an immediate fetch would return the same bytes.
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no whole batch at offset {log.log_end_offset}")

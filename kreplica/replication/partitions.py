@@ -394,7 +394,7 @@ class Partitions:
         if partition is not None and damaged_replicas.has_other_copy(partition.leadership, self._broker_id):
             self.directories.take_offline(log_.topic_partition, found)
         else:
-            log_.exclude_damage(found)
+            log_.damage.exclude(found)
 
     def _directory_failed(self, keys: list[TopicPartition]) -> None:
         for key in keys:

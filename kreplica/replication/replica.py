@@ -8,6 +8,7 @@ from twisted.logger import Logger
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import TopicPartition
+from kreplica.storage.log.checks import read_error
 from kreplica.storage.log.log import Log
 from kreplica.storage.log.results import LogSlice
 from kreplica.storage.segments.damage import Damage
@@ -48,7 +49,7 @@ class Replica:
     def read_failed(self, offset: int, error: OSError | StorageError) -> KafkaError:
         """Handle a failed read and return the error for the response."""
         if isinstance(error, OSError):
-            error = self.log.unreadable(offset, error)
+            error = read_error(self.log, offset, error)
         if isinstance(error, Damage):
             self.log.report_damage(error)
         else:
@@ -67,7 +68,7 @@ class Replica:
     def acknowledgeable_end_offset(self) -> int:
         """The end offset that this replica may acknowledge; with ``flush.messages=1`` the end of the synced records."""
         log = self.log
-        return log.recovery_point if log.config.flush_messages <= 1 else log.log_end_offset
+        return log.durability.recovery_point if log.config.flush_messages <= 1 else log.log_end_offset
 
     def is_durable(self, offset: int) -> bool:
         """True if this replica has all records below ``offset`` with the durability that the topic requires."""

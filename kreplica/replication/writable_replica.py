@@ -12,6 +12,7 @@ from kreplica.replication.leadership import Leadership
 from kreplica.replication.replica import Replica
 from kreplica.runtime.disk import Buffer
 from kreplica.storage.formats.batch_scanning import header_at
+from kreplica.storage.log.appending import append_all_as_leader
 from kreplica.storage.log.results import AppendResult, Outcome
 from kreplica.storage.producers.producer_state import Origin
 from kreplica.wire.batches import BatchHeader
@@ -70,7 +71,7 @@ class WritableReplica(Replica):
             for records in batches:
                 self.log.producers.note_refusal(records, error, now_ms)
             return [error] * len(batches)
-        outcomes = self.log.append_all_as_leader(batches, self.leadership.leader_epoch, now_ms=now_ms, origin=origin)
+        outcomes = append_all_as_leader(self.log, batches, self.leadership.leader_epoch, now_ms=now_ms, origin=origin)
         led.appended()
         return outcomes
 

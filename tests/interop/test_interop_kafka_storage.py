@@ -13,6 +13,8 @@ from kreplica.model import TopicPartition
 from kreplica.runtime.disk import OsDisk
 from kreplica.storage import Log, LogConfig, Origin
 from kreplica.storage.compaction.compaction import Compaction, plan_compaction
+from kreplica.storage.directories.opening import LogToOpen
+from kreplica.storage.log.appending import append_as_leader
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.compression import Codec
 from kreplica.wire.control_records import EndMarker, build_end_marker
@@ -34,21 +36,21 @@ def _kafka() -> None:
 def written(tmp_path: Path) -> Path:
     """A log with every codec, transactions and an idempotent producer, rolled and partly compacted."""
     path = tmp_path / "orders-0"
-    log = Log.open(str(path), TopicPartition("orders", 0), CONFIG, OsDisk(), lambda: 10_000)
+    log = LogToOpen(str(path), TopicPartition("orders", 0), CONFIG, OsDisk(), lambda: 10_000).open()[0]
     sequence = 0
     for number, codec in enumerate(list(Codec) * 12):
         records = [Record(NEXT_OFFSET, 1000 + number, f"key {number % 7}".encode(), b"v" * 60) for _ in range(2)]
         if number % 11 == 0:
             records[0] = Record(NEXT_OFFSET, 1000 + number, b"deleted", None)
         options = {"producer_id": 5, "producer_epoch": 0, "base_sequence": sequence, "transactional": number % 2 == 0}
-        log.append_as_leader(build_batch(records, codec=codec, **options), 1 + number // 30, now_ms=1)
+        append_as_leader(log, build_batch(records, codec=codec, **options), 1 + number // 30, now_ms=1)
         sequence += 2
         if number % 2 == 0:
             marker = build_end_marker(EndMarker(number % 4 == 0, 3), 5, 0, 2000)
-            log.append_as_leader(marker, 1 + number // 30, now_ms=1, origin=Origin.COORDINATOR)
+            append_as_leader(log, marker, 1 + number // 30, now_ms=1, origin=Origin.COORDINATOR)
     compact(log)
     for number in range(20):
-        log.append_as_leader(build_batch([Record(0, 3000 + number, b"k", b"v" * 80)]), 9, now_ms=1)
+        append_as_leader(log, build_batch([Record(0, 3000 + number, b"k", b"v" * 80)]), 9, now_ms=1)
     log.close()
     return path
 
@@ -67,7 +69,8 @@ def paths(directory: Path, *suffixes: str) -> str:
 def test_kafka_dumps_every_record(written: Path) -> None:
     """DumpLogSegments opens every batch, accepts every CRC, and reads every record."""
     shown = apache_kafka.dump_log("--deep-iteration", "--print-data-log", "--files", paths(written, ".log"))
-    again = Log.open(str(written), TopicPartition("orders", 0), CONFIG, OsDisk(), lambda: 1, clean_shutdown=True)
+    to_open = LogToOpen(str(written), TopicPartition("orders", 0), CONFIG, OsDisk(), lambda: 1, clean_shutdown=True)
+    again, _ = to_open.open()
     expected = sum(header.record_count for segment in again.segments for _, header in segment.headers())
     assert len(re.findall(r"^\| offset:", shown, re.MULTILINE)) == expected >= 60
     assert "isvalid: false" not in shown
@@ -111,9 +114,9 @@ def test_kafka_serves_kreplicas_directory(tmp_path: Path) -> None:
             broker.stop()
         (logs / ".kafka_cleanshutdown").unlink()
         config = replace(CONFIG, cleanup_policy=frozenset({"delete"}))
-        log = Log.open(str(logs / "orders-0"), TopicPartition("orders", 0), config, OsDisk(), lambda: 1)
+        log = LogToOpen(str(logs / "orders-0"), TopicPartition("orders", 0), config, OsDisk(), lambda: 1).open()[0]
         for number in range(50):
-            log.append_as_leader(build_batch([Record(0, 5, b"k", f"by us {number}".encode())]), 7, now_ms=1)
+            append_as_leader(log, build_batch([Record(0, 5, b"k", f"by us {number}".encode())]), 7, now_ms=1)
         log.close()
         with apache_kafka.broker(tmp_path, zookeeper, logs) as broker:
             consumer = Consumer(

@@ -13,6 +13,8 @@ from kreplica.replication.leader.lease import Lease
 from kreplica.replication.leadership import Leadership
 from kreplica.replication.partition import Partition
 from kreplica.replication.purgatory import Purgatory
+from kreplica.storage.directories.opening import LogToOpen
+from kreplica.storage.log.appending import append_as_leader
 from kreplica.storage.log.log import Log
 from kreplica.storage.log.results import only_result
 from kreplica.storage.log_config import LogConfig
@@ -69,9 +71,9 @@ class Leading:
     ) -> Partition:
         """Return a partition that leads, with a number of uncommitted records of epoch 0."""
         key = TopicPartition("t", 0)
-        log = Log.open(f"/data/{key}", key, LogConfig(**config), self.disk, lambda: 1000)
+        log = LogToOpen(f"/data/{key}", key, LogConfig(**config), self.disk, lambda: 1000).open()[0]
         for _ in range(records):
-            log.append_as_leader(batch(), 0, now_ms=0)
+            append_as_leader(log, batch(), 0, now_ms=0)
         first = first or leadership()
         partition = Partition(
             key,
@@ -96,6 +98,13 @@ def append(partition: Partition, records: int = 1, *, acks_all: bool = True) -> 
     for _ in range(records):
         only_result(partition.append([batch()], 1000, all_in_sync=acks_all))
     return partition.log.log_end_offset
+
+
+def sync(log: Log) -> None:
+    """Sync all records."""
+    unsynced = log.unsynced()
+    unsynced.sync()
+    log.mark_synced(unsynced)
 
 
 def fetch(partition: Partition, replica: int, offset: int, now_s: float = 0.0, **more: int) -> None:

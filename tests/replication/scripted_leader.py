@@ -22,6 +22,8 @@ from kreplica.replication.throttle import ReplicationThrottle
 from kreplica.runtime import Runtime
 from kreplica.runtime.offload import Offload
 from kreplica.server.fetch.partition import NO_DIVERGENCE
+from kreplica.storage.directories.opening import LogToOpen
+from kreplica.storage.log.appending import append_as_follower
 from kreplica.storage.log.log import Log
 from kreplica.storage.log_config import LogConfig
 from kreplica.testing.simulator.disk import MemoryDisk
@@ -165,9 +167,9 @@ class World:
     ) -> Partition:
         """Return a following partition with a number of records of one epoch."""
         key = TopicPartition(topic, number)
-        log = Log.open(f"/data/{key}", key, LogConfig(**config), self.disk, lambda: 1000)
+        log = LogToOpen(f"/data/{key}", key, LogConfig(**config), self.disk, lambda: 1000).open()[0]
         if records:
-            log.append_as_follower(batches(0, records, epoch=epoch), now_ms=1000)
+            append_as_follower(log, batches(0, records, epoch=epoch), now_ms=1000)
         partition = Partition(
             key, topic_id(topic), log, self._context, high_watermark=high_watermark, min_insync_replicas=1
         )

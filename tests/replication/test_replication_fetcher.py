@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
+from leading_scene import sync
 from scripted_leader import LEADER, World, batches, epochs_of, forgotten, named, row
 from twisted.internet.defer import Deferred
 
@@ -12,6 +13,7 @@ from kreplica.errors import ErrorCode
 from kreplica.model import Endpoint, TopicPartition
 from kreplica.replication.follower.fetcher_config import FetcherConfig
 from kreplica.replication.throttle import ReplicationThrottle
+from kreplica.storage.log.appending import append_as_follower
 
 BACKOFF_S = FetcherConfig().backoff_s_max
 
@@ -52,7 +54,7 @@ def test_diverging_history_is_truncated() -> None:
     remaining epoch."""
     world = World()
     partition = world.partition(records=3, epoch=1)
-    partition.log.append_as_follower(batches(3, 2, epoch=3), now_ms=0)
+    append_as_follower(partition.log, batches(3, 2, epoch=3), now_ms=0)
     world.follow(partition, leader_epoch=7)
     link = world.accept()
     (asked,) = link.fetch()["topics"][0]["partitions"]
@@ -429,7 +431,7 @@ def test_unsynced_records_are_not_acknowledged() -> None:
     link.answer(row(safe, records=batches(0, 2, epoch=2)), row(fast, records=batches(0, 1, epoch=2)))
     fetch = link.fetch()
     assert (named(fetch), forgotten(fetch)) == ([(1, 1)], [0])
-    safe.log.flush()
+    sync(safe.log)
     safe.log_synced()
     world.end_turn()
     world.advance()

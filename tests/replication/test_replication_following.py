@@ -167,7 +167,7 @@ def test_records_are_synced_on_every_replica_before_the_response() -> None:
     for number in range(10):
         brokers.produce(b"%d" % number)
         for broker in (1, 2, 3):
-            assert brokers.partition(broker).log.recovery_point == number + 1
+            assert brokers.partition(broker).log.durability.recovery_point == number + 1
     for machine in brokers.cluster.brokers.values():
         machine.power_loss()
     starting = [machine.start() for machine in brokers.cluster.brokers.values()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from leading_scene import ALL_REPLICAS, LAG_S, LEADER, SECOND, THIRD, Leading, append, fetch, leadership
+from leading_scene import ALL_REPLICAS, LAG_S, LEADER, SECOND, THIRD, Leading, append, fetch, leadership, sync
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import LeaderAndIsr
@@ -81,7 +81,7 @@ class TestCommitting:
         for replica in (SECOND, THIRD):
             fetch(partition, replica, 2)
         assert partition.high_watermark == 0
-        partition.log.flush()
+        sync(partition.log)
         partition.log_synced()
         assert partition.high_watermark == 2
 

@@ -93,10 +93,10 @@ class NotDurable:
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
     def begin(self, leading: Leading, partition: Partition) -> None:
-        partition.log.block_appends()
+        partition.log.appends_blocked = True
 
     def end(self, leading: Leading, partition: Partition) -> None:
-        partition.log.allow_appends()
+        partition.log.appends_blocked = False
 
 
 REFUSALS = (TooFewInSync, NoLease, AnotherLeads, DiskFull, NotDurable)

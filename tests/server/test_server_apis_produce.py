@@ -303,7 +303,7 @@ def test_flush_messages_1_syncs_before_the_response(tmp_path: Path) -> None:
             row = await scene.produce("t", batch(b"v"))
             assert (row["error_code"], row["base_offset"]) == (0, i)
             (log,) = scene.broker.directories.logs.values()
-            assert log.recovery_point == i + 1
+            assert log.durability.recovery_point == i + 1
         assert (await scene.fetch("t", 0))["high_watermark"] == 3
 
     on_broker(tmp_path, story)

@@ -7,8 +7,10 @@ from typing import Any
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
-from kreplica.runtime.disk import Disk, OsDisk
+from kreplica.runtime.disk import Disk, OsDisk, is_out_of_descriptors
 from kreplica.storage import Log, LogConfig
+from kreplica.storage.directories.opening import LogToOpen
+from kreplica.storage.log.appending import append_as_leader
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.batches import iter_headers
 from kreplica.wire.control_records import EndMarker, build_end_marker
@@ -44,13 +46,25 @@ def marker(producer_id: int, *, committed: bool, epoch: int = 0, coordinator_epo
 
 def open_log(directory: object, config: LogConfig = SMALL, disk: Disk | None = None, **state: Any) -> Log:
     """Open the log in that directory, at wall clock 5000."""
-    return Log.open(str(directory), KEY, config, disk or OsDisk(), lambda: 5000, **state)
+    return LogToOpen(str(directory), KEY, config, disk or OsDisk(), lambda: 5000, **state).open()[0]
 
 
 def fill(log: Log, count: int, *, epoch: int = 0, size: int = 100, first: int = 0) -> None:
     """Append the given number of batches of one record each."""
     for index in range(first, first + count):
-        log.append_as_leader(batch(f"value {index}".ljust(size), timestamp_ms=1000 + index), epoch, now_ms=2000)
+        append_as_leader(log, batch(f"value {index}".ljust(size), timestamp_ms=1000 + index), epoch, now_ms=2000)
+
+
+def flush(log: Log) -> None:
+    """Sync all records now, as the log directory does."""
+    unsynced = log.unsynced()
+    try:
+        unsynced.sync()
+    except OSError as error:
+        if not is_out_of_descriptors(error):
+            log.fail(error)
+        raise
+    log.mark_synced(unsynced)
 
 
 def read_bytes(log: Log, offset: int | None = None, offset_max: int | None = None, size_max: int = 2**20) -> bytes:

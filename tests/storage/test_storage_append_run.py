@@ -10,6 +10,7 @@ from storage_world import SMALL, bases_of, batch, idempotent, open_log, read_byt
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.storage import Log, LogConfig, Origin
+from kreplica.storage.log.appending import append_all_as_leader, append_as_leader
 from kreplica.storage.producers.producer_state import ProducerEntry
 from kreplica.storage.segments import append_validation
 from kreplica.storage.segments.append_validation import ValidatedBatch
@@ -77,16 +78,16 @@ def test_append_run_equals_single_appends(seed: int) -> None:
         expected = []
         for data in batches:
             try:
-                expected.append(apart.append_as_leader(bytearray(data), 3, now_ms=77))
+                expected.append(append_as_leader(apart, bytearray(data), 3, now_ms=77))
             except KafkaError as error:
                 expected.append(error)
-        outcomes = together.append_all_as_leader([bytearray(data) for data in batches], 3, now_ms=77)
+        outcomes = append_all_as_leader(together, [bytearray(data) for data in batches], 3, now_ms=77)
         assert codes_or_offsets(outcomes) == codes_or_offsets(expected)
         assert together.log_end_offset == apart.log_end_offset
     assert read_bytes(together) == read_bytes(apart)
     assert producer_entries(together) == producer_entries(apart)
     together.close()
-    again = open_log(PATH, config, together._disk, clean_shutdown=True)
+    again = open_log(PATH, config, together.disk, clean_shutdown=True)
     assert read_bytes(again) == read_bytes(apart)
     assert producer_entries(again) == producer_entries(apart)
 
@@ -94,11 +95,11 @@ def test_append_run_equals_single_appends(seed: int) -> None:
 def test_run_is_written_at_once() -> None:
     disk = CountingDisk(directories=["/data"])
     log = open_log(PATH, BIG, disk)
-    log.append_all_as_leader([batch("a"), batch("b"), batch("c")], 0, now_ms=1)
+    append_all_as_leader(log, [batch("a"), batch("b"), batch("c")], 0, now_ms=1)
     assert disk.writes == 1
-    log.append_all_as_leader([idempotent(number) for number in range(50)], 0, now_ms=1)
+    append_all_as_leader(log, [idempotent(number) for number in range(50)], 0, now_ms=1)
     assert disk.writes == 2
-    log.append_all_as_leader([idempotent(50), idempotent(0, producer_id=9), idempotent(1, producer_id=9)], 0, now_ms=1)
+    append_all_as_leader(log, [idempotent(50), idempotent(0, producer_id=9), idempotent(1, producer_id=9)], 0, now_ms=1)
     assert disk.writes == 4
     assert log.log_end_offset == 56
 
@@ -106,7 +107,7 @@ def test_run_is_written_at_once() -> None:
 def test_run_does_not_exceed_a_segment() -> None:
     disk = MemoryDisk(directories=["/data"])
     log = open_log(PATH, SMALL, disk)
-    outcomes = log.append_all_as_leader([batch("x" * 150) for _ in range(40)], 0, now_ms=1)
+    outcomes = append_all_as_leader(log, [batch("x" * 150) for _ in range(40)], 0, now_ms=1)
     assert not [outcome for outcome in outcomes if isinstance(outcome, KafkaError)]
     assert all(segment.size <= SMALL.segment_bytes for segment in log.segments)
     assert len(bases_of(log)) >= 8
@@ -117,17 +118,17 @@ def test_full_disk_refuses_the_whole_run() -> None:
     """All batches are refused without a trace; retries are appended once."""
     disk = MemoryDisk(directories=["/data"])
     log = open_log(PATH, BIG, disk)
-    log.append_as_leader(idempotent(0), 0, now_ms=1)
+    append_as_leader(log, idempotent(0), 0, now_ms=1)
     before = read_bytes(log)
     total, free = disk.usage("/data")
     for spare in range(0, 8 * 73, 13):
         disk.capacity_bytes = total - free + spare
-        outcomes = log.append_all_as_leader([idempotent(number) for number in range(1, 9)], 0, now_ms=1)
+        outcomes = append_all_as_leader(log, [idempotent(number) for number in range(1, 9)], 0, now_ms=1)
         assert codes_or_offsets(outcomes) == [ErrorCode.KAFKA_STORAGE_ERROR] * 8
         assert (log.log_end_offset, log.failure, read_bytes(log)) == (1, None, before)
-        assert disk.open(f"{PATH}/00000000000000000000.log").size() == log.size_bytes
+        assert disk.open(f"{PATH}/00000000000000000000.log").size() == log.segments.size_bytes
     disk.capacity_bytes = 1 << 40
-    outcomes = log.append_all_as_leader([idempotent(number) for number in range(1, 9)], 0, now_ms=1)
+    outcomes = append_all_as_leader(log, [idempotent(number) for number in range(1, 9)], 0, now_ms=1)
     assert [outcome.base_offset for outcome in outcomes if not isinstance(outcome, KafkaError)] == list(range(1, 9))
 
 
@@ -136,7 +137,7 @@ def test_appends_after_a_failed_write_are_refused() -> None:
     disk = MemoryDisk(directories=["/data"])
     log = open_log(PATH, SMALL, disk)
     disk.fail("write", "*.log", times=2)
-    outcomes = log.append_all_as_leader([batch("x" * 400) for _ in range(6)], 0, now_ms=1)
+    outcomes = append_all_as_leader(log, [batch("x" * 400) for _ in range(6)], 0, now_ms=1)
     assert codes_or_offsets(outcomes) == [ErrorCode.KAFKA_STORAGE_ERROR] * 6
     assert log.failure is not None
 
@@ -165,8 +166,8 @@ def test_records_of_a_built_batch_are_read_only_if_settings_need_it(
 
     built, plain = open_log(tmp_path / "t-0", config), open_log(tmp_path / "t-1", config)
     records = bytes(batch(("k", "v"), ("l", "w")))
-    plain.append_as_leader(bytearray(records), 0, now_ms=2000, origin=Origin.COORDINATOR)
+    append_as_leader(plain, bytearray(records), 0, now_ms=2000, origin=Origin.COORDINATOR)
     monkeypatch.setattr(append_validation, "check_records", counted)
-    built.append_as_leader(ValidatedBatch.built(records, config), 0, now_ms=2000, origin=Origin.COORDINATOR)
+    append_as_leader(built, ValidatedBatch.built(records, config), 0, now_ms=2000, origin=Origin.COORDINATOR)
     assert len(calls) == reads
     assert read_bytes(built) == read_bytes(plain)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from storage_world import SMALL, bases_of, batch, idempotent, marker, open_log, read_bytes, records_of
+from storage_world import SMALL, bases_of, batch, flush, idempotent, marker, open_log, read_bytes, records_of
 
 from kreplica.errors import StorageError
 from kreplica.runtime.disk import OsDisk
 from kreplica.storage import Origin
 from kreplica.storage.compaction.compaction import KEY_ENTRY_SIZE, Compaction, plan_compaction
+from kreplica.storage.log.appending import append_as_leader
+from kreplica.storage.log.timestamp_search import offset_for_timestamp
 from kreplica.wire.batches import iter_headers, parse_header
 from kreplica.wire.compression import Codec
 
@@ -19,7 +21,7 @@ NOW_MS = 5000
 
 
 def append(log, *pairs, **options):
-    return log.append_as_leader(batch(*pairs, **options), 0, now_ms=1)
+    return append_as_leader(log, batch(*pairs, **options), 0, now_ms=1)
 
 
 def compact(log, *, now_ms=NOW_MS, memory=2**20, cleaned_offset=0):
@@ -50,13 +52,13 @@ def test_last_record_of_each_key_stays(log, codec):
     log.roll(1)
     before = {record.offset: record for record in records_of(read_bytes(log))}
     last = {record.key: record for record in before.values()}
-    size = log.size_bytes
+    size = log.segments.size_bytes
     assert compact(log) == 120
     found = records_of(read_bytes(log))
     assert {record.key: record for record in found} == last
     assert len(found) == 67
     assert all(before[record.offset] == record for record in found)
-    assert log.size_bytes < size
+    assert log.segments.size_bytes < size
 
 
 def test_active_segment_is_not_compacted(log):
@@ -100,7 +102,7 @@ def test_small_segments_are_merged(log):
     assert len(bases_of(log)) < many / 2
     for number in range(60, 80):
         assert log.read(number, size_max=1, offset_max=80).first_offset == number
-        assert log.offset_for_timestamp(1000 + number, 80).offset == number
+        assert offset_for_timestamp(log, 1000 + number, 80).offset == number
     reopened = open_log(log.path, COMPACTED)
     assert contents(reopened) == contents(log)
     assert reopened.log_end_offset == 80
@@ -138,7 +140,7 @@ def test_producers_keep_their_last_sequence(log, tmp_path):
         file.unlink()
     again = open_log(tmp_path / "t-0", COMPACTED)
     retry = batch(("k", "2"), producer_id=5, producer_epoch=1, base_sequence=2)
-    assert again.append_as_leader(retry, 0, now_ms=1).duplicate
+    assert append_as_leader(again, retry, 0, now_ms=1).duplicate
 
 
 def test_aborted_records_are_removed_before_their_marker(log):
@@ -146,7 +148,7 @@ def test_aborted_records_are_removed_before_their_marker(log):
 
     def transaction(name, sequence, committed):
         append(log, (name, name), producer_id=5, producer_epoch=0, base_sequence=sequence, transactional=True)
-        log.append_as_leader(marker(5, committed=committed), 0, now_ms=1, origin=Origin.COORDINATOR)
+        append_as_leader(log, marker(5, committed=committed), 0, now_ms=1, origin=Origin.COORDINATOR)
 
     transaction("aborted", 0, False)
     transaction("committed", 1, True)
@@ -158,11 +160,11 @@ def test_aborted_records_are_removed_before_their_marker(log):
 
     compact(log)
     assert batches() == [(1, True), (2, False), (3, True), (4, False)]
-    assert len(log.aborted_transactions(0, 5)) == 1
+    assert len(log.segments.aborted_transactions(0, 5)) == 1
     compact(log)
     compact(log, now_ms=NOW_MS + 5000)
     assert batches() == [(2, False), (3, True), (4, False)]
-    assert log.aborted_transactions(0, 5) == []
+    assert log.segments.aborted_transactions(0, 5) == []
 
 
 def test_record_aborted_in_a_later_segment_hides_nothing(log):
@@ -173,7 +175,7 @@ def test_record_aborted_in_a_later_segment_hides_nothing(log):
     append(log, ("k", "committed"))
     append(log, ("k", "aborted"), producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
     log.roll(1)
-    log.append_as_leader(marker(5, committed=False), 0, now_ms=1, origin=Origin.COORDINATOR)
+    append_as_leader(log, marker(5, committed=False), 0, now_ms=1, origin=Origin.COORDINATOR)
     compact(log)
     assert contents(log)[0] == (0, b"k", b"committed")
     assert [header.base_offset for _, header in iter_headers(read_bytes(log))] == [0, 1, 2]
@@ -196,7 +198,7 @@ def test_marker_stays_while_records_of_its_transaction_do(tmp_path, log):
         append(log, (key, "x" * 700), producer_id=5, producer_epoch=0, base_sequence=sequence, transactional=True)
 
     def end(committed):
-        log.append_as_leader(marker(5, committed=committed), 0, now_ms=1, origin=Origin.COORDINATOR)
+        append_as_leader(log, marker(5, committed=committed), 0, now_ms=1, origin=Origin.COORDINATOR)
         log.roll(1)
 
     write(0, "committed")
@@ -207,8 +209,8 @@ def test_marker_stays_while_records_of_its_transaction_do(tmp_path, log):
     end(False)
     for number in range(3):
         compact(log, now_ms=NOW_MS + 5000 * number)
-    log.flush()
-    log.release()
+    flush(log)
+    log.segments.release()
     log = reopen_without_snapshots(tmp_path)
     assert contents(log)[0][:2] == (0, b"committed")
     assert log.last_stable_offset(log.log_end_offset) == log.log_end_offset
@@ -217,13 +219,13 @@ def test_marker_stays_while_records_of_its_transaction_do(tmp_path, log):
 def test_empty_batch_opens_no_transaction(tmp_path, log):
     """The last batch of a producer stays without its records, and so does the marker that ends it."""
     append(log, ("k", "aborted"), producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
-    log.append_as_leader(marker(5, committed=False), 0, now_ms=1, origin=Origin.COORDINATOR)
+    append_as_leader(log, marker(5, committed=False), 0, now_ms=1, origin=Origin.COORDINATOR)
     log.roll(1)
     for number in range(3):
         compact(log, now_ms=NOW_MS + 5000 * number)
     assert [header.record_count for _, header in iter_headers(read_bytes(log))] == [0, 1]
-    log.flush()
-    log.release()
+    flush(log)
+    log.segments.release()
     log = reopen_without_snapshots(tmp_path)
     assert log.producers.get(5).last_sequence == 0
     assert log.last_stable_offset(2) == 2
@@ -232,14 +234,14 @@ def test_empty_batch_opens_no_transaction(tmp_path, log):
 def test_last_epoch_of_a_producer_is_kept_with_its_marker(tmp_path, log):
     """The last marker of a producer stays if no other batch has its last epoch (KIP-890)."""
     append(log, ("k", "v"), producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
-    log.append_as_leader(marker(5, committed=False, epoch=1), 0, now_ms=1, origin=Origin.COORDINATOR)
+    append_as_leader(log, marker(5, committed=False, epoch=1), 0, now_ms=1, origin=Origin.COORDINATOR)
     append(log, ("other", "v"))
     log.roll(1)
     for number in range(3):
         compact(log, now_ms=NOW_MS + 5000 * number)
     assert [header.base_offset for _, header in iter_headers(read_bytes(log))] == [1, 2]
-    log.flush()
-    log.release()
+    flush(log)
+    log.segments.release()
     assert reopen_without_snapshots(tmp_path).producers.get(5).epoch == 1
 
 
@@ -316,7 +318,7 @@ def test_batches_without_removed_records_are_copied(log):
     sent = idempotent(0, 1)
     log.config = replace(log.config, cleanup_policy=frozenset({"delete"}))
     append(log, ("a", "1"), ("b", "2"), codec=Codec.SNAPPY)
-    log.append_as_leader(sent, 0, now_ms=1)
+    append_as_leader(log, sent, 0, now_ms=1)
     log.roll(1)
     before = read_bytes(log)
     compact(log)

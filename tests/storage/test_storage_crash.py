@@ -6,10 +6,12 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from storage_world import SMALL, batch, idempotent, open_log, read_bytes, records_of
+from storage_world import SMALL, batch, flush, idempotent, open_log, read_bytes, records_of
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.storage.compaction.compaction import Compaction, plan_compaction
+from kreplica.storage.log.appending import append_as_leader
+from kreplica.storage.log.retention import delete_expired
 from kreplica.testing.simulator.disk import MemoryDisk
 
 PATH = "/data/orders-0"
@@ -56,11 +58,11 @@ class DyingDisk(MemoryDisk):
 def everything(log, done):
     """Append as two producers, sync, roll and truncate; record which offsets are durable."""
     for number in range(14):
-        log.append_as_leader(idempotent(number), number // 5, now_ms=1)
+        append_as_leader(log, idempotent(number), number // 5, now_ms=1)
         done["written"] = number + 1
         if number % 3 == 0:
-            log.flush()
-            done["synced"] = log.recovery_point
+            flush(log)
+            done["synced"] = log.durability.recovery_point
         if number == 9:
             done["synced"] = min(done["synced"], 8)
             done["written"] = 10
@@ -68,9 +70,9 @@ def everything(log, done):
             log.producers.clear()
             done["truncated"] = True
             for again in range(8, 10):
-                log.append_as_leader(batch(f"again {again}"), 2, now_ms=1)
+                append_as_leader(log, batch(f"again {again}"), 2, now_ms=1)
     log.close()
-    done["synced"] = log.recovery_point
+    done["synced"] = log.durability.recovery_point
 
 
 def test_appends_survive_power_loss_at_every_write():
@@ -99,7 +101,7 @@ def lose_power_at(cut, random):
         again = record.offset in (8, 9) and "truncated" in done
         allowed = {f"7/0/{record.offset}".encode()} | ({f"again {record.offset}".encode()} if again else set())
         assert record.value in allowed
-    log.append_as_leader(batch("carries on"), 9, now_ms=1)
+    append_as_leader(log, batch("carries on"), 9, now_ms=1)
     log.close()
     again = open_log(PATH, TINY, disk, clean_shutdown=True)
     assert records_of(read_bytes(again))[-1].value == b"carries on"
@@ -120,8 +122,8 @@ def test_compaction_survives_power_loss_at_every_write():
     def written(disk):
         log = open_log(PATH, COMPACTED, disk)
         for number in range(40):
-            log.append_as_leader(batch((f"key {number % 4}", f"value {number}")), 0, now_ms=1)
-        log.flush()
+            append_as_leader(log, batch((f"key {number % 4}", f"value {number}")), 0, now_ms=1)
+        flush(log)
         disk.write_back()
         return log
 
@@ -153,18 +155,18 @@ def test_full_disk_refuses_appends_and_recovers():
     """An append that does not fit is undone completely; once space is free, the log continues at its end."""
     disk = MemoryDisk(directories=["/data"])
     log = open_log(PATH, SMALL, disk)
-    log.append_as_leader(batch("first"), 0, now_ms=1)
+    append_as_leader(log, batch("first"), 0, now_ms=1)
     total, free = disk.usage("/data")
     used = total - free
     for spare in range(0, 200, 7):
         disk.capacity_bytes = used + spare
         with pytest.raises(KafkaError) as caught:
-            log.append_as_leader(batch("x" * 300), 0, now_ms=1)
+            append_as_leader(log, batch("x" * 300), 0, now_ms=1)
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         assert (log.log_end_offset, log.failure) == (1, None)
-        assert disk.open(f"{PATH}/00000000000000000000.log").size() == log.size_bytes
+        assert disk.open(f"{PATH}/00000000000000000000.log").size() == log.segments.size_bytes
     disk.capacity_bytes = 1 << 40
-    assert log.append_as_leader(batch("second"), 0, now_ms=1).base_offset == 1
+    assert append_as_leader(log, batch("second"), 0, now_ms=1).base_offset == 1
     assert [record.value for record in records_of(read_bytes(open_log(PATH, SMALL, disk)))] == [b"first", b"second"]
 
 
@@ -173,12 +175,12 @@ def test_retention_frees_space_on_a_full_disk():
     disk = MemoryDisk(directories=["/data"])
     log = open_log(PATH, replace(SMALL, retention_ms=100), disk)
     for number in range(20):
-        log.append_as_leader(batch(str(number).ljust(100)), 0, now_ms=1)
+        append_as_leader(log, batch(str(number).ljust(100)), 0, now_ms=1)
     total, free = disk.usage("/data")
     disk.capacity_bytes = total - free
-    assert log.delete_expired(10_000, 20) > 0
+    assert delete_expired(log, 10_000, 20) > 0
     assert log.failure is None
-    assert log.append_as_leader(batch("space is free"), 0, now_ms=1).base_offset == 20
+    assert append_as_leader(log, batch("space is free"), 0, now_ms=1).base_offset == 20
 
 
 def test_failing_device_takes_the_log_offline():
@@ -188,6 +190,6 @@ def test_failing_device_takes_the_log_offline():
     disk.fail("write", "*.log", times=2)
     for _ in range(2):
         with pytest.raises(KafkaError) as caught:
-            log.append_as_leader(batch("a"), 0, now_ms=1)
+            append_as_leader(log, batch("a"), 0, now_ms=1)
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert "orders-0" in str(log.failure)

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Callable
 
 import pytest
-from storage_world import SMALL, fill, read_bytes, values_of
+from storage_world import SMALL, fill, flush, read_bytes, values_of
 from twisted.internet.defer import Deferred
 
 from kreplica.errors import ErrorCode, KafkaError
@@ -16,8 +16,10 @@ from kreplica.storage import LogDirectories, StorageConfig
 from kreplica.storage.directories.failed_logs import set_aside
 from kreplica.storage.directories.scrubbing import PASS_STEPS_MIN
 from kreplica.storage.formats.batch_scanning import HEADERS_READ_SIZE
+from kreplica.storage.log.checks import check_batch
 from kreplica.storage.log.log import Log
-from kreplica.storage.log.timestamp_search import MAX_TIMESTAMP
+from kreplica.storage.log.retention import delete_expired
+from kreplica.storage.log.timestamp_search import MAX_TIMESTAMP, offset_for_timestamp
 from kreplica.storage.log_config import LogConfig
 from kreplica.storage.segments.damage import WHOLE_SEGMENT, Damage
 from kreplica.testing.simulator.disk import MemoryDisk
@@ -101,7 +103,7 @@ class TestScrubbing:
         world = World(SLOW)
         log = world.log(count=60)
         world.flip(log, 7, 100)
-        seconds = log.size_bytes // SLOW.scrub_bytes_per_second
+        seconds = log.segments.size_bytes // SLOW.scrub_bytes_per_second
         assert seconds > 5
         world.run(seconds / 2)
         assert world.found == []
@@ -138,7 +140,7 @@ class TestReading:
         position = headers[0].size + headers[1].size
         path = world.flip(log, 1, position + 70)
         world.run(3)
-        log.exclude_damage(world.found[0])
+        log.damage.exclude(world.found[0])
         assert values_of(log, offset_max=segment.base_offset)[-1][0] == segment.base_offset - 1
         assert log.read(headers[0].base_offset, size_max=EVERYTHING, offset_max=30).size == position
         with pytest.raises(KafkaError, match=f"{path}, position {position}") as refused:
@@ -163,7 +165,7 @@ class TestReading:
         segment = log.segments[3 if timestamp_ms > 0 else -1]
         world.disk.fail("read", segment.path(), errno.EIO)
         with pytest.raises(Damage) as found:
-            log.offset_for_timestamp(timestamp_ms, log.log_end_offset)
+            offset_for_timestamp(log, timestamp_ms, log.log_end_offset)
         assert (found.value.base_offset, found.value.position) == (segment.base_offset, WHOLE_SEGMENT)
 
     def test_second_look_reads_little(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,8 +179,8 @@ class TestReading:
             return read_at(file, position, size)
 
         monkeypatch.setattr(MemoryFile, "read_at", counted)
-        log.check_batch(0)
-        assert max(sizes) <= HEADERS_READ_SIZE < log.size_bytes
+        check_batch(log, 0)
+        assert max(sizes) <= HEADERS_READ_SIZE < log.segments.size_bytes
 
     def test_segment_that_becomes_readable_again(self, world: World) -> None:
         """If the device returns correct data again, no read is refused."""
@@ -186,7 +188,7 @@ class TestReading:
         path = log.segments[1].path()
         world.disk.fail("read", path, errno.EIO)
         world.run(3)
-        log.exclude_damage(world.found[0])
+        log.damage.exclude(world.found[0])
         offset = log.segments[1].base_offset
         world.disk.clear_faults()
         assert self.refusal(lambda: log.read(offset, size_max=9, offset_max=30)) is ErrorCode.CORRUPT_MESSAGE
@@ -198,9 +200,9 @@ class TestReading:
         log = world.log()
         active = log.segments.active
         position, header = list(active.headers())[-1]
-        log.exclude_damage(Damage(active.path(), active.base_offset, position, "test"))
+        log.damage.exclude(Damage(active.path(), active.base_offset, position, "test"))
         log.truncate_to(header.base_offset)
-        assert not list(log.damages)
+        assert not list(log.damage.by_segment.values())
         log.truncate_to(active.base_offset + 1)
         fill(log, 1, size=RECORD_BYTES + 70)
         fill(log, 3, size=RECORD_BYTES)
@@ -211,13 +213,13 @@ class TestReading:
         """Damage that is removed with its segment does not."""
         log = world.log()
         segment = log.segments[1]
-        log.exclude_damage(Damage(segment.path(), segment.base_offset, position, "test"))
+        log.damage.exclude(Damage(segment.path(), segment.base_offset, position, "test"))
         log.truncate_to(segment.base_offset + 4)
-        assert list(log.damages)
+        assert list(log.damage.by_segment.values())
         log.advance_log_start_offset(segment.base_offset + 4)
         log.roll(2000)
-        log.delete_expired(2000, log.log_end_offset)
-        assert not list(log.damages)
+        delete_expired(log, 2000, log.log_end_offset)
+        assert not list(log.damage.by_segment.values())
 
 
 class TestSettingAside:
@@ -253,13 +255,13 @@ class TestSettingAside:
         world.directories.take_offline(KEY, world.found[0])
         assert world.wait(world.directories.bring_online(KEY)) is True
         assert world.directories.logs[KEY] is log
-        assert list(log.damages) == world.found[:1]
+        assert list(log.damage.by_segment.values()) == world.found[:1]
         fill(log, 1)
 
     def test_restart_is_recorded_in_checkpoints(self, world: World) -> None:
         """A broker start before the log has new records scans no more than another, and restores no deleted record."""
         log = world.log()
-        log.flush()
+        flush(log)
         log.advance_log_start_offset(3)
         world.directories.take_offline(KEY, Damage("/data/logs/orders-0/x.log", 0, WHOLE_SEGMENT, "test"))
         world.log(OTHER)
@@ -267,7 +269,7 @@ class TestSettingAside:
         world.host.kill()
         world.start()
         again = world.directories.logs[KEY]
-        assert (again.recovery_point, again.log_start_offset) == (30, 3)
+        assert (again.durability.recovery_point, again.log_start_offset) == (30, 3)
 
     @pytest.mark.parametrize("way", ["bring_online", "set_damage_aside"])
     def test_device_failed_before_the_restore(self, world: World, way: str) -> None:
@@ -360,7 +362,7 @@ class TestStart:
     def test_damaged_log_without_a_better_copy(self, world: World, position: int, is_durable: bool) -> None:
         """The log is used without the batches damaged below the recovery point, if their boundaries are certain."""
         log = world.log()
-        log.flush()
+        flush(log)
         world.directories.directories[0].checkpoint()
         world.run(1)
         before = values_of(log)
@@ -374,7 +376,7 @@ class TestStart:
             again = world.directories.logs[KEY]
             assert again.log_end_offset == 30
             base_offset = again.segments.active.base_offset
-            assert [damage.base_offset for damage in again.damages] == [base_offset]
+            assert [damage.base_offset for damage in again.damage.by_segment.values()] == [base_offset]
             with pytest.raises(KafkaError, match="wrong CRC"):
                 again.read(base_offset + 1, size_max=EVERYTHING, offset_max=30)
             last = again.read(base_offset + 2, size_max=EVERYTHING, offset_max=30)

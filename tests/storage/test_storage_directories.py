@@ -7,12 +7,13 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
-from storage_world import batch, fill, read_bytes, records_of, values_of
+from storage_world import batch, fill, flush, read_bytes, records_of, values_of
 from twisted.internet.defer import Deferred
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.storage import LogConfig, LogDirectories, StorageConfig
+from kreplica.storage.log.appending import append_as_leader
 from kreplica.testing.simulator.simulation import Simulation
 
 CLUSTER = "cluster-one"
@@ -74,7 +75,7 @@ def test_logs_survive_an_orderly_stop(broker):
     assert broker.directories.clean_broker_epoch == 42
     assert {key: read_bytes(log) for key, log in broker.logs.items()} == before
     assert broker.logs[KEYS[0]].log_start_offset == 3
-    assert all(log.recovery_point == 20 for log in broker.logs.values())
+    assert all(log.durability.recovery_point == 20 for log in broker.logs.values())
     assert all(broker.directories.topic_id(key) == TOPIC_ID for key in KEYS)
     assert all(broker.directories.high_watermark(key) == 20 for key in KEYS)
     assert not broker.disk.exists("/data/one/.kafka_cleanshutdown")
@@ -101,8 +102,8 @@ def test_synced_records_survive_power_loss(broker):
     promised = {}
     for number in range(30):
         for key, log in broker.logs.items():
-            log.append_as_leader(batch(f"{number}"), 0, now_ms=1)
-            promised[key] = log.recovery_point
+            append_as_leader(log, batch(f"{number}"), 0, now_ms=1)
+            promised[key] = log.durability.recovery_point
         broker.after(0.001)
     assert set(broker.synced) == set(KEYS)
     assert all(promised.values())
@@ -194,7 +195,7 @@ def test_damaged_log_does_not_affect_others(broker):
         fill(log, 20)
     broker.after(120)
     for log in broker.logs.values():
-        log.flush()
+        flush(log)
     broker.after(120)
     path = broker.logs[KEYS[1]].path
     broker.host.kill()
@@ -289,7 +290,7 @@ def test_retention_and_compaction_run_periodically():
     compacted = replace(SMALL, cleanup_policy=frozenset({"compact"}))
     other = broker.directories.create(KEYS[1], ZERO_UUID, compacted)
     for number in range(40):
-        other.append_as_leader(batch((f"key {number % 2}", f"value {number}".ljust(80))), 0, now_ms=1)
+        append_as_leader(other, batch((f"key {number % 2}", f"value {number}".ljust(80))), 0, now_ms=1)
     broker.after(20)
     assert len(values_of(other)) < 20
     assert values_of(other)[-1] == (39, "value 39")
@@ -307,11 +308,11 @@ def test_log_is_synced_after_a_truncation(synced, offset):
     broker = Broker(paths=["/data"], config=replace(SMALL, flush_messages=1)).start()
     (log,) = broker.create(KEYS[0])
     fill(log, 3)
-    broker.simulation.run_until(lambda: log.recovery_point >= synced)
+    broker.simulation.run_until(lambda: log.durability.recovery_point >= synced)
     log.truncate_to(offset) if offset < log.log_end_offset else log.truncate_fully_and_start_at(offset)
-    assert (log.recovery_point, log.log_end_offset) == (synced, offset)
+    assert (log.durability.recovery_point, log.log_end_offset) == (synced, offset)
     broker.after(1)
-    assert log.recovery_point == offset
+    assert log.durability.recovery_point == offset
 
 
 def test_flush_ms():
@@ -324,9 +325,9 @@ def test_flush_ms():
     broker.after(1)
     fill(log, 1)
     broker.after(3)
-    assert log.recovery_point < 2
+    assert log.durability.recovery_point < 2
     broker.after(5)
-    assert log.recovery_point == 2
+    assert log.durability.recovery_point == 2
 
 
 def test_unknown_directories_are_reported_and_left_alone(broker):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from storage_world import SMALL, batch, open_log, read_bytes
+from storage_world import SMALL, batch, flush, open_log, read_bytes
 from test_storage_crash import TINY, DyingDisk, PowerCut
 
 from kreplica.model import NO_EPOCH
+from kreplica.storage.log.appending import append_as_follower, append_as_leader
 from kreplica.testing.simulator.disk import MemoryDisk
 from kreplica.wire.batches import iter_headers
 
@@ -21,10 +22,10 @@ def many_epochs(log, done):
         if number % 2 == 0:
             log.begin_leader_epoch(number)
         if number % 4 < 2:
-            log.append_as_leader(batch(f"{number}"), number // 2 * 2, now_ms=1)
+            append_as_leader(log, batch(f"{number}"), number // 2 * 2, now_ms=1)
         if number % 5 == 0:
-            log.flush()
-            done["synced"] = log.recovery_point
+            flush(log)
+            done["synced"] = log.durability.recovery_point
         if number == 15:
             # Records of the last leader were never committed: a newer leader continues after those of an older epoch.
             cut = log.log_end_offset - 2
@@ -32,9 +33,9 @@ def many_epochs(log, done):
             log.truncate_to(cut)
             for offset in range(cut, cut + 4):
                 follow = batch(f"other {offset}", base_offset=offset, leader_epoch=8)
-                log.append_as_follower(follow, now_ms=1)
+                append_as_follower(log, follow, now_ms=1)
     log.close()
-    done["synced"] = log.recovery_point
+    done["synced"] = log.durability.recovery_point
 
 
 def in_batches(log):
@@ -78,7 +79,7 @@ def test_kill_at_any_write_keeps_the_epoch_of_every_record():
     for cut in changes():
         log, disk = crash_at(cut, seed=None)
         check(log)
-        log.append_as_leader(batch("carries on"), 99, now_ms=1)
+        append_as_leader(log, batch("carries on"), 99, now_ms=1)
         log.close()
         check(open_log(PATH, TINY, disk, clean_shutdown=True))
 
@@ -89,15 +90,15 @@ def test_power_loss_at_any_write_keeps_epochs_consistent():
         for seed in range(4):
             log, disk = crash_at(cut, seed=seed)
             check(log)
-            log.append_as_leader(batch("carries on"), 99, now_ms=1)
-            check(open_log(PATH, TINY, disk, recovery_point=log.recovery_point))
+            append_as_leader(log, batch("carries on"), 99, now_ms=1)
+            check(open_log(PATH, TINY, disk, recovery_point=log.durability.recovery_point))
 
 
 def test_leader_change_writes_nothing():
     """The leaders of ten thousand partitions change without a single disk write."""
     disk = DyingDisk()
     log = open_log(PATH, SMALL, disk)
-    log.append_as_leader(batch("a"), 0, now_ms=1)
+    append_as_leader(log, batch("a"), 0, now_ms=1)
     before = disk.changes
     for epoch in range(1, 50):
         log.begin_leader_epoch(epoch)
@@ -110,7 +111,7 @@ def test_lost_epoch_truncates_no_committed_record():
     before."""
     disk = MemoryDisk(directories=["/data"])
     log = open_log(PATH, SMALL, disk)
-    log.append_as_leader(batch("a", "b"), 4, now_ms=1)
+    append_as_leader(log, batch("a", "b"), 4, now_ms=1)
     log.begin_leader_epoch(5)
     asked = range(4, 8)
     before = [log.leader_epochs.end_offset_for(epoch, log.log_end_offset) for epoch in asked]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
-from storage_world import SMALL, batch, fill, idempotent, marker, read_bytes, records_of
+from storage_world import SMALL, batch, fill, flush, idempotent, marker, read_bytes, records_of
 from twisted.internet.defer import Deferred
 from twisted.logger import LogEvent, LogLevel, formatEvent, globalLogPublisher
 
@@ -17,6 +17,7 @@ from kreplica.model import TopicPartition
 from kreplica.storage import Log, LogConfig, LogDirectories, Origin
 from kreplica.storage.durability.failed_syncs import has_marker
 from kreplica.storage.formats.checkpoints import RECOVERY_POINTS, read_offsets
+from kreplica.storage.log.appending import append_as_leader
 from kreplica.testing.simulator.simulation import Simulation
 
 KEY = TopicPartition("orders", 0)
@@ -67,7 +68,7 @@ def test_failed_checkpoint_is_retried(number: int, warnings: list[str]) -> None:
     """The failure is logged once, and the logs of the directory stay usable."""
     world = World(SMALL)
     fill(world.log, 5)
-    world.log.flush()
+    flush(world.log)
     repair = world.disk.fail("open", "/data/recovery-point*", number)
     for _ in range(3):
         world.directories.directories[0].checkpoint()
@@ -86,14 +87,14 @@ def test_segment_that_cannot_be_created(number: int) -> None:
         world = World(SMALL)
         log = world.log
         count = 0
-        while log.size_bytes + 180 < SMALL.segment_bytes:
+        while log.segments.size_bytes + 180 < SMALL.segment_bytes:
             fill(log, 1, first=count)
             count += 1
         repair = world.disk.fail("open", "/data/orders-0/*", number, times=failing)
         refused: list[ErrorCode] = []
         for _ in range(8):
             try:
-                log.append_as_leader(batch("x" * 300), 0, now_ms=1)
+                append_as_leader(log, batch("x" * 300), 0, now_ms=1)
             except KafkaError as error:
                 refused.append(error.code)
         repair()
@@ -114,19 +115,19 @@ def test_aborted_transaction_that_cannot_be_indexed(number: int) -> None:
     indexes."""
     world = World(SMALL)
     log = world.log
-    log.append_as_leader(idempotent(0, transactional=True), 0, now_ms=1)
+    append_as_leader(log, idempotent(0, transactional=True), 0, now_ms=1)
     repair = world.disk.fail("open", "/data/orders-0/*.txnindex", number)
-    log.append_as_leader(marker(7, committed=False), 0, now_ms=1, origin=Origin.COORDINATOR)
+    append_as_leader(log, marker(7, committed=False), 0, now_ms=1, origin=Origin.COORDINATOR)
     assert log.log_end_offset == 2
-    assert [each.producer_id for each in log.aborted_transactions(0, 2)] == [7]
+    assert [each.producer_id for each in log.segments.aborted_transactions(0, 2)] == [7]
     repair()
     fill(log, 20)
     assert not world.is_offline
-    log.flush()
+    flush(log)
     world.simulation.run(61)
     world.host.power_loss()
     world.start()
-    assert [each.producer_id for each in world.log.aborted_transactions(0, 2)] == [7]
+    assert [each.producer_id for each in world.log.segments.aborted_transactions(0, 2)] == [7]
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
@@ -145,7 +146,7 @@ def test_file_that_cannot_be_opened_for_a_sync(number: int) -> None:
         world.simulation.run(30)
         assert not world.is_offline
         assert not has_marker(world.disk, "/data")
-        assert world.log.recovery_point == world.log.log_end_offset
+        assert world.log.durability.recovery_point == world.log.log_end_offset
         before = read_bytes(world.log)
         world.host.power_loss()
         world.start()
@@ -188,7 +189,7 @@ def test_log_truncated_during_a_failure(offset: int) -> None:
         world = World(SMALL)
         fill(world.log, 20)
         fill(world.log, 10, epoch=1, first=20)
-        world.log.flush()
+        flush(world.log)
         world.disk.fail("open", "/data/orders-0/*", errno.EMFILE, times=failing)
         for _ in range(failing + 1):
             try:
@@ -200,7 +201,7 @@ def test_log_truncated_during_a_failure(offset: int) -> None:
         world.simulation.run(10)
         for _ in range(failing + 1):
             try:
-                world.log.append_as_leader(batch("after"), 2, now_ms=1)
+                append_as_leader(world.log, batch("after"), 2, now_ms=1)
             except KafkaError:
                 continue
             break

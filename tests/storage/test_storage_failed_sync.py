@@ -8,13 +8,14 @@ from random import Random
 from uuid import UUID
 
 import pytest
-from storage_world import batch, fill, read_bytes
+from storage_world import batch, fill, flush, read_bytes
 from twisted.internet.defer import Deferred
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
 from kreplica.model import TopicPartition
 from kreplica.storage import LogConfig, LogDirectories
 from kreplica.storage.durability.failed_syncs import FILE_NAME, has_marker, write_marker
+from kreplica.storage.log.appending import append_as_leader
 from kreplica.storage.log.log import Log
 from kreplica.testing.simulator.disk import MemoryDisk
 from kreplica.testing.simulator.simulation import Simulation
@@ -55,7 +56,7 @@ class World:
             for log in self.directories.logs.values():
                 self._count += 1
                 value = f"{self._count}".ljust(self.random.randrange(1, 300))
-                log.append_as_leader(batch(value), self._count // 20, now_ms=1)
+                append_as_leader(log, batch(value), self._count // 20, now_ms=1)
             self.simulation.run(self.random.choice((0.0, 0.0, 0.001)))
             if self.is_offline:
                 return
@@ -64,7 +65,7 @@ class World:
         """Return all records reported as durable."""
         found = {}
         for key, log in self.logs.items():
-            end_offset = log.recovery_point
+            end_offset = log.durability.recovery_point
             epochs = [entry for entry in log.leader_epochs.entries if entry.start_offset < end_offset]
             found[key] = read_bytes(log, offset_max=end_offset), epochs, self.directories.topic_id(key)
         return found
@@ -99,7 +100,7 @@ def test_records_synced_after_a_restart_survive_a_power_loss(seed: int) -> None:
         world.simulation.run(world.random.choice((1, 100)))
     else:
         for log in world.logs.values():
-            log.flush()
+            flush(log)
     promised = world.promised()
     world.host.power_loss()
     world.start()
@@ -115,20 +116,20 @@ def test_records_after_a_truncation_are_rewritten() -> None:
         world.start()
         log = world.directories.create(KEYS[0], TOPIC_ID, replace(SYNCED, flush_messages=1000))
         fill(log, 20)
-        log.flush()
+        flush(log)
         world.simulation.run(100)
         log.truncate_to(3)
         world.simulation.run(1)
         fill(log, 16, epoch=1, first=3)
         world.disk.fail("sync", "/data/logs/orders-0/*", errno.EIO)
         with pytest.raises(OSError, match="Input/output"):
-            log.flush()
+            flush(log)
         world.disk.clear_faults()
         world.host.kill()
         world.start()
         again = world.directories.logs[KEYS[0]]
-        assert again.recovery_point == 3
-        again.flush()
+        assert again.durability.recovery_point == 3
+        flush(again)
         before = read_bytes(again)
         world.simulation.run(100)
         world.host.power_loss()
@@ -144,7 +145,7 @@ def test_failed_device_is_not_accessed(monkeypatch: pytest.MonkeyPatch) -> None:
     world.start()
     log = world.directories.create(KEYS[0], TOPIC_ID, replace(SYNCED, flush_messages=1000))
     fill(log, 20)
-    log.flush()
+    flush(log)
     world.simulation.run(100)
     log.truncate_to(3)
     world.simulation.run(1)
@@ -160,7 +161,7 @@ def test_failed_device_is_not_accessed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert world.is_offline
     world.host.kill()
     world.start()
-    assert world.directories.logs[KEYS[0]].recovery_point == 3
+    assert world.directories.logs[KEYS[0]].durability.recovery_point == 3
 
 
 def test_files_are_rewritten_once() -> None:

@@ -11,6 +11,7 @@ from kafka.record import MemoryRecords
 from storage_world import SMALL, batch, fill, idempotent, marker, open_log, read_bytes, records_of
 
 from kreplica.storage import Origin
+from kreplica.storage.log.appending import append_as_leader
 from kreplica.wire.compression import Codec
 
 
@@ -38,11 +39,11 @@ def written(tmp_path):
     log = open_log(tmp_path / "t-0", replace(SMALL, index_interval_bytes=100))
     for number, codec in enumerate(list(Codec) * 6):
         stamp = 1000 + (number * 37) % 100
-        log.append_as_leader(batch((f"k{number}", f"v{number}" * 5), codec=codec, timestamp_ms=stamp), 2, now_ms=1)
+        append_as_leader(log, batch((f"k{number}", f"v{number}" * 5), codec=codec, timestamp_ms=stamp), 2, now_ms=1)
     for sequence in range(3):
-        log.append_as_leader(idempotent(sequence, producer_id=77, epoch=3), 2, now_ms=1)
-    log.append_as_leader(idempotent(0, 2, producer_id=9, transactional=True), 4, now_ms=1)
-    log.append_as_leader(marker(9, committed=False, coordinator_epoch=6), 4, now_ms=1, origin=Origin.COORDINATOR)
+        append_as_leader(log, idempotent(sequence, producer_id=77, epoch=3), 2, now_ms=1)
+    append_as_leader(log, idempotent(0, 2, producer_id=9, transactional=True), 4, now_ms=1)
+    append_as_leader(log, marker(9, committed=False, coordinator_epoch=6), 4, now_ms=1, origin=Origin.COORDINATOR)
     fill(log, 1, epoch=4)
     log.close()
     return log, tmp_path / "t-0"

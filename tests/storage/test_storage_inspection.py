@@ -21,6 +21,7 @@ from kreplica.storage.inspection import files, verification
 from kreplica.storage.inspection.files import aborted_entries, batches, offset_entries, offset_index, transaction_index
 from kreplica.storage.inspection.segment_checks import CheckOptions
 from kreplica.storage.inspection.verification import NoLogsFound, Verification
+from kreplica.storage.log.appending import append_as_leader
 from kreplica.wire.batches import HEADER_SIZE
 
 KAFKA = Path(__file__).parent / "written_by_kafka"
@@ -52,8 +53,8 @@ def closed(tmp_path: Path) -> Path:
 
 def transaction(log: Log, producer_id: int, *, committed: bool) -> None:
     records = idempotent(0, 2, producer_id=producer_id, transactional=True)
-    log.append_as_leader(records, 3, now_ms=1, origin=Origin.COORDINATOR)
-    log.append_as_leader(marker(producer_id, committed=committed), 3, now_ms=1, origin=Origin.COORDINATOR)
+    append_as_leader(log, records, 3, now_ms=1, origin=Origin.COORDINATOR)
+    append_as_leader(log, marker(producer_id, committed=committed), 3, now_ms=1, origin=Origin.COORDINATOR)
 
 
 def segments(path: Path) -> list[str]:

@@ -21,6 +21,8 @@ from kreplica.storage.formats.checkpoints import (
     read_clean_shutdown,
     read_meta_properties,
 )
+from kreplica.storage.log.appending import append_as_leader
+from kreplica.storage.log.timestamp_search import offset_for_timestamp
 from kreplica.testing.simulator.simulation import Simulation
 from kreplica.wire.batches import iter_headers
 
@@ -94,7 +96,7 @@ def test_every_offset_is_found_with_kafkas_indexes(opened):
         part = log.read(offset, size_max=10_000, offset_max=200)
         ((_, header), *_) = iter_headers(part.ranges[0].read())
         assert header.base_offset <= offset <= header.last_offset
-        found = log.offset_for_timestamp(1_700_000_000_000 + offset, 200)
+        found = offset_for_timestamp(log, 1_700_000_000_000 + offset, 200)
         assert (found.offset, found.timestamp_ms) == (offset, 1_700_000_000_000 + offset)
 
 
@@ -110,7 +112,7 @@ def test_log_compacted_by_kafka_is_read_across_its_gaps(opened):
 def test_transactions_and_idempotent_producers_are_restored(opened):
     """Open and aborted transactions, and the last sequences of producers."""
     log = opened.directories.logs[TRANSACTIONS]
-    (aborted,) = log.aborted_transactions(0, 17)
+    (aborted,) = log.segments.aborted_transactions(0, 17)
     assert (aborted.first_offset, aborted.last_offset) == (6, 11)
     assert log.last_stable_offset(17) == 12
     (producer,) = opened.directories.logs[ROLLED].producers.entries
@@ -122,13 +124,13 @@ def test_appending_to_kafkas_log(opened):
     log = opened.directories.logs[ROLLED]
     (producer,) = log.producers.entries
     retry = batch("again", producer_id=producer.producer_id, producer_epoch=producer.epoch, base_sequence=200)
-    assert log.append_as_leader(retry, 5, now_ms=1).base_offset == 200
+    assert append_as_leader(log, retry, 5, now_ms=1).base_offset == 200
     before = read_bytes(log)
     opened.run(opened.directories.close(9))
     again = Opened(opened.path)
     log = again.directories.logs[ROLLED]
     assert read_bytes(log) == before
-    assert log.recovery_point == 201
+    assert log.durability.recovery_point == 201
     assert again.clean_epoch == 9
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -19,15 +20,18 @@ from storage_world import (
     values_of,
 )
 
-from kreplica.errors import ErrorCode, KafkaError
+from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.storage import AppendResult, LogConfig, Origin
+from kreplica.storage.log.appending import append_as_follower, append_as_leader
+from kreplica.storage.log.retention import delete_expired
+from kreplica.storage.log.timestamp_search import offset_for_timestamp
 from kreplica.storage.log_config import CODECS
 from kreplica.wire.batches import parse_header, verify_crc
 from kreplica.wire.compression import Codec
 
 
 def append(log, records, epoch=0, **options):
-    return log.append_as_leader(records, epoch, now_ms=2000, **options)
+    return append_as_leader(log, records, epoch, now_ms=2000, **options)
 
 
 def code_of(call, *arguments, **options):
@@ -84,7 +88,7 @@ class TestLeader:
         unset[17:21] = crc32c(memoryview(unset)[21:]).to_bytes(4, "big")
         log = open_log(tmp_path / "t-0")
         append(log, unset)
-        assert log.offset_for_timestamp(501, 2).offset == 1
+        assert offset_for_timestamp(log, 501, 2).offset == 1
 
     @pytest.mark.parametrize("sent", Codec)
     @pytest.mark.parametrize("name", ["uncompressed", "gzip", "snappy", "lz4", "zstd", "producer"])
@@ -120,10 +124,10 @@ class TestLeader:
         """The batch gets its own error code, and the log is unchanged, also after a restart."""
         log = open_log(tmp_path / "t-0", replace(SMALL, **config))
         assert code_of(append, log, records) is code
-        assert (log.log_end_offset, log.size_bytes, log.leader_epochs.entries) == (0, 0, ())
+        assert (log.log_end_offset, log.segments.size_bytes, log.leader_epochs.entries) == (0, 0, ())
         assert not (tmp_path / "t-0" / "00000000000000000000.log").exists()
         again = open_log(tmp_path / "t-0")
-        assert (again.log_end_offset, again.size_bytes, again.leader_epochs.entries) == (0, 0, ())
+        assert (again.log_end_offset, again.segments.size_bytes, again.leader_epochs.entries) == (0, 0, ())
 
     def test_compacted_topics_accept_records_with_keys(self, tmp_path):
         """Compressed batches are decompressed for the check."""
@@ -178,7 +182,7 @@ class TestFollower:
         fill(leader, 5, epoch=1)
         fill(leader, 5, epoch=4)
         copied = read_bytes(leader)
-        result = follower.append_as_follower(copied, now_ms=1)
+        result = append_as_follower(follower, copied, now_ms=1)
         assert (result.base_offset, result.last_offset, result.size) == (0, 9, len(copied))
         assert read_bytes(follower) == copied
         assert follower.leader_epochs.entries == leader.leader_epochs.entries == ((1, 0), (4, 5))
@@ -189,9 +193,9 @@ class TestFollower:
         leader, follower = open_log(tmp_path / "a-0"), open_log(tmp_path / "b-0")
         fill(leader, 3)
         copied = read_bytes(leader)
-        assert follower.append_as_follower(copied[:-1], now_ms=1).last_offset == 1
-        assert follower.append_as_follower(copied[:10], now_ms=1).size == 0
-        assert follower.append_as_follower(read_bytes(leader, 2), now_ms=1).last_offset == 2
+        assert append_as_follower(follower, copied[:-1], now_ms=1).last_offset == 1
+        assert append_as_follower(follower, copied[:10], now_ms=1).size == 0
+        assert append_as_follower(follower, read_bytes(leader, 2), now_ms=1).last_offset == 2
 
     def test_damaged_and_unordered_batches_are_refused(self, tmp_path):
         """A damaged batch, everything behind it, and existing offsets are not appended."""
@@ -200,18 +204,18 @@ class TestFollower:
         copied = bytearray(read_bytes(leader))
         damaged = bytearray(copied)
         damaged[len(copied) // 2] ^= 1
-        assert follower.append_as_follower(damaged, now_ms=1).last_offset == 0
+        assert append_as_follower(follower, damaged, now_ms=1).last_offset == 0
         rest = damaged[len(copied) // 3 :]
-        assert code_of(follower.append_as_follower, rest, now_ms=1) is ErrorCode.CORRUPT_MESSAGE
-        follower.append_as_follower(copied[len(copied) // 3 :], now_ms=1)
-        assert code_of(follower.append_as_follower, copied, now_ms=1) is ErrorCode.OFFSET_OUT_OF_RANGE
+        assert code_of(append_as_follower, follower, rest, now_ms=1) is ErrorCode.CORRUPT_MESSAGE
+        append_as_follower(follower, copied[len(copied) // 3 :], now_ms=1)
+        assert code_of(append_as_follower, follower, copied, now_ms=1) is ErrorCode.OFFSET_OUT_OF_RANGE
         assert read_bytes(follower) == copied
 
     def test_gaps_of_a_compacted_leader_are_kept(self, tmp_path):
         """A fetch within a gap returns the next batch."""
         follower = open_log(tmp_path / "b-0")
         for offset in (3, 10):
-            follower.append_as_follower(batch("a", base_offset=offset, leader_epoch=0), now_ms=1)
+            append_as_follower(follower, batch("a", base_offset=offset, leader_epoch=0), now_ms=1)
         assert follower.log_end_offset == 11
         assert follower.read(5, size_max=1000, offset_max=11).first_offset == 10
 
@@ -259,28 +263,29 @@ class TestReading:
         stamps = {record.offset: record.timestamp_ms for record in records_of(read_bytes(log))}
         for wanted in range(995, 2004):
             expected = min((offset for offset, stamp in stamps.items() if stamp >= wanted), default=None)
-            found = log.offset_for_timestamp(wanted, 39)
+            found = offset_for_timestamp(log, wanted, 39)
             assert (found and found.offset) == expected
             assert found is None or found.timestamp_ms == stamps[found.offset]
-        assert log.offset_for_timestamp(2001, 37) is None
+        assert offset_for_timestamp(log, 2001, 37) is None
 
     def test_special_timestamps(self, log):
         """The special timestamps select the latest and earliest offset, and the record with the highest timestamp."""
         append(log, batch("late", timestamp_ms=9999), epoch=3)
         append(log, batch("early", timestamp_ms=1), epoch=3)
         log.advance_log_start_offset(5)
-        assert log.offset_for_timestamp(-1, 30)[1:] == (30, 0)
-        assert log.offset_for_timestamp(-2, 30)[1:] == (5, 0)
-        assert log.offset_for_timestamp(-4, 30)[1:] == (5, 0)
-        assert log.offset_for_timestamp(-3, 38) == (9999, 36, 3)
+        assert offset_for_timestamp(log, -1, 30)[1:] == (30, 0)
+        assert offset_for_timestamp(log, -2, 30)[1:] == (5, 0)
+        assert offset_for_timestamp(log, -4, 30)[1:] == (5, 0)
+        assert offset_for_timestamp(log, -3, 38) == (9999, 36, 3)
 
     def test_read_data_stays_valid(self, log, tmp_path):
         """A response being sent is not affected by retention, eviction or deletion of the log."""
         part = log.read(0, size_max=10_000, offset_max=36).ranges[0]
         before = part.read()
         log.advance_log_start_offset(36)
-        log.delete_expired(1, 36)
-        log.rename_for_deletion(str(tmp_path / "gone"))
+        delete_expired(log, 1, 36)
+        log.take_offline(StorageError("deleted"))
+        os.rename(log.path, tmp_path / "gone")
         assert part.read() == before
 
 
@@ -314,7 +319,7 @@ class TestTruncation:
     def test_truncate_fully(self, log):
         """The replica restarts at the leader's log start offset."""
         log.truncate_fully_and_start_at(1000)
-        assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (1000, 1000, 0)
+        assert (log.log_start_offset, log.log_end_offset, log.segments.size_bytes) == (1000, 1000, 0)
         assert log.leader_epochs.entries == ()
         assert append(log, batch("a"), epoch=3).base_offset == 1000
         assert values_of(log) == [(1000, "a")]
@@ -325,7 +330,7 @@ class TestTruncation:
         log.truncate_to(5)
         fill(log, 15, epoch=3)
         log.mark_synced(under_way)
-        assert log.recovery_point <= 5
+        assert log.durability.recovery_point <= 5
 
     def test_truncation_restores_producer_state(self, tmp_path):
         """The sequences continue from the remaining batches."""
@@ -349,8 +354,8 @@ class TestTransactions:
         append(log, marker(1, committed=True), origin=Origin.COORDINATOR)
         assert log.last_stable_offset(5) == 0, "the marker is not below the high watermark"
         assert log.last_stable_offset(6) == 6
-        assert log.aborted_transactions(0, 6) == [(2, 2, 4, 0)]
-        assert log.aborted_transactions(5, 6) == []
+        assert log.segments.aborted_transactions(0, 6) == [(2, 2, 4, 0)]
+        assert log.segments.aborted_transactions(5, 6) == []
 
     def test_transactions_survive_a_kill(self, tmp_path):
         """Open transactions and the index of aborted ones are restored from the batches."""
@@ -362,8 +367,8 @@ class TestTransactions:
         append(log, idempotent(0, 1, producer_id=1, transactional=True))
         again = open_log(tmp_path / "t-0")
         end = log.log_end_offset
-        assert again.aborted_transactions(0, end) == log.aborted_transactions(0, end)
-        assert len(again.aborted_transactions(0, end)) == 2
+        assert again.segments.aborted_transactions(0, end) == log.segments.aborted_transactions(0, end)
+        assert len(again.segments.aborted_transactions(0, end)) == 2
         assert again.last_stable_offset(end) == log.last_stable_offset(end) == end - 1
 
     def test_old_coordinators_and_producers_are_fenced(self, tmp_path):

@@ -10,6 +10,7 @@ from test_storage_directories import Broker
 
 from kreplica.model import TopicPartition
 from kreplica.storage import LogConfig
+from kreplica.storage.log.appending import append_as_leader
 
 KEYS = [TopicPartition("wide", number) for number in range(120)]
 TOPIC_ID = UUID(int=9)
@@ -26,7 +27,7 @@ def test_logs_created_together_are_spread_and_kept():
     for key in KEYS:
         broker.directories.create(key, TOPIC_ID, LogConfig())
     assert [len(directory.logs) for directory in broker.directories.directories] == [60, 60]
-    broker.directories.logs[KEYS[7]].append_as_leader(batch("a"), 0, now_ms=1)
+    append_as_leader(broker.directories.logs[KEYS[7]], batch("a"), 0, now_ms=1)
     broker.stop()
     broker.start()
     assert len(broker.directories.logs) == 120
@@ -55,7 +56,7 @@ def test_existing_log_directory_is_opened():
     broker = Broker(paths=["/data"])
     broker.start()
     log = broker.directories.create(KEYS[0], TOPIC_ID, LogConfig())
-    log.append_as_leader(batch("a"), 0, now_ms=1)
+    append_as_leader(log, batch("a"), 0, now_ms=1)
     path = log.path
     broker.stop()
     broker.disk.rename(path, "/data/.elsewhere")

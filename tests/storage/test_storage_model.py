@@ -8,10 +8,14 @@ import tempfile
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from storage_world import KEY, batch, read_bytes, records_of
+from storage_world import KEY, batch, flush, read_bytes, records_of
 
 from kreplica.runtime.disk import OsDisk
 from kreplica.storage import Log, LogConfig
+from kreplica.storage.directories.opening import LogToOpen
+from kreplica.storage.log.appending import append_as_leader
+from kreplica.storage.log.retention import delete_expired
+from kreplica.storage.log.timestamp_search import offset_for_timestamp
 from kreplica.wire.batches import iter_headers, parse_header
 from kreplica.wire.compression import Codec
 
@@ -29,7 +33,7 @@ class LogMachine(RuleBasedStateMachine):
         self.log = self.open()
 
     def open(self, **state: object) -> Log:
-        return Log.open(self.path, KEY, CONFIG, OsDisk(), lambda: 1, **state)
+        return LogToOpen(self.path, KEY, CONFIG, OsDisk(), lambda: 1, **state).open()[0]
 
     def teardown(self) -> None:
         shutil.rmtree(self.path)
@@ -37,7 +41,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(count=st.integers(1, 5), size=st.integers(0, 120), codec=st.sampled_from(Codec), stamp=st.integers(0, 500))
     def append(self, count, size, codec, stamp):
         values = [f"{self.end + index}".ljust(size, ".") for index in range(count)]
-        result = self.log.append_as_leader(batch(*values, timestamp_ms=stamp, codec=codec), self.epoch, now_ms=1)
+        result = append_as_leader(self.log, batch(*values, timestamp_ms=stamp, codec=codec), self.epoch, now_ms=1)
         assert (result.base_offset, result.last_offset) == (self.end, self.end + count - 1)
         if self.epoch not in self.epochs:
             self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < self.end}
@@ -55,8 +59,8 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def flush(self):
-        self.log.flush()
-        assert self.log.recovery_point == self.end
+        flush(self.log)
+        assert self.log.durability.recovery_point == self.end
 
     @rule(back=st.integers(0, 12))
     def truncate(self, back):
@@ -73,7 +77,7 @@ class LogMachine(RuleBasedStateMachine):
     def advance_start(self, forward):
         self.start = min(self.start + forward, self.end)
         self.log.advance_log_start_offset(self.start)
-        self.log.delete_expired(1, self.end)
+        delete_expired(self.log, 1, self.end)
 
     @rule(gap=st.integers(0, 30))
     def restart_at(self, gap):
@@ -85,7 +89,7 @@ class LogMachine(RuleBasedStateMachine):
     def reopen(self, clean):
         if clean:
             self.log.close()
-        point = self.log.recovery_point
+        point = self.log.durability.recovery_point
         self.log = self.open(clean_shutdown=clean, log_start_offset=self.start, recovery_point=point)
 
     @rule(data=st.data())
@@ -111,7 +115,7 @@ class LogMachine(RuleBasedStateMachine):
             ),
             default=None,
         )
-        found = self.log.offset_for_timestamp(wanted, self.end)
+        found = offset_for_timestamp(self.log, wanted, self.end)
         assert (found and found.offset) == expected
 
     @invariant()
@@ -128,7 +132,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @invariant()
     def epochs_agree(self):
-        assert self.log.recovery_point <= self.end
+        assert self.log.durability.recovery_point <= self.end
         for epoch, start in self.log.leader_epochs.entries:
             assert max(self.epochs.get(epoch, start), self.start) == start
         for _, header in iter_headers(read_bytes(self.log)):

@@ -6,13 +6,14 @@ import errno
 from uuid import UUID
 
 import pytest
-from storage_world import SMALL, batch, fill, read_bytes, records_of
+from storage_world import SMALL, batch, fill, flush, read_bytes, records_of
 from twisted.internet.defer import Deferred
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.storage import Log, LogDirectories
 from kreplica.storage.formats.checkpoints import RECOVERY_POINTS, read_offsets
+from kreplica.storage.log.appending import append_as_leader
 from kreplica.testing.simulator.simulation import Simulation
 
 KEY = TopicPartition("orders", 0)
@@ -30,7 +31,7 @@ class World:
         self.start()
         self.directories.create(KEY, UUID(int=7), SMALL)
         fill(self.log, 20)
-        self.log.flush()
+        flush(self.log)
         self.simulation.run(61)
         assert self.noted() == 20
         self.old = self.values()
@@ -54,7 +55,7 @@ class World:
     def append(self, value: str) -> bool:
         """Append a record; return true if it was accepted."""
         try:
-            self.log.append_as_leader(batch(value.ljust(90)), 1, now_ms=1)
+            append_as_leader(self.log, batch(value.ljust(90)), 1, now_ms=1)
         except KafkaError as error:
             if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
                 raise
@@ -119,7 +120,7 @@ def test_truncation_above_the_recovery_point_on_disk() -> None:
     """No checkpoint is needed: appends are accepted at once."""
     world = World(1)
     fill(world.log, 10, first=20)
-    world.log.flush()
+    flush(world.log)
     world.log.truncate_to(25)
     assert world.append("at once")
 
@@ -128,7 +129,7 @@ def test_truncation_while_a_higher_recovery_point_is_being_written() -> None:
     """The checkpoint being written counts as written."""
     world = World(1)
     fill(world.log, 10, first=20)
-    world.log.flush()
+    flush(world.log)
     world.directories.directories[0].checkpoint()
     world.log.truncate_to(25)
     assert not world.append("too early")

@@ -9,6 +9,7 @@ import pytest
 from storage_world import batch, idempotent, open_log, read_bytes, values_of
 
 from kreplica.errors import ErrorCode, KafkaError
+from kreplica.storage.log.appending import append_as_follower, append_as_leader
 from kreplica.storage.log.log import Log
 from kreplica.storage.producers.producer_limits import ProducerLimits
 
@@ -20,7 +21,7 @@ def limited_log(path: Path, limits: ProducerLimits) -> Log:
 
 
 def append(log: Log, producer_id: int, sequence: int = 0) -> None:
-    log.append_as_leader(idempotent(sequence, 1, producer_id=producer_id), 0, now_ms=1)
+    append_as_leader(log, idempotent(sequence, 1, producer_id=producer_id), 0, now_ms=1)
 
 
 def refusal_of(log: Log, producer_id: int, sequence: int = 0) -> ErrorCode:
@@ -39,7 +40,7 @@ def test_producers_of_a_log_are_bounded(tmp_path: Path) -> None:
     assert ErrorCode.NOT_ENOUGH_REPLICAS.retriable
     assert limits.refused == 1
     append(log, 2, 1)
-    log.append_as_leader(batch("plain"), 0, now_ms=1)
+    append_as_leader(log, batch("plain"), 0, now_ms=1)
     append(other, 3)
     assert log.log_end_offset == 5
 
@@ -99,7 +100,7 @@ def test_a_follower_takes_what_the_leader_has(tmp_path: Path) -> None:
     follower = limited_log(tmp_path / "t-1", ProducerLimits(log_max=1, broker_max=1))
     for producer_id in range(3):
         append(leader, producer_id)
-    follower.append_as_follower(read_bytes(leader), now_ms=1)
+    append_as_follower(follower, read_bytes(leader), now_ms=1)
     assert len(follower.producers) == 3
     assert values_of(follower) == values_of(leader)
     assert refusal_of(follower, 3) is ErrorCode.NOT_ENOUGH_REPLICAS

@@ -9,6 +9,7 @@ from storage_world import batch, idempotent, marker, open_log, values_of
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.storage import Origin
+from kreplica.storage.log.appending import append_as_follower, append_as_leader
 from kreplica.storage.producers.producer_state import ProducerEntry, RecentBatch
 from kreplica.storage.producers.snapshots import decode_snapshot, encode_snapshot
 
@@ -20,7 +21,7 @@ def log(tmp_path):
 
 def append(log, sequence, count=1, **options):
     origin = options.pop("origin", Origin.CLIENT)
-    return log.append_as_leader(idempotent(sequence, count, **options), 0, now_ms=1, origin=origin)
+    return append_as_leader(log, idempotent(sequence, count, **options), 0, now_ms=1, origin=origin)
 
 
 def code_of(log, *arguments, **options):
@@ -83,7 +84,7 @@ def test_producers_are_independent(log):
     append(log, 0, producer_id=1)
     append(log, 0, producer_id=2)
     append(log, 1, producer_id=1)
-    log.append_as_leader(batch("without id"), 0, now_ms=1)
+    append_as_leader(log, batch("without id"), 0, now_ms=1)
     assert [value for _, value in values_of(log)] == ["1/0/0", "2/0/0", "1/0/1", "without id"]
     assert len(log.producers) == 2
 
@@ -91,14 +92,14 @@ def test_producers_are_independent(log):
 def test_non_transactional_write_during_a_transaction_is_refused(log):
     append(log, 0, transactional=True)
     assert code_of(log, 1) is ErrorCode.INVALID_TXN_STATE
-    log.append_as_leader(marker(7, committed=True), 0, now_ms=1, origin=Origin.COORDINATOR)
+    append_as_leader(log, marker(7, committed=True), 0, now_ms=1, origin=Origin.COORDINATOR)
     assert append(log, 1).base_offset == 2
 
 
 def test_marker_fences_earlier_epochs(log):
     """After a marker of a newer epoch, batches of the old epoch are refused (the purpose of KIP-890)."""
     append(log, 0, transactional=True)
-    log.append_as_leader(marker(7, committed=False, epoch=1), 0, now_ms=1, origin=Origin.COORDINATOR)
+    append_as_leader(log, marker(7, committed=False, epoch=1), 0, now_ms=1, origin=Origin.COORDINATOR)
     assert code_of(log, 1, transactional=True) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert append(log, 0, epoch=1, transactional=True).base_offset == 2
 
@@ -108,7 +109,7 @@ def test_followers_accept_all_batches_of_the_leader(tmp_path, log):
     follower = open_log(tmp_path / "f-0")
     for sequence in (5, 6, 9):
         records = idempotent(sequence, base_offset=follower.log_end_offset, leader_epoch=0)
-        follower.append_as_follower(records, now_ms=1)
+        append_as_follower(follower, records, now_ms=1)
     assert follower.producers.get(7).last_sequence == 9
     assert append(follower, 10).base_offset == 3
 

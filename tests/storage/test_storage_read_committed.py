@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from storage_world import SMALL, idempotent, marker, open_log
+from storage_world import SMALL, flush, idempotent, marker, open_log
 from test_storage_compaction import compact
 
 from kreplica.storage import Log, LogConfig, Origin
+from kreplica.storage.log.appending import append_as_leader
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.batches import iter_headers
 from kreplica.wire.records import Record, iter_records
@@ -84,13 +85,13 @@ class Story:
             base_sequence=sequence,
             transactional=transactional,
         )
-        self.log.append_as_leader(bytearray(records), 0, now_ms=1)
+        append_as_leader(self.log, bytearray(records), 0, now_ms=1)
         self.written.append(Written(offset, producer_id, key, value, transactional, None if transactional else True))
 
     def end(self, producer_id: int, *, committed: bool) -> None:
         offset = self.log.log_end_offset
         records = marker(producer_id, committed=committed)
-        self.log.append_as_leader(records, 0, now_ms=1, origin=Origin.COORDINATOR)
+        append_as_leader(self.log, records, 0, now_ms=1, origin=Origin.COORDINATOR)
         self.written.append(Written(offset, producer_id, None, None, True, True, ends=committed))
         self._decide()
 
@@ -108,8 +109,8 @@ class Story:
         if clean:
             self.log.close()
         else:
-            self.log.flush()
-            self.log.release()
+            flush(self.log)
+            self.log.segments.release()
         point = end_offset if clean else self.random.randrange(end_offset + 1)
         self.log = open_log(self.directory, self.config, clean_shutdown=clean, recovery_point=point)
         assert self.log.log_end_offset == end_offset
@@ -150,7 +151,9 @@ def fetches(log: Log, offset: int, size_max: int) -> Iterator[tuple[bytes, list[
         part = log.read(offset, size_max=size_max, offset_max=stable_offset)
         if not part.size:
             return
-        aborted = log.aborted_transactions(offset, log.end_offset_bound(part))
+        end_position = part.ranges[-1].position + part.ranges[-1].size
+        bound = log.segments.end_offset_bound(part.first_offset, end_position, log.log_end_offset)
+        aborted = log.segments.aborted_transactions(offset, bound)
         data = b"".join(each.read() for each in part.ranges)
         yield data, sorted((each.first_offset, each.producer_id) for each in aborted)
         for _, header in iter_headers(data, incomplete_last=True):
@@ -209,10 +212,12 @@ def test_response_lists_only_overlapping_aborted_transactions(tmp_path: Path) ->
     log = open_log(tmp_path / "t-0", replace(SMALL, segment_bytes=100_000))
     for sequence in range(300):
         records = idempotent(sequence, transactional=True)
-        log.append_as_leader(records, 0, now_ms=1)
-        log.append_as_leader(marker(7, committed=False), 0, now_ms=1, origin=Origin.COORDINATOR)
+        append_as_leader(log, records, 0, now_ms=1)
+        append_as_leader(log, marker(7, committed=False), 0, now_ms=1, origin=Origin.COORDINATOR)
     for offset in (0, 250, 598):
         part = log.read(offset, size_max=200, offset_max=log.log_end_offset)
-        aborted = log.aborted_transactions(offset, log.end_offset_bound(part))
+        end_position = part.ranges[-1].position + part.ranges[-1].size
+        bound = log.segments.end_offset_bound(part.first_offset, end_position, log.log_end_offset)
+        aborted = log.segments.aborted_transactions(offset, bound)
         assert 1 <= len(aborted) < 10
         assert aborted[0].first_offset == offset

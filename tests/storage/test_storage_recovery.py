@@ -10,6 +10,7 @@ from storage_world import SMALL, bases_of, batch, fill, idempotent, offsets_of, 
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.storage.formats.leader_epochs import FILE_NAME
+from kreplica.storage.log.appending import append_as_follower, append_as_leader
 from kreplica.storage.segments.segment import Segment
 
 
@@ -28,21 +29,21 @@ def test_kill_loses_no_written_record(path):
     again = open_log(path, recovery_point=7)
     assert read_bytes(again) == read_bytes(log)
     assert again.leader_epochs.entries == ((3, 0),)
-    assert again.recovery_point == 7
+    assert again.durability.recovery_point == 7
 
 
 def test_no_scan_after_an_orderly_stop(path, monkeypatch):
     """With the clean-shutdown marker the duration of a start does not depend on the size of the logs."""
     log = open_log(path)
     fill(log, 25)
-    log.append_as_leader(idempotent(0, 3), 0, now_ms=1)
+    append_as_leader(log, idempotent(0, 3), 0, now_ms=1)
     before = read_bytes(log)
     log.close()
     monkeypatch.setattr(Segment, "reset", lambda self: pytest.fail("a segment was recovered"))
     again = open_log(path, clean_shutdown=True)
-    assert again.log_end_offset == again.recovery_point == 28
+    assert again.log_end_offset == again.durability.recovery_point == 28
     assert read_bytes(again) == before
-    assert again.append_as_leader(idempotent(0, 3), 0, now_ms=1).duplicate
+    assert append_as_leader(again, idempotent(0, 3), 0, now_ms=1).duplicate
 
 
 @pytest.mark.parametrize("cut", [1, 60, 62, 170])
@@ -55,7 +56,7 @@ def test_torn_tail_is_truncated(path, cut):
         content.truncate(size - cut)
     log = open_log(path)
     assert offsets_of(log) == list(range(3 - -(-cut // (size // 3))))
-    assert file.stat().st_size == log.size_bytes
+    assert file.stat().st_size == log.segments.size_bytes
     fill(log, 1)
     assert offsets_of(open_log(path)) == offsets_of(log)
 
@@ -109,7 +110,7 @@ def test_gaps_of_compaction_are_kept(path, tmp_path):
     config = dataclasses.replace(SMALL, cleanup_policy=frozenset({"compact"}))
     log = open_log(path, config)
     for offset in (0, 5, 6, 20):
-        log.append_as_follower(read_bytes(leader, offset, offset + 1), now_ms=1)
+        append_as_follower(log, read_bytes(leader, offset, offset + 1), now_ms=1)
     assert offsets_of(open_log(path, config)) == [0, 5, 6, 20]
 
 
@@ -188,15 +189,15 @@ def test_damaged_snapshots_are_skipped(path):
     """Sequences of producers come from the last valid snapshot and later batches, or from the batches alone."""
     log = open_log(path)
     for sequence in range(20):
-        log.append_as_leader(idempotent(sequence, 1), 0, now_ms=1)
+        append_as_leader(log, idempotent(sequence, 1), 0, now_ms=1)
     log.close()
     for count in (2, 1):
         snapshots = sorted(path.glob("*.snapshot"))
         assert len(snapshots) == count
         snapshots[-1].write_bytes(snapshots[-1].read_bytes()[:-3])
         again = open_log(path, clean_shutdown=True)
-        assert again.append_as_leader(idempotent(19), 0, now_ms=1).duplicate
-        assert again.append_as_leader(idempotent(20), 0, now_ms=1).base_offset == 20
+        assert append_as_leader(again, idempotent(19), 0, now_ms=1).duplicate
+        assert append_as_leader(again, idempotent(20), 0, now_ms=1).base_offset == 20
         again.truncate_to(20)
 
 
@@ -238,12 +239,12 @@ def test_restart_keeps_sequences_of_many_segments(path):
     for _ in range(4):
         log = open_log(path, SMALL)
         if sequence:
-            assert log.append_as_leader(idempotent(sequence - 1), 0, now_ms=1).duplicate
+            assert append_as_leader(log, idempotent(sequence - 1), 0, now_ms=1).duplicate
         for _ in range(7):
-            log.append_as_leader(idempotent(sequence), 0, now_ms=1)
+            append_as_leader(log, idempotent(sequence), 0, now_ms=1)
             sequence += 1
     with pytest.raises(KafkaError) as caught:
-        log.append_as_leader(idempotent(sequence + 1), 0, now_ms=1)
+        append_as_leader(log, idempotent(sequence + 1), 0, now_ms=1)
     assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert [value for _, value in values_of(log)] == [f"7/0/{number}" for number in range(28)]
 
@@ -251,7 +252,7 @@ def test_restart_keeps_sequences_of_many_segments(path):
 def test_repeated_batches_are_not_read_twice(path):
     """A write repeated in the file above the recovery point is truncated."""
     log = open_log(path)
-    log.append_as_leader(batch("a", "b"), 0, now_ms=1)
+    append_as_leader(log, batch("a", "b"), 0, now_ms=1)
     file = active_of(path)
     file.write_bytes(file.read_bytes() * 2)
     assert values_of(open_log(path)) == [(0, "a"), (1, "b")]

@@ -9,6 +9,7 @@ from storage_world import idempotent, open_log, values_of
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
+from kreplica.storage.log.appending import append_all_as_leader, append_as_follower, append_as_leader
 from kreplica.storage.log.results import AppendResult
 from kreplica.storage.log_config import LogConfig
 from kreplica.storage.producers.refused_batches import (
@@ -32,7 +33,7 @@ def log(tmp_path):
 
 
 def append(log, sequence, count=1, **options):
-    return log.append_as_leader(idempotent(sequence, count, **options), 0, now_ms=NOW_MS)
+    return append_as_leader(log, idempotent(sequence, count, **options), 0, now_ms=NOW_MS)
 
 
 def refuse(log, sequence, count=1, code=FULL, now_ms=NOW_MS, **options):
@@ -153,7 +154,7 @@ def test_replicated_batch_is_not_awaited(tmp_path):
     refuse(follower, 1, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     for sequence in range(3):
         records = idempotent(sequence, base_offset=follower.log_end_offset, leader_epoch=0)
-        follower.append_as_follower(records, now_ms=1)
+        append_as_follower(follower, records, now_ms=1)
     assert not follower.producers.refusals.by_producer
     assert code_of(follower, 4) is OUT_OF_ORDER
     append(follower, 3)
@@ -214,8 +215,8 @@ def test_full_disk_within_a_run():
     size = len(idempotent(1))
     log = full_once(segment_bytes=4 * size)
     batches = [idempotent(sequence) for sequence in range(1, 7)]
-    outcomes = log.append_all_as_leader(batches, 0, now_ms=NOW_MS)
+    outcomes = append_all_as_leader(log, batches, 0, now_ms=NOW_MS)
     assert [outcome.code for outcome in outcomes] == [ErrorCode.KAFKA_STORAGE_ERROR] * 6
-    outcomes = log.append_all_as_leader([bytearray(each) for each in batches], 0, now_ms=NOW_MS)
+    outcomes = append_all_as_leader(log, [bytearray(each) for each in batches], 0, now_ms=NOW_MS)
     assert all(isinstance(outcome, AppendResult) for outcome in outcomes)
     assert [value for _, value in values_of(log)] == [f"7/0/{sequence}" for sequence in range(7)]

@@ -8,7 +8,9 @@ import dataclasses
 import pytest
 from storage_world import SMALL, batch, idempotent, marker, open_log, read_bytes, records_of
 
+from kreplica.storage.log import derived_state
 from kreplica.storage.log import log as log_module
+from kreplica.storage.log.appending import append_as_leader
 from kreplica.storage.producers.producer_state import Origin
 from kreplica.storage.recovery import loading, resume_points
 from kreplica.storage.segments.segment import Segment
@@ -76,13 +78,13 @@ def write(log, done, count=60):
         now_ms = 1000 + number
         if number % 12 == 11:
             end = marker(9, committed=number % 24 == 11)
-            log.append_as_leader(end, epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
+            append_as_leader(log, end, epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
         elif number % 3 == 2:
             data = idempotent(done.setdefault("sequence", 0), producer_id=9, transactional=True, timestamp_ms=now_ms)
-            log.append_as_leader(data, epoch, now_ms=now_ms)
+            append_as_leader(log, data, epoch, now_ms=now_ms)
             done["sequence"] += 1
         else:
-            log.append_as_leader(batch(f"{number}".ljust(90), timestamp_ms=now_ms), epoch, now_ms=now_ms)
+            append_as_leader(log, batch(f"{number}".ljust(90), timestamp_ms=now_ms), epoch, now_ms=now_ms)
         done["end"] = log.log_end_offset
         if number == 40:
             done["end"] = 35
@@ -98,7 +100,7 @@ def state(log):
         read_bytes(log),
         log.leader_epochs.entries,
         sorted(map(producer, log.producers.entries)),
-        list(log.aborted_transactions(0, log.log_end_offset)),
+        list(log.segments.aborted_transactions(0, log.log_end_offset)),
     )
 
 
@@ -120,11 +122,11 @@ def kill_at(change, keep):
     log = open_log(PATH, CONFIG, disk, is_intact=True)
     resumed = state(log)
     assert log.log_end_offset >= done["end"]
-    log.release()
+    log.segments.release()
     again = open_log(PATH, CONFIG, disk)
     assert state(again) == resumed
     for number in range(20):
-        again.append_as_leader(batch(f"more {number}".ljust(90), timestamp_ms=5000 + number), 9, now_ms=1)
+        append_as_leader(again, batch(f"more {number}".ljust(90), timestamp_ms=5000 + number), 9, now_ms=1)
     before = state(again)
     disk.kill()
     third = open_log(PATH, CONFIG, disk, is_intact=True)
@@ -148,7 +150,7 @@ def test_only_batches_behind_the_snapshot_are_read(monkeypatch):
     config = dataclasses.replace(CONFIG, segment_bytes=10**9)
     log = open_log(PATH, config, disk)
     for number in range(2000):
-        log.append_as_leader(idempotent(number, timestamp_ms=1000 + number), number // 500, now_ms=1)
+        append_as_leader(log, idempotent(number, timestamp_ms=1000 + number), number // 500, now_ms=1)
     before = state(log)
     disk.kill()
     added = []
@@ -168,7 +170,7 @@ def test_start_with_a_long_read_writes_a_resume_point(monkeypatch):
     disk = MemoryDisk(directories=["/data"])
     log = open_log(PATH, CONFIG, disk)
     for number in range(12):
-        log.append_as_leader(idempotent(number, timestamp_ms=1000 + number), 0, now_ms=1)
+        append_as_leader(log, idempotent(number, timestamp_ms=1000 + number), 0, now_ms=1)
     before = state(log)
     disk.kill()
     assert state(open_log(PATH, CONFIG, disk)) == before
@@ -193,10 +195,10 @@ def damaged_below_the_snapshot():
     disk = MemoryDisk(directories=["/data"])
     log = open_log(PATH, CONFIG, disk)
     for number in range(10):
-        log.append_as_leader(batch(f"{number}".ljust(90), timestamp_ms=1000 + number), 0, now_ms=1)
+        append_as_leader(log, batch(f"{number}".ljust(90), timestamp_ms=1000 + number), 0, now_ms=1)
     end = log.log_end_offset
     disk.kill()
-    disk.flip_bit(log._segments.first.path(), 100)
+    disk.flip_bit(log.segments.first.path(), 100)
     return disk, end
 
 
@@ -207,10 +209,10 @@ def test_inconsistent_files_are_rebuilt(suffix, how):
     disk = MemoryDisk(directories=["/data"])
     log = open_log(PATH, dataclasses.replace(CONFIG, segment_bytes=10**9), disk)
     for number in range(60):
-        log.append_as_leader(idempotent(number, producer_id=9, transactional=True, timestamp_ms=number), 0, now_ms=1)
-    log.append_as_leader(marker(9, committed=False), 0, now_ms=61, origin=Origin.COORDINATOR)
+        append_as_leader(log, idempotent(number, producer_id=9, transactional=True, timestamp_ms=number), 0, now_ms=1)
+    append_as_leader(log, marker(9, committed=False), 0, now_ms=61, origin=Origin.COORDINATOR)
     for number in range(60):
-        log.append_as_leader(batch(f"{number}".ljust(90), timestamp_ms=100 + number), 0, now_ms=1)
+        append_as_leader(log, batch(f"{number}".ljust(90), timestamp_ms=100 + number), 0, now_ms=1)
     expected = state(log)
     disk.kill()
     for name in disk.list_directory(PATH):
@@ -228,12 +230,13 @@ def test_inconsistent_files_are_rebuilt(suffix, how):
 
 def test_log_of_many_producers_writes_no_resume_point(monkeypatch):
     """Encoding them would block the event loop; such a log is read from the start of its segment."""
-    monkeypatch.setattr(log_module, "_SNAPSHOT_PRODUCERS_MAX", 2)
+    monkeypatch.setattr(derived_state, "_SNAPSHOT_PRODUCERS_MAX", 2)
     disk = MemoryDisk(directories=["/data"])
     log = open_log(PATH, CONFIG, disk)
     for number in range(12):
-        log.append_as_leader(idempotent(0, producer_id=number, timestamp_ms=number), 0, now_ms=1)
+        append_as_leader(log, idempotent(0, producer_id=number, timestamp_ms=number), 0, now_ms=1)
     before = state(log)
     disk.kill()
-    assert resume_points.find_resume_point(log._segments.active, log._snapshots, log._aborted_checkpoint) is None
+    derived = log.derived_state
+    assert resume_points.find_resume_point(log.segments.active, derived._snapshots, derived._aborted_checkpoint) is None
     assert state(open_log(PATH, CONFIG, disk, is_intact=True)) == before

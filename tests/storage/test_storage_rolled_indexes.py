@@ -5,8 +5,10 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from storage_world import SMALL, fill, open_log
+from storage_world import SMALL, fill, flush, open_log
 
+from kreplica.storage.log.retention import delete_expired
+from kreplica.storage.log.timestamp_search import offset_for_timestamp
 from kreplica.testing.simulator.disk import MemoryDisk
 
 RECORDS_COUNT = 40
@@ -20,15 +22,15 @@ def test_synced_indexes_survive_a_power_loss(seed: int) -> None:
     appended = 0
     for first in range(RECORDS_COUNT):
         fill(log, 1, first=first)
-        log.flush()
+        flush(log)
         appended += 1
         if Random(f"{seed}/{first}").random() < 0.05:
             break
     disk.power_loss(Random(seed))
-    found = open_log("/data/log", SMALL, disk, recovery_point=log.recovery_point)
+    found = open_log("/data/log", SMALL, disk, recovery_point=log.durability.recovery_point)
     assert found.log_end_offset == appended
-    assert found.delete_expired(now_ms=2000, high_watermark=appended) == 0
+    assert delete_expired(found, now_ms=2000, high_watermark=appended) == 0
     for offset in range(appended):
-        at = found.offset_for_timestamp(1000 + offset, appended)
+        at = offset_for_timestamp(found, 1000 + offset, appended)
         assert at is not None
         assert at.offset == offset

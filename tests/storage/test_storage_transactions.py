@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from storage_world import batch, idempotent, marker, open_log
+from storage_world import batch, flush, idempotent, marker, open_log
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.storage import Log, Origin
+from kreplica.storage.log.appending import append_as_leader
+from kreplica.storage.log.retention import delete_expired
 from kreplica.wire.batches import parse_header
 
 PRODUCER = 7
@@ -23,13 +25,13 @@ def write(log: Log, sequence: int, *, epoch: int = 0, producer_id: int = PRODUCE
     """Append a client's batch in a transaction with a leader's validation; return its offset."""
     records = idempotent(sequence, epoch=epoch, producer_id=producer_id, transactional=True)
     log.producers.check_transaction(parse_header(records))
-    return log.append_as_leader(records, 0, now_ms=1).base_offset
+    return append_as_leader(log, records, 0, now_ms=1).base_offset
 
 
 def end(log: Log, *, committed: bool = True, epoch: int = 0, coordinator_epoch: int = 0, grows: bool = False) -> None:
     log.producers.check_end(PRODUCER, epoch, epoch_grows=grows)
     records = marker(PRODUCER, committed=committed, epoch=epoch, coordinator_epoch=coordinator_epoch)
-    log.append_as_leader(records, 0, now_ms=1, origin=Origin.COORDINATOR)
+    append_as_leader(log, records, 0, now_ms=1, origin=Origin.COORDINATOR)
     log.producers.verifications.marker_written(PRODUCER, epoch, epoch_grows=grows)
 
 
@@ -114,8 +116,8 @@ class TestStarting:
 
     def test_truncation_revokes_verifications(self, log: Log) -> None:
         """Markers may have been truncated, so every transaction is verified again."""
-        log.append_as_leader(batch("a"), 0, now_ms=1)
-        log.append_as_leader(batch("b"), 0, now_ms=1)
+        append_as_leader(log, batch("a"), 0, now_ms=1)
+        append_as_leader(log, batch("b"), 0, now_ms=1)
         verify(log)
         log.truncate_to(1)
         assert code_of(write, log, 0) is ErrorCode.INVALID_TXN_STATE
@@ -191,10 +193,10 @@ class TestRemainingState:
         log = open_log(tmp_path / "t-0", producer_expiration_ms=100)
         verify(log)
         write(log, 0)
-        log.delete_expired(10**9, 0)
+        delete_expired(log, 10**9, 0)
         assert log.producers.is_in_transaction(PRODUCER, 0)
         end(log)
-        log.delete_expired(10**9, 2)
+        delete_expired(log, 10**9, 2)
         assert log.producers.get(PRODUCER) is None
 
     @pytest.mark.parametrize("clean", [True, False])
@@ -209,14 +211,14 @@ class TestRemainingState:
         if clean:
             log.close()
         else:
-            log.flush()
-            log.release()
+            flush(log)
+            log.segments.release()
         log = open_log(tmp_path / "t-0", clean_shutdown=clean, recovery_point=3 if clean else 0)
         assert log.producers.is_in_transaction(PRODUCER, 1)
         assert code_of(end, log, epoch=1, grows=True) is ErrorCode.INVALID_PRODUCER_EPOCH
         assert code_of(end, log, epoch=2, coordinator_epoch=4) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
         assert log.last_stable_offset(3) == 2
-        assert [each.first_offset for each in log.aborted_transactions(0, 3)] == [0]
+        assert [each.first_offset for each in log.segments.aborted_transactions(0, 3)] == [0]
         assert write(log, 1, epoch=1) == 3
 
     def test_truncated_marker_reopens_its_transaction(self, log: Log) -> None:
@@ -224,13 +226,13 @@ class TestRemainingState:
         verify(log)
         write(log, 0)
         end(log, committed=False)
-        assert len(log.aborted_transactions(0, 2)) == 1
+        assert len(log.segments.aborted_transactions(0, 2)) == 1
         log.truncate_to(1)
         assert log.producers.is_in_transaction(PRODUCER, 0)
         assert log.last_stable_offset(1) == 0
-        assert log.aborted_transactions(0, 1) == []
+        assert log.segments.aborted_transactions(0, 1) == []
         end(log, committed=True)
-        assert (log.last_stable_offset(2), log.aborted_transactions(0, 2)) == (2, [])
+        assert (log.last_stable_offset(2), log.segments.aborted_transactions(0, 2)) == (2, [])
 
     def test_last_stable_offset_is_not_below_the_log_start(self, log: Log) -> None:
         """The start of an open transaction may be deleted, and can then no longer be read."""

@@ -14,7 +14,10 @@ from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.storage import LogDirectories, StorageConfig
 from kreplica.storage.directories.scrubbing import PASS_STEPS_MIN
 from kreplica.storage.formats.leader_epochs import FILE_NAME as LEADER_EPOCHS
+from kreplica.storage.log.appending import append_as_leader
+from kreplica.storage.log.checks import indexes_to_check
 from kreplica.storage.log.log import Log
+from kreplica.storage.log.timestamp_search import offset_for_timestamp
 from kreplica.storage.log_config import LogConfig
 from kreplica.storage.producers.producer_state import Origin
 from kreplica.storage.recovery.aborted_checkpoint import FILE_NAME as ABORTED_CHECKPOINT
@@ -42,12 +45,12 @@ def append_transactions(log: Log) -> None:
         records = idempotent(
             sequences[producer_id], producer_id=producer_id, transactional=True, timestamp_ms=START_MS + 10 * turn
         )
-        log.append_as_leader(records, epoch, now_ms=START_MS, origin=Origin.REPLICATION)
+        append_as_leader(log, records, epoch, now_ms=START_MS, origin=Origin.REPLICATION)
         sequences[producer_id] += 1
         if turn % 4 == 3:
             ended = marker(producer_id, committed=turn % 8 == 3)
-            log.append_as_leader(ended, epoch, now_ms=START_MS, origin=Origin.COORDINATOR)
-    log.append_as_leader(batch("last", timestamp_ms=START_MS + 700), epoch, now_ms=START_MS)
+            append_as_leader(log, ended, epoch, now_ms=START_MS, origin=Origin.COORDINATOR)
+    append_as_leader(log, batch("last", timestamp_ms=START_MS + 700), epoch, now_ms=START_MS)
 
 
 def written(disk: MemoryDisk, directory: str = PATH) -> Log:
@@ -66,8 +69,8 @@ def view(log: Log) -> dict[str, Any]:
         "first of a read": [
             next(header.base_offset for _, header in iter_headers(read_bytes(log, offset))) for offset in range(end)
         ],
-        "aborted": [log.aborted_transactions(offset, end) for offset in range(end)],
-        "times": [log.offset_for_timestamp(each, end) for each in times],
+        "aborted": [log.segments.aborted_transactions(offset, end) for offset in range(end)],
+        "times": [offset_for_timestamp(log, each, end) for each in times],
         "largest": [segment.largest[0] for segment in log.segments],
         "epochs": log.leader_epochs.entries,
         "producers": sorted(
@@ -205,13 +208,13 @@ def test_scrubber_repairs_indexes(suffix: str, harm: Damage, noted: bool) -> Non
         harm(world.disk, path)
         segment.release()
         if not noted:
-            log._aborted_checkpoint._rows.clear()
+            log.derived_state._aborted_checkpoint._rows.clear()
         world.simulation.run(2 * PASS_STEPS_MIN)
         if suffix == ".txnindex":
             assert list(segment.aborted) == entries
             assert world.disk.read_file(path) == before
         segment.release()
-        wrong = log.indexes_to_check(segment).check()
+        wrong = indexes_to_check(log, segment).check()
         assert wrong.reasons == []
     assert world.found == []
 
@@ -232,7 +235,7 @@ def test_scrubber_rebuilds_a_long_index_that_was_emptied() -> None:
     assert len(segment.offset_index) == entries
     small = world.log.segments.closed[0]
     small.offset_index.truncate_to(small.base_offset)
-    assert world.log.indexes_to_check(small).check().reasons == []
+    assert indexes_to_check(world.log, small).check().reasons == []
 
 
 def test_scrubber_finds_a_changed_leader_epoch() -> None:

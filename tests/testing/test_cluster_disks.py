@@ -168,8 +168,8 @@ class TestFlippedBit:
                 run.kill(other)
             run.cluster.run_until(lambda: run.in_sync_followers() == [], timeout_s=30)
             damage(run, leader, log.segments[1])
-            run.cluster.run_until(lambda: list(log.damages), timeout_s=60)
-            (found,) = log.damages
+            run.cluster.run_until(lambda: list(log.damage.by_segment.values()), timeout_s=60)
+            (found,) = log.damage.by_segment.values()
             assert found.path == log.segments[1].path()
             assert any(str(found) in text for text in logged_errors)
             partition = run.machine(leader).program.partitions.get(run.keys[0])

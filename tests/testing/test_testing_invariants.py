@@ -12,6 +12,8 @@ from broker_runs import batch
 from kreplica.cluster import documents, znodes
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition
+from kreplica.storage.directories.opening import LogToOpen
+from kreplica.storage.log.appending import append_as_leader
 from kreplica.storage.log.log import Log
 from kreplica.storage.log_config import LogConfig
 from kreplica.testing.cluster.cluster import SimulatedCluster
@@ -190,7 +192,7 @@ def test_a_commit_in_the_event_that_takes_the_log_offline() -> None:
     """The leader commits, responds and goes offline in one event: the response was correct."""
     scene = Scene()
     partition = scene.partition
-    partition.log.append_as_leader(bytearray(batch(b"three")), 0, now_ms=1000)
+    append_as_leader(partition.log, bytearray(batch(b"three")), 0, now_ms=1000)
     partition.high_watermark = end = partition.log.log_end_offset
     partition.go_offline()
     scene.history.acknowledged(0, end - 1, [b"0/0"])
@@ -201,9 +203,9 @@ def test_a_commit_in_the_event_that_takes_the_log_offline() -> None:
 class TestCommittedLog:
     def log(self, disk: MemoryDisk, *values: bytes) -> Log:
         """Create a log with one batch per value, in small segments."""
-        log = Log.open("/data", KEY, LogConfig(segment_bytes=300), disk, lambda: 5000)
+        log = LogToOpen("/data", KEY, LogConfig(segment_bytes=300), disk, lambda: 5000).open()[0]
         for value in values:
-            log.append_as_leader(bytearray(batch(value)), 3, now_ms=1000)
+            append_as_leader(log, bytearray(batch(value)), 3, now_ms=1000)
         return log
 
     def compared(self, *values: bytes) -> str | None:
@@ -239,5 +241,5 @@ class TestCommittedLog:
         assert committed.compare(2, other, replica, 20) is None
         replica.truncate_to(15)
         assert committed.compare(2, other, replica, 20) is None
-        replica.append_as_leader(bytearray(batch(b"another")), 4, now_ms=1000)
+        append_as_leader(replica, bytearray(batch(b"another")), 4, now_ms=1000)
         assert "base_offset=15" in (committed.compare(2, other, replica, 20) or "")

@@ -39,7 +39,7 @@ def power_losses_unsynced(seed: int) -> None:
     network = run.cluster.simulation.network
     for _ in range(CRASHES):
         run.run_load()
-        before, synced = bytes_of(run.log(0)), run.log(0).recovery_point
+        before, synced = bytes_of(run.log(0)), run.log(0).durability.recovery_point
         network.cut("producer", "broker-1")  # so that the recovered log is checked before it grows
         run.crash(power_loss=True)
         recovered = run.log(0)

@@ -12,6 +12,8 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import OsDisk
 from kreplica.storage import Log, LogConfig, Origin
+from kreplica.storage.directories.opening import LogToOpen
+from kreplica.storage.log.appending import append_as_leader
 from kreplica.transactions import admission
 from kreplica.transactions.admission import Admission, Producer
 from kreplica.transactions.verification import VerificationRequest, Verified
@@ -38,7 +40,7 @@ class Gate:
 
     @staticmethod
     def _log(directory: Path, key: TopicPartition) -> Log:
-        return Log.open(str(directory / str(key)), key, LogConfig(), OsDisk(), lambda: 5000)
+        return LogToOpen(str(directory / str(key)), key, LogConfig(), OsDisk(), lambda: 5000).open()[0]
 
     def verify(self, question: VerificationRequest, answered: Verified) -> None:
         self.asked.append((question, answered))
@@ -68,7 +70,7 @@ class Gate:
         )
         try:
             log.producers.check_transaction(parse_header(records))
-            log.append_as_leader(records, 0, now_ms=1)
+            append_as_leader(log, records, 0, now_ms=1)
         except KafkaError as error:
             return error.code
         return ErrorCode.NONE
@@ -80,7 +82,7 @@ class Gate:
     def end(self, key: TopicPartition = KEY, *, epoch: int = 0, grows: bool = False) -> None:
         log = self.partitions[key].log
         marker = bytearray(build_end_marker(EndMarker(True, 0), 7, epoch, 1))
-        log.append_as_leader(marker, 0, now_ms=1, origin=Origin.COORDINATOR)
+        append_as_leader(log, marker, 0, now_ms=1, origin=Origin.COORDINATOR)
         log.producers.verifications.marker_written(7, epoch, epoch_grows=grows)
 
 

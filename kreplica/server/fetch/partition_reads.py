@@ -13,6 +13,7 @@ from kreplica.replication.throttle import ReplicationThrottle, TokenBucket
 from kreplica.server.fetch.partition import FetchPartition
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.responses import LeaderHints
+from kreplica.storage.log.checks import check_batch
 from kreplica.storage.log.results import LogSlice
 
 Row = dict[str, Any]
@@ -263,7 +264,7 @@ def _check_resent(replica_id: int, offset: int, partition: Partition, slice_: Lo
     :raise Damage: the batch is damaged and must not be sent.
     """
     if partition.mark_sent(replica_id, offset) or slice_.first_offset > offset:
-        partition.log.check_batch(offset)
+        check_batch(partition.log, offset)
 
 
 def _diverging(partition: Partition, wanted: FetchPartition) -> dict[str, int] | None:
@@ -288,9 +289,11 @@ def _diverging(partition: Partition, wanted: FetchPartition) -> dict[str, int] |
 def _aborted(partition: Partition, first_offset: int, slice_: LogSlice) -> list[dict[str, int]]:
     """Return the aborted transactions that overlap the slice, and perhaps some others."""
     log = partition.log
+    last = slice_.ranges[-1]
+    to_offset = log.segments.end_offset_bound(slice_.first_offset, last.position + last.size, log.log_end_offset)
     return [
         {"producer_id": aborted.producer_id, "first_offset": aborted.first_offset}
-        for aborted in log.aborted_transactions(first_offset, log.end_offset_bound(slice_))
+        for aborted in log.segments.aborted_transactions(first_offset, to_offset)
     ]
 
 

@@ -33,7 +33,7 @@ PartitionValue = Callable[[Partition], float]
 Row = tuple[str, str, PartitionValue]
 
 REPLICAS: Sequence[Row] = (
-    ("kafka_log_log_size", "Log size of a replica on this broker, in bytes.", lambda p: p.log.size_bytes),
+    ("kafka_log_log_size", "Log size of a replica on this broker, in bytes.", lambda p: p.log.segments.size_bytes),
     ("kafka_log_log_logstartoffset", "Log start offset of a replica on this broker.", lambda p: p.log.log_start_offset),
     ("kafka_log_log_logendoffset", "Log end offset of a replica on this broker.", lambda p: p.log.log_end_offset),
 )

@@ -16,6 +16,7 @@ from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import FileRange
+from kreplica.storage.log.timestamp_search import offset_for_timestamp
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.batches import BatchHeader, iter_headers
 from kreplica.wire.interceptor_notes import parse_notes
@@ -103,7 +104,7 @@ class LedView:
 
     def offset_at(self, partition: TopicPartition, timestamp_ms: int) -> int:
         log_ = self._led(partition).log
-        found = log_.offset_for_timestamp(max(timestamp_ms, 0), log_.log_end_offset)
+        found = offset_for_timestamp(log_, max(timestamp_ms, 0), log_.log_end_offset)
         return log_.log_end_offset if found is None else found.offset
 
     def read(self, partition: TopicPartition, offset: int) -> Deferred[Sequence[LogBatch]]:

@@ -102,7 +102,7 @@ def plan_compaction(log: Log, cleaned_offset: int, high_watermark: int, now_ms: 
         config,
         last_offsets,
         {entry.producer_id: entry.epoch for entry in log.producers.entries if not entry.batches},
-        log.aborted_transactions(end_offset, end_offset),
+        log.segments.aborted_transactions(end_offset, end_offset),
     )
 
 

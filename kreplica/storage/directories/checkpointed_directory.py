@@ -61,10 +61,11 @@ class CheckpointedDirectory:
         After a power loss recovery does not check records below that point, so it would accept truncated or torn
         records.
         """
-        log.allow_appends()
         self._overstated.pop(log, None)
-        if self._offsets.highest(RECOVERY_POINTS, log.topic_partition) > log.recovery_point:
-            log.block_appends()
+        log.appends_blocked = (
+            self._offsets.highest(RECOVERY_POINTS, log.topic_partition) > log.durability.recovery_point
+        )
+        if log.appends_blocked:
             self._overstated[log] = None
 
     def _update_overstated(self) -> None:

@@ -106,7 +106,7 @@ class OffsetCheckpoints:
 def recovery_points(logs: Logs, failed: Failed) -> dict[TopicPartition, int]:
     """Return each log's recovery point; for a failed log the previous value."""
     points = {key: failed_log.to_open.recovery_point for key, failed_log in failed.items()}
-    return points | {key: log.recovery_point for key, log in logs.items()}
+    return points | {key: log.durability.recovery_point for key, log in logs.items()}
 
 
 def start_offsets(logs: Logs, failed: Failed) -> dict[TopicPartition, int]:

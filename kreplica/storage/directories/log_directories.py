@@ -21,8 +21,8 @@ from kreplica.runtime.turns import Turns
 from kreplica.storage.directories.cleaner import Cleaner
 from kreplica.storage.directories.log_directory import LogDirectory
 from kreplica.storage.directories.scrubbing import INTERVAL_SECONDS, Scrubber
+from kreplica.storage.log import retention
 from kreplica.storage.log.log import Log
-from kreplica.storage.log.readable_log import ReadableLog
 from kreplica.storage.log_config import NO_LIMIT, LogConfig, StorageConfig
 from kreplica.storage.producers.producer_limits import ProducerLimits
 from kreplica.storage.segments.damage import WHOLE_SEGMENT, Damage, is_unreadable
@@ -308,7 +308,7 @@ class LogDirectories:
         """
         self._damage_listeners.append(listener)
 
-    def _damaged(self, log: ReadableLog, damage: Damage) -> None:
+    def _damaged(self, log: Log, damage: Damage) -> None:
         found = self._logs.get(log.topic_partition)
         if found is log:
             for listener in self._damage_listeners:
@@ -370,7 +370,7 @@ class LogDirectories:
 
         def expire(log: Log) -> None:
             try:
-                log.delete_expired(now_ms, high_watermarks.get(log.topic_partition, 0))
+                retention.delete_expired(log, now_ms, high_watermarks.get(log.topic_partition, 0))
             except OSError as error:
                 if is_temporary(error):
                     _log.warn("{log}: expired segments are removed later: {error}", log=log.path, error=str(error))
@@ -385,7 +385,7 @@ class LogDirectories:
 
         def flush(log: Log) -> None:
             key = log.topic_partition
-            if log.config.flush_ms == NO_LIMIT or log.recovery_point >= log.log_end_offset:
+            if log.config.flush_ms == NO_LIMIT or log.durability.recovery_point >= log.log_end_offset:
                 return
             if now_ms - self._last_flush_ms.setdefault(key, now_ms) >= log.config.flush_ms:
                 self._last_flush_ms[key] = now_ms

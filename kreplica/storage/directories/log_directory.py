@@ -35,7 +35,6 @@ from kreplica.storage.formats.checkpoints import (
 )
 from kreplica.storage.formats.names import DELETE_SUFFIX, deleted_name, directory_name, parse_directory_name
 from kreplica.storage.log.log import Log
-from kreplica.storage.log.readable_log import ReadableLog
 from kreplica.storage.log_config import LogConfig, StorageConfig
 from kreplica.storage.producers.producer_limits import ProducerLimits
 from kreplica.storage.segments.damage import Damage
@@ -69,7 +68,7 @@ class LogDirectory(CheckpointedDirectory):
         *,
         went_offline: Callable[[LogDirectory], None],
         synced: Callable[[list[Log]], None],
-        damaged: Callable[[ReadableLog, Damage], None],
+        damaged: Callable[[Log, Damage], None],
     ) -> None:
         super().__init__(path, runtime)
         self.topic_ids: dict[TopicPartition, UUID] = {}
@@ -269,13 +268,12 @@ class LogDirectory(CheckpointedDirectory):
         if log is not None:
             self._flusher.forget(log)
             self._overstated.pop(log, None)
-            log.rename_for_deletion(path)
-            config = log.config
+            log.take_offline(StorageError(f"{log.path} is deleted"))
+            deleted: Log | LogToOpen = log
         else:
-            to_open = self.failed_logs.pop(key).to_open
-            self._disk.rename(to_open.path, path)
-            config = to_open.config
-        self._removals.later(partial(self._disk.remove_tree, path), config.file_delete_delay_ms)
+            deleted = self.failed_logs.pop(key).to_open
+        self._disk.rename(deleted.path, path)
+        self._removals.later(partial(self._disk.remove_tree, path), deleted.config.file_delete_delay_ms)
         self.checkpoint()
 
     # --- failed logs ---
@@ -287,7 +285,9 @@ class LogDirectory(CheckpointedDirectory):
         self._overstated.pop(log, None)
         log.take_offline(error)
         to_open = replace(
-            self._to_open(key, log.config), recovery_point=log.recovery_point, log_start_offset=log.log_start_offset
+            self._to_open(key, log.config),
+            recovery_point=log.durability.recovery_point,
+            log_start_offset=log.log_start_offset,
         )
         self.failed_logs[key] = FailedLog(error, to_open, log)
         _log.error(
@@ -329,7 +329,7 @@ class LogDirectory(CheckpointedDirectory):
             _log.warn("{log} cannot be opened again yet: {error}", log=str(key), error=str(error))
             return None
         if self.offline is not None or self.failed_logs.get(key) is not failed:
-            opened[0].release()
+            opened[0].segments.release()
             return None
         del self.failed_logs[key]
         self._adopt(failed.to_open, opened)
@@ -372,10 +372,10 @@ class LogDirectory(CheckpointedDirectory):
                 error=str(error),
             )
 
-    def failed(self, log: ReadableLog, error: OSError) -> None:
+    def failed(self, log: Log, error: OSError) -> None:
         self._failed(error)
 
-    def damaged(self, log: ReadableLog, damage: Damage) -> None:
+    def damaged(self, log: Log, damage: Damage) -> None:
         self._damaged(log, damage)
 
     def remove(self, log: Log, paths: list[str]) -> None:
@@ -430,7 +430,7 @@ class LogDirectory(CheckpointedDirectory):
         """Unlock without closing any log, because a directory could not be opened; the next start recovers the logs."""
         self._cancel()
         for log in self.logs.values():
-            log.release()
+            log.segments.release()
         self._unlock()
 
     async def _close_logs(self, broker_epoch: int) -> None:

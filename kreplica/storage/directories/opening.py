@@ -17,7 +17,9 @@ from kreplica.runtime.disk import Disk
 from kreplica.runtime.offload import Offload
 from kreplica.storage.formats.checkpoints import PARTITION_METADATA, read_topic_id, write_topic_id
 from kreplica.storage.log.log import Log
-from kreplica.storage.log_config import LogConfig
+from kreplica.storage.log_config import DAY_MS, LogConfig
+from kreplica.storage.recovery.loading import Loading
+from kreplica.storage.recovery.opened_log import empty_log
 from kreplica.storage.segments.damage import is_unreadable
 
 _log = Logger()
@@ -30,14 +32,22 @@ _AT_ONCE_MAX = 16
 
 @dataclass(frozen=True, slots=True)
 class LogToOpen:
-    """A log and its checkpointed state; ``open`` may run in any thread."""
+    """A log and its checkpointed state; ``open`` may run in any thread.
+
+    :param recovery_point: end of the durable records according to the checkpoint.
+    :param log_start_offset: start offset according to the checkpoint.
+    :param clean_shutdown: the log was closed cleanly; only the end of the last segment is scanned.
+    :param is_intact: the process was killed but the machine stayed up, so no written data is lost.
+    :param sync_failed: rewrite unsynced data, which may be only in memory although the kernel considers it written.
+    :param skip_damage: no better copy exists; serve all records except the damaged ones.
+    """
 
     path: str
     key: TopicPartition
     config: LogConfig
     disk: Disk
     wall_clock_ms: Callable[[], int]
-    producer_expiration_ms: int
+    producer_expiration_ms: int = DAY_MS
     recovery_point: int = 0
     log_start_offset: int | None = None
     clean_shutdown: bool = False
@@ -46,17 +56,13 @@ class LogToOpen:
     skip_damage: bool = False
 
     def open(self) -> tuple[Log, UUID]:
-        """Return the log and its topic id (zero if unknown).
+        """Open the log's directory, creating it if necessary; blocks during recovery.
 
+        :return: the log and its topic id (zero if unknown).
         :raise StorageError: durable data is damaged.
         :raise OSError: the device failed.
         """
-        log = Log.open(
-            self.path,
-            self.key,
-            self.config,
-            self.disk,
-            self.wall_clock_ms,
+        parts = Loading(self.path, self.key, self.config, self.disk).run(
             recovery_point=self.recovery_point,
             log_start_offset=self.log_start_offset,
             clean_shutdown=self.clean_shutdown,
@@ -64,19 +70,17 @@ class LogToOpen:
             sync_failed=self.sync_failed,
             skip_damage=self.skip_damage,
             producer_expiration_ms=self.producer_expiration_ms,
+            now_ms=self.wall_clock_ms(),
         )
-        return log, self._topic_id()
+        return Log(self.path, self.key, self.config, self.disk, parts), self._topic_id()
 
     def create(self) -> Log:
-        """Return a new, empty log in an existing, empty directory."""
-        return Log.create(
-            self.path,
-            self.key,
-            self.config,
-            self.disk,
-            self.wall_clock_ms,
-            producer_expiration_ms=self.producer_expiration_ms,
-        )
+        """Return a new, empty log in an existing, empty directory.
+
+        No file is created before the first append, so that a topic with 1,000 partitions can be created quickly.
+        """
+        parts = empty_log(self.path, self.disk, self.producer_expiration_ms, self.wall_clock_ms())
+        return Log(self.path, self.key, self.config, self.disk, parts)
 
     def _topic_id(self) -> UUID:
         path = f"{self.path}/{PARTITION_METADATA}"

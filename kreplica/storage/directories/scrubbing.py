@@ -9,6 +9,7 @@ from twisted.logger import Logger
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import is_temporary
 from kreplica.runtime.offload import Offload
+from kreplica.storage.log import checks
 from kreplica.storage.log.log import Log
 from kreplica.storage.segments.damage import Damage
 from kreplica.storage.segments.segment import Segment
@@ -51,7 +52,7 @@ class _Position:
         :return: number of bytes checked.
         :raise Damage: two reads found damage.
         """
-        batches = self.log.batches_to_check(self.segment, self._position, self._next_offset)
+        batches = checks.batches_to_check(self.log, self.segment, self._position, self._next_offset)
         try:
             position, next_offset = await offload.run(batches.check, size_max)
         except Damage as damage:
@@ -64,14 +65,16 @@ class _Position:
             await self._check_indexes(offload)
         self._position, self._next_offset = position, next_offset
         if self.is_done and self.is_current:
-            self.log.clear_damage(self.segment.base_offset)
+            self.log.damage.clear(self.segment.base_offset)
         return size
 
     async def _check_indexes(self, offload: Offload) -> None:
         if self.is_current:
-            wrong = await offload.run(self.log.indexes_to_check(self.segment).check)
+            wrong = await offload.run(checks.indexes_to_check(self.log, self.segment).check)
             if wrong.reasons and self.is_current:
-                self.log.replace_indexes(self.segment, wrong)
+                for reason in wrong.reasons:
+                    _log.error("{log}: index rebuilt: {reason}", log=str(self.log.topic_partition), reason=reason)
+                self.log.derived_state.replace_indexes(self.segment, wrong)
 
 
 class Scrubber:

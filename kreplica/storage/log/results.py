@@ -1,4 +1,4 @@
-"""Results of appends and reads."""
+"""Values that a log writes and returns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple, final
 
 from kreplica.errors import KafkaError
-from kreplica.runtime.disk import FileRange
+from kreplica.runtime.disk import Buffer, FileRange
+from kreplica.wire.batches import BatchHeader
+from kreplica.wire.control_records import EndMarker
 
 
 @final
@@ -38,6 +40,21 @@ def only_result(outcomes: Sequence[Outcome]) -> AppendResult:
     if type(outcome) is AppendResult:
         return outcome
     raise outcome
+
+
+class AppendRun(NamedTuple):
+    """Batches with assigned offsets, to be written to one segment.
+
+    :ivar pieces: buffers to write, with one or several batches each.
+    :ivar size: total size in bytes.
+    :ivar headers: header of each batch.
+    :ivar markers: end marker of each batch, or None.
+    """
+
+    pieces: Sequence[Buffer]
+    size: int
+    headers: Sequence[BatchHeader]
+    markers: Sequence[EndMarker | None]
 
 
 class LogSlice(NamedTuple):

@@ -1,10 +1,36 @@
-"""Selects the segments that retention removes."""
+"""Removal of the segments that retention no longer keeps."""
 
 from __future__ import annotations
 
+from kreplica.runtime.disk import is_temporary
+from kreplica.storage.log.log import Log
 from kreplica.storage.log_config import LogConfig
 from kreplica.storage.segments.segment import Segment
 from kreplica.storage.segments.segment_list import Segments
+
+
+def delete_expired(log: Log, now_ms: int, high_watermark: int) -> int:
+    """Remove segments according to age, total size and log start offset, never above the high watermark.
+
+    :return: number of bytes removed.
+    """
+    # Called for its side effect: it forgets completed transactions below the high watermark.
+    log.producers.first_unstable_offset(high_watermark)
+    log.producers.expire(now_ms)
+    expired = expired_segments(
+        log.segments, log.config, now_ms, high_watermark, log.log_start_offset, log.log_end_offset
+    )
+    if not expired:
+        return 0
+    if expired[-1] is log.segments.active:
+        try:
+            log.roll(now_ms)
+        except OSError as error:
+            if not is_temporary(error):
+                raise
+            expired.pop()  # removing the others frees space
+    log.remove_segments(expired)
+    return sum(segment.size for segment in expired)
 
 
 def expired_segments(

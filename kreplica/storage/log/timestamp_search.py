@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kreplica.storage.log.log import Log
 from kreplica.storage.segments.damage import damage_if_unreadable
 from kreplica.storage.segments.segment import Segment
 from kreplica.storage.segments.segment_list import Segments
@@ -21,6 +22,26 @@ class FoundOffset(NamedTuple):
     timestamp_ms: int
     offset: int
     leader_epoch: int
+
+
+def offset_for_timestamp(log: Log, timestamp_ms: int, offset_max: int) -> FoundOffset | None:
+    """Return the first record with a timestamp of at least ``timestamp_ms``.
+
+    :param timestamp_ms: milliseconds since 1970, or ``LATEST`` (-1), ``EARLIEST`` (-2), ``MAX_TIMESTAMP`` (-3,
+        KIP-734) or ``EARLIEST_LOCAL`` (-4).
+    :param offset_max: end of the offsets considered.
+    :return: None if no such record is below ``offset_max``.
+    :raise ProtocolError: a batch is malformed.
+    """
+    if timestamp_ms == LATEST:
+        return FoundOffset(-1, offset_max, log.leader_epochs.epoch_of(offset_max))
+    if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
+        return FoundOffset(-1, log.log_start_offset, log.leader_epochs.epoch_of(log.log_start_offset))
+    if timestamp_ms == MAX_TIMESTAMP:
+        found = find_max_timestamp(log.segments, log.log_start_offset)
+    else:
+        found = find_by_timestamp(log.segments, timestamp_ms, log.log_start_offset)
+    return found if found is not None and found.offset < offset_max else None
 
 
 def find_by_timestamp(segments: Segments, timestamp_ms: int, start_offset: int) -> FoundOffset | None:

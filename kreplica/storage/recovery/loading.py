@@ -8,7 +8,6 @@ Reading a batch checks its CRC and rebuilds its index entries; a torn batch at t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 
 from twisted.logger import Logger
 
@@ -30,7 +29,7 @@ from kreplica.storage.recovery.resume_points import find_resume_point, write_res
 from kreplica.storage.segments.damage import Damage, damage_if_unreadable
 from kreplica.storage.segments.open_segments import OpenSegments
 from kreplica.storage.segments.segment import INDEX_SUFFIX, LOG_SUFFIX, RELATIVE_OFFSET_MAX, TIME_INDEX_SUFFIX, Segment
-from kreplica.storage.segments.segment_list import Segments, remove_files
+from kreplica.storage.segments.segment_list import Segments
 from kreplica.wire.batches import BatchHeader, verify_crc
 
 _log = Logger()
@@ -42,14 +41,12 @@ _SCANNED_BYTES_MIN = 1024 * 1024
 class Loading:
     """Opens one log; call ``run`` once."""
 
-    def __init__(
-        self, path: str, topic_partition: TopicPartition, config: LogConfig, disk: Disk, open_segments: OpenSegments
-    ) -> None:
+    def __init__(self, path: str, topic_partition: TopicPartition, config: LogConfig, disk: Disk) -> None:
         self._path = path
         self._name = topic_partition
         self._config = config
         self._disk = disk
-        self._open_segments = open_segments
+        self._open_segments = OpenSegments()
         self._segments: Segments
         self._now_ms: int
         self._must_rewrite: bool
@@ -93,7 +90,7 @@ class Loading:
         names = clear_leftovers(self._disk, self._path)
         start_offset = log_start_offset or 0
         segments = self._list_segments(names, start_offset)
-        self._segments = Segments(self._disk, segments, partial(remove_files, self._disk))
+        self._segments = Segments(self._path, self._disk, self._open_segments, segments)
         self._aborted_checkpoint.load()
         self._check_indexes(self._segments if clean_shutdown else self._segments.closed, set(names))
         if not clean_shutdown:
@@ -316,11 +313,7 @@ class Loading:
         )
         self._rebuilt.clear()
         self._epochs.clear()
-        for segment in self._segments:
-            self._segments.drop(segment)
-        segment = Segment(self._path, start_offset, self._disk, self._open_segments, size=0, new=True)
-        segment.create()
-        self._segments.push(segment)
+        self._segments.restart_at(start_offset).create()
 
     # --- derived state ---
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
 from kreplica.runtime.disk import Disk
 from kreplica.storage.formats.leader_epochs import FILE_NAME as LEADER_EPOCHS_FILE
@@ -15,7 +14,7 @@ from kreplica.storage.recovery.aborted_checkpoint import AbortedCheckpoint
 from kreplica.storage.segments.damage import Damage
 from kreplica.storage.segments.open_segments import OpenSegments
 from kreplica.storage.segments.segment import Segment
-from kreplica.storage.segments.segment_list import Segments, remove_files
+from kreplica.storage.segments.segment_list import Segments
 
 
 @dataclass(slots=True)
@@ -40,14 +39,13 @@ class Opened:
     damages: Mapping[int, Damage] = field(default_factory=dict)
 
 
-def empty_log(
-    path: str, disk: Disk, open_segments: OpenSegments, producer_expiration_ms: int, now_ms: int
-) -> Opened:
+def empty_log(path: str, disk: Disk, producer_expiration_ms: int, now_ms: int) -> Opened:
     """Return the state of a new log in an empty directory, without file access."""
+    open_segments = OpenSegments()
     first = Segment(path, 0, disk, open_segments, size=0, new=True)
     first.created_ms = now_ms
     return Opened(
-        Segments(disk, [first], partial(remove_files, disk)),
+        Segments(path, disk, open_segments, [first]),
         log_start_offset=0,
         log_end_offset=0,
         recovery_point=0,

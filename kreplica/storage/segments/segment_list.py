@@ -1,11 +1,14 @@
-"""Ordered segments of one log, and their removal."""
+"""Ordered segments of one log: positions of batches, creation, replacement and removal."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from kreplica.runtime.disk import Disk
+from kreplica.storage.producers.aborted_transactions import AbortedTransaction
+from kreplica.storage.segments.open_segments import OpenSegments
 from kreplica.storage.segments.segment import SUFFIXES, Segment
 from kreplica.wire.batches import BatchHeader
 
@@ -15,15 +18,19 @@ DELETED_SUFFIX = ".deleted"
 class Segments:
     """Segments ordered by base offset, at least one; the last one is active.
 
-    :param remove: called with paths to remove now or later.
+    :ivar remove: called with paths to remove now or later; by default, they are removed now.
+    :ivar tail_positions: positions of the last batches of the active segment by base offset, for fetches of the tail.
     """
 
-    def __init__(self, disk: Disk, segments: list[Segment], remove: Callable[[list[str]], None]) -> None:
-        self._disk = disk
+    def __init__(self, directory: str, disk: Disk, open_segments: OpenSegments, segments: list[Segment]) -> None:
+        self.directory = directory
+        self.disk = disk
+        self._open_segments = open_segments
         self._list = segments
         self._bases = [segment.base_offset for segment in segments]
-        self.remove = remove
+        self.remove: Callable[[list[str]], None] = partial(remove_files, disk)
         self.active = segments[-1]
+        self.tail_positions: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._list)
@@ -84,17 +91,102 @@ class Segments:
         """
         return self.starting_from(max(recovery_point - 1, 0))
 
-    def push(self, segment: Segment) -> None:
-        """Append a new active segment."""
+    def locate(
+        self, offset: int, offset_max: int, log_end_offset: int
+    ) -> tuple[Segment, int, int, BatchHeader | None] | None:
+        """Return the batches from the one that contains ``offset`` to ``offset_max``, or to the end of its segment.
+
+        :return: segment, position, size, and the first batch's header unless its position was cached; None if there is
+            no batch at or after the offset.
+        """
+        segment = self.active
+        position = self.tail_positions.get(offset)
+        header = None
+        if position is None:
+            found = self.find(offset)
+            if found is None:
+                return None
+            segment, position, header = found
+        size = segment.size if offset_max >= log_end_offset else self._position_of_end(segment, offset_max)
+        return segment, position, size - position, header
+
+    def _position_of_end(self, segment: Segment, offset_max: int) -> int:
+        """Return the end position of the segment's batches that are entirely below ``offset_max``."""
+        if segment is self.active:
+            position = self.tail_positions.get(offset_max)
+            if position is not None:
+                return position
+        elif offset_max >= self.end_of(segment):
+            return segment.size
+        found = segment.find(offset_max)
+        return found[0] if found is not None else segment.size
+
+    def end_offset_bound(self, first_offset: int, end_position: int, log_end_offset: int) -> int:
+        """Return an upper bound for the offsets of batches that start at ``first_offset`` and end at a position."""
+        index = self.index_of(first_offset)
+        offset = self._list[index].offset_index.offset_beyond(end_position)
+        return offset if offset is not None else self.end_offset(index, log_end_offset)
+
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions with records in [from, to), for read_committed consumers (KIP-98)."""
+        found = []
+        for segment in self.starting_from(from_offset):
+            for aborted in segment.aborted.ended_from(from_offset):
+                if aborted.first_offset < to_offset:
+                    found.append(aborted)
+                if aborted.last_stable_offset >= to_offset:
+                    return found
+        return found
+
+    # --- changes ---
+
+    def start(self, base_offset: int, now_ms: int, allocated_bytes: int) -> Segment:
+        """Create a new active segment.
+
+        :param allocated_bytes: size to preallocate, or 0.
+        :raise OSError: it cannot be created.
+        """
+        segment = self._new(base_offset)
+        segment.created_ms = now_ms
+        segment.create()
+        try:
+            if allocated_bytes:
+                segment.file.allocate(allocated_bytes)
+        except OSError:
+            segment.forget()
+            self.disk.remove(segment.path())  # otherwise recovery would take its name for the log end
+            raise
+        self._push(segment)
+        return segment
+
+    def restart_at(self, base_offset: int) -> Segment:
+        """Remove all segments, and return a new active one whose file is not created yet."""
+        segment = self._new(base_offset)
+        self.drop_from(self.first.base_offset)
+        self._push(segment)
+        return segment
+
+    def _new(self, base_offset: int) -> Segment:
+        return Segment(self.directory, base_offset, self.disk, self._open_segments, size=0, new=True)
+
+    def _push(self, segment: Segment) -> None:
         self._list.append(segment)
         self._bases.append(segment.base_offset)
         self.active = segment
+        self.tail_positions.clear()
 
-    def replace(self, old: Sequence[Segment], new: Segment) -> None:
-        """Replace adjacent segments with the compacted one."""
+    def replace(self, old: Sequence[Segment], compacted: Segment) -> Segment:
+        """Replace adjacent segments with the compacted one, whose files get their final names.
+
+        :raise OSError: the device failed; the next start completes the replacement.
+        """
+        for segment in old:
+            self.remove(self.retire(segment))
+        new = compacted.renamed(self.disk, self._open_segments)
         at = self._list.index(old[0])
         self._list[at : at + len(old)] = [new]
         self._bases = [segment.base_offset for segment in self._list]
+        return new
 
     def drop(self, segment: Segment) -> None:
         """Remove a segment: its files get the suffix ``.deleted`` at once and are removed later."""
@@ -104,13 +196,34 @@ class Segments:
             self.active = self._list[-1]
         self.remove(self.retire(segment))
 
+    def drop_from(self, offset: int) -> int | None:
+        """Remove the segments that start at or after the offset, the last one first.
+
+        :return: base offset of the first one, or None if there is none.
+        """
+        dropped = [segment for segment in self._list if segment.base_offset >= offset]
+        for segment in reversed(dropped):
+            self.drop(segment)
+        return dropped[0].base_offset if dropped else None
+
+    def count_in(self, open_segments: OpenSegments) -> None:
+        """Count the open files in another ``OpenSegments``."""
+        self._open_segments = open_segments
+        for segment in self._list:
+            segment.count_in(open_segments)
+
+    def release(self) -> None:
+        """Close all files; responses that are being sent keep their own references."""
+        for segment in self._list:
+            segment.forget()
+
     def retire(self, segment: Segment) -> list[str]:
         """Give a segment's files the suffix ``.deleted``, the file of batches first, and return the new names.
 
         Without the file of batches the other files are ignored at startup.
         """
         segment.forget()
-        return mark_deleted(self._disk, [segment.path(suffix) for suffix in SUFFIXES])
+        return mark_deleted(self.disk, [segment.path(suffix) for suffix in SUFFIXES])
 
 
 def mark_deleted(disk: Disk, paths: list[str]) -> list[str]:

@@ -51,7 +51,7 @@ class DescribeLogDirs:
                 topics[key.topic].append(
                     {
                         "partition_index": key.partition,
-                        "partition_size": log.size_bytes,
+                        "partition_size": log.segments.size_bytes,
                         "offset_lag": max(committed - log.log_end_offset, 0),
                         "is_future_key": False,
                     }

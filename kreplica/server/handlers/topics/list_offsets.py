@@ -11,7 +11,7 @@ from kreplica.runtime.slices import Steps
 from kreplica.server.fetch.partition_reads import CONSUMER, DEBUGGER
 from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import respond_in_slices
-from kreplica.storage.log.timestamp_search import EARLIEST, EARLIEST_LOCAL, LATEST
+from kreplica.storage.log.timestamp_search import EARLIEST, EARLIEST_LOCAL, LATEST, offset_for_timestamp
 
 LATEST_TIERED = -5
 
@@ -144,7 +144,7 @@ def _find(partition: Partition, timestamp: int, end: int) -> tuple[int, int, int
     if timestamp < EARLIEST_LOCAL:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"the timestamp {timestamp} names no place of a log")
     try:
-        return partition.log.offset_for_timestamp(timestamp, end) or (-1, -1, -1)
+        return offset_for_timestamp(partition.log, timestamp, end) or (-1, -1, -1)
     except (OSError, StorageError) as error:
         raise partition.read_failed(partition.log.log_start_offset, error) from error
     except ProtocolError as error:

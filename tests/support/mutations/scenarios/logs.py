@@ -67,7 +67,7 @@ def power_loss_of_all_replicas(seed: int) -> None:
         run.run_until_acknowledged(60)
         for _ in range(STEPS):
             run.steps(1)
-            if run.history.ends(0)[0] > max(held(run, broker).log.recovery_point for broker in REPLICAS):
+            if run.history.ends(0)[0] > max(held(run, broker).log.durability.recovery_point for broker in REPLICAS):
                 break
         for broker in run.cluster.brokers:
             lose_unsynced(run, broker)
