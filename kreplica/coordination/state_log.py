@@ -240,7 +240,7 @@ class StateLog:
     def is_lost(self) -> bool:
         """True if this broker has lost leadership since this log was created, so that written records may be lost."""
         partition = self._partition
-        return partition.leader_state is None or partition.leadership_generation != self._leadership_generation
+        return not partition.role.is_leader or partition.leadership_generation != self._leadership_generation
 
     def close(self) -> None:
         """Fail all pending appends with NOT_COORDINATOR and refuse later ones."""

@@ -1,29 +1,39 @@
-"""One partition on this broker: role, leadership and log."""
+"""One partition on this broker: its log, its leadership and its role."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from twisted.logger import Logger
 
-from kreplica.errors import ErrorCode, KafkaError
+from kreplica.cluster import eligible_leaders
+from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import NO_EPOCH, LeaderAndIsr, TopicPartition
 from kreplica.replication import fencing
-from kreplica.replication.leader.followers import UNKNOWN_OFFSET
 from kreplica.replication.leader.isr_proposal import Proposal
 from kreplica.replication.leader.leader_state import LeaderContext, LeaderState
 from kreplica.replication.leadership import NOT_LED, Leadership
 from kreplica.replication.purgatory import Watcher
-from kreplica.replication.writable_replica import Role, WritableReplica
+from kreplica.replication.role import FollowerRole, OfflineRole, Role, StoppedRole
 from kreplica.runtime.disk import Buffer
+from kreplica.storage.formats.batch_scanning import header_at
 from kreplica.storage.log.appending import append_as_follower
+from kreplica.storage.log.checks import read_error
 from kreplica.storage.log.log import Log
+from kreplica.storage.log.results import AppendResult, LogSlice, Outcome
+from kreplica.storage.producers.producer_state import Origin
+from kreplica.storage.segments.damage import Damage
+from kreplica.wire.batches import BatchHeader
+from kreplica.wire.control_records import EndMarker, build_end_marker
 
 _log = Logger()
 
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
 
-class Partition(WritableReplica):
+
+class Partition:
     """A partition on this broker, owned by ``Partitions``.
 
     No method blocks; operations that must wait register in ``watchers``.
@@ -38,8 +48,15 @@ class Partition(WritableReplica):
     __slots__ = (
         "_context",
         "_last_proposed",
+        "high_watermark",
+        "leadership",
         "leadership_generation",
+        "log",
+        "min_insync_replicas",
+        "role",
         "role_changed",
+        "topic_id",
+        "topic_partition",
         "watchers",
     )
 
@@ -54,19 +71,21 @@ class Partition(WritableReplica):
         min_insync_replicas: int,
         role_changed: Callable[[Partition], None] | None = None,
     ) -> None:
-        super().__init__(topic_partition, topic_id, log, high_watermark=high_watermark)
-        self.role = Role.STOPPED
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.log = log
+        self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+        self.role: Role = StoppedRole(self)
         self.role_changed = role_changed
         self.leadership = NOT_LED
         self.watchers: dict[Watcher, None] = {}
         self.min_insync_replicas = min_insync_replicas
-        self.leader_state: LeaderState | None = None
         self.leadership_generation = 0
         self._last_proposed: Proposal | None = None
         self._context = context
 
     def __repr__(self) -> str:
-        return f"<Partition {self.topic_partition} {self.role.value} epoch {self.leadership.leader_epoch}>"
+        return f"<Partition {self.topic_partition} {self.role.name} epoch {self.leadership.leader_epoch}>"
 
     # --- roles -------------------------------------------------------------------------------------------------------
 
@@ -75,13 +94,13 @@ class Partition(WritableReplica):
 
         The high watermark keeps its local value until followers have fetched.
         """
-        known = self.leader_state.followers if self.leader_state is not None else {}
+        before = self.leader_state
         unresolved = self._unresolved_in(leadership)
         self.leadership = leadership
-        self.role = Role.LEADER
-        self.leader_state = LeaderState(self, self._context, known, unresolved)
+        led = LeaderState(self, self._context, before.followers if before is not None else {}, unresolved)
+        self.role = led
         self.log.begin_leader_epoch(leadership.leader_epoch)
-        self.leader_state.reevaluate()
+        led.reevaluate()
         self._notify_role_changed()
 
     def _unresolved_in(self, leadership: Leadership) -> Proposal | None:
@@ -94,21 +113,20 @@ class Partition(WritableReplica):
     def follow(self, leadership: Leadership) -> None:
         """Stop leading and follow another broker; watchers are notified."""
         self.leadership = leadership
-        self._relinquish_leadership(Role.FOLLOWER)
+        self._change_role(FollowerRole(self))
 
     def stop(self) -> None:
         """Stop serving the partition; watchers are notified."""
-        self._relinquish_leadership(Role.STOPPED)
+        self._change_role(StoppedRole(self))
 
     def go_offline(self) -> None:
         """Mark the partition offline after its log directory failed."""
-        self._relinquish_leadership(Role.OFFLINE)
+        self._change_role(OfflineRole(self))
 
-    def _relinquish_leadership(self, role: Role) -> None:
-        self.role = role
-        if self.leader_state is not None:
-            self._last_proposed = self.leader_state.proposed
-            self.leader_state = None
+    def _change_role(self, role: Role) -> None:
+        led, self.role = self.leader_state, role
+        if led is not None:
+            self._last_proposed = led.proposed
             self.log.producers.verifications.clear()
             self.leadership_generation += 1
         self._context.purgatory.mark(self)
@@ -129,22 +147,26 @@ class Partition(WritableReplica):
 
         The ISR in the request counts only if it is newer than the leader's own last write.
         """
-        known, state = self.leadership, self.leader_state
+        known, led = self.leadership, self.leader_state
         if leadership.partition_epoch <= known.partition_epoch:
             leadership = leadership._replace(
                 isr=known.isr, eligible=known.eligible, partition_epoch=known.partition_epoch
             )
-        elif state is not None:
+        elif led is not None:
             # The state znode has a newer version: a pending write is included in it or will never take effect.
-            state.proposed = None
+            led.proposed = None
         if leadership != known:
             self.leadership = leadership
-            if state is not None:
-                state.state_changed()
+            self.role.state_changed()
+
+    @property
+    def leader_state(self) -> LeaderState | None:
+        """State of the leader role; None if this broker does not lead."""
+        return self.role if isinstance(self.role, LeaderState) else None
 
     @property
     def is_leader(self) -> bool:
-        return self.role is Role.LEADER
+        return self.role.is_leader
 
     def check_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
         """Raise unless this broker leads the partition (KIP-320).
@@ -152,8 +174,8 @@ class Partition(WritableReplica):
         :param current_leader_epoch: epoch known to the client; -1 is not checked.
         :raise KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
         """
-        if self.role is not Role.LEADER:
-            raise self._unavailable()
+        if not self.role.is_leader:
+            raise self.role.unavailable()
         if current_leader_epoch != NO_EPOCH:
             self._check_epoch(current_leader_epoch)
 
@@ -162,8 +184,8 @@ class Partition(WritableReplica):
 
         :raise KafkaError: as ``check_leader``.
         """
-        if self.role is not Role.LEADER and self.role is not Role.FOLLOWER:
-            raise self._unavailable()
+        if not self.role.is_active:
+            raise self.role.unavailable()
         if current_leader_epoch != NO_EPOCH:
             self._check_epoch(current_leader_epoch)
 
@@ -172,7 +194,138 @@ class Partition(WritableReplica):
         if not fencing.is_of_leader_epoch(requested, own):
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH if requested < own else ErrorCode.UNKNOWN_LEADER_EPOCH)
 
-    # --- data --------------------------------------------------------------------------------------------------------
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, size_max: int, *, isolation: int, at_least_one: bool) -> LogSlice:
+        """Return whole batches, starting with the one that contains ``offset``, up to the last offset visible to a
+        consumer.
+
+        :raise KafkaError: OFFSET_OUT_OF_RANGE below the log start or beyond the log end. Between the high watermark and
+            the log end the result is empty, because the high watermark may still advance.
+        """
+        return self.log.read(
+            offset, size_max=size_max, offset_max=self.visible_end(isolation), at_least_one=at_least_one
+        )
+
+    def read_failed(self, offset: int, error: OSError | StorageError) -> KafkaError:
+        """Handle a failed read and return the error for the response."""
+        if isinstance(error, OSError):
+            error = read_error(self.log, offset, error)
+        if isinstance(error, Damage):
+            self.log.report_damage(error)
+        else:
+            _log.error("reading {partition} failed: {error}", partition=str(self.topic_partition), error=str(error))
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+    def visible_end(self, isolation: int) -> int:
+        """Return the first offset that a consumer may not read yet."""
+        if isolation == READ_COMMITTED:
+            return self.log.last_stable_offset(self.high_watermark)
+        return self.high_watermark
+
+    # --- offsets -----------------------------------------------------------------------------------------------------
+
+    @property
+    def acknowledgeable_end_offset(self) -> int:
+        """The end offset that this replica may acknowledge; with ``flush.messages=1`` the end of the synced records."""
+        log = self.log
+        return log.durability.recovery_point if log.config.flush_messages <= 1 else log.log_end_offset
+
+    def is_durable(self, offset: int) -> bool:
+        """True if this replica has all records below ``offset`` with the durability that the topic requires."""
+        return self.acknowledgeable_end_offset >= offset
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """Return the largest known epoch up to ``epoch``, and its end offset (KIP-101, KIP-279).
+
+        The current epoch ends at the log end; (-1, -1) if ``epoch`` is above all known epochs.
+        """
+        return self.log.leader_epochs.end_offset_for(epoch, self.log.log_end_offset)
+
+    def is_committed(self, offset: int) -> bool:
+        """True if all records below ``offset`` are committed."""
+        return self.high_watermark >= offset
+
+    # --- truncation --------------------------------------------------------------------------------------------------
+
+    def fetch_position(self) -> tuple[int, int]:
+        """Return the follower's fetch offset (its log end) and the leader epoch of its last record, -1 if unknown."""
+        end_offset = self.log.log_end_offset
+        return end_offset, self.log.leader_epochs.epoch_of(end_offset - 1)
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the batch that contains ``offset`` and all later ones.
+
+        :raise OSError: the device failed.
+        """
+        self.high_watermark = min(self.high_watermark, self.log.truncate_to(offset))
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Remove all records and start the log at ``offset``, because the leader's log starts there.
+
+        :raise OSError: the device failed.
+        """
+        self.log.truncate_fully_and_start_at(offset)
+        self.high_watermark = offset
+
+    # --- appends -----------------------------------------------------------------------------------------------------
+
+    @property
+    def in_sync_required(self) -> int:
+        """Minimum ISR size for ``acks=all`` and for the high watermark to advance."""
+        return eligible_leaders.required(self.min_insync_replicas, len(self.leadership.replicas))
+
+    def append(
+        self,
+        batches: Sequence[Buffer],
+        now_ms: int,
+        *,
+        all_in_sync: bool,
+        origin: Origin = Origin.CLIENT,
+        transaction: BatchHeader | None = None,
+    ) -> Sequence[Outcome]:
+        """Append batches as leader, consecutive ones with one system call.
+
+        :param all_in_sync: True for ``acks=all``.
+        :param transaction: header of the only batch if it belongs to a transaction. The transaction must be open in
+            this partition or verified (KIP-890), otherwise the error is INVALID_TXN_STATE.
+        :return: result or error of each batch, in order.
+        """
+        return self.role.append(batches, now_ms, all_in_sync=all_in_sync, origin=origin, transaction=transaction)
+
+    def append_marker(
+        self, producer_id: int, producer_epoch: int, marker: EndMarker, now_ms: int, *, epoch_grows: bool
+    ) -> AppendResult:
+        """Append an end-transaction marker with ``acks=all``, also if the transaction is not open here.
+
+        :param epoch_grows: the producer epoch increases with each transaction, and the marker has the next one
+            (KIP-890).
+        :raise KafkaError: as ``append_own``; INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if the marker is
+            stale.
+        """
+        producers = self.log.producers
+        if self.role.is_leader:
+            producers.check_end(producer_id, producer_epoch, epoch_grows=epoch_grows)
+        result = self.append_own(build_end_marker(marker, producer_id, producer_epoch, now_ms), now_ms)
+        producers.verifications.marker_written(producer_id, producer_epoch, epoch_grows=epoch_grows)
+        return result
+
+    def append_own(self, records: Buffer, now_ms: int, *, in_transaction: bool = False) -> AppendResult:
+        """Append one batch of a coordinator on this broker with ``acks=all``.
+
+        It may be an end-transaction marker, or have a producer id without a sequence number.
+
+        :param in_transaction: the batch belongs to a client's transaction, which must be open here or verified;
+            otherwise INVALID_TXN_STATE is raised (KIP-890).
+        :raise KafkaError: the batch is invalid, or this broker may not append; the log is unchanged.
+        """
+        header = header_at(records, 0) if in_transaction else None
+        if header is not None and self.role.is_leader:
+            self.log.producers.check_transaction(header)
+        (outcome,) = self.append((records,), now_ms, all_in_sync=True, origin=Origin.COORDINATOR)
+        if type(outcome) is AppendResult:
+            return outcome
+        raise outcome
 
     def append_as_follower(
         self, records: Buffer, *, leader_high_watermark: int, leader_log_start_offset: int, now_ms: int
@@ -185,8 +338,8 @@ class Partition(WritableReplica):
         :raise KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (a batch starts below the log end), KAFKA_STORAGE_ERROR
             or NOT_LEADER_OR_FOLLOWER; the log is unchanged.
         """
-        if self.role is not Role.FOLLOWER:
-            raise self._unavailable()
+        if not self.role.is_follower:
+            raise self.role.unavailable()
         log = self.log
         if len(records):
             appended = append_as_follower(log, records, now_ms=now_ms, leader_epoch=self.leadership.leader_epoch)
@@ -221,65 +374,15 @@ class Partition(WritableReplica):
             self._context.purgatory.mark(self)  # followers learn the new start from their next fetch
         return offset
 
-    # --- followers ---------------------------------------------------------------------------------------------------
-
-    def record_fetch(
-        self,
-        replica_id: int,
-        broker_epoch: int,
-        fetch_offset: int,
-        now_s: float,
-        log_start_offset: int = UNKNOWN_OFFSET,
-    ) -> None:
-        """Record a follower's fetch offset, which acknowledges all records below it.
-
-        The caller has checked the leader epoch and that the follower's history matches this log.
-
-        :param broker_epoch: broker epoch named in the fetch; -1 if absent.
-        :raise KafkaError: UNKNOWN_LEADER_EPOCH if the broker is not a replica known to this leader;
-            NOT_LEADER_OR_FOLLOWER if a later registration of that broker has fetched already (KIP-903).
-        """
-        if self.leader_state is None:
-            raise self._unavailable()
-        self.leader_state.record_fetch(replica_id, broker_epoch, fetch_offset, log_start_offset, now_s)
-
-    def mark_sent(self, replica_id: int, offset: int) -> bool:
-        """Record that records from an offset are sent to a follower, and return True if they were sent before.
-
-        A repeated request may mean that the follower could not append them.
-        """
-        progress = self.leader_state.followers.get(replica_id) if self.leader_state is not None else None
-        if progress is None:
-            return False
-        again = progress.sent_offset == offset
-        progress.sent_offset = offset
-        return again
-
-    def known_end_offset(self, replica_id: int) -> int | None:
-        """Return a follower's log end offset, or None if it has not fetched in this leader epoch."""
-        return self.leader_state.known_end_offset(replica_id) if self.leader_state is not None else None
-
-    @property
-    def epoch_start_offset(self) -> int:
-        """Log end offset at which this leader's epoch started; the current log end if another broker leads."""
-        return self.leader_state.epoch_start_offset if self.leader_state is not None else self.log.log_end_offset
-
-    @property
-    def low_watermark(self) -> int:
-        """The smallest log start offset of the in-sync replicas (KIP-107)."""
-        return self.leader_state.low_watermark if self.leader_state is not None else self.log.log_start_offset
-
     # --- changes -----------------------------------------------------------------------------------------------------
 
     def log_synced(self) -> None:
         """Re-evaluate the high watermark and notify watchers after a sync of the log."""
-        if self.leader_state is not None:
-            self.leader_state.advance()
+        self.role.advance()
         self._context.purgatory.mark(self)
 
     def settings_changed(self, min_insync_replicas: int) -> None:
         """Apply changed topic settings; the log already uses them."""
         self.min_insync_replicas = min_insync_replicas
-        if self.leader_state is not None:
-            self.leader_state.state_changed()
+        self.role.state_changed()
         self._context.purgatory.mark(self)

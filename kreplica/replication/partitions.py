@@ -18,7 +18,6 @@ from kreplica.replication.leadership import Leadership
 from kreplica.replication.partition import Partition
 from kreplica.replication.partition_dependencies import NOT_FETCHING, Fetching, PartitionSettings
 from kreplica.replication.purgatory import Purgatory
-from kreplica.replication.writable_replica import Role
 from kreplica.runtime import Reactor
 from kreplica.runtime.disk import Buffer, is_temporary
 from kreplica.runtime.turns import Turns
@@ -217,7 +216,7 @@ class Partitions:
         """
         turns = Turns(self._reactor)
         for partition in following:
-            if partition.role is Role.FOLLOWER:
+            if partition.role.is_follower:
                 try:
                     self._fetching.start(partition)
                 except Exception:
@@ -235,7 +234,7 @@ class Partitions:
             return await self._delete(key) if delete and is_here else ErrorCode.NONE
         if leader_epoch != DELETE_ANY_EPOCH and leader_epoch < partition.leadership.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        if partition.role is Role.OFFLINE and self.directories.failure(key) is None:
+        if partition.role.is_offline and self.directories.failure(key) is None:
             return ErrorCode.KAFKA_STORAGE_ERROR
         self._fetching.stop(partition)
         partition.stop()
@@ -274,14 +273,14 @@ class Partitions:
         partition = self._partitions.get(key)
         if partition is None:
             partition = self._open(key, leadership)
-        elif partition.role is Role.OFFLINE:
+        elif partition.role.is_offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the directory of {key} is offline")
         if leadership.topic_id != partition.topic_id:
             _check_topic_id(key, partition, leadership.topic_id)
         known_epoch = partition.leadership.leader_epoch
         if not fencing.is_current_epoch(leadership.leader_epoch, known_epoch):
             raise KafkaError(ErrorCode.STALE_CONTROLLER_EPOCH, f"{key} is already in epoch {known_epoch}")
-        if partition.role is not Role.STOPPED and not fencing.is_new_epoch(leadership.leader_epoch, known_epoch):
+        if partition.role.is_active and not fencing.is_new_epoch(leadership.leader_epoch, known_epoch):
             partition.update_within_epoch(leadership)
             return
         self._fetching.stop(partition)

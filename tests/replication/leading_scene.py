@@ -109,4 +109,5 @@ def sync(log: Log) -> None:
 
 def fetch(partition: Partition, replica: int, offset: int, now_s: float = 0.0, **more: int) -> None:
     """Record a follower's fetch in the current epoch."""
-    partition.record_fetch(replica, more.pop("broker_epoch", EPOCHS.get(replica, replica * 10)), offset, now_s, **more)
+    broker_epoch = more.pop("broker_epoch", EPOCHS.get(replica, replica * 10))
+    partition.role.record_fetch(replica, broker_epoch, offset, now_s, **more)

@@ -88,7 +88,7 @@ class TestCommitting:
     def test_new_leader_commits_records_that_all_have(self) -> None:
         """A new leader starts with the high watermark it knows."""
         partition = Leading().partition(records=4)
-        assert (partition.high_watermark, partition.epoch_start_offset) == (0, 4)
+        assert (partition.high_watermark, partition.role.epoch_start_offset) == (0, 4)
         for replica in (SECOND, THIRD):
             fetch(partition, replica, 4)
         assert partition.high_watermark == 4
@@ -193,7 +193,7 @@ class TestJoining:
         with pytest.raises(KafkaError) as raised:
             fetch(partition, SECOND, 2, broker_epoch=20)
         assert raised.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert partition.known_end_offset(SECOND) == 0
+        assert partition.role.known_end_offset(SECOND) == 0
 
     def test_unknown_replica(self) -> None:
         """A fetch from an unknown replica is rejected with a retriable error."""
@@ -292,7 +292,7 @@ class TestUpdateWithinEpoch:
         partition = Leading().partition(leadership(isr=(LEADER,)))
         fetch(partition, SECOND, 0)
         partition.update_within_epoch(leadership(isr=(LEADER,), replicas=(1, 2, 3, 4)))
-        assert [partition.known_end_offset(replica) for replica in (2, 3, 4)] == [0, None, None]
+        assert [partition.role.known_end_offset(replica) for replica in (2, 3, 4)] == [0, None, None]
 
     def test_new_epoch_discards_follower_progress(self) -> None:
         """A new epoch discards follower progress but keeps the leader's records."""
@@ -300,8 +300,8 @@ class TestUpdateWithinEpoch:
         append(partition, 2)
         fetch(partition, SECOND, 2)
         partition.lead(leadership(6))
-        assert partition.known_end_offset(SECOND) is None
-        assert (partition.leadership_generation, partition.epoch_start_offset) == (0, 2)
+        assert partition.role.known_end_offset(SECOND) is None
+        assert (partition.leadership_generation, partition.role.epoch_start_offset) == (0, 2)
         fetch(partition, THIRD, 2)
         assert partition.high_watermark == 0
 

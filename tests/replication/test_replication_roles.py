@@ -12,7 +12,7 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
-from kreplica.replication import Leadership, Partition, Partitions, Purgatory, Role
+from kreplica.replication import Leadership, Partition, Partitions, Purgatory
 from kreplica.runtime import turns
 from kreplica.storage.directories.log_directories import LogDirectories
 from kreplica.storage.log.results import only_result
@@ -38,7 +38,7 @@ class Fetching:
         self.fetched: set[TopicPartition] = set()
 
     def start(self, partition: Partition) -> None:
-        assert partition.role is Role.FOLLOWER
+        assert partition.role.is_follower
         self.story.append(("start", partition.leadership.leader, partition.leadership.leader_epoch))
         self.fetched.add(partition.topic_partition)
 
@@ -119,7 +119,7 @@ def test_command_of_an_earlier_epoch(broker: Broker) -> None:
     """The controller that sent it does not know the current epoch yet."""
     broker.command(following(5))
     assert broker.command(leading(4)) is ErrorCode.STALE_CONTROLLER_EPOCH
-    assert broker.partition.role is Role.FOLLOWER
+    assert broker.partition.role.is_follower
     assert broker.stopped(4, delete=True) is ErrorCode.FENCED_LEADER_EPOCH
     assert KEY in broker.directories.logs
 
@@ -165,7 +165,7 @@ def test_replica_is_removed(broker: Broker) -> None:
     """The replica stops, then its files are deleted, and it can be created again."""
     broker.command(following(1))
     assert broker.stopped(2, delete=False) is ErrorCode.NONE
-    assert (broker.partition.role, broker.fetching.fetched) == (Role.STOPPED, set())
+    assert (broker.partition.role.name, broker.fetching.fetched) == ("stopped", set())
     assert KEY in broker.directories.logs
     assert broker.stopped(2, delete=True) is ErrorCode.NONE
     assert broker.partitions.get(KEY) is None
@@ -188,7 +188,7 @@ def test_session_ended(broker: Broker) -> None:
     broker.command(leading(1))
     broker.command(leading(1, isr=(1,), replicas=(1,)), alone)
     broker.partitions.session_lost()
-    assert [(p.topic_partition, p.role) for p in broker.partitions] == [(KEY, Role.STOPPED), (alone, Role.LEADER)]
+    assert [(p.topic_partition, p.role.name) for p in broker.partitions] == [(KEY, "stopped"), (alone, "leader")]
     broker.command(leading(1, partition_epoch=4))
     assert broker.partition.is_leader
     assert broker.partition.leadership_generation == 1
@@ -199,7 +199,7 @@ def test_directory_fails(broker: Broker) -> None:
     broker.command(following(1))
     broker.directories.logs[KEY].fail(OSError(5, "Input/output error"))
     broker.simulation.run(1)
-    assert broker.partition.role is Role.OFFLINE
+    assert broker.partition.role.is_offline
     assert broker.fetching.fetched == set()
     assert broker.command(leading(2)) is ErrorCode.KAFKA_STORAGE_ERROR
     assert broker.stopped(2, delete=True) is ErrorCode.KAFKA_STORAGE_ERROR

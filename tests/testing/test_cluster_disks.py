@@ -11,7 +11,6 @@ from twisted.internet.defer import Deferred
 
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
-from kreplica.replication import Role
 from kreplica.storage.directories.failed_logs import DAMAGED_SUFFIX
 from kreplica.storage.formats.checkpoints import RECOVERY_POINTS, read_offsets
 from kreplica.storage.log.log import Log
@@ -174,7 +173,7 @@ class TestFlippedBit:
             assert any(str(found) in text for text in logged_errors)
             partition = run.machine(leader).program.partitions.get(run.keys[0])
             assert partition is not None
-            assert partition.role is Role.LEADER
+            assert partition.is_leader
             logged_errors.clear()
             run.start(*others)
             run.cluster.run_until(lambda: is_repaired(run, leader), timeout_s=REFETCH_S + 30)
@@ -203,7 +202,7 @@ class TestReadErrors:
             partitions = run.machine(broker).program.partitions
             partition = partitions.get(key)
             assert partition is not None
-            run.cluster.run_until(lambda: partition.role is Role.OFFLINE, timeout_s=60)
+            run.cluster.run_until(lambda: partition.role.is_offline, timeout_s=60)
             late = partition.leadership._replace(isr=(run.leader(),))
             command = Deferred.fromCoroutine(partitions.lead_and_follow({key: late}))
             assert run.cluster.run_until(command) == {key: ErrorCode.KAFKA_STORAGE_ERROR}

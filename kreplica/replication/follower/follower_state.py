@@ -13,7 +13,6 @@ from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import ZERO_UUID
 from kreplica.replication.follower import truncation
 from kreplica.replication.partition import Partition
-from kreplica.replication.writable_replica import Role
 
 log = Logger()
 
@@ -135,7 +134,7 @@ class FollowerState:
         """
         partition = self.partition
         return (
-            partition.role is Role.FOLLOWER
+            partition.role.is_follower
             and NOT_REQUESTED < self.named_in <= number
             and matches_epoch(self.leader_epoch, partition.leadership.leader_epoch)
             and matches_offset(self._requested_offset, partition.log.log_end_offset)

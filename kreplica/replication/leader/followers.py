@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from kreplica.model import NO_BROKER_EPOCH
 from kreplica.replication.leadership import Leadership
-
-UNKNOWN_OFFSET = -1
+from kreplica.replication.role import UNKNOWN_OFFSET
 
 
 class Progress:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from kreplica.model import NO_BROKER_EPOCH
-from kreplica.replication.leader.followers import UNKNOWN_OFFSET, Progress
+from kreplica.replication.leader.followers import Progress
+from kreplica.replication.role import UNKNOWN_OFFSET
 
 
 def may_join(progress: Progress, *, high_watermark: int, epoch_start_offset: int) -> bool:

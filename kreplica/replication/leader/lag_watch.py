@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
-from kreplica.replication.leader.leader_state import LeaderPartition
+from kreplica.replication.role import RolePartition
 from kreplica.runtime import Reactor
 from kreplica.runtime.pause import pause
 from kreplica.runtime.turns import Turns
@@ -22,7 +22,7 @@ class LagWatch:
         at one check cannot be lagging at the next.
     """
 
-    def __init__(self, reactor: Reactor, partitions: Iterable[LeaderPartition], interval_s: float) -> None:
+    def __init__(self, reactor: Reactor, partitions: Iterable[RolePartition], interval_s: float) -> None:
         self._reactor = reactor
         self._partitions = partitions
         self._interval_s = interval_s
@@ -49,7 +49,6 @@ class LagWatch:
     async def _check(self) -> None:
         turns = Turns(self._reactor)
         for partition in list(self._partitions):
-            if partition.leader_state is not None:
-                partition.leader_state.check_lag()
+            partition.role.check_lag()
             if turns.is_over:
                 await turns.next()

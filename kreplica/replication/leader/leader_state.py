@@ -2,44 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import LeaderAndIsr
 from kreplica.replication.leader import high_watermark, in_sync, isr_proposal
-from kreplica.replication.leader.followers import UNKNOWN_OFFSET, Progress, in_epoch
+from kreplica.replication.leader.followers import Progress, in_epoch
 from kreplica.replication.leader.isr_proposal import Proposal
 from kreplica.replication.leader.lease import Lease
-from kreplica.replication.leadership import Leadership
-from kreplica.replication.purgatory import Purgatory, Watched
-from kreplica.storage.log.log import Log
+from kreplica.replication.purgatory import Purgatory
+from kreplica.replication.role import UNKNOWN_OFFSET, Role, RolePartition
+from kreplica.runtime.disk import Buffer
+from kreplica.storage.log.appending import append_all_as_leader, reject
+from kreplica.storage.log.results import Outcome
+from kreplica.storage.producers.producer_state import Origin
+from kreplica.wire.batches import BatchHeader
 
 NO_REPLICAS: Mapping[int, int] = {}
-
-
-class LeaderPartition(Watched, Protocol):
-    """The operations of a partition that its leader state needs."""
-
-    leadership: Leadership
-    high_watermark: int
-
-    @property
-    def log(self) -> Log: ...
-
-    @property
-    def leader_state(self) -> LeaderState | None: ...
-
-    @property
-    def acknowledgeable_end_offset(self) -> int: ...
-
-    @property
-    def in_sync_required(self) -> int: ...
-
-    def step_down(self, state: LeaderAndIsr) -> None: ...
-
-    def stop(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,27 +39,28 @@ class LeaderContext:
     lag_s_max: float
 
 
-class LeaderState:
+class LeaderState(Role):
     """State of the leader role in one leader epoch; replaced in the next one.
 
     :param known: followers of the previous leader state; progress of another epoch is discarded.
     :param unresolved: ISR write of an earlier term in the same epoch, whose outcome is unknown.
     :ivar followers: progress of every other replica, by broker id.
-    :ivar epoch_start_offset: log end offset at the start of the epoch.
     :ivar proposed: ISR write that is pending or whose outcome is unknown.
     """
 
-    __slots__ = ("_context", "_counted", "epoch_start_offset", "followers", "partition", "proposed")
+    __slots__ = ("_context", "_counted", "_epoch_start_offset", "followers", "proposed")
+    name = "leader"
+    is_leader = is_active = True
 
     def __init__(
         self,
-        partition: LeaderPartition,
+        partition: RolePartition,
         context: LeaderContext,
         known: Mapping[int, Progress],
         unresolved: Proposal | None = None,
     ) -> None:
-        self.partition = partition
-        self.epoch_start_offset = partition.log.log_end_offset
+        super().__init__(partition)
+        self._epoch_start_offset = partition.log.log_end_offset
         self.proposed = unresolved
         self.followers = in_epoch(known, partition.leadership, context.broker_id, context.seconds())
         self._context = context
@@ -88,7 +69,7 @@ class LeaderState:
     @property
     def is_over(self) -> bool:
         """True if this broker no longer leads the partition, or leads it in another epoch."""
-        return self.partition.leader_state is not self
+        return self.partition.role is not self
 
     @property
     def has_lease(self) -> bool:
@@ -96,7 +77,6 @@ class LeaderState:
         return not self.followers or self._context.lease.holds()
 
     def state_changed(self) -> None:
-        """Apply a change of the partition state within the epoch, or of the topic's settings."""
         context = self._context
         leadership = self.partition.leadership
         self.followers = in_epoch(self.followers, leadership, context.broker_id, context.seconds())
@@ -119,6 +99,50 @@ class LeaderState:
         if self.proposed is not None:
             isr = in_sync.union(isr, self.proposed.isr)
         self._counted = [followers[replica] for replica in isr if replica in followers]
+
+    # --- appends -----------------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        batches: Sequence[Buffer],
+        now_ms: int,
+        *,
+        all_in_sync: bool,
+        origin: Origin,
+        transaction: BatchHeader | None,
+    ) -> Sequence[Outcome]:
+        partition = self.partition
+        leadership, log = partition.leadership, partition.log
+        try:
+            if transaction is not None:
+                log.producers.check_transaction(transaction)
+            has_lease = self.has_lease
+            lacks_replicas = all_in_sync and len(leadership.isr) < partition.in_sync_required
+            if leadership.read_only or not has_lease or lacks_replicas:
+                raise self._not_appendable(has_lease=has_lease)
+        except KafkaError as error:
+            return reject(log, batches, error, now_ms)
+        outcomes = append_all_as_leader(log, batches, leadership.leader_epoch, now_ms=now_ms, origin=origin)
+        self.appended()
+        return outcomes
+
+    def _not_appendable(self, *, has_lease: bool) -> KafkaError:
+        """Return the reason why this leader may not append now."""
+        partition = self.partition
+        key, isr = partition.topic_partition, partition.leadership.isr
+        if partition.leadership.read_only:
+            # All known clients (librdkafka, Java, kafka-python, aiokafka) retry this error after a delay without a
+            # metadata refresh, which would still list the partition. Once it is removed they receive
+            # UNKNOWN_TOPIC_OR_PARTITION.
+            return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{key} is being removed")
+        if not has_lease:
+            return KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"another broker may lead {key}: ZooKeeper is unreachable"
+            )
+        return KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"{len(isr)} replicas of {key} are in sync, {partition.in_sync_required} are required",
+        )
 
     # --- high watermark ----------------------------------------------------------------------------------------------
 
@@ -154,17 +178,32 @@ class LeaderState:
             self.advance()
 
     @property
+    def epoch_start_offset(self) -> int:
+        return self._epoch_start_offset
+
+    @property
     def low_watermark(self) -> int:
-        """The smallest log start offset of the in-sync replicas (KIP-107)."""
         own = self.partition.log.log_start_offset
         return min([own, *(follower.log_start_offset for follower in self._counted)])
 
     # --- followers ---------------------------------------------------------------------------------------------------
 
     def record_fetch(
-        self, replica_id: int, broker_epoch: int, fetch_offset: int, log_start_offset: int, now_s: float
+        self,
+        replica_id: int,
+        broker_epoch: int,
+        fetch_offset: int,
+        now_s: float,
+        log_start_offset: int = UNKNOWN_OFFSET,
     ) -> None:
-        """See ``Partition.record_fetch``."""
+        """Record a follower's fetch offset, which acknowledges all records below it.
+
+        The caller has checked the leader epoch and that the follower's history matches this log.
+
+        :param broker_epoch: broker epoch named in the fetch; -1 if absent.
+        :raise KafkaError: UNKNOWN_LEADER_EPOCH if the broker is not a replica known to this leader;
+            NOT_LEADER_OR_FOLLOWER if a later registration of that broker has fetched already (KIP-903).
+        """
         partition = self.partition
         progress = self.followers.get(replica_id)
         if progress is None:
@@ -185,11 +224,22 @@ class LeaderState:
 
     def _may_join(self, progress: Progress) -> bool:
         return in_sync.may_join(
-            progress, high_watermark=self.partition.high_watermark, epoch_start_offset=self.epoch_start_offset
+            progress, high_watermark=self.partition.high_watermark, epoch_start_offset=self._epoch_start_offset
         )
 
+    def mark_sent(self, replica_id: int, offset: int) -> bool:
+        """Record that records from an offset are sent to a follower, and return True if they were sent before.
+
+        A repeated request may mean that the follower could not append them.
+        """
+        progress = self.followers.get(replica_id)
+        if progress is None:
+            return False
+        again = progress.sent_offset == offset
+        progress.sent_offset = offset
+        return again
+
     def known_end_offset(self, replica_id: int) -> int | None:
-        """See ``Partition.known_end_offset``."""
         progress = self.followers.get(replica_id)
         if progress is None or progress.log_end_offset == UNKNOWN_OFFSET:
             return None
@@ -233,7 +283,7 @@ class LeaderState:
                 lag_s_max=self._context.lag_s_max,
             ),
             high_watermark=partition.high_watermark,
-            epoch_start_offset=self.epoch_start_offset,
+            epoch_start_offset=self._epoch_start_offset,
             in_sync_required=self.partition.in_sync_required,
             gone=gone,
         )

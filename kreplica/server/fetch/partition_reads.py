@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import NO_BROKER_EPOCH, NO_EPOCH, TopicPartition
-from kreplica.replication import READ_COMMITTED, READ_UNCOMMITTED, Partition, Partitions, Role
+from kreplica.replication import READ_COMMITTED, READ_UNCOMMITTED, Partition, Partitions
 from kreplica.replication.leader.replica_selection import RackOf, Replica, ReplicaSelector
 from kreplica.replication.throttle import ReplicationThrottle, TokenBucket
 from kreplica.server.fetch.partition import FetchPartition
@@ -133,7 +133,7 @@ class PartitionReads:
         if before is None:
             return True
         partition = before.partition
-        if partition is None or not before.settled or partition.role is not Role.LEADER:
+        if partition is None or not before.settled or not partition.role.is_leader:
             return True
         if wanted.current_leader_epoch not in (NO_EPOCH, partition.leadership.leader_epoch):
             return True
@@ -226,7 +226,7 @@ class PartitionReads:
                 f"{wanted.fetch_offset} is not within {partition.log.log_start_offset} to "
                 f"{partition.log.log_end_offset} of {partition.topic_partition}",
             )
-        partition.record_fetch(
+        partition.role.record_fetch(
             reader.replica_id, reader.broker_epoch, wanted.fetch_offset, self.seconds(), wanted.log_start_offset
         )
 
@@ -251,7 +251,7 @@ class PartitionReads:
             Replica(broker_id, self._rack_of(broker_id), end_offset)
             for broker_id in partition.leadership.isr
             if broker_id != leader_id
-            for end_offset in (partition.known_end_offset(broker_id),)
+            for end_offset in (partition.role.known_end_offset(broker_id),)
             if end_offset is not None and partition.log.log_start_offset <= wanted.fetch_offset <= end_offset
         ]
         leader = Replica(leader_id, self._rack_of(leader_id), partition.log.log_end_offset)
@@ -263,7 +263,7 @@ def _check_resent(replica_id: int, offset: int, partition: Partition, slice_: Lo
 
     :raise Damage: the batch is damaged and must not be sent.
     """
-    if partition.mark_sent(replica_id, offset) or slice_.first_offset > offset:
+    if partition.role.mark_sent(replica_id, offset) or slice_.first_offset > offset:
         check_batch(partition.log, offset)
 
 

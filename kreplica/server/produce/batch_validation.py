@@ -80,7 +80,7 @@ def must_be_read(partition: Partition, records: Bytes) -> bool:
 
 def can_append_here(partition: Partition, records: Bytes) -> bool:
     """Return whether this broker can append the batch, judged by its role, the topic and the size."""
-    if partition.leader_state is None or partition.topic_partition.topic in INTERNAL_TOPICS:
+    if not partition.role.is_leader or partition.topic_partition.topic in INTERNAL_TOPICS:
         return False
     return len(records) <= partition.log.config.append_size_max
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kreplica.errors import ErrorCode
-from kreplica.replication import DelayedOperation, Partition, Role
+from kreplica.replication import DelayedOperation, Partition
 from kreplica.runtime import Reactor
 from kreplica.server.protocol.request import Request
 
@@ -50,8 +50,7 @@ class Pending:
         """Return whether the batch may be acknowledged or has failed; writes the error into the row."""
         partition = self.partition
         if partition.leadership_generation != self._leadership_generation:
-            offline = partition.role is Role.OFFLINE
-            self._fail(ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._fail(partition.role.unavailable().code)
             return True
         if not is_reached(partition, self.offset, self.acks):
             return False

@@ -11,7 +11,7 @@ from typing import Protocol
 from kreplica.controller.controller import Controller
 from kreplica.interfaces import Family, Histogram, Sample
 from kreplica.interfaces import MetricKind as Kind
-from kreplica.replication import Partition, Partitions, Role
+from kreplica.replication import Partition, Partitions
 from kreplica.runtime import Runtime
 from kreplica.runtime.stalls import BOUNDS_S, StallWatch
 from kreplica.runtime.turns import Turns
@@ -218,7 +218,7 @@ class BrokerMetrics:
             "Partitions led by this broker with too few in-sync replicas for acks=all.",
             sum(len(p.leadership.isr) < p.in_sync_required for p in led),
         )
-        offline = sum(partition.role is Role.OFFLINE for partition in partitions)
+        offline = sum(partition.role.is_offline for partition in partitions)
         yield gauge(f"{name}_offlinereplicacount", "Replicas in a failed log directory.", offline)
         writes = self._broker.replication.isr_writes
         yield counter(f"{name}_isrexpands", "Replicas that joined an ISR.", writes.expands)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from kreplica.controller.controller import Controller
 from kreplica.model import TopicPartition
-from kreplica.replication import Partition, Partitions, Role
+from kreplica.replication import Partition, Partitions
 from kreplica.runtime import Runtime
 from kreplica.runtime.stalls import BOUNDS_S, StallWatch
 from kreplica.runtime.turns import Turns
@@ -102,7 +102,7 @@ class PartitionTotals:
     def add(self, partition: Partition) -> None:
         """Add one partition."""
         self.replicas += 1
-        self.offline += partition.role is Role.OFFLINE
+        self.offline += partition.role.is_offline
         if partition.is_leader:
             in_sync = len(partition.leadership.isr)
             self.ends[partition.topic_partition] = partition.log.log_end_offset

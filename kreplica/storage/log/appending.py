@@ -100,9 +100,7 @@ def _write_batches(log: Log, batches: Sequence[Checked], leader_epoch: int, now_
     try:
         log.write(run, now_ms)
     except KafkaError as error:
-        for data, _, _ in batches:
-            log.producers.note_refusal(data, error, now_ms)
-        return [error] * len(batches)
+        return reject(log, [data for data, _, _ in batches], error, now_ms)
     return results
 
 
@@ -122,6 +120,13 @@ def _assign_offsets(
         size += batch_size
         offset = next_offset
     return _new_tuple(AppendRun, (pieces, size, headers, markers)), results
+
+
+def reject(log: Log, batches: Sequence[Buffer], error: KafkaError, now_ms: int) -> Sequence[Outcome]:
+    """Return the error for each batch; later batches of its producer are rejected until it is sent again."""
+    for records in batches:
+        log.producers.note_refusal(records, error, now_ms)
+    return [error] * len(batches)
 
 
 def _find_duplicate(log: Log, checked: Checked, origin: Origin) -> AppendResult | None:

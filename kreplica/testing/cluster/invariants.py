@@ -24,7 +24,7 @@ from kreplica.model import NO_LEADER, LeaderAndIsr, TopicPartition
 from kreplica.replication import Partition
 from kreplica.replication.fencing import ControlFence
 from kreplica.testing.cluster.committed_log import CommittedLog
-from kreplica.testing.cluster.state import ACTIVE_ROLES, active_replicas, replicas_of, state_of
+from kreplica.testing.cluster.state import active_replicas, replicas_of, state_of
 from kreplica.testing.histories.record_history import History
 from kreplica.testing.simulator.scheduler import Process
 from kreplica.zookeeper.embedded.znode import Znode
@@ -219,7 +219,7 @@ class Invariants:
                 replica = known[key] = _Replica(partition)
             elif not replica.has_changed():
                 continue
-            if partition.role in ACTIVE_ROLES:
+            if partition.role.is_active:
                 self._check_replica(key, broker_id, replica)
             elif replica.led_epoch is not None:
                 self._check_last_commit(key, broker_id, replica, replica.led_epoch)

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from kreplica.cluster import documents, znodes
 from kreplica.model import LeaderAndIsr, TopicAssignment, TopicPartition
-from kreplica.replication import READ_COMMITTED, Partition, Role
+from kreplica.replication import READ_COMMITTED, Partition
 from kreplica.service.composition.broker import Broker
 from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
 from kreplica.zookeeper.embedded.znode import Znode
@@ -34,9 +34,6 @@ class ClusterView(Protocol):
 
     @property
     def brokers(self) -> Mapping[int, MachineView[Broker]]: ...
-
-
-ACTIVE_ROLES = (Role.LEADER, Role.FOLLOWER)
 
 
 @lru_cache(maxsize=10_000)
@@ -82,7 +79,7 @@ def active_replicas(cluster: ClusterView, key: TopicPartition) -> Iterator[tuple
     """Return the running brokers that lead or follow the partition, with their replicas."""
     for broker_id, machine in cluster.brokers.items():
         partition = machine.program.partitions.get(key) if machine.running else None
-        if partition is not None and partition.role in ACTIVE_ROLES:
+        if partition is not None and partition.role.is_active:
             yield broker_id, partition
 
 

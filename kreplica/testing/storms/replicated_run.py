@@ -22,7 +22,7 @@ from kreplica.testing.clients.pipelining_producer import PipeliningProducer, Sty
 from kreplica.testing.clients.tailing_consumer import TailingConsumer
 from kreplica.testing.clients.wire_client import WireClient
 from kreplica.testing.cluster.cluster import Machine
-from kreplica.testing.cluster.state import ACTIVE_ROLES, is_moving, state_of
+from kreplica.testing.cluster.state import is_moving, state_of
 from kreplica.testing.histories.record_history import check_nothing_lost, check_whole
 from kreplica.testing.simulator.scheduler import Process
 from kreplica.testing.storms.clients.companion import Companion
@@ -162,7 +162,7 @@ class ReplicatedRun(ClusterRun):
             if state is None or broker not in state.isr:
                 continue
             partition = machine.program.partitions.get(key) if machine.running else None
-            if partition is None or partition.role not in ACTIVE_ROLES:
+            if partition is None or not partition.role.is_active:
                 return False
             if partition.log.log_end_offset < end:
                 return False

@@ -64,7 +64,7 @@ class _Pending:
         if self.partition.leadership_generation != self._leadership_generation:
             self._row["error_code"] = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return True
-        low_watermark = self.partition.low_watermark
+        low_watermark = self.partition.role.low_watermark
         if low_watermark < self._offset:
             return False
         self._row["low_watermark"] = low_watermark

@@ -118,7 +118,7 @@ def _find_committed(partition: Partition, timestamp: int, isolation: int) -> tup
     the end offset is not reliable, because consumers may have seen a later one before (KIP-207).
     """
     end = partition.visible_end(isolation)
-    has_caught_up = partition.high_watermark >= partition.epoch_start_offset
+    has_caught_up = partition.high_watermark >= partition.role.epoch_start_offset
     if has_caught_up or timestamp in (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED):
         return _find(partition, timestamp, end)
     found = _find(partition, timestamp, end)
