@@ -112,7 +112,7 @@ RULES: Mapping[str, tuple[str, str, str]] = {
     ),
     "commit rule": (
         "A record is committed when all counted replicas (see the rule *union*) have it",
-        "kreplica.replication.leader.high_watermark:held_by_all",
+        "kreplica.replication.leader.high_watermark:smallest_log_end_offset",
         "tests/replication/test_replication_high_watermark.py::test_high_watermark_is_the_smallest_log_end_offset",
     ),
     "high watermark advances": (
@@ -187,7 +187,7 @@ RULES: Mapping[str, tuple[str, str, str]] = {
     ),
     "truncation": (
         "A follower truncates its log to the longest prefix that it shares with the leader's log",
-        "kreplica.replication.follower.truncation:cut_at_divergence",
+        "kreplica.replication.follower.truncation:truncation_offset",
         "tests/replication/test_replication_truncation.py::test_longest_common_prefix_remains",
     ),
     "controller epoch": (
@@ -212,7 +212,7 @@ RULES: Mapping[str, tuple[str, str, str]] = {
     ),
     "damaged replicas": (
         "A broker discards a damaged log only if another broker leads and this replica cannot be elected after it",
-        "kreplica.replication.damaged_replicas:may_set_damage_aside",
+        "kreplica.replication.damaged_replicas:may_discard_damaged_replica",
         "tests/replication/test_replication_damage.py::test_only_an_unneeded_replica_is_discarded",
     ),
 }

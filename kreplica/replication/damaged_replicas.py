@@ -18,7 +18,7 @@ def has_other_copy(leadership: Leadership, broker_id: int) -> bool:
     return leadership.leader != NO_LEADER
 
 
-def may_set_damage_aside(leadership: Leadership, broker_id: int, known_epoch: int) -> bool:
+def may_discard_damaged_replica(leadership: Leadership, broker_id: int, known_epoch: int) -> bool:
     """True if no broker relies on this replica: another broker leads, and this one is not eligible to lead after it.
 
     Within one leader epoch the controller may not know yet that the leader added this replica to the ISR. In the next

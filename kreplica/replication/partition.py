@@ -294,20 +294,20 @@ class Partition:
         return self.role.append(batches, now_ms, all_in_sync=all_in_sync, origin=origin, transaction=transaction)
 
     def append_marker(
-        self, producer_id: int, producer_epoch: int, marker: EndMarker, now_ms: int, *, epoch_grows: bool
+        self, producer_id: int, producer_epoch: int, marker: EndMarker, now_ms: int, *, bumps_epoch: bool
     ) -> AppendResult:
         """Append an end-transaction marker with ``acks=all``, also if the transaction is not open here.
 
-        :param epoch_grows: the producer epoch increases with each transaction, and the marker has the next one
+        :param bumps_epoch: the producer epoch increases with each transaction, and the marker has the next one
             (KIP-890).
         :raise KafkaError: as ``append_own``; INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if the marker is
             stale.
         """
         producers = self.log.producers
         if self.role.is_leader:
-            producers.check_end(producer_id, producer_epoch, epoch_grows=epoch_grows)
+            producers.check_end(producer_id, producer_epoch, bumps_epoch=bumps_epoch)
         result = self.append_own(build_end_marker(marker, producer_id, producer_epoch, now_ms), now_ms)
-        producers.verifications.marker_written(producer_id, producer_epoch, epoch_grows=epoch_grows)
+        producers.verifications.marker_written(producer_id, producer_epoch, bumps_epoch=bumps_epoch)
         return result
 
     def append_own(self, records: Buffer, now_ms: int, *, in_transaction: bool = False) -> AppendResult:

@@ -180,7 +180,7 @@ class Partitions:
             if not fencing.is_current_epoch(leadership.leader_epoch, known_epoch):
                 continue
             is_back = False
-            if damaged_replicas.may_set_damage_aside(leadership, self._broker_id, known_epoch):
+            if damaged_replicas.may_discard_damaged_replica(leadership, self._broker_id, known_epoch):
                 is_back = await self.directories.set_damage_aside(key)
             elif damaged_replicas.is_last_copy(leadership, self._broker_id):
                 is_back = await self.directories.bring_online(key)

@@ -9,7 +9,7 @@ from kreplica.errors import ErrorCode
 from kreplica.transactions import fencing
 from kreplica.transactions.decisions import NEEDS_PRODUCER_ID, Decision, ProducerResponse, following, refused
 from kreplica.transactions.states import (
-    EPOCH_GROWS_FROM,
+    BUMPS_EPOCH_FROM,
     NO_IDENTITY,
     NO_PRODUCER_EPOCH,
     PRODUCER_EPOCH_MAX,
@@ -68,12 +68,12 @@ The current epoch refers to the next transaction, which may be aborted even if n
 class EndRequest:
     """An EndTxn request.
 
-    :param epoch_grows: the producer takes a new epoch from the response (EndTxn 5).
+    :param bumps_epoch: the producer takes a new epoch from the response (EndTxn 5).
     """
 
     claimed: Identity
     is_commit: bool
-    epoch_grows: bool
+    bumps_epoch: bool
 
 
 def end(transaction: Transaction | None, request: EndRequest, new_producer_id: int | None, now_ms: int) -> Decision:
@@ -83,7 +83,7 @@ def end(transaction: Transaction | None, request: EndRequest, new_producer_id: i
     """
     if transaction is None:
         return refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    is_repeated = request.epoch_grows and fencing.is_repeated_end(transaction, request.claimed)
+    is_repeated = request.bumps_epoch and fencing.is_repeated_end(transaction, request.claimed)
     if not is_repeated:
         if not fencing.is_known_producer(transaction, request.claimed):
             return refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -91,12 +91,12 @@ def end(transaction: Transaction | None, request: EndRequest, new_producer_id: i
             return refused(ErrorCode.PRODUCER_FENCED)
     outcome = _outcome(transaction, request, is_repeated)
     if outcome is not PREPARE:
-        identity = transaction.client_identity if outcome is E.NONE and request.epoch_grows else NO_IDENTITY
+        identity = transaction.client_identity if outcome is E.NONE and request.bumps_epoch else NO_IDENTITY
         return Decision(ProducerResponse(outcome, identity))
     new = _prepared(transaction, request, new_producer_id, now_ms)
     if new is None:
         return NEEDS_PRODUCER_ID
-    return Decision(ProducerResponse(identity=new.client_identity if request.epoch_grows else NO_IDENTITY), new)
+    return Decision(ProducerResponse(identity=new.client_identity if request.bumps_epoch else NO_IDENTITY), new)
 
 
 def aborted_by_fence(transaction: Transaction, now_ms: int) -> Transaction:
@@ -137,7 +137,7 @@ def removed(transaction: Transaction) -> Transaction:
 
 
 def _outcome(transaction: Transaction, request: EndRequest, is_repeated: bool) -> Outcome:
-    if request.epoch_grows and not is_repeated:
+    if request.bumps_epoch and not is_repeated:
         return GROWING_OUTCOMES[transaction.state, request.is_commit]
     return OUTCOMES[transaction.state, request.is_commit]
 
@@ -147,12 +147,12 @@ def _prepared(
 ) -> Transaction | None:
     """Return the decided transaction for the log, or None if a producer id is needed."""
     current = transaction.client_identity
-    after = following(current, new_producer_id) if request.epoch_grows else current
+    after = following(current, new_producer_id) if request.bumps_epoch else current
     if after is None:
         return None
     is_same_id = after.producer_id == current.producer_id
     # With a marker epoch above that of the records, no delayed record of the transaction can follow the marker.
-    is_raised = request.epoch_grows or transaction.is_taken_over
+    is_raised = request.bumps_epoch or transaction.is_taken_over
     marker_epoch = _raised(transaction.producer_epoch) if is_raised else transaction.producer_epoch
     is_started = transaction.state is TransactionState.ONGOING
     prepared = transaction.with_state(
@@ -160,10 +160,10 @@ def _prepared(
         producer_epoch=marker_epoch,
         last_update_ms=now_ms,
         start_ms=transaction.start_ms if is_started else now_ms,
-        last_epoch=current.epoch if request.epoch_grows else transaction.last_epoch,
+        last_epoch=current.epoch if request.bumps_epoch else transaction.last_epoch,
         previous_producer_id=transaction.previous_producer_id if is_same_id else current.producer_id,
         next_identity=NO_IDENTITY,
-        client_version=EPOCH_GROWS_FROM if request.epoch_grows else 0,
+        client_version=BUMPS_EPOCH_FROM if request.bumps_epoch else 0,
     )
     return prepared if after == prepared.identity else replace(prepared, next_identity=after)
 

@@ -59,7 +59,7 @@ class Scene:
         """Return a producer that has started."""
         producer = TransactionalProducer(
             self.cluster.host(name).runtime,
-            TransactionSettings(name, timeout_ms=60_000, epoch_grows=False),
+            TransactionSettings(name, timeout_ms=60_000, bumps_epoch=False),
             self.coordinator_client(name, name, TRANSACTION),
             lambda key: self.cluster.leader_client(key.topic, key.partition, name=name),
             TransactionHistory(1),

@@ -151,7 +151,7 @@ def test_unverified_records_open_no_transaction() -> None:
         answers: Answers = []
         partition = run.cluster.brokers[1].program.partitions.led(KEY)
         verification = partition.log.producers.verifications.begin(7, 0, starts_at_zero=False)
-        partition.append_marker(7, 0, EndMarker(False, 0), 1, epoch_grows=False)
+        partition.append_marker(7, 0, EndMarker(False, 0), 1, bumps_epoch=False)
         verification.is_verified = True
         assert not notes.log.append_batch(
             notes.log.new_batch((7, 0)), lambda: None, on_result(b"p7", answers), [(b"p7", b"x")]

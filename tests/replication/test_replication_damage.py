@@ -37,12 +37,12 @@ def test_only_an_unneeded_replica_is_discarded(
     """The replica leaves the ISR if others have the records, restarts its log if it cannot be elected, and stays if it
     is alone."""
     assert damaged_replicas.has_other_copy(leadership, SELF) is leave
-    assert damaged_replicas.may_set_damage_aside(leadership, SELF, EPOCH - 1) is set_damage_aside
+    assert damaged_replicas.may_discard_damaged_replica(leadership, SELF, EPOCH - 1) is set_damage_aside
     assert damaged_replicas.is_last_copy(leadership, SELF) is last
 
 
 def test_replica_is_not_discarded_in_an_epoch_of_its_fetches() -> None:
     """The leader may have added it to the ISR before the controller, whose state says otherwise, was notified."""
     leadership = leadership_of(LEADER, (2, 3))
-    assert not damaged_replicas.may_set_damage_aside(leadership, SELF, EPOCH)
-    assert damaged_replicas.may_set_damage_aside(leadership, SELF, EPOCH - 1)
+    assert not damaged_replicas.may_discard_damaged_replica(leadership, SELF, EPOCH)
+    assert damaged_replicas.may_discard_damaged_replica(leadership, SELF, EPOCH - 1)

@@ -72,7 +72,7 @@ class TestLeading:
         partition.follow(leadership(6, leader=SECOND))
         assert code_of(lambda: write(partition)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
         marker = EndMarker(True, 0)
-        ended = code_of(lambda: partition.append_marker(PRODUCER, 0, marker, 1, epoch_grows=False))
+        ended = code_of(lambda: partition.append_marker(PRODUCER, 0, marker, 1, bumps_epoch=False))
         assert ended is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def test_refused_marker_keeps_the_transaction_open(self) -> None:
@@ -80,7 +80,7 @@ class TestLeading:
         partition = leading.partition(leadership(isr=(1,)), min_insync_replicas=2)
         verify(partition)
         marker = EndMarker(True, 0)
-        ended = code_of(lambda: partition.append_marker(PRODUCER, 0, marker, 1, epoch_grows=False))
+        ended = code_of(lambda: partition.append_marker(PRODUCER, 0, marker, 1, bumps_epoch=False))
         assert ended is ErrorCode.NOT_ENOUGH_REPLICAS
         assert len(partition.log.producers.verifications) == 1
 
@@ -99,7 +99,7 @@ class TestLeading:
         partition = leading.partition()
         verify(partition)
         write(partition)
-        partition.append_marker(PRODUCER, 0, EndMarker(True, 0), 1, epoch_grows=False)
+        partition.append_marker(PRODUCER, 0, EndMarker(True, 0), 1, bumps_epoch=False)
         for replica in (SECOND, THIRD):
             fetch(partition, replica, 1)
         assert (partition.high_watermark, partition.visible_end(READ_COMMITTED)) == (1, 0)

@@ -58,7 +58,7 @@ def follow(follower: History, leader: History) -> list[int]:
         diverging = leader.diverging(follower.records[-1][0], follower.end)
         if diverging is None:
             break
-        cut = truncation.cut_at_divergence(
+        cut = truncation.truncation_offset(
             *diverging, follower.epochs, log_end_offset=follower.end, high_watermark=0
         )
         assert cut < follower.end, "each answer brings the end nearer"
@@ -123,13 +123,13 @@ def test_shorter_log_is_not_truncated() -> None:
 def test_logs_without_a_common_prefix() -> None:
     """All epochs of the follower are newer than those of the leader, so it becomes empty."""
     own = [EpochEntry(7, 3)]
-    assert truncation.cut_at_divergence(2, 9, own, log_end_offset=12, high_watermark=5) == 3
+    assert truncation.truncation_offset(2, 9, own, log_end_offset=12, high_watermark=5) == 3
 
 
 def test_leader_without_the_epoch() -> None:
     """Without an answer about the epoch, the high watermark decides (KIP-101)."""
     own = [EpochEntry(7, 3)]
-    assert truncation.cut_at_divergence(-1, -1, own, log_end_offset=12, high_watermark=5) == 5
+    assert truncation.truncation_offset(-1, -1, own, log_end_offset=12, high_watermark=5) == 5
 
 
 @pytest.mark.parametrize(

@@ -29,10 +29,10 @@ def write(log: Log, sequence: int, *, epoch: int = 0, producer_id: int = PRODUCE
 
 
 def end(log: Log, *, committed: bool = True, epoch: int = 0, coordinator_epoch: int = 0, grows: bool = False) -> None:
-    log.producers.check_end(PRODUCER, epoch, epoch_grows=grows)
+    log.producers.check_end(PRODUCER, epoch, bumps_epoch=grows)
     records = marker(PRODUCER, committed=committed, epoch=epoch, coordinator_epoch=coordinator_epoch)
     append_as_leader(log, records, 0, now_ms=1, origin=Origin.COORDINATOR)
-    log.producers.verifications.marker_written(PRODUCER, epoch, epoch_grows=grows)
+    log.producers.verifications.marker_written(PRODUCER, epoch, bumps_epoch=grows)
 
 
 def verify(log: Log, *, epoch: int = 0, starts_at_zero: bool = False) -> None:

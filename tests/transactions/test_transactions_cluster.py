@@ -53,7 +53,7 @@ class Scene:
         name = f"producer-{self._count}"
         return TransactionalProducer(
             self.cluster.host(name).runtime,
-            TransactionSettings(ID, timeout_ms=20_000, epoch_grows=self._grows),
+            TransactionSettings(ID, timeout_ms=20_000, bumps_epoch=self._grows),
             self.coordinator_client(name),
             lambda key: self.cluster.leader_client(key.topic, key.partition, name=name),
             self.history,

@@ -47,7 +47,7 @@ class Scene:
         host = self.cluster.host(name)
         return TransactionalProducer(
             host.runtime,
-            TransactionSettings(name, timeout_ms=60_000, epoch_grows=grows),
+            TransactionSettings(name, timeout_ms=60_000, bumps_epoch=grows),
             CoordinatorClient(host.reactor, brokers, name, TRANSACTION, client_id=name),
             lambda key: self.cluster.leader_client(key.topic, key.partition, name=name),
             TransactionHistory(1),

@@ -83,7 +83,7 @@ class Gate:
         log = self.partitions[key].log
         marker = bytearray(build_end_marker(EndMarker(True, 0), 7, epoch, 1))
         append_as_leader(log, marker, 0, now_ms=1, origin=Origin.COORDINATOR)
-        log.producers.verifications.marker_written(7, epoch, epoch_grows=grows)
+        log.producers.verifications.marker_written(7, epoch, bumps_epoch=grows)
 
 
 @pytest.fixture

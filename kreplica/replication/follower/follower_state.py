@@ -182,7 +182,7 @@ class FollowerState:
 
     def _diverged(self, epoch: int, end_offset: int) -> None:
         partition = self.partition
-        cut = truncation.cut_at_divergence(
+        cut = truncation.truncation_offset(
             epoch,
             end_offset,
             partition.log.leader_epochs.entries,

@@ -19,7 +19,7 @@ from kreplica.storage.formats.leader_epochs import EpochEntry
 UNKNOWN_OFFSET = -1
 
 
-def cut_at_divergence(
+def truncation_offset(
     epoch: int, end_offset: int, own_epochs: Sequence[EpochEntry], *, log_end_offset: int, high_watermark: int
 ) -> int:
     """Return the new log end offset after the leader returned a diverging epoch.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def held_by_all(own_end_offset: int, follower_end_offsets: Iterable[int]) -> int:
+def smallest_log_end_offset(own_end_offset: int, follower_end_offsets: Iterable[int]) -> int:
     """Return the offset below which every counted replica has all records."""
     return min(own_end_offset, min(follower_end_offsets, default=own_end_offset))
 

@@ -159,7 +159,7 @@ class LeaderState(Role):
         end_offset = partition.acknowledgeable_end_offset
         if self._counted:
             ends = [follower.log_end_offset for follower in self._counted]
-            end_offset = high_watermark.held_by_all(end_offset, ends)
+            end_offset = high_watermark.smallest_log_end_offset(end_offset, ends)
         if end_offset <= partition.high_watermark:
             return
         leadership = partition.leadership

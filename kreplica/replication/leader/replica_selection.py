@@ -8,10 +8,10 @@ from typing import NamedTuple, Protocol
 from kreplica.settings.definitions.replication import LEADER_SELECTOR, RACK_AWARE_SELECTOR
 
 
-class Replica(NamedTuple):
+class ReplicaView(NamedTuple):
     """An in-sync replica as known to its leader.
 
-    :param log_end_offset: offset of its last fetch.
+    :param log_end_offset: a follower's last fetch offset, or the leader's own log end.
     """
 
     broker_id: int
@@ -22,14 +22,14 @@ class Replica(NamedTuple):
 class ReplicaSelector(Protocol):
     """Selects among the replicas that have the offset a consumer asks for."""
 
-    def __call__(self, rack: str, leader: Replica, followers: Iterable[Replica]) -> int | None:
+    def __call__(self, rack: str, leader: ReplicaView, followers: Iterable[ReplicaView]) -> int | None:
         """Return the id of the broker to read from, or None for the leader.
 
         :param rack: rack of the consumer.
         """
 
 
-def nearest(rack: str, leader: Replica, followers: Iterable[Replica]) -> int | None:
+def nearest(rack: str, leader: ReplicaView, followers: Iterable[ReplicaView]) -> int | None:
     """Return the most advanced follower in the consumer's rack, or None if the leader is in that rack or no follower
     is.
     """

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import NO_BROKER_EPOCH, NO_EPOCH, TopicPartition
 from kreplica.replication import READ_COMMITTED, READ_UNCOMMITTED, Partition, Partitions
-from kreplica.replication.leader.replica_selection import RackOf, Replica, ReplicaSelector
+from kreplica.replication.leader.replica_selection import RackOf, ReplicaSelector, ReplicaView
 from kreplica.replication.throttle import ReplicationThrottle, TokenBucket
 from kreplica.server.fetch.partition import FetchPartition
 from kreplica.server.metadata.metadata_cache import MetadataCache
@@ -248,13 +248,13 @@ class PartitionReads:
         """Return the in-sync follower that the selector prefers among those with the fetch offset, or None."""
         leader_id = partition.leadership.leader
         followers = [
-            Replica(broker_id, self._rack_of(broker_id), end_offset)
+            ReplicaView(broker_id, self._rack_of(broker_id), end_offset)
             for broker_id in partition.leadership.isr
             if broker_id != leader_id
             for end_offset in (partition.role.known_end_offset(broker_id),)
             if end_offset is not None and partition.log.log_start_offset <= wanted.fetch_offset <= end_offset
         ]
-        leader = Replica(leader_id, self._rack_of(leader_id), partition.log.log_end_offset)
+        leader = ReplicaView(leader_id, self._rack_of(leader_id), partition.log.log_end_offset)
         return selector(rack, leader, followers)
 
 

@@ -195,10 +195,10 @@ class ProducerStates:
                 f"producer {producer_id} starts its epoch {producer_epoch} with sequence {header.base_sequence}",
             )
 
-    def check_end(self, producer_id: int, producer_epoch: int, *, epoch_grows: bool) -> None:
+    def check_end(self, producer_id: int, producer_epoch: int, *, bumps_epoch: bool) -> None:
         """Check that an end marker may end a transaction.
 
-        :param epoch_grows: the producer epoch increases with each transaction (KIP-890).
+        :param bumps_epoch: the producer epoch increases with each transaction (KIP-890).
         :raise KafkaError: INVALID_PRODUCER_EPOCH if the marker belongs to an earlier transaction.
         """
         entry = self._entries.get(producer_id)
@@ -206,7 +206,7 @@ class ProducerStates:
             return
         is_open = entry.transaction_first_offset != NO_OFFSET
         if transaction_verification.is_late_marker(
-            producer_epoch, entry.epoch, is_open=is_open, epoch_grows=epoch_grows
+            producer_epoch, entry.epoch, is_open=is_open, bumps_epoch=bumps_epoch
         ):
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -242,7 +242,7 @@ class ProducerStates:
         entry = self._entries.get(header.producer_id)
         if entry is None or origin is Origin.REPLICATION:
             return
-        self.check_end(header.producer_id, header.producer_epoch, epoch_grows=False)
+        self.check_end(header.producer_id, header.producer_epoch, bumps_epoch=False)
         if is_replaced_coordinator(marker.coordinator_epoch, entry.coordinator_epoch):
             raise KafkaError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,

@@ -52,11 +52,11 @@ class Verifications:
         """Remove the verification of a transaction that was opened."""
         self._by_producer.pop(producer_id, None)
 
-    def marker_written(self, producer_id: int, marker_epoch: int, *, epoch_grows: bool) -> None:
+    def marker_written(self, producer_id: int, marker_epoch: int, *, bumps_epoch: bool) -> None:
         """Invalidate the verification of a producer whose transaction ended."""
         verification = self._by_producer.get(producer_id)
         if verification is not None and is_ended_by(
-            marker_epoch, verification.producer_epoch, epoch_grows=epoch_grows
+            marker_epoch, verification.producer_epoch, bumps_epoch=bumps_epoch
         ):
             del self._by_producer[producer_id]
 
@@ -71,25 +71,25 @@ class Verifications:
 
 
 def may_begin(verification: Verification | None, producer_epoch: int) -> bool:
-    """True if the coordinator confirmed the transaction and no end marker arrived since."""
+    """True if the coordinator confirmed the transaction and no end marker has arrived since."""
     return verification is not None and verification.is_verified and verification.producer_epoch == producer_epoch
 
 
-def is_ended_by(marker_epoch: int, producer_epoch: int, *, epoch_grows: bool) -> bool:
+def is_ended_by(marker_epoch: int, producer_epoch: int, *, bumps_epoch: bool) -> bool:
     """True if an end marker ends a transaction.
 
     :param producer_epoch: epoch of the transaction's records.
-    :param epoch_grows: the epoch increases with each transaction, and a marker has the next one.
+    :param bumps_epoch: the epoch increases with each transaction, and a marker has the next one.
     """
-    return producer_epoch < marker_epoch if epoch_grows else producer_epoch <= marker_epoch
+    return producer_epoch < marker_epoch if bumps_epoch else producer_epoch <= marker_epoch
 
 
-def is_late_marker(marker_epoch: int, known_epoch: int, *, is_open: bool, epoch_grows: bool) -> bool:
+def is_late_marker(marker_epoch: int, known_epoch: int, *, is_open: bool, bumps_epoch: bool) -> bool:
     """True if an end marker belongs to an earlier transaction than the producer's last one here.
 
     :param known_epoch: epoch of the producer's last batch or marker here.
     :param is_open: True if its transaction is open here.
-    :param epoch_grows: the epoch increases with each transaction, and its marker has the next one (KIP-890). A marker
-        with the epoch of the open transaction is then a duplicate of the previous one.
+    :param bumps_epoch: the epoch increases with each transaction (KIP-890). Its marker has the next epoch, so a marker
+        with the epoch of the open transaction is a late copy of the previous transaction's marker.
     """
-    return marker_epoch < known_epoch or (epoch_grows and is_open and marker_epoch == known_epoch)
+    return marker_epoch < known_epoch or (bumps_epoch and is_open and marker_epoch == known_epoch)

@@ -32,7 +32,7 @@ class SegmentFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Recomputed:
+class RecomputedAborts:
     """Aborted transactions found in the batches.
 
     :param is_exact: the state of all producers at the segment's start was known and compaction removed no batch, so the
@@ -51,7 +51,7 @@ class Recomputed:
         return all(key in known and known[key] <= first for key, first in expected.items())
 
 
-def recompute(disk: Disk, files: Sequence[SegmentFile], *, compacted: bool) -> Recomputed:
+def recompute(disk: Disk, files: Sequence[SegmentFile], *, compacted: bool) -> RecomputedAborts:
     """Find the aborted transactions of a segment; may run in any thread.
 
     :param files: segments of the log up to this one, oldest first.
@@ -65,22 +65,22 @@ def recompute(disk: Disk, files: Sequence[SegmentFile], *, compacted: bool) -> R
     producers = ProducerStates(expiration_ms=0)
     producers.restore(entries)
     aborted: list[AbortedTransaction] = []
-    for each, following in zip_longest(files, files[1:]):
+    for segment_file, following in zip_longest(files, files[1:]):
         if following is None or following.base_offset > from_offset:
-            aborted = _apply_segment(disk, each, from_offset, producers)
+            aborted = _apply_segment(disk, segment_file, from_offset, producers)
     is_known = from_offset == 0 or (found is not None and from_offset == target.base_offset)
-    return Recomputed(aborted, is_known and not compacted)
+    return RecomputedAborts(aborted, is_known and not compacted)
 
 
 def _apply_segment(
-    disk: Disk, each: SegmentFile, from_offset: int, producers: ProducerStates
+    disk: Disk, segment_file: SegmentFile, from_offset: int, producers: ProducerStates
 ) -> list[AbortedTransaction]:
     """Process a segment's batches from an offset on, and return the transactions aborted in it."""
     aborted: list[AbortedTransaction] = []
-    with damage_if_unreadable(each.path, each.base_offset):
-        file = disk.open(each.path)
+    with damage_if_unreadable(segment_file.path, segment_file.base_offset):
+        file = disk.open(segment_file.path)
         try:
-            for position, header in scan_headers(file, 0, each.size):
+            for position, header in scan_headers(file, 0, segment_file.size):
                 if header.last_offset < from_offset or header.producer_id < 0:
                     continue
                 marker = None
@@ -88,7 +88,7 @@ def _apply_segment(
                     try:
                         marker = read_marker(file.read_at(position, header.size))
                     except KafkaError as error:
-                        raise Damage(each.path, each.base_offset, position, error.message) from error
+                        raise Damage(segment_file.path, segment_file.base_offset, position, error.message) from error
                 ended = producers.apply(header, marker)
                 if ended is not None:
                     aborted.append(ended)

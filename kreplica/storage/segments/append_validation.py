@@ -44,8 +44,9 @@ Checked = tuple[WritableBytes, BatchHeader, EndMarker | None]
 
 
 class ValidatedBatch(bytearray):
-    """A client's batch after ``validate``; ``check_as_leader`` accepts it without a second check under the same
-    settings.
+    """Batch of a client after ``validate``, or one that this broker has built.
+
+    Under the same topic settings, ``check_as_leader`` uses the result and does not check the batch again.
 
     :ivar header: its header; None if the batch was rejected.
     :ivar config: the topic settings used for validation.
@@ -69,9 +70,9 @@ class ValidatedBatch(bytearray):
 
     @classmethod
     def built(cls, records: Bytes, config: LogConfig) -> Bytes:
-        """Wrap an uncompressed batch that this broker has built, with a key in every record, to omit its validation.
+        """Mark a batch that this broker has built as valid: uncompressed, with a key in every record.
 
-        Validation would take 3 us per record. Returns ``records`` unchanged if the topic's settings require it.
+        Validation would take 3 us per record. If the topic's settings require it, ``records`` is returned unchanged.
         """
         needs_codec = config.codec not in (None, Codec.NONE)
         if needs_codec or _accepted_timestamps(config, 0) is not ANY_TIMESTAMP:
@@ -231,9 +232,9 @@ def check_as_follower(
 
     :param leader_epoch: epoch of the leader that received the fetch, or None. Batches of later epochs and all after
         them are ignored: the leader's log was truncated and rewritten while the response was pending (KAFKA-18723).
-    :param gaps_expected: True if compaction may have left gaps. Otherwise a batch after a gap is ignored unless it is
-        the first one: its checksum does not cover its offset, and the leader checks the batch at the fetch offset
-        again.
+    :param gaps_expected: True if compaction may have left gaps. Otherwise a batch after a gap is ignored, because its
+        offset, which its checksum does not cover, may be damaged. The next fetch starts at the gap, and the leader then
+        checks the batch. A gap before the first batch is accepted.
     :raise KafkaError: CORRUPT_MESSAGE, or OFFSET_OUT_OF_RANGE if a batch starts before the end of its predecessor.
     """
     headers: list[BatchHeader] = []

@@ -68,13 +68,13 @@ class TransactionSettings:
     """Settings of a transactional producer.
 
     :param timeout_ms: transaction timeout.
-    :param epoch_grows: true to raise the epoch with every transaction and to add partitions implicitly with
+    :param bumps_epoch: true to raise the epoch with every transaction and to add partitions implicitly with
         Produce (KIP-890, part 2).
     """
 
     transactional_id: str
     timeout_ms: int = 8000
-    epoch_grows: bool = False
+    bumps_epoch: bool = False
 
 
 class TransactionalProducer:
@@ -100,7 +100,7 @@ class TransactionalProducer:
         self._reactor = runtime.reactor
         self._wall_clock_ms = runtime.wall_clock_ms
         self._settings = settings
-        self._versions = GROWING_EPOCH_VERSIONS if settings.epoch_grows else CLASSIC_VERSIONS
+        self._versions = GROWING_EPOCH_VERSIONS if settings.bumps_epoch else CLASSIC_VERSIONS
         self._client = client
         self._leader_client = leader_client
         self._leaders: dict[TopicPartition, LeaderClient] = {}
@@ -129,14 +129,14 @@ class TransactionalProducer:
 
         :raise RequestRejected: the producer is fenced.
         """
-        if self._has_pending_attempt and not self._settings.epoch_grows:
+        if self._has_pending_attempt and not self._settings.bumps_epoch:
             await self._initialize(self.identity)
         self._has_pending_attempt = False
         self._added.clear()
         self.transaction = self._history.began(self.transactional_id)
 
     async def add(self, key: TopicPartition) -> None:
-        """Add a partition to the transaction before the first send to it; not used with ``epoch_grows``.
+        """Add a partition to the transaction before the first send to it; not used with ``bumps_epoch``.
 
         :raise RequestRejected: the producer is fenced.
         """
@@ -151,7 +151,7 @@ class TransactionalProducer:
         :raise RequestRejected: the batch was rejected.
         """
         assert self.transaction is not None, "no transaction is open"
-        if not self._settings.epoch_grows and key not in self._added:
+        if not self._settings.bumps_epoch and key not in self._added:
             await self.add(key)
         number = self._history.sending_in(self.transaction, key.partition, values)
         base_offset = await self._produce(key, values)
@@ -166,7 +166,7 @@ class TransactionalProducer:
         :param coordinator: client of the group's coordinator.
         :raise RequestRejected: the member has left its generation (ILLEGAL_GENERATION), or the producer is fenced.
         """
-        if not self._settings.epoch_grows and group.group_id not in self._added:
+        if not self._settings.bumps_epoch and group.group_id not in self._added:
             self._added[group.group_id] = None
             await self._ask(messages.ADD_OFFSETS_TO_TXN, {**self._producer_fields(), "group_id": group.group_id})
         body = {
@@ -221,7 +221,7 @@ class TransactionalProducer:
     async def _end(self, *, committed: bool) -> None:
         assert self.transaction is not None, "no transaction is open"
         self._history.ending(self.transaction, commit=committed)
-        if not (self._settings.epoch_grows or self._added):
+        if not (self._settings.bumps_epoch or self._added):
             self.transaction = None  # nothing was added, so the coordinator does not know the transaction
             return
         try:
@@ -230,7 +230,7 @@ class TransactionalProducer:
             if committed and not error.has_pending_attempt:
                 self._history.ended(self.transaction, committed=False)
             raise
-        if self._settings.epoch_grows:
+        if self._settings.bumps_epoch:
             self._set_identity(answer)
         if committed:
             self._history.ended(self.transaction, committed=True)

@@ -133,7 +133,7 @@ GUARDS: tuple[Guard, ...] = (
     Guard(
         "truncation by epoch instead of high watermark",
         (
-            Place("kreplica.replication.follower.truncation:cut_at_divergence", _cut_at_high_watermark),
+            Place("kreplica.replication.follower.truncation:truncation_offset", _cut_at_high_watermark),
             Place("kreplica.replication.follower.truncation:cut_of_unknown_history", _cut_at_high_watermark),
         ),
         logs.truncation_after_restart,
@@ -195,7 +195,11 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "high watermark counts every member of the ISR",
-        (Place("kreplica.replication.leader.high_watermark:held_by_all", lambda own_end_offset, _: own_end_offset),),
+        (
+            Place(
+                "kreplica.replication.leader.high_watermark:smallest_log_end_offset", lambda own_end_offset, _: own_end_offset
+            ),
+        ),
         leading.silent_follower,
         "in sync without all committed records",
     ),
@@ -275,7 +279,7 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "damaged replicas are rebuilt only if other replicas do not need them",
-        (Place("kreplica.replication.damaged_replicas:may_set_damage_aside", always),),
+        (Place("kreplica.replication.damaged_replicas:may_discard_damaged_replica", always),),
         logs.damaged_log_after_restart,
         "in sync without all committed records",
     ),

@@ -8,7 +8,7 @@ from kreplica.transactions import EndRequest, Identity, ProducerResponse, Transa
 
 FENCED_FROM = 2
 
-EPOCH_GROWS_FROM = 5
+BUMPS_EPOCH_FROM = 5
 """First version whose response has the producer epoch of the next transaction (KIP-890)."""
 
 
@@ -21,7 +21,7 @@ class EndTxn:
     def __call__(self, request: Request) -> None:
         body = request.body
         claimed = Identity(body["producer_id"], body["producer_epoch"])
-        end = EndRequest(claimed, body["committed"], epoch_grows=request.version >= EPOCH_GROWS_FROM)
+        end = EndRequest(claimed, body["committed"], bumps_epoch=request.version >= BUMPS_EPOCH_FROM)
 
         def respond(response: ProducerResponse) -> None:
             request.respond(

@@ -17,7 +17,7 @@ from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import run_handler
 from kreplica.wire.control_records import EndMarker
 
-EPOCH_GROWS_FROM = 2
+BUMPS_EPOCH_FROM = 2
 """First transaction version whose markers have the producer epoch of the next transaction (KIP-890)."""
 
 TIMEOUT_S = 30.0
@@ -102,7 +102,7 @@ class WriteTxnMarkers:
                 requested["producer_epoch"],
                 EndMarker(requested["transaction_result"], requested["coordinator_epoch"]),
                 self._wall_clock_ms(),
-                epoch_grows=requested.get("transaction_version", 0) >= EPOCH_GROWS_FROM,
+                bumps_epoch=requested.get("transaction_version", 0) >= BUMPS_EPOCH_FROM,
             )
         except KafkaError as error:
             row["error_code"] = int(error.code)

@@ -184,7 +184,7 @@ class EpochBumpCopier(Copier):
     async def _copy_from(self, cluster: Cluster, consumer: Consumer) -> None:
         task = self._task
         settings = TransactionSettings(
-            task.transactional_id, round(task.transaction_timeout_s * 1000), epoch_grows=True
+            task.transactional_id, round(task.transaction_timeout_s * 1000), bumps_epoch=True
         )
         coordinator = self._coordinator_client(task.transactional_id, TRANSACTION)
         producer = TransactionalProducer(

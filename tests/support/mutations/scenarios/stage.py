@@ -92,13 +92,13 @@ class Stage:
     # --- clients -----------------------------------------------------------------------------------------------------
 
     def producer(
-        self, transactional_id: str, host: str, *, epoch_grows: bool = False, timeout_ms: int = TIMEOUT_MS
+        self, transactional_id: str, host: str, *, bumps_epoch: bool = False, timeout_ms: int = TIMEOUT_MS
     ) -> TransactionalProducer:
         """Return one incarnation of a transactional ID."""
         where = self.cluster.host(host)
         return TransactionalProducer(
             where.runtime,
-            TransactionSettings(transactional_id, timeout_ms, epoch_grows),
+            TransactionSettings(transactional_id, timeout_ms, bumps_epoch),
             self.clients.coordinator_client(where, transactional_id, TRANSACTION),
             lambda key: self.clients.leader_client(where, key),
             self.clients.target,

@@ -64,7 +64,7 @@ def fenced_producer_commits(seed: int) -> None:
 def lost_commit_response(seed: int) -> None:
     """The response to a commit, with the producer's next epoch, is lost: the producer retries with the old epoch."""
     with stage(seed) as scene:
-        producer = scene.producer("id", "producer", epoch_grows=True)
+        producer = scene.producer("id", "producer", bumps_epoch=True)
         scene.do(producer.start())
         scene.do(_write(producer, b"0/0"))
         _losing_the_response(scene, "producer", _unfenced(producer.commit()))
@@ -128,7 +128,7 @@ def marker_of_previous_coordinator(seed: int) -> None:
 def repeated_marker(seed: int) -> None:
     """A marker is written again because its coordinator received no response; the next transaction is open."""
     with stage(seed) as scene:
-        producer = scene.producer("id", "producer", epoch_grows=True)
+        producer = scene.producer("id", "producer", bumps_epoch=True)
         scene.do(producer.start())
         scene.do(_write(producer, b"0/0"))
         scene.do(producer.commit())
