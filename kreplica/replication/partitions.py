@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from uuid import UUID
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError
-from kreplica.model import NO_EPOCH, ZERO_UUID, TopicPartition
+from kreplica.model import NO_EPOCH, TopicPartition
 from kreplica.replication import damaged_replicas, fencing
 from kreplica.replication.leader.leader_state import LeaderContext, LeaderState
 from kreplica.replication.leader.lease import Lease
@@ -18,13 +16,13 @@ from kreplica.replication.leadership import Leadership
 from kreplica.replication.partition import Partition
 from kreplica.replication.partition_dependencies import NOT_FETCHING, Fetching, PartitionSettings
 from kreplica.replication.purgatory import Purgatory
+from kreplica.replication.replicas import Replicas, check_topic_id
 from kreplica.runtime import Reactor
 from kreplica.runtime.disk import Buffer, is_temporary
 from kreplica.runtime.turns import Turns
 from kreplica.storage.directories.log_directories import LogDirectories
 from kreplica.storage.formats.batch_scanning import header_at
 from kreplica.storage.log.log import Log
-from kreplica.storage.producers.refused_batches import RefusalsWithoutLog
 from kreplica.storage.segments.damage import Damage
 
 log = Logger()
@@ -66,18 +64,15 @@ class Partitions:
         self._context = LeaderContext(broker_id, purgatory, self._lease, reactor.seconds, propose, lag_s_max)
         self._settings_of = settings_of
         self._is_known = is_known
-        self._partitions: dict[TopicPartition, Partition] = {}
-        # The dictionary's own method saves one call for each partition of a request.
-        self.get: Callable[[TopicPartition], Partition | None] = self._partitions.get
-        self._of_topic: dict[str, dict[int, Partition]] = defaultdict(dict)
-        self._names: dict[UUID, str] = {}
+        self._replicas = Replicas(directories, self._context, settings_of)
+        self.get = self._replicas.get
+        self.observe = self._replicas.observe
+        self.name_of = self._replicas.name_of
         self._without_resources: dict[TopicPartition, Leadership] = {}
         """Roles that failed for lack of disk space or descriptors; retried when a client requests the partition."""
-        self._refused_without_log = RefusalsWithoutLog()
         self._damaged_since: dict[TopicPartition, int] = {}
         """By partition whose log cannot be opened: the first leader epoch received by this process."""
         self._sessions_lost = 0
-        self._observers: dict[str, Callable[[Partition], None]] = {}
         self._topics_changed: dict[str, None] = {}
         self._applying_settings = False
         self.directories = directories
@@ -86,23 +81,15 @@ class Partitions:
         directories.on_synced(self._synced)
         directories.on_damage(self._damaged)
 
-    def observe(self, topic: str, role_changed: Callable[[Partition], None]) -> None:
-        """Register a callback for role changes of a topic's partitions; call it before any partition is opened."""
-        self._observers[topic] = role_changed
-
     def __iter__(self) -> Iterator[Partition]:
-        return iter(self._partitions.values())
-
-    def name_of(self, topic_id: UUID) -> str | None:
-        """Return the name of a topic with a partition on this broker, or None."""
-        return self._names.get(topic_id)
+        return iter(self._replicas)
 
     def led(self, key: TopicPartition, current_leader_epoch: int = NO_EPOCH) -> Partition:
         """Return the partition if this broker leads it.
 
         :raise KafkaError: as ``unknown`` and ``Partition.check_leader``.
         """
-        partition = self._partitions.get(key)
+        partition = self.get(key)
         if partition is None:
             raise self.unknown(key)
         partition.check_leader(current_leader_epoch)
@@ -128,7 +115,7 @@ class Partitions:
         if records is not None and log_ is not None:
             log_.producers.note_refusal(records, error, now_ms)
         elif records is not None and (header := header_at(records, 0)) is not None and header.producer_id >= 0:
-            self._refused_without_log.note(key, header, error.code, now_ms)
+            self._replicas.refused_without_log.note(key, header, error.code, now_ms)
         return error
 
     # --- the controller's commands -----------------------------------------------------------------------------------
@@ -144,9 +131,9 @@ class Partitions:
         new = [
             (key, leadership.topic_id)
             for key, leadership in wanted.items()
-            if key not in self._partitions
+            if self.get(key) is None
             and self._broker_id in leadership.replicas
-            and not self._may_be_offline(leadership)
+            and not self._replicas.may_be_offline(leadership)
         ]
         if new:
             await self.directories.create_directories(new)
@@ -173,7 +160,7 @@ class Partitions:
         For the other damaged replicas the controller starts a leader epoch without this broker.
         """
         for key in self.directories.failed_logs():
-            leadership, partition = wanted.get(key), self._partitions.get(key)
+            leadership, partition = wanted.get(key), self.get(key)
             if leadership is None or self._broker_id not in leadership.replicas:
                 continue
             known_epoch = self._known_epoch(key, leadership)
@@ -186,12 +173,12 @@ class Partitions:
                 is_back = await self.directories.bring_online(key)
             if is_back:
                 self._damaged_since.pop(key, None)
-            if is_back and partition is not None and self._partitions.get(key) is partition:
-                self._forget(key)
+            if is_back and partition is not None and self.get(key) is partition:
+                self._replicas.remove(key)
 
     def _known_epoch(self, key: TopicPartition, leadership: Leadership) -> int:
         """Return the partition's leader epoch, or the first one received if its log cannot be opened."""
-        partition = self._partitions.get(key)
+        partition = self.get(key)
         if partition is not None:
             return partition.leadership.leader_epoch
         return self._damaged_since.setdefault(key, leadership.leader_epoch)
@@ -228,7 +215,7 @@ class Partitions:
         """Stop a partition and optionally delete its files; an absent partition counts as deleted."""
         self._without_resources.pop(key, None)
         self._damaged_since.pop(key, None)
-        partition = self._partitions.get(key)
+        partition = self.get(key)
         if partition is None:
             is_here = key in self.directories.logs or self.directories.failure(key) is not None
             return await self._delete(key) if delete and is_here else ErrorCode.NONE
@@ -246,8 +233,8 @@ class Partitions:
         except OSError as error:
             log.error("deleting {partition} failed: {error}", partition=str(key), error=str(error))
             return ErrorCode.KAFKA_STORAGE_ERROR
-        if key in self._partitions:
-            self._forget(key)
+        if self.get(key) is not None:
+            self._replicas.remove(key)
         return ErrorCode.NONE
 
     def _retry_role(self, key: TopicPartition) -> None:
@@ -270,13 +257,13 @@ class Partitions:
         """
         if self._broker_id not in leadership.replicas:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{key} is not assigned to this broker")
-        partition = self._partitions.get(key)
+        partition = self.get(key)
         if partition is None:
-            partition = self._open(key, leadership)
+            partition = self._replicas.open(key, leadership)
         elif partition.role.is_offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the directory of {key} is offline")
         if leadership.topic_id != partition.topic_id:
-            _check_topic_id(key, partition, leadership.topic_id)
+            check_topic_id(partition, leadership.topic_id)
         known_epoch = partition.leadership.leader_epoch
         if not fencing.is_current_epoch(leadership.leader_epoch, known_epoch):
             raise KafkaError(ErrorCode.STALE_CONTROLLER_EPOCH, f"{key} is already in epoch {known_epoch}")
@@ -290,44 +277,6 @@ class Partitions:
             partition.follow(leadership)
             following.append(partition)
         self._sync_if_required(partition)
-
-    def _open(self, key: TopicPartition, leadership: Leadership) -> Partition:
-        settings = self._settings_of(key.topic)
-        opened = self.directories.logs.get(key)
-        if opened is None:
-            if self._may_be_offline(leadership):
-                raise StorageError(f"{key} may be in a log directory that has been offline since startup")
-            opened = self.directories.create(key, leadership.topic_id, settings.log)
-        opened.config = settings.log
-        self._refused_without_log.move_to(opened.producers.refusals, key)
-        partition = Partition(
-            key,
-            self.directories.topic_id(key) or leadership.topic_id,
-            opened,
-            self._context,
-            high_watermark=self.directories.high_watermark(key),
-            min_insync_replicas=settings.min_insync_replicas,
-            role_changed=self._observers.get(key.topic),
-        )
-        self._partitions[key] = self._of_topic[key.topic][key.partition] = partition
-        if partition.topic_id != ZERO_UUID:
-            self._names[partition.topic_id] = key.topic
-        return partition
-
-    def _may_be_offline(self, leadership: Leadership) -> bool:
-        """True if a missing log may be in a directory that could not be read at startup (KIP-112).
-
-        A new log in another directory would be a duplicate once that directory is available again.
-        """
-        return self.directories.may_have_unknown_logs and not leadership.is_new
-
-    def _forget(self, key: TopicPartition) -> None:
-        topic_id = self._partitions.pop(key).topic_id
-        of_topic = self._of_topic[key.topic]
-        del of_topic[key.partition]
-        if not of_topic:
-            del self._of_topic[key.topic]
-            self._names.pop(topic_id, None)
 
     def settings_changed(self, topic: str) -> None:
         """Apply changed topic settings to its partitions, in several reactor iterations."""
@@ -345,7 +294,7 @@ class Partitions:
             while self._topics_changed:
                 topic = next(iter(self._topics_changed))
                 del self._topics_changed[topic]
-                for partition in list(self._of_topic.get(topic, {}).values()):
+                for partition in self._replicas.of_topic(topic):
                     settings = self._settings_of(topic)  # read now, as they may have changed again
                     partition.log.config = settings.log
                     partition.settings_changed(settings.min_insync_replicas)
@@ -357,7 +306,7 @@ class Partitions:
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """Return the high watermarks to checkpoint."""
-        return {key: partition.high_watermark for key, partition in self._partitions.items()}
+        return {partition.topic_partition: partition.high_watermark for partition in self}
 
     def session_lost(self) -> None:
         """After the ZooKeeper session ended, stop leading partitions that have other replicas.
@@ -366,14 +315,14 @@ class Partitions:
         """
         self._sessions_lost += 1
         self._without_resources.clear()
-        for partition in self._partitions.values():
+        for partition in self:
             if partition.is_leader and len(partition.leadership.replicas) > 1:
                 partition.stop()
 
     def stop(self) -> None:
         """Stop all partitions; watchers are notified."""
         self._lease.stop()
-        for partition in self._partitions.values():
+        for partition in self:
             self._fetching.stop(partition)
             partition.stop()
 
@@ -384,12 +333,12 @@ class Partitions:
 
     def _synced(self, keys: list[TopicPartition]) -> None:
         for key in keys:
-            partition = self._partitions.get(key)
+            partition = self.get(key)
             if partition is not None:
                 partition.log_synced()
 
     def _damaged(self, log_: Log, found: Damage) -> None:
-        partition = self._partitions.get(log_.topic_partition)
+        partition = self.get(log_.topic_partition)
         if partition is not None and damaged_replicas.has_other_copy(partition.leadership, self._broker_id):
             self.directories.take_offline(log_.topic_partition, found)
         else:
@@ -397,16 +346,7 @@ class Partitions:
 
     def _directory_failed(self, keys: list[TopicPartition]) -> None:
         for key in keys:
-            partition = self._partitions.get(key)
+            partition = self.get(key)
             if partition is not None:
                 self._fetching.stop(partition)
                 partition.go_offline()
-
-
-def _check_topic_id(key: TopicPartition, partition: Partition, topic_id: UUID) -> None:
-    if ZERO_UUID in (topic_id, partition.topic_id) or topic_id == partition.topic_id:
-        return
-    raise KafkaError(
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-        f"{key} on disk belongs to the topic id {partition.topic_id}, the controller sent {topic_id}",
-    )

@@ -195,11 +195,7 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "high watermark counts every member of the ISR",
-        (
-            Place(
-                "kreplica.replication.leader.high_watermark:smallest_log_end_offset", lambda own_end_offset, _: own_end_offset
-            ),
-        ),
+        (Place("kreplica.replication.leader.high_watermark:smallest_log_end_offset", lambda own, _: own),),
         leading.silent_follower,
         "in sync without all committed records",
     ),
