@@ -174,7 +174,7 @@ def test_changed_setting_takes_effect_at_once(tmp_path: Path) -> None:
         assert (await scene.produce("other", large))["error_code"] == 0
         assert await alter(scene, "t", ("max.message.bytes", DELETE, None), ("retention.ms", SET, "1")) == 0
         assert (await scene.produce("t", large))["error_code"] == 0
-        await scene.broker.directories.delete_expired()
+        await scene.broker.directories.periodic_work.delete_expired()
         assert (await scene.fetch("t", 2))["log_start_offset"] == 2, "records of 2023 are past one millisecond"
         assert (await scene.fetch("other", 0))["log_start_offset"] == 0
         assert await alter(scene, "t", ("max.message.bytes", SET, "2000")) == 0

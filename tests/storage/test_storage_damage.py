@@ -363,7 +363,7 @@ class TestStart:
         """The log is used without the batches damaged below the recovery point, if their boundaries are certain."""
         log = world.log()
         flush(log)
-        world.directories.directories[0].checkpoint()
+        world.directories.directories[0].checkpoints.request()
         world.run(1)
         before = values_of(log)
         batch_size = next(iter(log.segments.active.headers()))[1].size

@@ -71,7 +71,7 @@ def test_failed_checkpoint_is_retried(number: int, warnings: list[str]) -> None:
     flush(world.log)
     repair = world.disk.fail("open", "/data/recovery-point*", number)
     for _ in range(3):
-        world.directories.directories[0].checkpoint()
+        world.directories.directories[0].checkpoints.request()
         world.simulation.run(61)
     assert not world.is_offline
     assert [RECOVERY_POINTS in text for text in warnings] == [True]

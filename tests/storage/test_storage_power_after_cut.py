@@ -130,7 +130,7 @@ def test_truncation_while_a_higher_recovery_point_is_being_written() -> None:
     world = World(1)
     fill(world.log, 10, first=20)
     flush(world.log)
-    world.directories.directories[0].checkpoint()
+    world.directories.directories[0].checkpoints.request()
     world.log.truncate_to(25)
     assert not world.append("too early")
     world.simulation.run(1)

@@ -60,7 +60,7 @@ class Cleaner:
         found = []
         for key, log in directory.logs.items():
             if log.config.compacted and not self._is_uncleanable(key, log):
-                cleaned = directory.cleaner_offsets.get(key, 0)
+                cleaned = directory.checkpoints.cleaner_offsets.get(key, 0)
                 plan = plan_compaction(log, cleaned, high_watermarks.get(key, 0), now_ms)
                 if plan is not None:
                     found.append((log, plan))
@@ -75,7 +75,7 @@ class Cleaner:
         key = log.topic_partition
         try:
             if await self._pass(log, plan, directory):
-                await directory.write_cleaner_offsets()
+                await directory.checkpoints.write_cleaner_offsets()
         except StorageError as error:
             self._uncleanable[key] = log, error
             _log.error("{log} is no longer compacted: {error}", log=str(key), error=str(error))
@@ -101,7 +101,7 @@ class Cleaner:
             before += size
             await self._pause(size)
         after = sum(segment.size for segment in log.segments.closed if segment.base_offset < compaction.end_offset)
-        directory.cleaner_offsets[log.topic_partition] = compaction.end_offset
+        directory.checkpoints.cleaner_offsets[log.topic_partition] = compaction.end_offset
         _log.info(
             "{log}: compacted up to offset {end}, from {before} to {after} bytes",
             log=str(log.topic_partition),

@@ -1,34 +1,32 @@
-"""All log directories of a broker, and periodic work: checkpoints, retention, flushing and compaction."""
+"""All log directories of a broker, and which of them has a log."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from kreplica.errors import StorageError
 from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import is_temporary
-from kreplica.runtime.turns import Turns
-from kreplica.storage.directories.cleaner import Cleaner
+from kreplica.runtime.offload import Offload
+from kreplica.storage.directories import repair
+from kreplica.storage.directories.directory_choice import DirectoryChoice
 from kreplica.storage.directories.log_directory import LogDirectory
-from kreplica.storage.directories.scrubbing import INTERVAL_SECONDS, Scrubber
-from kreplica.storage.log import retention
+from kreplica.storage.directories.periodic_work import PeriodicWork
 from kreplica.storage.log.log import Log
-from kreplica.storage.log_config import NO_LIMIT, LogConfig, StorageConfig
+from kreplica.storage.log_config import LogConfig, StorageConfig
 from kreplica.storage.producers.producer_limits import ProducerLimits
 from kreplica.storage.segments.damage import WHOLE_SEGMENT, Damage, is_unreadable
 from kreplica.storage.segments.open_segments import OpenSegments
 
 _log = Logger()
+
+_Repair = Callable[[LogDirectory, TopicPartition, Offload], Coroutine[Deferred[Any], Any, Log | None]]
 
 
 class LogDirectories:
@@ -63,13 +61,9 @@ class LogDirectories:
             for path in paths
         ]
         self._logs: dict[TopicPartition, Log] = {}
-        self._chosen_directories: dict[TopicPartition, LogDirectory] = {}
-        """Directory chosen for each log that is about to be created."""
-        self._loops: list[tuple[LoopingCall, Deferred[LoopingCall]]] = []
-        self._high_watermarks: Callable[[], Mapping[TopicPartition, int]] = dict
-        self._cleaner = Cleaner(runtime, self.config)
-        self._scrubber = Scrubber(runtime.offload, lambda: self._logs, self.config.scrub_bytes_per_second)
-        self._last_flush_ms: dict[TopicPartition, int] = {}
+        self._choice = DirectoryChoice(self.directories)
+        self.periodic_work = PeriodicWork(runtime, self.config, self.directories, self._logs, self.flush)
+        self.start = self.periodic_work.start
 
     def lock(self) -> None:
         """Lock all directories before the broker does anything else.
@@ -167,29 +161,14 @@ class LogDirectories:
             if key in directory.logs:
                 state = "exists already" if directory.offline is None else "is offline with its directory"
                 raise StorageError(f"the log of {key} in {directory.path} {state}")
-        chosen = self._chosen_directories.pop(key, None) or self._smallest_directory()
-        if chosen is None:
-            raise StorageError("all log directories are offline")
-        log = self._logs[key] = chosen.create(key, topic_id, config)
+        log = self._logs[key] = self._choice.take(key).create(key, topic_id, config)
         return log
 
     async def create_directories(self, wanted: Iterable[tuple[TopicPartition, UUID]]) -> None:
         """Create the directories of many logs in other threads; the following ``create`` reports errors."""
-        chosen: dict[LogDirectory, list[tuple[TopicPartition, UUID]]] = {}
-        for key, topic_id in wanted:
-            directory = self._smallest_directory(chosen)
-            if directory is not None and key not in self._logs and self.failure(key) is None:
-                chosen.setdefault(directory, []).append((key, topic_id))
-                self._chosen_directories[key] = directory
-        for directory, some in chosen.items():
+        new = [(key, topic_id) for key, topic_id in wanted if key not in self._logs and self.failure(key) is None]
+        for directory, some in self._choice.plan(new).items():
             await directory.create_directories(some)
-
-    def _smallest_directory(
-        self, chosen: Mapping[LogDirectory, Sequence[object]] = MappingProxyType({})
-    ) -> LogDirectory | None:
-        """Return the directory with the fewest logs, including those about to be created."""
-        online = [directory for directory in self.directories if directory.offline is None]
-        return min(online, key=lambda each: len(each.logs) + len(chosen.get(each, ())), default=None)
 
     async def delete(self, key: TopicPartition) -> None:
         """Delete a log if it exists.
@@ -199,7 +178,7 @@ class LogDirectories:
         directory = self._directory_of(key) or self._directory_of_failed(key)
         if directory is not None:
             self._logs.pop(key, None)
-            self._last_flush_ms.pop(key, None)
+            self.periodic_work.forget(key)
             directory.delete(key)
 
     def topic_id(self, key: TopicPartition) -> UUID | None:
@@ -211,12 +190,12 @@ class LogDirectories:
     def high_watermark(self, key: TopicPartition) -> int:
         """Return the checkpointed high watermark, or 0."""
         directory = self._directory_of(key)
-        return directory.high_watermarks.get(key, 0) if directory is not None else 0
+        return directory.checkpoints.high_watermarks.get(key, 0) if directory is not None else 0
 
     def forget_high_watermarks(self) -> None:
         """Limit high watermarks to synced records, because other records may be lost."""
         for directory in self.directories:
-            directory.forget_high_watermarks()
+            directory.checkpoints.forget_high_watermarks()
 
     def flush(self, key: TopicPartition) -> None:
         """Request a sync of a usable log (group commit); ``on_synced`` listeners are notified."""
@@ -241,9 +220,9 @@ class LogDirectories:
 
     def take_offline(self, key: TopicPartition, error: StorageError) -> None:
         """Stop using a log because of an error; ``on_offline`` listeners are notified."""
-        directory = self._directory_of(key)
-        if directory is not None and self._logs.pop(key, None) is not None:
-            directory.take_offline(key, error)
+        directory, log = self._directory_of(key), self._logs.pop(key, None)
+        if directory is not None and log is not None:
+            repair.take_offline(directory, log, error)
             self._notify_offline([key])
 
     async def bring_online(self, key: TopicPartition) -> bool:
@@ -251,19 +230,18 @@ class LogDirectories:
 
         :return: True if it can be used.
         """
-        directory = self._directory_of_failed(key)
-        log = await directory.bring_online(key) if directory is not None else None
-        if log is not None:
-            self._logs[key] = log
-        return log is not None
+        return await self._repair(key, repair.bring_online)
 
     async def set_damage_aside(self, key: TopicPartition) -> bool:
         """Set the damaged segments of a log aside and use the earlier ones.
 
         :return: True if it can be used.
         """
+        return await self._repair(key, repair.set_damage_aside)
+
+    async def _repair(self, key: TopicPartition, method: _Repair) -> bool:
         directory = self._directory_of_failed(key)
-        log = await directory.set_damage_aside(key) if directory is not None else None
+        log = await method(directory, key, self._runtime.offload) if directory is not None else None
         if log is not None:
             self._logs[key] = log
         return log is not None
@@ -329,85 +307,6 @@ class LogDirectories:
         for listener in self._synced_listeners:
             listener(keys)
 
-    # --- periodic work ---
-
-    def start(self, high_watermarks: Callable[[], Mapping[TopicPartition, int]]) -> None:
-        """Start the periodic work.
-
-        :param high_watermarks: returns the current high watermarks of all partitions.
-        """
-        self._high_watermarks = high_watermarks
-        for directory in self.directories:
-            directory.start()
-        config = self.config
-        self._every(config.log_flush_offset_checkpoint_interval_ms, self._checkpoint)
-        self._every(config.replica_high_watermark_checkpoint_interval_ms, self._checkpoint_high_watermarks)
-        self._every(config.log_retention_check_interval_ms, self.delete_expired)
-        self._every(config.log_flush_scheduler_interval_ms, self._flush_due)
-        if config.log_cleaner_enable:
-            self._every(config.log_cleaner_backoff_ms, self.compact)
-        if config.scrub_bytes_per_second:
-            self._every(round(INTERVAL_SECONDS * 1000), self._scrubber.step)
-
-    def _every(self, interval_ms: int, work: Callable[[], Coroutine[Deferred[Any], Any, None]]) -> None:
-        loop = LoopingCall(lambda: Deferred.fromCoroutine(work()).addErrback(_report))
-        loop.clock = cast(IReactorTime, self._runtime.reactor)
-        self._loops.append((loop, loop.start(interval_ms / 1000, now=False)))
-
-    async def _checkpoint(self) -> None:
-        for directory in self.directories:
-            directory.checkpoint()
-
-    async def _checkpoint_high_watermarks(self) -> None:
-        high_watermarks = self._high_watermarks()
-        for directory in self.directories:
-            await directory.write_high_watermarks(high_watermarks)
-
-    async def delete_expired(self) -> None:
-        """Apply retention to every log."""
-        high_watermarks = self._high_watermarks()
-        now_ms = self._runtime.wall_clock_ms()
-
-        def expire(log: Log) -> None:
-            try:
-                retention.delete_expired(log, now_ms, high_watermarks.get(log.topic_partition, 0))
-            except OSError as error:
-                if is_temporary(error):
-                    _log.warn("{log}: expired segments are removed later: {error}", log=log.path, error=str(error))
-                else:
-                    log.fail(error)
-
-        await self._for_each_log(expire)
-
-    async def _flush_due(self) -> None:
-        """Sync the logs whose ``flush.ms`` has passed."""
-        now_ms = self._runtime.wall_clock_ms()
-
-        def flush(log: Log) -> None:
-            key = log.topic_partition
-            if log.config.flush_ms == NO_LIMIT or log.durability.recovery_point >= log.log_end_offset:
-                return
-            if now_ms - self._last_flush_ms.setdefault(key, now_ms) >= log.config.flush_ms:
-                self._last_flush_ms[key] = now_ms
-                self.flush(key)
-
-        await self._for_each_log(flush)
-
-    async def compact(self) -> None:
-        """Compact the logs that need it."""
-        await self._cleaner.run(self.directories, self._high_watermarks())
-
-    async def _for_each_log(self, work: Callable[[Log], None]) -> None:
-        """Call ``work`` for every log, in several reactor iterations."""
-        turns = Turns(self._runtime.reactor)
-        for key in list(self._logs):
-            log = self._logs.get(key)
-            if log is None:
-                continue
-            work(log)
-            if turns.is_over:
-                await turns.next()
-
     # --- shutdown ---
 
     async def close(self, broker_epoch: int) -> None:
@@ -415,18 +314,9 @@ class LogDirectories:
 
         :param broker_epoch: written to the markers (KIP-966); -1 if unknown.
         """
-        self._cleaner.stop()
-        for loop, ended in self._loops:
-            if loop.running:
-                loop.stop()
-            await ended
-        self._loops.clear()
-        high_watermarks = self._high_watermarks()
+        await self.periodic_work.stop()
+        high_watermarks = self.periodic_work.high_watermarks()
         for directory in self.directories:
-            await directory.write_high_watermarks(high_watermarks)
+            await directory.checkpoints.write_high_watermarks(high_watermarks)
             await directory.close(broker_epoch)
         self._logs.clear()
-
-
-def _report(failure: Failure) -> None:
-    _log.failure("periodic work on the logs failed; it is retried at its next interval", failure)

@@ -16,7 +16,7 @@ from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import DirectoryLock, is_full, is_temporary, make_directories_durably
-from kreplica.storage.directories.checkpointed_directory import CheckpointedDirectory
+from kreplica.storage.directories.checkpoints import Checkpoints
 from kreplica.storage.directories.directory_creation import NewDirectories, PreviousContent
 from kreplica.storage.directories.directory_files import check_identity
 from kreplica.storage.directories.failed_logs import FailedLog
@@ -24,15 +24,7 @@ from kreplica.storage.directories.file_removal import Removals
 from kreplica.storage.directories.opening import LogToOpen, open_on_threads
 from kreplica.storage.durability.failed_syncs import has_marker, remove_marker
 from kreplica.storage.durability.group_commit import Flusher
-from kreplica.storage.formats.checkpoints import (
-    CLEAN_SHUTDOWN,
-    CLEANER_OFFSETS,
-    HIGH_WATERMARKS,
-    LOG_START_OFFSETS,
-    RECOVERY_POINTS,
-    read_clean_shutdown,
-    write_clean_shutdown,
-)
+from kreplica.storage.formats.checkpoints import CLEAN_SHUTDOWN, read_clean_shutdown, write_clean_shutdown
 from kreplica.storage.formats.names import DELETE_SUFFIX, deleted_name, directory_name, parse_directory_name
 from kreplica.storage.log.log import Log
 from kreplica.storage.log_config import LogConfig, StorageConfig
@@ -50,7 +42,7 @@ _FULL_WARNING_INTERVAL_S = 60.0
 _log = Logger()
 
 
-class LogDirectory(CheckpointedDirectory):
+class LogDirectory:
     """A log directory, opened and closed once; owner of its logs.
 
     :param went_offline: called once if the device fails; none of the logs can be used afterwards.
@@ -70,7 +62,13 @@ class LogDirectory(CheckpointedDirectory):
         synced: Callable[[list[Log]], None],
         damaged: Callable[[Log, Damage], None],
     ) -> None:
-        super().__init__(path, runtime)
+        self.path = path
+        self.logs: dict[TopicPartition, Log] = {}
+        self.failed_logs: dict[TopicPartition, FailedLog] = {}
+        """Logs that could not be opened or were taken offline."""
+        self.offline: OSError | None = None
+        self.checkpoints = Checkpoints(path, runtime, self.logs, self.failed_logs, self._failed)
+        self._runtime = runtime
         self.topic_ids: dict[TopicPartition, UUID] = {}
         self.missing: list[TopicPartition] = []
         """Logs in the last checkpoint that no longer exist."""
@@ -82,7 +80,6 @@ class LogDirectory(CheckpointedDirectory):
         """True if the device failed at startup, so that the directory's logs are unknown."""
         self.clean_broker_epoch: int | None = None
         """Broker epoch of the last clean shutdown, or None."""
-        self._recovery_points_found: dict[TopicPartition, int] = {}
         self._new_directories = NewDirectories(runtime)
         self._disk = runtime.disk
         self._config = config
@@ -120,7 +117,7 @@ class LogDirectory(CheckpointedDirectory):
         self.abandon()
         self.logs.clear()
         self.failed_logs.clear()
-        self._overstated.clear()
+        self.checkpoints.end()
         self.offline, self.has_unknown_logs = error, True
         _log.critical(
             "{path} failed at startup and is offline; its logs cannot be used: {error}",
@@ -152,16 +149,13 @@ class LogDirectory(CheckpointedDirectory):
             # Remove the clean-shutdown marker durably before the directory is used.
             self._disk.remove(self._path_of(CLEAN_SHUTDOWN))
             self._disk.sync_directory(self.path)
-        recovery_points = self._recovery_points_found = self._offsets.read(RECOVERY_POINTS)
-        start_offsets = self._offsets.read(LOG_START_OFFSETS)
-        self.high_watermarks = self._offsets.read(HIGH_WATERMARKS)
-        self.cleaner_offsets = self._offsets.read(CLEANER_OFFSETS)
+        recovery_points, start_offsets = self.checkpoints.load()
         found = self._find_logs()
         self.missing = sorted(recovery_points.keys() - set(found))
         intact = is_intact(self.path)
         work = [
             replace(
-                self._to_open(key, config_of(key.topic)),
+                self.to_open(key, config_of(key.topic)),
                 recovery_point=recovery_points.get(key, 0),
                 log_start_offset=start_offsets.get(key),
                 clean_shutdown=clean and not sync_failed,
@@ -170,19 +164,11 @@ class LogDirectory(CheckpointedDirectory):
             )
             for key in found
         ]
-        failure = await open_on_threads(self._runtime.offload, work, self._adopt)
+        failure = await open_on_threads(self._runtime.offload, work, self.adopt)
         if failure is not None:
             failure.raiseException()
         if sync_failed and not self.failed_logs:
             remove_marker(self._disk, self.path)
-
-    def forget_high_watermarks(self) -> None:
-        """Limit the high watermarks to the recovery points found at startup.
-
-        A power loss may undo a truncation and the appends after it; the truncated records were never committed.
-        """
-        found = self._recovery_points_found
-        self.high_watermarks = {key: min(end, found.get(key, 0)) for key, end in self.high_watermarks.items()}
 
     def _find_logs(self) -> list[TopicPartition]:
         found = []
@@ -201,7 +187,8 @@ class LogDirectory(CheckpointedDirectory):
             _log.warn("{path} contains directories that are not logs: {names}", path=self.path, names=self.strays)
         return found
 
-    def _adopt(self, to_open: LogToOpen, opened: tuple[Log, UUID] | StorageError) -> None:
+    def adopt(self, to_open: LogToOpen, opened: tuple[Log, UUID] | StorageError) -> None:
+        """Use a log that was opened, or record why it cannot be used."""
         key = to_open.key
         if isinstance(opened, StorageError):
             self.failed_logs[key] = FailedLog(opened, replace(to_open, is_intact=False))
@@ -210,14 +197,13 @@ class LogDirectory(CheckpointedDirectory):
         log, self.topic_ids[key] = opened
         if log.was_truncated:
             self.truncated_logs.append(key)
-        self.logs[key] = log
-        log.set_owner(self, self._open_segments, self._producer_limits)
-        self._block_appends_if_overstated(log)
+        self.use(log)
 
-    def start(self) -> None:
-        """Start writing checkpoints; call it after the results of recovery were reported."""
-        if self._overstated:
-            self.checkpoint()
+    def use(self, log: Log) -> None:
+        """Use an open log from now on."""
+        self.logs[log.topic_partition] = log
+        log.set_owner(self, self._open_segments, self._producer_limits)
+        self.checkpoints.block_appends_if_overstated(log)
 
     # --- logs ---
 
@@ -232,12 +218,12 @@ class LogDirectory(CheckpointedDirectory):
             raise StorageError(f"{self.path} is offline: {self.offline}")
         if key in self.failed_logs:
             raise self.failed_logs[key].error
-        to_open = self._to_open(key, config)
+        to_open = self.to_open(key, config)
         made = self._new_directories.get_or_create(to_open.path, topic_id)
         log = to_open.create() if made is PreviousContent.EMPTY else to_open.open()[0]
-        self._adopt(to_open, (log, topic_id))
-        if log in self._overstated:  # an older log of the same name was just deleted
-            self.checkpoint()
+        self.adopt(to_open, (log, topic_id))
+        if log.appends_blocked:  # an older log of the same name was just deleted
+            self.checkpoints.request()
         return log
 
     async def create_directories(self, wanted: Iterable[tuple[TopicPartition, UUID]]) -> None:
@@ -245,7 +231,8 @@ class LogDirectory(CheckpointedDirectory):
         paths = [(self._path_of(directory_name(key)), topic_id) for key, topic_id in wanted]
         await self._new_directories.create_many(paths)
 
-    def _to_open(self, key: TopicPartition, config: LogConfig) -> LogToOpen:
+    def to_open(self, key: TopicPartition, config: LogConfig) -> LogToOpen:
+        """Return the arguments to open a log."""
         return LogToOpen(
             self._path_of(directory_name(key)),
             key,
@@ -261,82 +248,25 @@ class LogDirectory(CheckpointedDirectory):
         :raise OSError: the device failed.
         """
         self.topic_ids.pop(key, None)
-        self.high_watermarks.pop(key, None)
-        self.cleaner_offsets.pop(key, None)
+        self.checkpoints.high_watermarks.pop(key, None)
+        self.checkpoints.cleaner_offsets.pop(key, None)
         path = self._path_of(deleted_name(key, f"{self._runtime.random.getrandbits(128):032x}"))
-        log = self.logs.pop(key, None)
+        log = self.logs.get(key)
         if log is not None:
-            self._flusher.forget(log)
-            self._overstated.pop(log, None)
-            log.take_offline(StorageError(f"{log.path} is deleted"))
+            self.stop_using(log, StorageError(f"{log.path} is deleted"))
             deleted: Log | LogToOpen = log
         else:
             deleted = self.failed_logs.pop(key).to_open
         self._disk.rename(deleted.path, path)
         self._removals.later(partial(self._disk.remove_tree, path), deleted.config.file_delete_delay_ms)
-        self.checkpoint()
+        self.checkpoints.request()
 
-    # --- failed logs ---
-
-    def take_offline(self, key: TopicPartition, error: StorageError) -> None:
-        """Stop using a log until ``bring_online`` or ``set_damage_aside``."""
-        log = self.logs.pop(key)
+    def stop_using(self, log: Log, error: StorageError) -> None:
+        """Stop using a log because of an error or its deletion."""
+        del self.logs[log.topic_partition]
         self._flusher.forget(log)
-        self._overstated.pop(log, None)
+        self.checkpoints.forget(log)
         log.take_offline(error)
-        to_open = replace(
-            self._to_open(key, log.config),
-            recovery_point=log.durability.recovery_point,
-            log_start_offset=log.log_start_offset,
-        )
-        self.failed_logs[key] = FailedLog(error, to_open, log)
-        _log.error(
-            "{log} is taken offline, so that another replica leads and serves fetches: {error}",
-            log=str(key),
-            error=str(error),
-        )
-
-    async def bring_online(self, key: TopicPartition) -> Log | None:
-        """Use a log again, excluding damage; returns None if it cannot be opened or the directory is offline."""
-        if self.offline is not None:
-            return None
-        failed = self.failed_logs[key]
-        log = failed.log
-        if log is None:
-            return await self._open_again(key, replace(failed.to_open, skip_damage=True).open)
-        del self.failed_logs[key]
-        log.bring_online()
-        self.logs[key] = log
-        log.set_owner(self, self._open_segments, self._producer_limits)
-        self._block_appends_if_overstated(log)
-        self.checkpoint()
-        return log
-
-    async def set_damage_aside(self, key: TopicPartition) -> Log | None:
-        """Set damaged segments aside and use the earlier ones; returns None if that fails."""
-        if self.offline is not None:
-            return None
-        return await self._open_again(key, self.failed_logs[key].set_damage_aside)
-
-    async def _open_again(self, key: TopicPartition, opening: Callable[[], tuple[Log, UUID]]) -> Log | None:
-        failed = self.failed_logs[key]
-        try:
-            opened = await self._runtime.offload.run(opening)
-        except StorageError as error:
-            self.failed_logs[key] = replace(failed, error=error)
-            return None
-        except OSError as error:
-            _log.warn("{log} cannot be opened again yet: {error}", log=str(key), error=str(error))
-            return None
-        if self.offline is not None or self.failed_logs.get(key) is not failed:
-            opened[0].segments.release()
-            return None
-        del self.failed_logs[key]
-        self._adopt(failed.to_open, opened)
-        self.checkpoint()
-        await self._checkpoints.idle()
-        # The device may have failed, or the log been deleted, in the meantime.
-        return opened[0] if self.offline is None and self.logs.get(key) is opened[0] else None
 
     def flush(self, log: Log) -> None:
         """Request a sync of a log (group commit)."""
@@ -351,14 +281,14 @@ class LogDirectory(CheckpointedDirectory):
         self._flusher.request(log)
 
     def start_offset_advanced(self, log: Log) -> None:
-        self.checkpoint()
+        self.checkpoints.request()
 
     def truncated(self, log: Log) -> None:
         key = log.topic_partition
-        if self.cleaner_offsets.get(key, 0) > log.log_end_offset:
-            self.cleaner_offsets[key] = log.log_end_offset
-        self._block_appends_if_overstated(log)
-        self.checkpoint()
+        if self.checkpoints.cleaner_offsets.get(key, 0) > log.log_end_offset:
+            self.checkpoints.cleaner_offsets[key] = log.log_end_offset
+        self.checkpoints.block_appends_if_overstated(log)
+        self.checkpoints.request()
 
     def refused(self, log: Log, error: OSError) -> None:
         now_s = self._runtime.reactor.seconds()
@@ -393,6 +323,7 @@ class LogDirectory(CheckpointedDirectory):
         if self.offline is not None:
             return
         self.offline = error
+        self.checkpoints.end()
         _log.critical("{path} is offline: {error}", path=self.path, error=str(error))
         self._cancel()
         for log in self.logs.values():
@@ -402,7 +333,7 @@ class LogDirectory(CheckpointedDirectory):
     def _cancel(self) -> None:
         self._removals.cancel()
         self._flusher.cancel()
-        self._cancel_retry()
+        self.checkpoints.cancel()
 
     # --- closing ---
 
@@ -413,7 +344,7 @@ class LogDirectory(CheckpointedDirectory):
         """
         self._cancel()
         await self._flusher.drained()
-        await self._checkpoints.idle()
+        await self.checkpoints.idle()
         try:
             if self.offline is None:
                 await self._close_logs(broker_epoch)
@@ -441,9 +372,7 @@ class LogDirectory(CheckpointedDirectory):
         for closed, failure in await DeferredList(closings, consumeErrors=True):
             if not closed:
                 failure.raiseException()
-        await self._write_checkpoints()
-        await self._write(HIGH_WATERMARKS, dict(self.high_watermarks))
-        await self._write(CLEANER_OFFSETS, dict(self.cleaner_offsets))
+        await self.checkpoints.write_all()
         marker = self._path_of(CLEAN_SHUTDOWN)
         if self.offline is None and not self.failed_logs:
             await self._runtime.offload.run(write_clean_shutdown, self._disk, marker, broker_epoch)
