@@ -1,4 +1,4 @@
-"""Role of a replica: what all roles have in common, and the roles of a replica that does not lead.
+"""Interface of the roles of a replica, and the roles of a replica that does not lead.
 
 The role of a leader is ``leader.leader_state.LeaderState``. A follower's fetch position belongs to its fetcher.
 """

@@ -134,7 +134,7 @@ class PeriodicWork:
         self._last_flush_ms.pop(key, None)
 
     async def stop(self) -> None:
-        """Stop all work; what is running ends first."""
+        """Stop all work, after its running parts have ended."""
         self._cleaner.stop()
         for loop, ended in self._loops:
             if loop.running:
