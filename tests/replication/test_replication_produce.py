@@ -39,7 +39,7 @@ class Sent:
         self.row: dict[str, Any] | None = None
         self.abandoned: Callable[[], None] | None = None
 
-    def answer(self, body: dict[str, Any]) -> None:
+    def respond(self, body: dict[str, Any]) -> None:
         assert self.row is None, "a request is answered once"
         self.row = body["responses"][0]["partition_responses"][0]
 

@@ -131,7 +131,7 @@ class Asked:
         self.code: ErrorCode | None = None
         self.abandoned: list[Callable[[], object]] = []
 
-    def answer(self, body: dict[str, Any]) -> None:
+    def respond(self, body: dict[str, Any]) -> None:
         assert self.code is None, "a request is answered once"
         (row,) = body["markers"]
         assert row["producer_id"] == PRODUCER
