@@ -30,6 +30,7 @@ from kreplica.controller.event_types import (
     DirectoriesFailed,
     ElectionRequested,
     Event,
+    FinishDeletions,
     IsrChanged,
     ListReassignmentsRequested,
     PartitionRequestsChanged,
@@ -93,6 +94,7 @@ _HANDLERS: Mapping[type[Event], Callable[[ControllerTerm, Any], Awaitable[Any]]]
     AssignmentChanged: lambda term, event: topic_creation.assignment_changed(term, event.topic),
     DeletionsChanged: lambda term, _: topic_deletion.deletions_changed(term),
     ReplicasStopped: replica_removal.replicas_stopped,
+    FinishDeletions: lambda term, event: topic_deletion.finish_deletions(term, event.topics),
     RetryDeletions: lambda term, _: replica_removal.retry_deletions(term),
     AlterReassignmentsRequested: reassignment.alter_reassignments,
     ListReassignmentsRequested: reassignment.list_reassignments,
@@ -341,7 +343,7 @@ class Controller:
         context = ControllerContext(epoch, epoch_znode_version)
         context.commands_count = self._commands_count
         context.preference = self._config.preference
-        term = ControllerTerm(self._dependencies, context, self.queue.put, self.counters, self.history)
+        term = ControllerTerm(self._dependencies, context, self.queue, self.counters, self.history)
         self._term = term
         self._observer.term_started(epoch)
         self.history.term_started(epoch)

@@ -19,7 +19,7 @@ log = Logger()
 
 
 class EventQueue:
-    """Passes events in order to a coroutine that handles one at a time.
+    """Passes events to a coroutine that handles one at a time: urgent ones first, otherwise in order.
 
     Owned by the controller.  An event that is already waiting is not queued again: handlers read the current state.  So
     the number of different events bounds the queue.
@@ -45,7 +45,8 @@ class EventQueue:
         self._reactor = reactor
         self._handle = handle
         self._failed = failed
-        self._waiting: deque[tuple[float, Event]] = deque()
+        self._urgent: deque[tuple[float, Event]] = deque()
+        self._others: deque[tuple[float, Event]] = deque()
         self._queued: set[Event] = set()
         self._running: Deferred[None] | None = None
         self._next_call: IDelayedCall | None = None
@@ -59,12 +60,17 @@ class EventQueue:
         self.totals = EventTotals()
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._urgent) + len(self._others)
 
     @property
     def idle(self) -> bool:
         """True if no event is waiting or being handled."""
-        return self._running is None and not self._waiting
+        return self._running is None and not len(self)
+
+    @property
+    def has_urgent(self) -> bool:
+        """True if an urgent event is waiting."""
+        return bool(self._urgent)
 
     @property
     def idle_for_an_iteration(self) -> bool:
@@ -79,7 +85,7 @@ class EventQueue:
         if event in self._queued:
             return
         self._queued.add(event)
-        self._waiting.append((self._timeline.seconds(), event))
+        (self._urgent if event.urgent else self._others).append((self._timeline.seconds(), event))
         self._observer.queued(event)
         self._next()
 
@@ -93,8 +99,9 @@ class EventQueue:
 
     def discard(self) -> None:
         """Drop the waiting events, because the session expired and everything will be read again."""
-        waiting = [event for _, event in self._waiting]
-        self._waiting.clear()
+        waiting = [event for _, event in (*self._urgent, *self._others)]
+        self._urgent.clear()
+        self._others.clear()
         self._queued.clear()
         for event in waiting:
             event.dropped()
@@ -114,9 +121,9 @@ class EventQueue:
         return done
 
     def _next(self) -> None:
-        if self._running is not None or self._paused or not self._waiting:
+        if self._running is not None or self._paused or not len(self):
             return
-        queued_at, event = self._waiting.popleft()
+        queued_at, event = (self._urgent or self._others).popleft()
         self._queued.discard(event)
         # Set before the coroutine runs, because it may queue events or finish before fromCoroutine returns.
         self._running = placeholder = Deferred[None]()

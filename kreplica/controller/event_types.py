@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from twisted.internet.defer import Deferred
 
@@ -18,7 +18,12 @@ class Event:
     """Base class of events.
 
     An event says that something changed, not its new value, so equal queued events are merged.
+
+    :cvar urgent: True if partitions may be unavailable until the event is handled: it precedes all others in the queue,
+        and long handlers stop for it (``ControllerTerm.must_give_way``).
     """
+
+    urgent: ClassVar[bool] = False
 
     def dropped(self) -> None:
         """Called if the controller resigned or failed before it handled the event."""
@@ -52,10 +57,14 @@ class ControllerRequest(Event):
 class ControllerChanged(Event):
     """``/controller`` was created, overwritten or deleted, or must be checked for the first time."""
 
+    urgent: ClassVar[bool] = True
+
 
 @dataclass(frozen=True, slots=True)
 class BrokersChanged(Event):
     """A child of ``/brokers/ids`` was created or deleted, or its data changed."""
+
+    urgent: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +96,16 @@ class ReplicasStopped(Event):
     broker_epoch: int
     delete: bool
     results: tuple[tuple[TopicPartition, ErrorCode], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FinishDeletions(Event):
+    """The removal of the znodes of deleted topics was interrupted for an urgent event.
+
+    :param topics: topics whose znodes may have to be removed.
+    """
+
+    topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +176,8 @@ class IsrChanged(Event):
 class DirectoriesFailed(Event):
     """Brokers reported a failed log directory in ``/log_dir_event_notification``."""
 
+    urgent: ClassVar[bool] = True
+
 
 @dataclass(frozen=True, slots=True)
 class TopicSettingsChanged(Event):
@@ -180,6 +201,7 @@ class ShutdownRequested(ControllerRequest):
     :param broker_epoch: -1 if the request does not contain it.
     """
 
+    urgent: ClassVar[bool] = True
     broker_id: int
     broker_epoch: int = NO_BROKER_EPOCH
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.interfaces import IDelayedCall
@@ -44,6 +44,15 @@ class TooManyConflicts(KreplicaError):
     """Each attempt to write states failed because other writers had changed them; the term ends."""
 
 
+class WaitingEvents(Protocol):
+    """The part of ``EventQueue`` that handlers use."""
+
+    @property
+    def has_urgent(self) -> bool: ...
+
+    def put(self, event: Event) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Watcher:
     """A ZooKeeper watch that queues an event when its znode changes.
@@ -71,7 +80,7 @@ class ControllerTerm:
         self,
         dependencies: ControllerDependencies,
         context: ControllerContext,
-        put: Callable[[Event], None],
+        queue: WaitingEvents,
         counters: Counters,
         history: ControllerHistory | None = None,
     ) -> None:
@@ -80,7 +89,8 @@ class ControllerTerm:
         self.config = dependencies.config
         self.now_s = dependencies.now_s
         self.context = context
-        self.put = put
+        self._queue = queue
+        self.put = queue.put
         self.counters = counters
         self.history = history or ControllerHistory(
             dependencies.config.broker_id, counters.timeline, dependencies.dates_ms
@@ -239,6 +249,11 @@ class ControllerTerm:
         """Yield to the reactor if the current loop has run long enough."""
         if self._long_loop.is_over:
             await self._long_loop.next()
+
+    @property
+    def must_give_way(self) -> bool:
+        """True if an urgent event waits, so that a long handler should queue the rest of its work and return."""
+        return self._queue.has_urgent
 
     async def in_slices(self, items: Iterable[T]) -> AsyncIterator[T]:
         """Iterate over items; yield to the reactor if the loop has run long enough."""

@@ -1,7 +1,11 @@
 """Retries of failed replica deletions."""
 
+from __future__ import annotations
+
 import random
+from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
+from typing import Any
 from uuid import UUID
 
 from twisted.internet.defer import Deferred
@@ -27,6 +31,25 @@ KEY = TopicPartition("t", 0)
 
 
 @dataclass
+class RecordedEvents:
+    """An event queue that records events and handles none."""
+
+    events: list[Event]
+    has_urgent: bool = False
+
+    def put(self, event: Event) -> None:
+        self.events.append(event)
+
+
+def run(deletion: Deletion, work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine, which may yield to the reactor."""
+    done = Deferred.fromCoroutine(work)
+    while not done.called:
+        deletion.clock.advance(0)
+    done.addErrback(lambda failure: failure.raiseException())
+
+
+@dataclass
 class Deletion:
     """Deletes a topic's only replica, on broker 1; commands are recorded instead of sent."""
 
@@ -49,7 +72,7 @@ class Deletion:
         runtime = Runtime(self.clock, None, None, random.Random(1), lambda: 0)
         config = ControllerConfig(1, "PLAINTEXT", lambda _: False)
         dependencies = ControllerDependencies.real(runtime, None, config)
-        self.term = ControllerTerm(dependencies, self.context, self.events.append, Counters())
+        self.term = ControllerTerm(dependencies, self.context, RecordedEvents(self.events), Counters())
         self.term._send = lambda broker, command: self.sent.append((broker, command.api.name, command.delete))
 
     @property
@@ -57,7 +80,7 @@ class Deletion:
         return self.context.replica_state(KEY, 1)
 
     def answered(self, delete: bool, error: ErrorCode = ErrorCode.NONE, *, epoch: int = 7) -> None:
-        replicas_stopped(self.term, ReplicasStopped(1, epoch, delete, ((KEY, error),)))
+        run(self, replicas_stopped(self.term, ReplicasStopped(1, epoch, delete, ((KEY, error),))))
 
 
 def test_a_rejected_deletion_is_retried():
@@ -70,7 +93,7 @@ def test_a_rejected_deletion_is_retried():
     deletion.clock.advance(DELETION_RETRY_SECONDS)
     assert deletion.events == [RetryDeletions()]
 
-    resume_deletions(deletion.term, {1})
+    run(deletion, resume_deletions(deletion.term, {1}))
     assert deletion.sent == [(1, "StopReplica", False)]
     deletion.answered(False)
     assert deletion.sent[1:] == [(1, "StopReplica", True)]
@@ -82,12 +105,12 @@ def test_a_deletion_restarts_when_the_broker_is_back():
     """A broker whose session ends while its answer is in transit gets both commands again after it joins."""
     deletion = Deletion(ReplicaState.OFFLINE)
     registration = deletion.context.brokers.pop(1)
-    brokers_gone(deletion.term, {1})
+    run(deletion, brokers_gone(deletion.term, {1}))
     deletion.answered(False)
     assert deletion.replica is ReplicaState.OFFLINE
 
     deletion.context.brokers[1] = replace(registration, epoch=9)
-    resume_deletions(deletion.term, {1})
+    run(deletion, resume_deletions(deletion.term, {1}))
     assert deletion.sent == [(1, "StopReplica", False)]
     deletion.answered(False, epoch=7)
     assert deletion.replica is ReplicaState.OFFLINE, "that was the process before"
@@ -103,7 +126,7 @@ def test_a_resigned_controller_leaves_no_timer():
     term = ControllerTerm(
         ControllerDependencies.real(runtime, None, ControllerConfig(1, "PLAINTEXT", lambda _: False)),
         ControllerContext(1, 1),
-        events.append,
+        RecordedEvents(events),
         Counters(),
     )
     term.put_later(RetryDeletions(), 10)

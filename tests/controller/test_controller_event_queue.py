@@ -1,10 +1,10 @@
-"""The event queue handles events in order, one at a time, and merges equal ones."""
+"""The event queue handles events one at a time, urgent ones first, and merges equal ones."""
 
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from kreplica.controller.event_queue import EventQueue
-from kreplica.controller.event_types import AssignmentChanged, BrokersChanged, TopicsChanged
+from kreplica.controller.event_types import AssignmentChanged, BrokersChanged, DirectoriesFailed, TopicsChanged
 
 
 class Handler:
@@ -62,6 +62,24 @@ def test_same_event_waits_once():
     for _ in range(3):
         clock.advance(0)
     assert handler.handled == [TopicsChanged(), TopicsChanged(), AssignmentChanged("a")]
+
+
+def test_urgent_events_precede_others():
+    """Urgent events are handled first, in order among themselves; an equal one that waits is merged."""
+    clock, handler, queue = make()
+    handler.wait = Deferred()
+    queue.put(TopicsChanged())
+    assert not queue.has_urgent
+    for event in (AssignmentChanged("a"), BrokersChanged(), DirectoriesFailed(), BrokersChanged(), TopicsChanged()):
+        queue.put(event)
+    assert queue.has_urgent
+    assert len(queue) == 4
+    handler.wait, waited = None, handler.wait
+    waited.callback(None)
+    for _ in range(4):
+        clock.advance(0)
+    assert handler.handled[1:] == [BrokersChanged(), DirectoriesFailed(), AssignmentChanged("a"), TopicsChanged()]
+    assert not queue.has_urgent
 
 
 def test_failure_does_not_stop_the_queue():

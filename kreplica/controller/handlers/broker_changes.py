@@ -79,7 +79,7 @@ async def brokers_changed(term: ControllerTerm) -> None:
     unclean = {b for b in changes.joined if not decisions.has_intact_logs(live[b], context.known_epoch(b))}
     _reconnect(term, changes, live, outdated)
     await _enter_states(term, changes)
-    replica_deletion.brokers_gone(term, {*changes.gone, *outdated})
+    await replica_deletion.brokers_gone(term, {*changes.gone, *outdated})
     full_state = [*changes.joined, *outdated]
     requests = term.requests()
     requests.introduce(full_state)
@@ -93,7 +93,7 @@ async def brokers_changed(term: ControllerTerm) -> None:
         if new:
             await elect_new_partitions(term, new)
     if full_state:
-        replica_deletion.resume_deletions(term, full_state)
+        await replica_deletion.resume_deletions(term, full_state)
     await reassignment.finish_ready_moves(term)
     if changes.gone:
         await finish_deletions(term, sorted(context.deleting))

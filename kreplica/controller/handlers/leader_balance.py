@@ -24,6 +24,9 @@ Elections = Callable[[ControllerContext, Sequence[TopicPartition], RulesOf], lis
 FIRST_BALANCE_SECONDS = 5.0
 """Delay of the first check after a term starts."""
 
+BALANCED_AT_ONCE = 5000
+"""Number of preferred leaders elected before the check gives way to an urgent event."""
+
 
 # --- periodic ---------------------------------------------------------------------------------------------------------
 
@@ -40,7 +43,11 @@ async def balance_leaders(term: ControllerTerm) -> None:
     misplaced = await _imbalance(term)
     if misplaced:
         log.info("controller: {count} partitions are not led by their preferred replica", count=len(misplaced))
-        await _run_elections(term, misplaced, decisions.preferred_elections)
+    for start in range(0, len(misplaced), BALANCED_AT_ONCE):
+        if start and term.must_give_way:
+            term.put(BalanceLeaders())  # finds the remaining partitions again
+            break
+        await _run_elections(term, misplaced[start : start + BALANCED_AT_ONCE], decisions.preferred_elections)
 
 
 async def _imbalance(term: ControllerTerm) -> list[TopicPartition]:

@@ -39,16 +39,17 @@ def begin_deletion(term: ControllerTerm, replicas: Iterable[Replica], requests: 
         requests.stop(partition, broker, delete=False)
 
 
-def replicas_to_delete(context: ControllerContext) -> list[Replica]:
+async def replicas_to_delete(term: ControllerTerm) -> list[Replica]:
     """Return every replica that must be deleted."""
+    context = term.context
     replicas: list[Replica] = []
-    for topic in sorted(context.topics):
+    async for topic in term.in_slices(sorted(context.topics)):
         deleting = topic in context.deleting
         replicas += context.replicas_of_topic(topic) if deleting else context.removed_replicas_of_topic(topic)
     return replicas
 
 
-def replicas_stopped(term: ControllerTerm, event: ReplicasStopped) -> None:
+async def replicas_stopped(term: ControllerTerm, event: ReplicasStopped) -> None:
     """Handle a StopReplica response: delete the stopped replicas, and mark the deleted ones as gone.
 
     Responses of an earlier process are ignored; its successor receives the commands when it joins.
@@ -57,7 +58,7 @@ def replicas_stopped(term: ControllerTerm, event: ReplicasStopped) -> None:
     known = context.brokers.get(event.broker_id)
     if known is None or known.epoch != event.broker_epoch:
         return
-    for partition, error in event.results:
+    async for partition, error in term.in_slices(event.results):
         if not context.will_be_deleted(partition, event.broker_id):
             continue
         state = context.replica_state(partition, event.broker_id)
@@ -83,18 +84,18 @@ def _failed(term: ControllerTerm, partition: TopicPartition, broker: int, error:
     term.put_later(RetryDeletions(), DELETION_RETRY_SECONDS)
 
 
-def brokers_gone(term: ControllerTerm, brokers: Collection[int]) -> None:
+async def brokers_gone(term: ControllerTerm, brokers: Collection[int]) -> None:
     """Mark deletions without a response of these brokers for a retry when they are back."""
-    for partition, broker in replicas_to_delete(term.context):
+    async for partition, broker in term.in_slices(await replicas_to_delete(term)):
         started = term.context.replica_state(partition, broker) is ReplicaState.DELETION_STARTED
         if broker in brokers and started:
             term.context.set_replica_state(partition, broker, ReplicaState.DELETION_INELIGIBLE)
 
 
-def resume_deletions(term: ControllerTerm, brokers: Collection[int]) -> None:
+async def resume_deletions(term: ControllerTerm, brokers: Collection[int]) -> None:
     """Restart the waiting deletions of these brokers, from phase one."""
     context, requests = term.context, term.requests()
-    for partition, broker in replicas_to_delete(context):
+    async for partition, broker in term.in_slices(await replicas_to_delete(term)):
         if broker not in brokers:
             continue
         if context.replica_state(partition, broker) is ReplicaState.DELETION_INELIGIBLE:

@@ -19,7 +19,7 @@ from kreplica.model import RemovedPartition, TopicPartition
 
 async def replicas_stopped(term: ControllerTerm, event: ReplicasStopped) -> None:
     """Handle a broker's response to StopReplica for replicas that will be deleted."""
-    replica_deletion.replicas_stopped(term, event)
+    await replica_deletion.replicas_stopped(term, event)
     topics = sorted({partition.topic for partition, _ in event.results})
     await finish_deletions(term, topics)
     await remove_deleted_replicas(term, topics)
@@ -27,7 +27,7 @@ async def replicas_stopped(term: ControllerTerm, event: ReplicasStopped) -> None
 
 async def retry_deletions(term: ControllerTerm) -> None:
     """Retry failed deletions on all live brokers."""
-    replica_deletion.resume_deletions(term, term.context.brokers)
+    await replica_deletion.resume_deletions(term, term.context.brokers)
 
 
 async def remove_deleted_replicas(term: ControllerTerm, topics: Iterable[str] | None = None) -> None:

@@ -22,19 +22,29 @@ from kreplica.zookeeper import NoNode
 
 log = Logger()
 
+TOPICS_AT_ONCE = 1000
+"""Number of topics created in one step, which urgent events wait for."""
+
 
 async def topics_changed(term: ControllerTerm) -> None:
-    """Elect leaders for new topics, and delete the replicas of topics whose znode was removed."""
-    names = await list_topics(term)
-    known = term.context.topics.keys() | term.context.unreadable
-    delete_orphaned_topics(term, sorted(known - set(names)))
-    new = await read_assignments(term, sorted(set(names) - known))
-    await start_new_partitions(term, new)
+    """Elect leaders for new topics, and delete the replicas of topics whose znode was removed.
+
+    An urgent event interrupts it; the remaining topics follow after that event.
+    """
+    present = set(await list_topics(term))
+    topics, unreadable = term.context.topics, term.context.unreadable
+    delete_orphaned_topics(term, sorted(topic for topic in (*topics, *unreadable) if topic not in present))
+    new = sorted(present.difference(topics, unreadable))
+    for start in range(0, len(new), TOPICS_AT_ONCE):
+        if start and term.must_give_way:
+            term.put(TopicsChanged())
+            break
+        await start_new_partitions(term, await read_assignments(term, new[start : start + TOPICS_AT_ONCE]))
 
 
 async def list_topics(term: ControllerTerm) -> list[str]:
-    """Return the names of all topics, and watch for changes."""
-    return sorted(await term.client.get_children(znodes.TOPICS, term.watch(znodes.TOPICS, TopicsChanged())))
+    """Return the names of all topics, in any order, and watch for changes."""
+    return await term.client.get_children(znodes.TOPICS, term.watch(znodes.TOPICS, TopicsChanged()))
 
 
 def delete_orphaned_topics(term: ControllerTerm, topics: Sequence[str]) -> None:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 
 from twisted.logger import Logger
 
 from kreplica.cluster import znodes
-from kreplica.controller.event_types import DeletionsChanged
+from kreplica.controller.effects.command_batch import BrokerRequests
+from kreplica.controller.event_types import DeletionsChanged, FinishDeletions
 from kreplica.controller.handlers.replica_deletion import begin_deletion, is_deleted
 from kreplica.controller.handlers.topic_creation import topics_changed
 from kreplica.controller.state.context import ControllerContext
 from kreplica.controller.state.states import PartitionState
-from kreplica.controller.term import ControllerTerm
+from kreplica.controller.term import SLICE, ControllerTerm
 from kreplica.model import TopicPartition
 
 log = Logger()
 
 
 async def deletions_changed(term: ControllerTerm) -> None:
-    """Start the deletion of requested topics: every replica stops (phase one)."""
+    """Start the deletion of requested topics: every replica stops (phase one).
+
+    An urgent event interrupts it; the remaining topics follow after that event.
+    """
     watch = term.watch(znodes.DELETE_TOPICS, DeletionsChanged())
     names = await term.client.get_children(znodes.DELETE_TOPICS, watch)
     context = term.context
@@ -28,18 +33,30 @@ async def deletions_changed(term: ControllerTerm) -> None:
     new = [name for name in names if name in context.topics and name not in context.deleting]
     if not new:
         return
-    context.deleting.update(new)
-    term.history.record_many("topics_deleting", "topic", new, "{what}: deletion started")
+    started: list[str] = []
     requests = term.requests()
     for topic in new:
-        for partition in context.partitions_of(topic):
-            if context.partition_state(partition) is not PartitionState.NON_EXISTENT:
-                context.set_partition_state(partition, PartitionState.OFFLINE)
-        requests.publish(context.partitions_of(topic))
-        begin_deletion(term, context.replicas_of_topic(topic), requests)
-        await term.yield_to_reactor()
+        await _begin(term, topic, requests)
+        started.append(topic)
+        if term.must_give_way and len(started) < len(new):
+            term.put(DeletionsChanged())
+            break
+    term.history.record_many("topics_deleting", "topic", started, "{what}: deletion started")
     requests.send()
-    await finish_deletions(term, new)
+    await finish_deletions(term, started)
+
+
+async def _begin(term: ControllerTerm, topic: str, requests: BrokerRequests) -> None:
+    context = term.context
+    context.deleting.add(topic)
+    async for partition in term.in_slices(context.partitions_of(topic)):
+        if context.partition_state(partition) is not PartitionState.NON_EXISTENT:
+            context.set_partition_state(partition, PartitionState.OFFLINE)
+    requests.publish(context.partitions_of(topic))
+    replicas = context.replicas_of_topic(topic)
+    for start in range(0, len(replicas), SLICE):
+        begin_deletion(term, replicas[start : start + SLICE], requests)
+        await term.yield_to_reactor()
 
 
 async def _delete_unknown(term: ControllerTerm, names: Iterable[str]) -> None:
@@ -52,15 +69,22 @@ async def _delete_unknown(term: ControllerTerm, names: Iterable[str]) -> None:
 
 
 async def finish_deletions(term: ControllerTerm, topics: Iterable[str]) -> None:
-    """Remove the znodes of these topics if all their replicas are gone."""
+    """Remove the znodes of these topics if all their replicas are gone.
+
+    An urgent event interrupts it; the remaining topics follow after that event.
+    """
     context = term.context
-    gone = []
-    for topic in topics:
+    waiting, gone = deque(topics), []
+    while waiting:
+        topic = waiting.popleft()
         if topic in context.deleting and all(is_done(context, *r) for r in context.replicas_of_topic(topic)):
             await term.writes.delete_topic(topic)
             context.forget_topic(topic)
             gone.append(topic)
             log.info("controller: topic {topic} was deleted", topic=topic)
+            if waiting and term.must_give_way:
+                term.put(FinishDeletions(tuple(waiting)))
+                break
     term.history.record_many("topics_deleted", "topic", gone, "{what} deleted, with all files on live brokers")
 
 

@@ -30,6 +30,7 @@ _BY_NAME = {
     "TopicsChanged": "topics were created or removed",
     "DeletionsChanged": "topic deletions were requested",
     "ReplicasStopped": "replicas were stopped",
+    "FinishDeletions": "the removal of deleted topics continued",
     "RetryDeletions": "deletions are retried",
     "RetryReplicas": "failed replicas are retried",
     "ReassignmentsRequested": "/admin/reassign_partitions requests reassignments",

@@ -57,7 +57,7 @@ class InitialState:
         controller = self._controller
         context = decode_context(known["context"])
         term = ControllerTerm(
-            controller._dependencies, context, controller.queue.put, controller.counters, controller.history
+            controller._dependencies, context, controller.queue, controller.counters, controller.history
         )
         term.outdated_brokers.update(known["untold"])
         term.stored_epochs = dict(known["noted_epochs"])
