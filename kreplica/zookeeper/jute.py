@@ -39,8 +39,12 @@ def pack_buffer(data: bytes | None) -> bytes:
 
 def pack_texts(texts: Iterable[str]) -> bytes:
     """Encode a vector of texts: their count (int32), then each text."""
-    packed = [pack_text(text) for text in texts]
-    return pack_int32(len(packed)) + b"".join(packed)
+    encoded = [text.encode() for text in texts]
+    pieces = [pack_int32(len(encoded))]
+    for data in encoded:
+        pieces.append(pack_int32(len(data)))
+        pieces.append(data)
+    return b"".join(pieces)
 
 
 class Reader:
@@ -119,8 +123,28 @@ class Reader:
         return [element() for _ in range(count)]
 
     def texts(self) -> list[str]:
-        """Read a vector of texts."""
-        return self.vector(self.text)
+        """Read a vector of texts, such as the names of thousands of children."""
+        begin = self.position
+        count = self.int32()
+        data, end, position = self.data, self.end, self.position
+        texts: list[str] = []
+        if 0 <= count * 4 <= end - position:
+            for _ in range(count):
+                start = position + 4
+                if start > end:
+                    break
+                position = start + unpack_int32(data, position)[0]
+                if not start <= position <= end:
+                    break
+                try:
+                    texts.append(data[start:position].decode())
+                except UnicodeDecodeError:
+                    break
+            else:
+                self.position = position
+                return texts
+        self.position = begin
+        return self.vector(self.text)  # has a missing text, or raises the error
 
     def finish(self) -> None:
         """Check that the whole record has been read."""

@@ -23,7 +23,7 @@ from kreplica.zookeeper.errors import (
     error_of,
 )
 from kreplica.zookeeper.framing import FrameSplitter
-from kreplica.zookeeper.jute import Reader
+from kreplica.zookeeper.jute import Reader, pack_int32, pack_text, pack_texts
 from kreplica.zookeeper.records import (
     CREATOR_ALL_ACL,
     OPEN_ACL,
@@ -175,6 +175,35 @@ def test_multi_read_response_has_a_result_for_each_read() -> None:
     for paths in (["/a"], ["/a"] * 4):
         with pytest.raises(ProtocolError):
             responses.decode_multi_read_results(body, 0, len(body), paths)
+
+
+@pytest.mark.parametrize("names", [[], ["a"], ["", "\u00e9", "x" * 300], [f"t{number}" for number in range(1000)]])
+def test_names_round_trip(names: list[str]) -> None:
+    """A vector of texts of any length."""
+    reader = Reader(b"??" + pack_texts(names) + b"!", 2)
+    assert reader.texts() == names
+    assert reader.remaining == 1
+
+
+@pytest.mark.parametrize(
+    ("encoded", "expected"),
+    [
+        (b"\xff\xff\xff\xff", []),
+        (pack_int32(2) + pack_int32(-1) + pack_text("a"), ["", "a"]),
+        (pack_int32(1) + pack_int32(-2), "negative length -2"),
+        (pack_int32(1) + pack_int32(2) + b"a", "2 bytes expected, 1 left"),
+        (pack_int32(2) + pack_text("abcd"), "4 bytes expected, 0 left"),
+        (pack_int32(9) + pack_text("a"), "a vector of 9 in 5 bytes"),
+        (pack_int32(1) + pack_int32(1) + b"\xff", "not UTF-8"),
+    ],
+)
+def test_irregular_names(encoded: bytes, expected: list[str] | str) -> None:
+    """A missing vector or text is empty; other irregularities are errors."""
+    if isinstance(expected, str):
+        with pytest.raises(ProtocolError, match=expected):
+            Reader(encoded).texts()
+    else:
+        assert Reader(encoded).texts() == expected
 
 
 def test_golden_bytes_of_set_data() -> None:
