@@ -10,7 +10,7 @@ import pytest
 from kreplica.cluster import documents, znodes
 from kreplica.cluster.uuids import random_uuid
 from kreplica.controller.controller import Controller
-from kreplica.controller.event_types import BalanceLeaders, ShutdownAsked
+from kreplica.controller.event_types import BalanceLeaders, ShutdownRequested
 from kreplica.controller.handlers import leader_balance, topic_creation
 from kreplica.controller.history.observer import ControllerObserver
 from kreplica.controller.state.context import ControllerContext
@@ -171,9 +171,9 @@ def test_a_controlled_shutdown_overtakes_waiting_events(scene: ControllerScene) 
     names = handled(scene)
     queue.pause()
     scene.make_topic("new", {0: (1, 2, 3)})
-    response = controller_of(scene).submit(ShutdownAsked(3, context_of(scene).brokers[3].epoch))
+    response = controller_of(scene).submit(ShutdownRequested(3, context_of(scene).brokers[3].epoch))
     queue.resume()
     assert scene.run(response) == []
     scene.settle()
-    assert names.index("ShutdownAsked") < names.index("TopicsChanged")
+    assert names.index("ShutdownRequested") < names.index("TopicsChanged")
     assert scene.state("new", 0).leader == 1
