@@ -48,6 +48,54 @@ def test_partial_overlap_is_not_a_retry(log):
         assert code_of(log, sequence, count) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+def skip_to(log, sequence, *batches):
+    """Let a follower's log start at an offset above its end, as when the leader has deleted all older records.
+
+    :param batches: sequences of the records that it then fetches.
+    """
+    log.truncate_fully_and_start_at(sequence)
+    for first, count in batches:
+        log.append_as_follower(idempotent(first, count, base_offset=first), now_ms=1)
+
+
+def test_retry_of_a_batch_that_the_log_has_never_had(log):
+    """A leader that skipped deleted records as a follower knows that the producer's earlier batches were committed.
+
+    OUT_OF_ORDER_SEQUENCE_NUMBER would let the producer take a new ID and send all of them again.
+    """
+    append(log, 0, 45)
+    skip_to(log, 47, (47, 3), (50, 3))
+    assert code_of(log, 45, 2) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    assert append(log, 47, 3).duplicate
+    assert append(log, 50, 3).duplicate
+    assert append(log, 53).base_offset == 53
+
+
+def test_retry_before_the_first_known_batch_does_not_clear_a_refusal(log):
+    """The rejected batch must still be sent first."""
+    skip_to(log, 47, (47, 3))
+    log.producers.note_refusal(idempotent(50, 1), KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS), 1)
+    assert code_of(log, 45, 2) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    assert code_of(log, 51) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert append(log, 50).base_offset == 50
+
+
+def test_earlier_sequence_of_a_well_known_producer_is_out_of_order(log):
+    """A producer has at most five batches in flight, so an older one is not a retry; nor is one that overlaps."""
+    skip_to(log, 47, *((47 + number, 1) for number in range(4)))
+    assert code_of(log, 46, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert code_of(log, 60) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    append(log, 51)
+    assert code_of(log, 45, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_retry_across_the_wrap_of_sequences(log):
+    """The first known batch has sequence 0 after the wrap, and the retried one the largest number."""
+    skip_to(log, 10)
+    log.append_as_follower(idempotent(0, 1, base_offset=10), now_ms=1)
+    assert code_of(log, 2**31 - 1) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+
+
 def test_gap_is_refused(log):
     """A lost batch must not be skipped."""
     append(log, 0)

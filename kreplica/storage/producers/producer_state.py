@@ -229,6 +229,11 @@ class ProducerStates:
             expected = (entry.last_sequence + 1) & _SEQUENCE_MASK
         if header.base_sequence == expected:
             return
+        if _precedes_known_batches(entry, header):
+            raise KafkaError(
+                ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} resends sequence {header.base_sequence}, whose records are deleted",
+            )
         if (code := self.refusals.code_for(header, expected)) is not None:
             raise _must_wait(header, code)
         if expected is not None:
@@ -371,6 +376,21 @@ def _must_wait(header: BatchHeader, code: ErrorCode) -> KafkaError:
     return KafkaError(
         code, f"producer {header.producer_id} must resend the rejected batches before sequence {header.base_sequence}"
     )
+
+
+def _precedes_known_batches(entry: ProducerEntry, header: BatchHeader) -> bool:
+    """Return True if a retried batch was committed and deleted before this log had any batch of its producer.
+
+    A follower that is behind the leader's log start offset skips the deleted records, and with them the producer's
+    batches. When it leads, a producer that has not received their response sends them again: a producer sends its
+    batches in order, so the later ones in the log prove that the earlier ones were appended. Clients treat
+    DUPLICATE_SEQUENCE_NUMBER as success; after OUT_OF_ORDER_SEQUENCE_NUMBER, they would write the batches twice.
+    """
+    known = entry.batches
+    if not known or header.producer_epoch != entry.epoch or len(known) >= RECENT_BATCHES_MAX:
+        return False
+    distance = (known[0].first_sequence - header.base_sequence) & _SEQUENCE_MASK
+    return header.last_offset_delta < distance <= _SEQUENCE_MASK // 2
 
 
 def _find_duplicate(entry: ProducerEntry, header: BatchHeader) -> RecentBatch | None:

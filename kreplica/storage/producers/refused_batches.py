@@ -24,6 +24,9 @@ PRODUCERS_WITHOUT_LOG_MAX = 100
 KEPT_MS = 600_000
 """Time after which a producer no longer retries a rejected batch (5 minutes in librdkafka)."""
 
+_NOT_REFUSED = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+"""Errors after which the producer's other batches are handled as before."""
+
 _HALF = (SEQUENCE_MASK + 1) // 2
 
 
@@ -60,7 +63,7 @@ class Refusals:
         An error that is not retriable ends the sequence, because the batch will not be sent again.
         """
         first = header.base_sequence
-        if first == NO_SEQUENCE or code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        if first == NO_SEQUENCE or code in _NOT_REFUSED:
             return
         epoch, end = header.producer_epoch, (header.last_sequence + 1) & SEQUENCE_MASK
         known = self.by_producer.pop(header.producer_id, None)
