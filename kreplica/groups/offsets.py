@@ -22,6 +22,7 @@ from kreplica.groups.records import (
     parse_offset_key,
     parse_offset_value,
 )
+from kreplica.groups.transactional_offsets import TransactionalOffsets
 from kreplica.runtime.slices import Steps
 from kreplica.wire.batch_building import BatchBuilder
 
@@ -51,20 +52,6 @@ class _Topic:
         self.values: dict[int, bytes] = {}
 
 
-class _Pending:
-    """Offset of one partition in an open transaction.
-
-    :ivar value: None if it was superseded, so that the outcome of the transaction does not matter.
-    :ivar order: position among the transactional records in log order; -1 until it is committed to the log.
-    """
-
-    __slots__ = ("order", "value")
-
-    def __init__(self) -> None:
-        self.value: bytes | None = None
-        self.order = -1
-
-
 class Offsets:
     """Offsets of one shard, which owns it. Appended offsets take effect when they are committed, in log order.
 
@@ -82,15 +69,13 @@ class Offsets:
         self._log = log
         self._groups: dict[str, dict[str, _Topic]] = {}
         self._in_flight: dict[_Append, None] = {}
-        self._transactions: dict[int, dict[OffsetKey, _Pending]] = {}
-        self._pending: dict[str, dict[tuple[str, int], dict[int, _Pending]]] = {}
-        self._order = 0
+        self._transactional = TransactionalOffsets(self._accounts)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def group_ids(self) -> list[str]:
         """Return the groups with offsets, including those of open transactions."""
-        return list(dict.fromkeys((*self._groups, *self._pending)))
+        return list(dict.fromkeys((*self._groups, *self._transactional.group_ids())))
 
     def has(self, group_id: str) -> bool:
         """Return True if a group has offsets or pending commits."""
@@ -98,7 +83,7 @@ class Offsets:
 
     def is_changing(self, group_id: str) -> bool:
         """Return True if a group has commits that have not taken effect yet."""
-        return group_id in self._pending or any(append.group_id == group_id for append in self._in_flight)
+        return self._transactional.has(group_id) or any(append.group_id == group_id for append in self._in_flight)
 
     def may_have(self, group_id: str, topic: str) -> bool:
         """Return True if a group has offsets of a topic or pending commits."""
@@ -122,8 +107,7 @@ class Offsets:
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
         """Return True if an open transaction has an offset of this partition (KIP-447)."""
-        pending = self._pending.get(group_id)
-        return pending is not None and (topic, partition) in pending
+        return self._transactional.is_unstable(group_id, topic, partition)
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -208,7 +192,7 @@ class Offsets:
         if self._log.append_batch(batch, append.committed, append.completed, records):
             for topic, partitions in values:
                 for partition, _ in partitions:
-                    self._pending_of(producer[0], OffsetKey(group_id, topic, partition))
+                    self._transactional.expect(producer[0], OffsetKey(group_id, topic, partition))
 
     def remove(self, records: Sequence[Pair], respond: Respond) -> None:
         """Append tombstones returned by ``tombstones``."""
@@ -227,7 +211,7 @@ class Offsets:
                 keys.update(
                     dict.fromkeys((topic, index) for topic, partitions in append.values for index, _ in partitions)
                 )
-        keys.update(dict.fromkeys(self._pending.get(group_id, ())))
+        keys.update(dict.fromkeys(self._transactional.partitions_of(group_id)))
         return [(build_offset_key(group_id, *key), None) for key in keys if wanted is None or wanted(*key)]
 
     def forget(self, records: Sequence[Pair]) -> None:
@@ -238,12 +222,8 @@ class Offsets:
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         """Apply the end of a transaction, which may have committed no offsets here."""
-        for key, pending in self._transactions.pop(producer_id, {}).items():
-            value = pending.value
-            if committed and value is not None:
-                self._supersede(key, pending.order)
-                self._put_values(key.group_id, key.topic, [(key.partition, value)])
-            self._settle(producer_id, key)
+        for key, value in self._transactional.end(producer_id, committed):
+            self._put_values(key.group_id, key.topic, [(key.partition, value)])
 
     def replay(self, key: bytes, value: bytes | None, batch: BatchHeader) -> None:
         """Apply a record of the log while it is loaded.
@@ -256,7 +236,7 @@ class Offsets:
             return
         parse_offset_value(value)  # raises if malformed, so that kept values can always be decoded
         if batch.is_transactional:
-            self._put_pending(batch.producer_id, offset_key_fields, value)
+            self._transactional.put(batch.producer_id, offset_key_fields, value)
         else:
             group_id, topic, partition = offset_key_fields
             self._put(group_id, [(topic, [(partition, value)])])
@@ -265,8 +245,7 @@ class Offsets:
         """Forget everything; the log responds to pending appends."""
         self._accounts.close()
         self._groups = {}
-        self._transactions = {}
-        self._pending = {}
+        self._transactional.clear()
 
     # --- memory ------------------------------------------------------------------------------------------------------
 
@@ -310,48 +289,12 @@ class Offsets:
     def _put(self, group_id: str, values: OffsetValues) -> None:
         for topic, partitions in values:
             self._put_values(group_id, topic, partitions)
-            if group_id in self._pending:
+            if self._transactional.has(group_id):
                 for partition, _ in partitions:
-                    self._supersede(OffsetKey(group_id, topic, partition), self._order)
-
-    def _put_pending(self, producer_id: int, key: OffsetKey, value: bytes) -> None:
-        pending = self._pending_of(producer_id, key)
-        self._order += 1
-        pending.order = self._order
-        self._set_pending(key.group_id, pending, value)
-
-    def _set_pending(self, group_id: str, pending: _Pending, value: bytes | None) -> None:
-        self._accounts.add(group_id, len(value or b"") - len(pending.value or b""))
-        pending.value = value
-
-    def _pending_of(self, producer_id: int, key: OffsetKey) -> _Pending:
-        transaction = self._transactions.setdefault(producer_id, {})
-        pending = transaction.get(key)
-        if pending is None:
-            pending = transaction[key] = _Pending()
-            self._accounts.add(key.group_id, PENDING_BYTES)
-            self._pending.setdefault(key.group_id, {}).setdefault(key[1:], {})[producer_id] = pending
-        return pending
-
-    def _settle(self, producer_id: int, key: OffsetKey) -> None:
-        """Remove an entry of an ended transaction; the partition may become stable."""
-        group = self._pending[key.group_id]
-        partition = group[key[1:]]
-        self._set_pending(key.group_id, partition.pop(producer_id), None)
-        self._accounts.add(key.group_id, -PENDING_BYTES)
-        if not partition:
-            del group[key[1:]]
-        if not group:
-            del self._pending[key.group_id]
-
-    def _supersede(self, key: OffsetKey, order: int) -> None:
-        """Discard transactional offsets of a partition up to a position in the log."""
-        for pending in self._pending.get(key.group_id, {}).get(key[1:], {}).values():
-            if is_overtaken(pending.order, order):
-                self._set_pending(key.group_id, pending, None)
+                    self._transactional.supersede(OffsetKey(group_id, topic, partition))
 
     def _remove(self, key: OffsetKey) -> None:
-        self._supersede(key, self._order)
+        self._transactional.supersede(key)
         topics = self._groups.get(key.group_id, {})
         kept = topics.get(key.topic)
         if kept is None:
@@ -373,11 +316,6 @@ class Offsets:
         if kept is None:
             kept = topics[topic] = _Topic(offset_key_prefix(group_id, topic))
         return kept
-
-
-def is_overtaken(order: int, by_order: int) -> bool:
-    """Return True if a transactional record precedes another record in the log."""
-    return order <= by_order
 
 
 class _Append:
@@ -415,4 +353,4 @@ class _TransactionalAppend(_Append):
     def committed(self) -> None:
         for topic, partitions in self.values:
             for partition, value in partitions:
-                self._offsets._put_pending(self._producer_id, OffsetKey(self.group_id, topic, partition), value)
+                self._offsets._transactional.put(self._producer_id, OffsetKey(self.group_id, topic, partition), value)

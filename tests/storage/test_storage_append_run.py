@@ -11,7 +11,7 @@ from storage_world import SMALL, bases_of, batch, idempotent, open_log, read_byt
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.storage import Log, LogConfig, Origin
 from kreplica.storage.log.appending import append_all_as_leader, append_as_leader
-from kreplica.storage.producers.producer_state import ProducerEntry
+from kreplica.storage.producers.producer_entry import ProducerEntry
 from kreplica.storage.segments import append_validation
 from kreplica.storage.segments.append_validation import ValidatedBatch
 from kreplica.testing.simulator.disk import MemoryDisk

@@ -10,7 +10,7 @@ from storage_world import batch, idempotent, marker, open_log, values_of
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.storage import Origin
 from kreplica.storage.log.appending import append_as_follower, append_as_leader
-from kreplica.storage.producers.producer_state import ProducerEntry, RecentBatch
+from kreplica.storage.producers.producer_entry import ProducerEntry, RecentBatch
 from kreplica.storage.producers.snapshots import decode_snapshot, encode_snapshot
 
 
@@ -55,7 +55,7 @@ def skip_to(log, sequence, *batches):
     """
     log.truncate_fully_and_start_at(sequence)
     for first, count in batches:
-        log.append_as_follower(idempotent(first, count, base_offset=first), now_ms=1)
+        append_as_follower(log, idempotent(first, count, base_offset=first), now_ms=1)
 
 
 def test_retry_of_a_batch_that_the_log_has_never_had(log):
@@ -92,7 +92,7 @@ def test_earlier_sequence_of_a_well_known_producer_is_out_of_order(log):
 def test_retry_across_the_wrap_of_sequences(log):
     """The first known batch has sequence 0 after the wrap, and the retried one the largest number."""
     skip_to(log, 10)
-    log.append_as_follower(idempotent(0, 1, base_offset=10), now_ms=1)
+    append_as_follower(log, idempotent(0, 1, base_offset=10), now_ms=1)
     assert code_of(log, 2**31 - 1) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
 
 

@@ -7,7 +7,6 @@ outside an open transaction is rejected. The same state determines the last stab
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
 from typing import NamedTuple
@@ -17,17 +16,22 @@ from kreplica.runtime.disk import Buffer
 from kreplica.storage.formats.batch_scanning import header_at
 from kreplica.storage.producers import transaction_verification
 from kreplica.storage.producers.aborted_transactions import AbortedTransaction
+from kreplica.storage.producers.producer_entry import (
+    NO_OFFSET,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    RECENT_BATCHES_MAX,
+    SEQUENCE_MASK,
+    ProducerEntry,
+    RecentBatch,
+    find_duplicate,
+    precedes_known_batches,
+)
 from kreplica.storage.producers.producer_limits import ProducerLimits
 from kreplica.storage.producers.refused_batches import Refusals
 from kreplica.storage.producers.transaction_verification import Verifications
 from kreplica.wire.batches import BatchHeader
 from kreplica.wire.control_records import EndMarker
-
-RECENT_BATCHES_MAX = 5
-NO_SEQUENCE = -1
-NO_PRODUCER_EPOCH = -1
-NO_OFFSET = -1
-_SEQUENCE_MASK = 0x7FFFFFFF
 
 
 class Origin(Enum):
@@ -40,45 +44,6 @@ class Origin(Enum):
 
 
 _IN_SEQUENCE = (Origin.CLIENT, Origin.INTERCEPTED)
-
-
-class RecentBatch(NamedTuple):
-    """A batch written by a producer; ``offset_delta`` is the relative offset of its last record."""
-
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp_ms: int
-
-    @property
-    def first_sequence(self) -> int:
-        """Sequence number of the first record; sequence numbers wrap from 2**31 - 1 to 0."""
-        return (self.last_sequence - self.offset_delta) & _SEQUENCE_MASK
-
-    @property
-    def first_offset(self) -> int:
-        """Offset of the first record."""
-        return self.last_offset - self.offset_delta
-
-
-@dataclass(slots=True)
-class ProducerEntry:
-    """State of one producer id in one log.
-
-    :param transaction_first_offset: start of its open transaction, or ``NO_OFFSET``.
-    """
-
-    producer_id: int
-    epoch: int = NO_PRODUCER_EPOCH
-    coordinator_epoch: int = -1
-    transaction_first_offset: int = NO_OFFSET
-    timestamp_ms: int = -1
-    batches: list[RecentBatch] = field(default_factory=list)
-
-    @property
-    def last_sequence(self) -> int:
-        """Sequence number of its last record in this epoch, or ``NO_SEQUENCE``."""
-        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 
 class CompletedTransaction(NamedTuple):
@@ -150,7 +115,7 @@ class ProducerStates:
             return None
         if origin is Origin.REPLICATION:
             return None
-        if origin in _IN_SEQUENCE and (duplicate := _find_duplicate(entry, header)) is not None:
+        if origin in _IN_SEQUENCE and (duplicate := find_duplicate(entry, header)) is not None:
             return duplicate
         if is_old_epoch(header.producer_epoch, entry.epoch):
             raise _old_epoch(header, entry)
@@ -226,10 +191,10 @@ class ProducerStates:
         elif header.producer_epoch != entry.epoch or not entry.batches:
             expected = 0
         else:
-            expected = (entry.last_sequence + 1) & _SEQUENCE_MASK
+            expected = (entry.last_sequence + 1) & SEQUENCE_MASK
         if header.base_sequence == expected:
             return
-        if _precedes_known_batches(entry, header):
+        if precedes_known_batches(entry, header):
             raise KafkaError(
                 ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
                 f"producer {header.producer_id} resends sequence {header.base_sequence}, whose records are deleted",
@@ -275,7 +240,7 @@ class ProducerStates:
         if header.base_sequence != NO_SEQUENCE:
             if self.refusals.by_producer:
                 self.refusals.appended(header)
-            last_sequence = (header.base_sequence + header.last_offset_delta) & _SEQUENCE_MASK
+            last_sequence = (header.base_sequence + header.last_offset_delta) & SEQUENCE_MASK
             entry.batches.append(
                 RecentBatch(last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
             )
@@ -376,28 +341,3 @@ def _must_wait(header: BatchHeader, code: ErrorCode) -> KafkaError:
     return KafkaError(
         code, f"producer {header.producer_id} must resend the rejected batches before sequence {header.base_sequence}"
     )
-
-
-def _precedes_known_batches(entry: ProducerEntry, header: BatchHeader) -> bool:
-    """Return True if a retried batch was committed and deleted before this log had any batch of its producer.
-
-    A follower that is behind the leader's log start offset skips the deleted records, and with them the producer's
-    batches. When it leads, a producer that has not received their response sends them again: a producer sends its
-    batches in order, so the later ones in the log prove that the earlier ones were appended. Clients treat
-    DUPLICATE_SEQUENCE_NUMBER as success; after OUT_OF_ORDER_SEQUENCE_NUMBER, they would write the batches twice.
-    """
-    known = entry.batches
-    if not known or header.producer_epoch != entry.epoch or len(known) >= RECENT_BATCHES_MAX:
-        return False
-    distance = (known[0].first_sequence - header.base_sequence) & _SEQUENCE_MASK
-    return header.last_offset_delta < distance <= _SEQUENCE_MASK // 2
-
-
-def _find_duplicate(entry: ProducerEntry, header: BatchHeader) -> RecentBatch | None:
-    if header.producer_epoch != entry.epoch or header.base_sequence == NO_SEQUENCE:
-        return None
-    last_sequence = (header.base_sequence + header.last_offset_delta) & _SEQUENCE_MASK
-    for batch in entry.batches:
-        if batch.last_sequence == last_sequence and batch.first_sequence == header.base_sequence:
-            return batch
-    return None

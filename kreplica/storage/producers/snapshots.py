@@ -15,7 +15,7 @@ import crc32c
 
 from kreplica.errors import StorageError
 from kreplica.runtime.disk import Disk
-from kreplica.storage.producers.producer_state import NO_OFFSET, ProducerEntry, RecentBatch
+from kreplica.storage.producers.producer_entry import NO_OFFSET, ProducerEntry, RecentBatch
 
 SNAPSHOT_SUFFIX = ".snapshot"
 _VERSION = 1

@@ -11,7 +11,7 @@ from kreplica.runtime import Reactor
 from kreplica.runtime.turns import Turns
 from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import respond_with_result
-from kreplica.storage.producers.producer_state import ProducerEntry
+from kreplica.storage.producers.producer_entry import ProducerEntry
 
 Row = dict[str, Any]
 
