@@ -52,7 +52,7 @@ class _Request(NamedTuple):
 
 
 class Sender:
-    """Sends the batches of queues to the leaders, in the calls of the producer that owns it."""
+    """Sends queued batches to the leaders; it has no thread and works only while the owning producer calls it."""
 
     def __init__(self, cluster: Cluster, callbacks: ProducerCallbacks) -> None:
         self._cluster = cluster
@@ -74,17 +74,12 @@ class Sender:
         """True if all closed batches have an outcome."""
         return not self._active
 
-    @property
-    def in_flight(self) -> bool:
-        """True if a response is pending."""
-        return bool(self._requests)
-
     def add(self, queue: PartitionQueue[OutgoingBatch]) -> None:
         """Add a queue that has a closed batch."""
         self._active[queue.partition] = queue
 
     def step(self, timeout_s: float = 0.0) -> None:
-        """Send waiting batches and process responses; wait at most ``timeout_s`` while idle."""
+        """Send waiting batches and process responses; wait at most ``timeout_s`` for a response or the next retry."""
         now_s = self._runtime.clock()
         for queue in self._active.values():
             self._outcomes.expire(queue, now_s)
@@ -113,7 +108,7 @@ class Sender:
         return is_uncertain
 
     def _fail_in_flight(self, error: ClientError) -> bool:
-        """Fail batches whose requests were lost by an interrupt.
+        """Fail batches in flight whose requests were abandoned after a KeyboardInterrupt.
 
         :return: True if there were any.
         """
@@ -134,7 +129,7 @@ class Sender:
     # --- sending ---
 
     def _send_ready(self) -> bool:
-        """Send one request per leader with waiting batches; return True if there was one."""
+        """Send at most one request to each leader with waiting batches; return True if any was sent."""
         now_s = self._runtime.clock()
         batches_by_leader: dict[Address, list[QueuedBatch[OutgoingBatch]]] = {}
         core = self._cluster.core

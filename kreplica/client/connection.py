@@ -142,9 +142,9 @@ class Connection(Protocol):
         self._outstanding: deque[_Outstanding] = deque()
         self._next_correlation_id = 0
         self._congested = False
-        self._throttled: IDelayedCall | None = None
+        self._throttle_timer: IDelayedCall | None = None
         self._delayed: list[tuple[bytes, _Outstanding | None]] = []
-        self._unwritten: list[Deferred[dict[str, Any]]] = []
+        self._writable_waiters: list[Deferred[dict[str, Any]]] = []
         self._closing: list[Deferred[None]] = []
         self._abort_timer: IDelayedCall | None = None
         self._lost = False
@@ -152,10 +152,10 @@ class Connection(Protocol):
     def request(
         self, api: Api, version: int, body: dict[str, Any] | bytes, *, timeout_s: float = 30.0, answered: bool = True
     ) -> Deferred[dict[str, Any]]:
-        """Send a request after those in flight, or after the throttle time of the broker (KIP-219).
+        """Send a request without waiting for earlier responses; wait while the broker throttles this client (KIP-219).
 
         :param body: fields for ``Schema.build``, or encoded bytes.
-        :param timeout_s: time until the response, after which the connection is closed.
+        :param timeout_s: maximum time until the response; then the connection is closed.
         :param answered: False if the broker sends no response (Produce with acks=0).
         :return: fires with the response's body, or with ``{}`` when a request without response may be sent; fails
             with a ``ClientError``.  Cancelling it does not affect other requests.
@@ -163,7 +163,7 @@ class Connection(Protocol):
         """
         if self.closed:
             return fail(ConnectionLost(f"{self.peer}: the connection is closed"))
-        if len(self._outstanding) + len(self._unwritten) >= self._outstanding_max:
+        if len(self._outstanding) + len(self._writable_waiters) >= self._outstanding_max:
             return fail(TooManyRequests(f"{self.peer}: {self._outstanding_max} requests are in flight"))
         correlation_id = self._next_correlation_id
         header_version = api.request_header_version(version)
@@ -176,7 +176,7 @@ class Connection(Protocol):
         request = _Outstanding(api, version, correlation_id, timeout_s) if answered else None
         if request is not None:
             self._outstanding.append(request)
-        if self._throttled is None:
+        if self._throttle_timer is None:
             self._send(data, request)
         else:
             self._delayed.append((data, request))
@@ -188,7 +188,7 @@ class Connection(Protocol):
     def negotiate(self, timeout_s: float = 30.0) -> Deferred[dict[int, VersionRange]]:
         """Request the broker's API versions (KIP-35), from which ``version`` chooses.
 
-        :param timeout_s: time until the response, after which the connection is closed.
+        :param timeout_s: maximum time until the response; then the connection is closed.
         :return: fires with API key -> (lowest, highest); fails with a ``ClientError``, or with ``KafkaError`` if the
             broker refused the request.
         """
@@ -270,13 +270,13 @@ class Connection(Protocol):
                 closed.callback(None)
 
     def pauseProducing(self) -> None:
-        """Delay requests without response, because the transport's buffer is full."""
+        """Hold back the Deferreds of requests without response, because the transport's buffer is full."""
         self._congested = True
 
     def resumeProducing(self) -> None:
-        """Continue with requests without response."""
+        """Complete the requests that were held back, because the transport's buffer has free space again."""
         self._congested = False
-        self._fire_written()
+        self._notify_writable()
 
     def stopProducing(self) -> None:
         """Do nothing: ``connectionLost`` follows."""
@@ -295,14 +295,14 @@ class Connection(Protocol):
     def _throttle(self, seconds: float) -> None:
         """Delay requests for the throttle time."""
         seconds = min(seconds, THROTTLE_S_MAX)
-        if self._throttled is None:
-            self._throttled = self._reactor.callLater(seconds, self._send_delayed)
-        elif self._throttled.getTime() < self._reactor.seconds() + seconds:
-            self._throttled.reset(seconds)
+        if self._throttle_timer is None:
+            self._throttle_timer = self._reactor.callLater(seconds, self._send_delayed)
+        elif self._throttle_timer.getTime() < self._reactor.seconds() + seconds:
+            self._throttle_timer.reset(seconds)
 
     def _send_delayed(self) -> None:
         """Send the delayed requests, except cancelled ones."""
-        self._throttled = None
+        self._throttle_timer = None
         delayed, self._delayed = self._delayed, []
         for data, request in delayed:
             if request is not None and request.deferred is None:
@@ -310,19 +310,19 @@ class Connection(Protocol):
             else:
                 self._send(data, request)
         if not self._congested:
-            self._fire_written()
+            self._notify_writable()
 
     def _writable(self) -> Deferred[dict[str, Any]]:
-        if not self._congested and self._throttled is None:
+        if not self._congested and self._throttle_timer is None:
             return succeed({})
         written: Deferred[dict[str, Any]] = Deferred()
-        self._unwritten.append(written)
+        self._writable_waiters.append(written)
         return written
 
-    def _fire_written(self) -> None:
+    def _notify_writable(self) -> None:
         """Fire the Deferreds of requests without response."""
-        if self._throttled is None:
-            written, self._unwritten = self._unwritten, []
+        if self._throttle_timer is None:
+            written, self._writable_waiters = self._writable_waiters, []
             for request in written:
                 if not request.called:  # a callback may cancel another request
                     request.callback({})
@@ -364,15 +364,15 @@ class Connection(Protocol):
     def _stop_accepting(self) -> list[Deferred[dict[str, Any]]]:
         """Stop accepting requests, and return the Deferreds to fail."""
         self.closed = True
-        if self._throttled is not None:
-            self._throttled.cancel()
-            self._throttled = None
+        if self._throttle_timer is not None:
+            self._throttle_timer.cancel()
+            self._throttle_timer = None
         self._delayed.clear()
         self.transport.unregisterProducer()
         deferreds = [request.detach() for request in self._outstanding]
-        failed = [deferred for deferred in deferreds if deferred is not None] + self._unwritten
+        failed = [deferred for deferred in deferreds if deferred is not None] + self._writable_waiters
         self._outstanding.clear()
-        self._unwritten = []
+        self._writable_waiters = []
         return failed
 
     def _fail(self, requests: list[Deferred[dict[str, Any]]], reason: str) -> None:

@@ -1,6 +1,6 @@
 """Retries the startup steps of a broker while ZooKeeper is slow or the connection is lost.
 
-Every step is repeatable: it reads back the result of an earlier attempt without response.
+Every step is repeatable: it reads back the result of an earlier attempt whose response was lost.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class StartupSteps:
             delay_s = min(2 * delay_s, RETRY_SECONDS_MAX)
 
     async def _renew(self) -> None:
-        log.warn("the session with ZooKeeper has ended during the start: opening another")
+        log.warn("the ZooKeeper session ended during the start; opening another")
         await self.with_progress_log("a session with ZooKeeper", self._client.renew())
 
     async def with_progress_log(self, what: str, request: Awaitable[T]) -> T:

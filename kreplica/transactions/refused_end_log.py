@@ -54,7 +54,7 @@ class RefusedEndLog:
         log.info(
             "EndTxn refused with {code}: {transactional_id!r} is in state {state}, the client requested {requested}; "
             "producer id {claimed_id} epoch {claimed_epoch}, current id {current_id} epoch {current_epoch}, "
-            "epoch grows: {epoch_grows}",
+            "bumps epoch: {bumps_epoch}",
             code=code.name,
             transactional_id=transactional_id,
             state=transaction.state.title if transaction is not None else "unknown",
@@ -63,5 +63,5 @@ class RefusedEndLog:
             claimed_epoch=request.claimed.epoch,
             current_id=current.producer_id,
             current_epoch=current.epoch,
-            epoch_grows=request.bumps_epoch,
+            bumps_epoch=request.bumps_epoch,
         )

@@ -58,7 +58,8 @@ def convert(records: Bytes, size_max: int, pause: Callable[[], object] | None = 
     builder = BatchBuilder(codec=codec)
     for number, message in enumerate(messages):
         if message.attributes & CODEC_MASK:
-            raise KafkaError(ErrorCode.INVALID_RECORD, f"message {number} of a set is compressed")
+            text = f"message {number} is compressed, but only a single outer message may be"
+            raise KafkaError(ErrorCode.INVALID_RECORD, text)
         if message.attributes & LOG_APPEND_TIME_BIT:
             raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type to LogAppendTime")
         builder.append(message.timestamp_ms, message.key, message.value)

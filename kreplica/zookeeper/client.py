@@ -77,7 +77,7 @@ class ZooKeeperClient:
     :param random: shuffles the servers and provides the jitter between connection attempts.
     :param session_timeout_ms: requested session timeout; the server clamps it to its own limits.
     :param connection_timeout_ms: time limit of ``start`` and ``renew``.
-    :param auth: (scheme, credentials) of identities, such as ``("digest", b"user:password")``.
+    :param auth: (scheme, credentials) pairs that authenticate the session, such as ``("digest", b"user:password")``.
     :param sasl: credentials for SASL DIGEST-MD5.
     :param tls_context_factory: creates a connection creator for a server's host name
         (``twisted.internet.ssl.optionsForClientTLS``); None means plain TCP.
@@ -156,7 +156,7 @@ class ZooKeeperClient:
         return self._session.start(self._connection_timeout_s)
 
     def close(self) -> Deferred[None]:
-        """Close the session after the responses to earlier requests; its ephemeral znodes are deleted when this fires.
+        """Close the session once earlier requests have responses; fires when the connection is closed.
 
         A session without a connection is left to expire at the server.
         """
@@ -271,7 +271,7 @@ class ZooKeeperClient:
         body = Exists(absolute, watch is not None).encode()
         on_response = watch and self._session.watches.prepare_exists(absolute, self._chroot.listener(watch))
         result: Deferred[Stat | None] = self._session.submit(Opcode.EXISTS, body, decode_stat, path, on_response)
-        return result.addErrback(_none_without_node)
+        return result.addErrback(_none_if_no_node)
 
     def get_data(self, path: str, watch: WatchListener | None = None) -> Deferred[tuple[bytes, Stat]]:
         """Read a znode's data and stat.
@@ -380,7 +380,7 @@ class ZooKeeperClient:
     async def _create_chroot(self) -> None:
         for path in self._chroot.prefixes():
             found = self._session.submit(Opcode.EXISTS, Exists(path).encode(), decode_stat, path)
-            if await found.addErrback(_none_without_node) is not None:
+            if await found.addErrback(_none_if_no_node) is not None:
                 continue
             try:
                 await self._session.submit(Opcode.CREATE2, Create(path).encode(), decode_created, path)
@@ -392,6 +392,6 @@ class ZooKeeperClient:
         return created._replace(path=self._chroot.relative(created.path)) if self._chroot.path else created
 
 
-def _none_without_node(failure: Failure) -> None:
+def _none_if_no_node(failure: Failure) -> None:
     if not isinstance(failure.value, NoNode):
         failure.raiseException()

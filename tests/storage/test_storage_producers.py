@@ -89,6 +89,22 @@ def test_earlier_sequence_of_a_well_known_producer_is_out_of_order(log):
     assert code_of(log, 45, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+def test_unknown_producer_that_starts_later_may_send_its_first_batch(log):
+    """A leader accepts a batch behind one that was rejected as too large, which is then sent again in parts."""
+    skip_to(log, 47)
+    append(log, 4, 2)
+    assert code_of(log, 0, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert code_of(log, 2, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    skip_to(log, 60, (64, 2))
+    assert code_of(log, 0, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_gap_is_known_only_to_a_log_that_has_skipped_records(log):
+    """A follower with all records of its leader knows the first batch of each producer."""
+    append_as_follower(log, idempotent(10, 2), now_ms=1)
+    assert code_of(log, 8, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
 def test_retry_across_the_wrap_of_sequences(log):
     """The first known batch has sequence 0 after the wrap, and the retried one the largest number."""
     skip_to(log, 10)

@@ -1,4 +1,4 @@
-"""Searches records for a case-insensitive text, or for a regular expression between slashes."""
+"""Searches records for text, ignoring case, or for a regular expression between slashes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _text(text: str) -> Search:
 
 def _expression(expression: str) -> Search:
     try:
-        parse(expression)  # compiled separately, so that the error refers to the given expression
+        parse(expression)  # first alone, so that an error refers to the given expression
         automaton = Automaton(f"(?s:.*)(?:{expression})(?s:.*)", STATES_MAX)
     except PatternError as error:
         raise Problem(

@@ -1,7 +1,7 @@
 """``/v1/elections``: possible leader elections, and requests for them.
 
-Preferred elections are requested through a znode. Unclean elections, which lose records, have no znode in Kafka, so the
-request goes directly to the controller.
+Preferred elections are requested through a znode. Unclean elections, which may lose records, have no znode in Kafka,
+so the request goes directly to the controller.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kreplica.zookeeper import Create, ZooKeeperClient
 PARTITIONS_MAX = 10_000
 """Maximum number of partitions per request; more do not fit into a znode."""
 
-ELECTED_SECONDS_MAX = 10.0
+ELECTION_TIMEOUT_S = 10.0
 
 PREFERRED, UNCLEAN = "preferred", "unclean"
 TYPES = {PREFERRED: 0, UNCLEAN: 1}
@@ -45,7 +45,7 @@ NEEDED = record(
     {
         **ONE,
         "type": one_of(PREFERRED, UNCLEAN),
-        "leader": {**nullable(BROKER_ID), "description": "Null without a leader."},
+        "leader": {**nullable(BROKER_ID), "description": "Null if the partition has no leader."},
         "replicas": {**listing(BROKER_ID), "description": "Replicas, preferred leader first."},
     },
     title="ElectionNeeded",
@@ -59,7 +59,8 @@ ELECTIONS = record(
         },
         "needed": {
             **listing(NEEDED),
-            "description": "`preferred`: the preferred leader could lead; `unclean`: no in-sync replica could.",
+            "description": "`preferred`: the preferred leader is in sync, but does not lead; "
+            "`unclean`: no leader, but a live replica.",
         },
     },
     title="Elections",
@@ -70,7 +71,7 @@ BODY = record(
         "type": one_of(PREFERRED, UNCLEAN),
         "partitions": {
             **nullable(listing(record(ONE), minItems=1, maxItems=PARTITIONS_MAX)),
-            "description": "Null or absent: all partitions that need this election.",
+            "description": "Null or absent: all partitions that need this election, at most 10,000.",
         },
     },
     title="Election",
@@ -219,14 +220,14 @@ class Elections:
         if dry_run:
             return shown, {}
 
-        def not_preferred() -> list[TopicPartition]:
-            return [key for key in partitions if not self._is_preferred(key)]
+        def without_preferred_leader() -> list[TopicPartition]:
+            return [key for key in partitions if not self._is_done_or_deleted(key)]
 
-        timeout_s = ELECTED_SECONDS_MAX if self._can_all_be_preferred(partitions) else 0
-        await self._published.wait_until(lambda: not not_preferred(), timeout_s)
-        return shown, dict.fromkeys(not_preferred(), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+        timeout_s = ELECTION_TIMEOUT_S if self._can_all_get_preferred_leader(partitions) else 0
+        await self._published.wait_until(lambda: not without_preferred_leader(), timeout_s)
+        return shown, dict.fromkeys(without_preferred_leader(), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
 
-    def _can_all_be_preferred(self, partitions: Iterable[TopicPartition]) -> bool:
+    def _can_all_get_preferred_leader(self, partitions: Iterable[TopicPartition]) -> bool:
         """Return True if all these partitions can get their preferred leaders, so that waiting makes sense."""
         found = [self._partition(key) for key in partitions]
         return all(p is None or self._has_preferred_leader(p) or self._kind_needed(p) == PREFERRED for p in found)
@@ -234,7 +235,7 @@ class Elections:
     def _has_preferred_leader(self, partition: PublishedPartition) -> bool:
         return partition.leader == partition.replicas[0]
 
-    def _is_preferred(self, key: TopicPartition) -> bool:
+    def _is_done_or_deleted(self, key: TopicPartition) -> bool:
         partition = self._partition(key)
         return partition is None or self._has_preferred_leader(partition)  # or deleted in the meantime
 
@@ -248,9 +249,9 @@ class Elections:
         body = {
             "election_type": TYPES[UNCLEAN],
             "topic_partitions": [{"topic": name, "partitions": numbers} for name, numbers in topics.items()],
-            "timeout_ms": int(ELECTED_SECONDS_MAX * 1000),
+            "timeout_ms": int(ELECTION_TIMEOUT_S * 1000),
         }
-        timeout_s = ELECTED_SECONDS_MAX * 2
+        timeout_s = ELECTION_TIMEOUT_S * 2
         response = await self._connections.request(controller, ELECT_LEADERS, body, timeout_s=timeout_s)
         if response["error_code"]:
             raise KafkaError(ErrorCode.of(response["error_code"]), "the controller did not elect a leader")

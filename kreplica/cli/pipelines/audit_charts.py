@@ -88,9 +88,9 @@ def coverage_chart(partitions: Sequence[Comparison]) -> str:
         height = max(ROW, 14 + len(each.coverages) * (LANE + 3))
         middle = y + (height - ROW) // 2
         first = y + (height - len(each.coverages) * (LANE + 3) + 3) // 2
-        assign_tasks = "".join(_lane(each, own, first + at * (LANE + 3)) for at, own in enumerate(each.coverages))
+        lanes = "".join(_lane(each, own, first + at * (LANE + 3)) for at, own in enumerate(each.coverages))
         text = f"{each.start:,}–{each.high_watermark:,}" if each.high_watermark > each.start else "empty"
-        rows.append(_label(middle, f"{each.topic}-{each.partition}") + assign_tasks + _note(middle, text))
+        rows.append(_label(middle, f"{each.topic}-{each.partition}") + lanes + _note(middle, text))
         y += height
     short = [f"{each.topic}-{each.partition}" for each in partitions if any(own.is_short for own in each.coverages)]
     description = (

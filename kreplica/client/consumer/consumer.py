@@ -102,10 +102,10 @@ class Consumer:
     # --- assignment ---
 
     async def assign(self, partitions: Mapping[TopicPartition, int] | Iterable[TopicPartition]) -> None:
-        """Assign partitions; others are removed, and those already assigned keep their position.
+        """Assign partitions; others are removed, and those already assigned keep their position if no offset is given.
 
-        :param partitions: start offsets, or ``EARLIEST`` or ``LATEST``; partitions without one start at the committed
-            offset, or by ``offset_reset``.
+        :param partitions: the partitions, optionally mapped to start offsets (or ``EARLIEST``, ``LATEST``). Without
+            one, a new partition starts at its committed offset; if it has none, ``offset_reset`` applies.
         :raise ClientError: an offset was not found in time, or a partition does not exist; nothing was changed.
         """
         self._flow.check_open()
@@ -137,10 +137,11 @@ class Consumer:
     async def subscribe(
         self, topics: Iterable[str] | re.Pattern[str], *, listener: AssignmentListener | None = None
     ) -> None:
-        """Subscribe to topics; return when the member has joined its group.
+        """Subscribe to topics; the first call returns when the member has joined its group, later ones at once.
 
-        :param topics: names, or a pattern for whole names, which also finds new topics.  They replace earlier topics.
-        :param listener: called about assigned and revoked partitions, after this consumer.
+        :param topics: names, or a pattern that must match the whole name of present or new topics. They replace earlier
+            topics.
+        :param listener: notified of assigned and revoked partitions after the consumer has handled the change itself.
         :raise ValueError: there is no group, or partitions were assigned explicitly.
         :raise ClientError: the group refuses this member.
         """
@@ -220,8 +221,8 @@ class Consumer:
     ) -> None:
         """Call a handler with all records until ``stop`` or ``close``; return when its calls have completed.
 
-        Records of one partition are processed in order; partitions are processed concurrently.  Completed records may
-        be committed.
+        Records of one partition are processed in order; partitions are processed concurrently.  Automatic
+        commits include a record when its handler has completed.
 
         :param handler: awaited with a record or a batch.
         :param concurrency: maximum number of partitions processed concurrently.
@@ -248,7 +249,7 @@ class Consumer:
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop delivering records of partitions until ``resume``; fetched records stay in memory while they fit.
 
-        :raise ValueError: a partition is not assigned; also raised by the following methods.
+        :raise ValueError: a partition is not assigned; ``resume``, ``seek`` and ``position`` raise it too.
         """
         self._flow.pause(partitions)
 

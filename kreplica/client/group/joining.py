@@ -31,7 +31,7 @@ CHANGES_MAX = 3
 def new_membership(
     cluster: Cluster, options: GroupOptions, topics: Iterable[str], listener: AssignmentListener
 ) -> Membership:
-    """Return a membership; call ``start`` and ``stop``.
+    """Return a membership that is not started; the caller starts and stops it.
 
     :param topics: initially subscribed topics.
     :param listener: receives the assignment.
@@ -47,7 +47,7 @@ def new_membership(
 class AutoProtocolMember:
     """A ``Membership`` that uses KIP-848 if the broker and the group support it, otherwise the classic protocol.
 
-    If an empty group changes its protocol, the member changes too.
+    If the group is created again with the other protocol, the member switches to it.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class AutoProtocolMember:
 
     @property
     def error(self) -> Exception | None:
-        """The final error of the membership."""
+        """The fatal error that ended the membership; None while it is active."""
         return self._error
 
     async def start(self) -> None:
@@ -119,7 +119,7 @@ class AutoProtocolMember:
         return _MAKERS[self._kind](self._cluster, self._options, self._topics, self)
 
     async def _change(self) -> None:
-        """Replace the member by one of the other protocol; the caller starts it."""
+        """Replace the member with one that uses the other protocol; the caller starts it."""
         await self._member.stop()
         self._kind = GroupProtocol.CLASSIC if self._kind is GroupProtocol.CONSUMER else GroupProtocol.CONSUMER
         self._member = self._new()

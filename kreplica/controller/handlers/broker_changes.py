@@ -1,4 +1,4 @@
-"""Handles brokers that join, restart, change or fail; any number of changes at once is one step.
+"""Handles brokers that join, restart, change or fail; all changes found at one time are handled in one step.
 
 The step first decides about every partition with a replica on these brokers and writes the states, and only then sends
 commands.  A broker that restarted uncleanly has thus left the ISRs before its new process learns of any
@@ -33,9 +33,9 @@ log = Logger()
 class BrokerChanges:
     """Differences between the known and the current live brokers.
 
-    :param gone: brokers whose process ended.
-    :param joined: brokers with a new process; a broker in both lists has restarted.
-    :param changed: the same processes with other registration data (for example endpoints).
+    :param gone: brokers whose registration was removed or replaced.
+    :param joined: brokers with a new registration; a broker in both lists has restarted.
+    :param changed: the same registration with other data (for example endpoints).
     """
 
     gone: Sequence[int] = ()
@@ -155,7 +155,7 @@ async def _read_broker(term: ControllerTerm, broker_id: int) -> BrokerRegistrati
 def _reconnect(
     term: ControllerTerm, changes: BrokerChanges, live: Mapping[int, BrokerRegistration], outdated: Sequence[int]
 ) -> None:
-    """Replace the channels of ended or outdated processes."""
+    """Update the live brokers in the context, and open and close the channels to them."""
     context = term.context
     for broker in dict.fromkeys([*changes.gone, *outdated]):
         term.close_channel(broker)
@@ -170,7 +170,7 @@ def _reconnect(
 
 
 async def _enter_states(term: ControllerTerm, changes: BrokerChanges) -> None:
-    """Mark replicas and leaders of ended processes as offline."""
+    """Mark replicas on brokers that left as offline, and the partitions that they lead."""
     context = term.context
     gone = set(changes.gone)
     async for partition, replica in term.in_slices(context.replicas_on(gone)):
@@ -196,7 +196,7 @@ async def _repair(
 
 
 async def _send_roles(term: ControllerTerm, brokers: Sequence[int], requests: BrokerRequests) -> None:
-    """Add the roles of all replicas on these brokers to the batch."""
+    """Mark the live replicas on these brokers as online, and add their roles to the batch."""
     context = term.context
     async for partition, replica in term.in_slices(context.replicas_on(brokers)):
         has_role = partition.topic not in context.deleting and partition in context.leadership

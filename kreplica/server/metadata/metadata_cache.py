@@ -51,7 +51,7 @@ class TopicMetadata:
 
 
 class MetadataCache:
-    """The metadata cache of a broker. Updated topic by topic: a reader sees a topic completely or not at all.
+    """The metadata cache of a broker. Updated one topic at a time: a reader never sees a partial update.
 
     A changed topic, or a changed set of live brokers, is a new object, so derived values can be cached by object
     identity.
@@ -122,10 +122,10 @@ class MetadataCache:
     def update(self, body: dict[str, Any]) -> list[str]:
         """Apply an UpdateMetadata request: replace the brokers and merge the partitions.
 
-        Full metadata, or the last of its parts, also removes topics that it does not name, because a controller may
+        After the last part of full metadata, topics that no part contains are also removed, because a controller may
         have failed before it announced a deletion.
 
-        :return: the removed topics.
+        :return: names of topics that do not exist after the update.
         """
         steps = self.update_in_steps(body, lambda: True)
         while True:
@@ -254,7 +254,7 @@ class MetadataCache:
             done.callback(False)
 
     def recheck(self) -> None:
-        """Check the conditions of all waiters after a change outside the metadata."""
+        """Fire the waiters whose condition now holds; also called after other changes that a condition depends on."""
         for done, condition in list(self._waiting.items()):
             if condition() and self._waiting.pop(done, None) is not None:
                 done.callback(True)

@@ -90,12 +90,12 @@ CONNECTIONS = (
     ),
     Setting(
         "socket.listen.backlog.size", INT, 50, at_least(1), MEDIUM, READ_ONLY,
-        "The maximum number of connections waiting to be accepted, 1024 if it is not set; the operating system may "
-        "limit it further.",
+        "The maximum number of connections waiting to be accepted. Unless it is configured, kreplica uses 1024; the "
+        "operating system may limit it further.",
     ),
     Setting(
         "socket.receive.buffer.bytes", INT, 102_400, ANY, HIGH, READ_ONLY,
-        "The size of a connection's receive buffer; if it is -1 or not set, the system adapts it.",
+        "The size of a connection's receive buffer. If it is -1 or not configured, the system adapts it.",
     ),
     Setting(
         "socket.request.max.bytes", INT, 104_857_600, at_least(1), HIGH, READ_ONLY,
@@ -103,7 +103,7 @@ CONNECTIONS = (
     ),
     Setting(
         "socket.send.buffer.bytes", INT, 102_400, ANY, HIGH, READ_ONLY,
-        "The size of a connection's send buffer; if it is -1 or not set, the system adapts it.",
+        "The size of a connection's send buffer. If it is -1 or not configured, the system adapts it.",
     ),
     *not_implemented(
         "one reactor serves all connections and requests; to use more cores, run more brokers",

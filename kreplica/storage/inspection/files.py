@@ -1,4 +1,4 @@
-"""Reads the files of a log's directory entry by entry, with reads of bounded size."""
+"""Readers for the files of a partition's directory; each yields one entry at a time and reads a bounded size."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ def batches(file: File, end: int) -> Iterator[tuple[int, BatchHeader, memoryview
 class EntryFile:
     """An open file with entries of fixed size; its size is read once.
 
-    Kafka preallocates the index of an active segment with zeros, which remain if it is killed; they are not entries.
+    Kafka preallocates the index of the active segment with zeros, which remain if the broker is killed; zeros are not
+    entries.
 
     :ivar exists: False if the file is missing; it then has no entries.
     :ivar size: size in bytes without these zeros.

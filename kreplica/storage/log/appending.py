@@ -158,6 +158,7 @@ def append_as_follower(
     headers = check_as_follower(data, log.log_end_offset, leader_epoch, gaps_expected=log.config.compacted)
     base_offset = headers[0].base_offset if headers else log.log_end_offset
     markers = read_markers(data, headers)
+    log.producers.note_replicated(headers)
     position = 0
     for first, last, size in split_runs(headers, log.config.segment_bytes):
         log.check_writable()

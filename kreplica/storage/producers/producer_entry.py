@@ -65,15 +65,20 @@ def find_duplicate(entry: ProducerEntry, header: BatchHeader) -> RecentBatch | N
 
 
 def precedes_known_batches(entry: ProducerEntry, header: BatchHeader) -> bool:
-    """Return True if a retried batch was committed and deleted before this log had any batch of its producer.
+    """Return True if a batch precedes all known ones of a producer that this log knows from its leader after a gap.
 
     A follower that is behind the leader's log start offset skips the deleted records, and with them the producer's
     batches. When it leads, a producer that has not received their response sends them again: a producer sends its
     batches in order, so the later ones in the log prove that the earlier ones were appended. Clients treat
     DUPLICATE_SEQUENCE_NUMBER as success; after OUT_OF_ORDER_SEQUENCE_NUMBER, they would write the batches twice.
+
+    A leader that accepts the first batch of an unknown producer knows nothing of that kind: an earlier batch may have
+    been rejected as too large, and be sent again in parts. The first batch of all is never taken for a retry.
     """
     known = entry.batches
     if not known or header.producer_epoch != entry.epoch or len(known) >= RECENT_BATCHES_MAX:
+        return False
+    if header.base_sequence == 0:
         return False
     distance = (known[0].first_sequence - header.base_sequence) & SEQUENCE_MASK
     return header.last_offset_delta < distance <= SEQUENCE_MASK // 2

@@ -60,6 +60,8 @@ class ProducerStates:
 
     :ivar verifications: transactions that may start; used only by a leader.
     :ivar refusals: batches rejected with a retriable error.
+    :ivar replicated_after_gap: producers whose first known batch came from the leader after this log skipped deleted
+        records, so that earlier batches of theirs may be unknown; None if the log has not skipped any.
     """
 
     def __init__(self, expiration_ms: int) -> None:
@@ -71,6 +73,7 @@ class ProducerStates:
         self._undecided: list[CompletedTransaction] = []
         """Ended transactions whose marker is not below the high watermark and which are therefore still unstable."""
         self.refusals = Refusals()
+        self.replicated_after_gap: set[int] | None = None
         self._limits = ProducerLimits()
 
     def set_limits(self, limits: ProducerLimits) -> None:
@@ -90,6 +93,12 @@ class ProducerStates:
     def entries(self) -> Iterable[ProducerEntry]:
         """All producers, in no particular order."""
         return self._entries.values()
+
+    def note_replicated(self, headers: Iterable[BatchHeader]) -> None:
+        """Note the producers that become known by batches from the leader, before these are applied."""
+        if self.replicated_after_gap is not None:
+            ids = (header.producer_id for header in headers if header.producer_id >= 0 and not header.is_control)
+            self.replicated_after_gap.update(each for each in ids if each not in self._entries)
 
     def check(self, header: BatchHeader, marker: EndMarker | None, origin: Origin) -> RecentBatch | None:
         """Check that a batch may follow its producer's earlier batches.
@@ -194,7 +203,7 @@ class ProducerStates:
             expected = (entry.last_sequence + 1) & SEQUENCE_MASK
         if header.base_sequence == expected:
             return
-        if precedes_known_batches(entry, header):
+        if header.producer_id in (self.replicated_after_gap or ()) and precedes_known_batches(entry, header):
             raise KafkaError(
                 ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
                 f"producer {header.producer_id} resends sequence {header.base_sequence}, whose records are deleted",
@@ -301,9 +310,13 @@ class ProducerStates:
         self._undecided.clear()
         self.verifications.clear()
 
-    def restore(self, entries: Iterable[ProducerEntry]) -> None:
-        """Replace all producers with those of a snapshot."""
+    def restore(self, entries: Iterable[ProducerEntry], *, has_gap: bool = False) -> None:
+        """Replace all producers with those of a snapshot.
+
+        :param has_gap: the log starts above offset 0, and there is no snapshot of the producers before its start.
+        """
         self.clear()
+        self.replicated_after_gap = set() if has_gap else None
         self._entries.update((entry.producer_id, entry) for entry in entries)
         started = (entry for entry in self._entries.values() if entry.transaction_first_offset != NO_OFFSET)
         for entry in sorted(started, key=lambda entry: entry.transaction_first_offset):

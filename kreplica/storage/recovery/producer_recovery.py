@@ -29,7 +29,7 @@ def restore_producers(
     """
     found = snapshots.load_latest(segments.first.base_offset, last)
     from_offset, entries = found if found is not None else (start_offset, [])
-    producers.restore(entries)
+    producers.restore(entries, has_gap=found is None and start_offset > 0)
     for segment in segments.starting_from(from_offset):
         if not segment.size:
             continue

@@ -21,7 +21,7 @@ class Observations:
     :param clock: returns seconds.
     :ivar ends: by partition, the offset after the last acknowledged record.
     :ivar read_count: total number of records that all readers received.
-    :ivar latencies_s: of each batch, from its first send to its acknowledgement.
+    :ivar latencies_s: latency of each batch, from its first send to its acknowledgement.
     """
 
     def __init__(self, partitions: int, clock: Callable[[], float]) -> None:

@@ -1,4 +1,4 @@
-"""Commands of the controller to brokers, and requests of brokers about their partitions."""
+"""Requests that the controller sends to brokers, and requests that brokers send to the controller."""
 
 from __future__ import annotations
 

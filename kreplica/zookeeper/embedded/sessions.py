@@ -69,7 +69,7 @@ class Sessions:
         """Open a session.
 
         :param timeout_ms: requested timeout; the session has the negotiated one.
-        :param wall_clock_ms: makes session IDs unique over restarts of this server.
+        :param wall_clock_ms: makes session IDs unique across restarts of this server.
         """
         self._last_id = max(self._last_id + 1, (wall_clock_ms << 16) & _ID_MASK)
         while self._last_id in self.by_id:

@@ -135,7 +135,7 @@ class BatchWriter:
         writer.partitionBy("topic", "day", "batch").parquet(self._path)
 
     def _batch_entry(self, rows: DataFrame, number: int, starts: Positions, ends: Positions) -> Batch:
-        """Return the batch entry for the files found on disk."""
+        """Return the batch entry, with the files found in the store."""
         topics = sorted({each.topic for each in ends if ends[each] > starts[each]})
         found: list[FileEntry] = []
         for topic in topics:

@@ -94,11 +94,11 @@ def plan_steps(
         used = set()
         for lot, first, end_index in parts:
             for each in lot.ranges:
-                options = selection.clip(_share_of(each, lot.size, first, end_index))
-                if options.size:
+                selected = selection.clip(_share_of(each, lot.size, first, end_index))
+                if selected.size:
                     used.add(lot.number)
-                    before = ranges.get(each.partition, options)
-                    start, end = min(before.start, options.start), max(before.end, options.end)
+                    before = ranges.get(each.partition, selected)
+                    start, end = min(before.start, selected.start), max(before.end, selected.end)
                     ranges[each.partition] = OffsetRange(each.partition, start, end)
         if ranges:
             steps.append(Step(position, tuple(sorted(used)), tuple(ranges[each] for each in sorted(ranges))))
