@@ -12,14 +12,8 @@ from random import Random
 from typing import Any, Generic, Protocol, TypeVar
 
 from kreplica.client_core.addresses import Address, parse_addresses
-from kreplica.client_core.errors import (
-    BrokerRefused,
-    ClientClosed,
-    ClientError,
-    ConnectionFailed,
-    LeaderUnknown,
-    check,
-)
+from kreplica.client_core.coordinator_rows import coordinator_address, missing_in_response
+from kreplica.client_core.errors import BrokerRefused, ClientClosed, ClientError, ConnectionFailed, LeaderUnknown
 from kreplica.client_core.metadata import ClusterView, CoordinatorKind, PartitionView, TopicView, parse_view
 from kreplica.client_core.negotiation import VersionRange
 from kreplica.client_core.options import ClientOptions
@@ -372,7 +366,7 @@ class ClusterCore(ABC, Generic[ConnectionT]):
             new = await self.at_any(lambda connection: self._find_coordinators(connection, kind, missing))
             self._coordinators |= {(kind, key): each for key, each in new.items() if isinstance(each, Address)}
             found |= new
-        return {key: _missing_in_response(kind) if each is None else each for key, each in found.items()}
+        return {key: missing_in_response(kind) if each is None else each for key, each in found.items()}
 
     def forget_coordinator(self, kind: CoordinatorKind, key: str) -> None:
         """Forget a coordinator's address, so that it is looked up before its next use."""
@@ -389,17 +383,4 @@ class ClusterCore(ABC, Generic[ConnectionT]):
             bodies = [{"key_type": int(kind), "key": key} for key in keys]
             responses = await self.gather([self.request(connection, FIND_COORDINATOR, body) for body in bodies])
             rows = [response | {"key": key} for key, response in zip(keys, responses, strict=True)]
-        return {row["key"]: _coordinator(kind, row) for row in rows}
-
-
-def _coordinator(kind: CoordinatorKind, row: dict[str, Any]) -> Address | ClientError:
-    try:
-        check(row, f"coordinator of {kind.name.lower()} {row['key']!r}")
-    except ClientError as error:
-        return error
-    return Address(row["host"], row["port"])
-
-
-def _missing_in_response(kind: CoordinatorKind) -> ClientError:
-    what = f"coordinator of {kind.name.lower()}"
-    return BrokerRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, what, "the response does not contain it")
+        return {row["key"]: coordinator_address(kind, row) for row in rows}
