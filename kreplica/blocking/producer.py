@@ -275,8 +275,8 @@ class Producer:
         """Yield the open transaction; it stays open if the block raises an error."""
         transactions = self._require_transactions()
         transactions.expect(Phase.OPEN)
-        transactions.phase = Phase.ENDING
         try:
+            transactions.phase = Phase.ENDING
             yield transactions
         finally:
             if transactions.phase is Phase.ENDING:
@@ -338,6 +338,10 @@ class Producer:
     def _close_batch(self, queue: PartitionQueue[OutgoingBatch]) -> None:
         batch, queue.open = queue.open, None
         if batch is None:
+            return
+        assert batch.builder is not None
+        if not batch.builder.record_count:  # ``send`` was interrupted
+            self._buffered_bytes -= batch.builder.size
             return
         self._sticky.full(*queue.partition)
         batch.close()

@@ -80,6 +80,13 @@ class Sender:
 
     def step(self, timeout_s: float = 0.0) -> None:
         """Send waiting batches and process responses; wait at most ``timeout_s`` for a response or the next retry."""
+        try:
+            self._step(timeout_s)
+        except BaseException as error:
+            self._abandon(error)
+            raise
+
+    def _step(self, timeout_s: float) -> None:
         now_s = self._runtime.clock()
         for queue in self._active.values():
             self._outcomes.expire(queue, now_s)
@@ -98,23 +105,30 @@ class Sender:
         :return: True if one of the failed batches may have been written.
         """
         is_uncertain = False
-        while self._active:
-            is_uncertain = self._drop_waiting(error) or is_uncertain
-            self._active = {each: queue for each, queue in self._active.items() if queue.in_flight}
-            if self._requests:
-                self._receive(WAIT_S_MAX)
-            else:
-                is_uncertain = self._fail_in_flight(error) or is_uncertain
+        try:
+            while self._active:
+                is_uncertain = self._drop_waiting(error) or is_uncertain
+                self._active = {each: queue for each, queue in self._active.items() if queue.in_flight}
+                if self._active:
+                    self._receive(WAIT_S_MAX)
+        except BaseException as interrupt:
+            self._abandon(interrupt)
+            raise
         return is_uncertain
 
-    def _fail_in_flight(self, error: ClientError) -> bool:
-        """Fail batches in flight whose requests were abandoned after a KeyboardInterrupt.
+    def _abandon(self, reason: BaseException) -> None:
+        """Fail all batches after an interrupt, such as Ctrl-C, at an arbitrary place.
 
-        :return: True if there were any.
+        Requests, responses and their batches may no longer correspond, so the connections are closed, and every
+        partition restarts its sequences.
         """
-        lost = [self._outcomes.fail_in_flight(queue, error) for queue in self._active.values()]
+        self._requests.clear()
+        self._connections.close()
+        error = ClientError(f"the producer was interrupted: {reason!r}")
+        for queue in self._active.values():
+            queue.must_restart = True
+            self._outcomes.fail_all(queue, error)
         self._active.clear()
-        return any(lost)
 
     def _drop_waiting(self, error: ClientError) -> bool:
         """:return: True if a dropped batch had sequence numbers."""
@@ -185,9 +199,6 @@ class Sender:
             sent = connection.send(
                 PRODUCE, body, version=version, timeout_s=2 * timeout_s, expects_response=expects_response
             )
-        except KeyboardInterrupt:
-            connection.close()  # a part of the request may have been sent
-            raise
         except ClientError as error:
             self._on_connection_lost(connection, error)
             self._on_lost_requests(batches, error)

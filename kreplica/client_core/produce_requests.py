@@ -225,25 +225,13 @@ class BatchOutcomes(Generic[BatchT]):
         return numbered
 
     def fail_all(self, queue: PartitionQueue[BatchT], error: ClientError) -> None:
-        """Fail all batches, because the producer closes."""
+        """Fail all batches, because the producer closes or was interrupted."""
         for batch in list(queue.in_flight):
             queue.remove_in_flight(batch)
             batch.maybe_written = True
             self._fail_batch(queue, batch, error)
         while queue.waiting:
             self._fail_batch(queue, queue.waiting.popleft(), error)
-
-    def fail_in_flight(self, queue: PartitionQueue[BatchT], error: ClientError) -> bool:
-        """Fail the batches in flight whose requests are lost.
-
-        :return: True if there were any.
-        """
-        in_flight = list(queue.in_flight)
-        for batch in in_flight:
-            queue.remove_in_flight(batch)
-            queue.must_restart = True
-            self._settle(batch, error)
-        return bool(in_flight)
 
     def _retry_at_s(self, queue: PartitionQueue[BatchT], now_s: float) -> float:
         queue.failures += 1

@@ -128,8 +128,8 @@ class TransactionCoordinatorClient:
 
         self.is_outcome_unknown = True
         await self._at_coordinator(attempt)
-        self.is_outcome_unknown = False
         self._partitions.update(new)
+        self.is_outcome_unknown = False
 
     async def add_offsets(self, offsets: GroupOffsets, group: GroupIdentity, metadata: str = "") -> None:
         """Commit a group's offsets with the transaction.

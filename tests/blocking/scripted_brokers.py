@@ -61,7 +61,10 @@ class Link:
         self.closed = False
 
     def send(self, data: bytes) -> None:
-        self._end.sendall(data)
+        try:
+            self._end.sendall(data)
+        except BrokenPipeError:  # the client was interrupted and has closed its end
+            self.close()
 
     def send_later(self, seconds: float, data: bytes) -> None:
         self.broker.brokers.later(seconds, lambda: self.closed or self.send(data))
