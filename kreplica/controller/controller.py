@@ -162,6 +162,11 @@ class Controller:
         """The controller's view of the cluster, or None while inactive.  Callers must not modify it."""
         return self._term.context if self._term else None
 
+    @property
+    def watches_count(self) -> int:
+        """Number of ZooKeeper watches that the current term holds; 0 while inactive."""
+        return self._term.watches_count if self._term else 0
+
     def start(self) -> None:
         """Start to run for election."""
         with self._observer.called("start"):

@@ -224,6 +224,11 @@ class ControllerTerm:
 
         return Watcher(path, event, ignored, self._watched, self.put)
 
+    @property
+    def watches_count(self) -> int:
+        """Number of ZooKeeper watches that this term has set and that have not fired."""
+        return len(self._watched)
+
     def forget_watch(self, path: str) -> None:
         """Forget a watch whose read failed."""
         self._watched.discard(path)

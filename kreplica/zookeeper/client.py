@@ -183,6 +183,11 @@ class ZooKeeperClient:
         return self._session.timeout_ms
 
     @property
+    def watches_count(self) -> int:
+        """Number of watches of the session: one per path and kind, as the server counts them."""
+        return self._session.watches.count
+
+    @property
     def last_zxid(self) -> int:
         """Last transaction ID (zxid) that the session has seen."""
         return self._session.last_zxid

@@ -44,6 +44,11 @@ class Watches:
         self.children: _ByPath = {}
         self.persistent: dict[AddWatchMode, _ByPath] = {mode: {} for mode in AddWatchMode}
 
+    @property
+    def count(self) -> int:
+        """Number of watches that the server holds for this session: one per path and kind."""
+        return sum(map(len, (self.data, self.exists, self.children, *self.persistent.values())))
+
     def prepare_data(self, path: str, listener: WatchListener) -> Callable[[int], None]:
         """Prepare the registration of a data watch whose request was sent.
 

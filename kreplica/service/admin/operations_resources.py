@@ -10,6 +10,7 @@ from kreplica.admin.peers.forwarding import OtherBrokers
 from kreplica.admin.peers.registrations import Registrations
 from kreplica.admin.plans.reading import PlanReader
 from kreplica.admin.plans.replica_sizes import ReplicaSizes
+from kreplica.admin.resources.controller import ControllerResource
 from kreplica.admin.resources.figures import LiveMetricsResource
 from kreplica.admin.resources.plans import Plans
 from kreplica.admin.resources.timeline import Timeline
@@ -56,6 +57,7 @@ def operating_resources(
         Plans(runtime, broker.client, broker.metadata, registrations, connections),
         Timeline(runtime.reactor, broker_id, broker.controller.history.audit_events, KINDS, others),
         _why(broker, stalls, registrations, others),
+        ControllerResource(broker_id, broker.client, broker.controller, registrations, others),
         LiveMetricsResource(broker_id, runtime.wall_clock_ms, LiveMetrics(broker, stalls), registrations, others),
     )
 

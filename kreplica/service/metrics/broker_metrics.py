@@ -26,6 +26,7 @@ from kreplica.service.metrics.metric_families import by_api, counter, gauge, his
 from kreplica.service.plugins import Plugins
 from kreplica.storage.directories.log_directories import LogDirectories
 from kreplica.wire.messages import APIS, FETCH, PRODUCE
+from kreplica.zookeeper import ZooKeeperClient
 
 PARTITION_LABELS = ("topic", "partition")
 
@@ -87,6 +88,9 @@ class MetricsDependencies(MemoryDependencies, Protocol):
 
     @property
     def runtime(self) -> Runtime: ...
+
+    @property
+    def client(self) -> ZooKeeperClient: ...
 
     @property
     def metadata(self) -> MetadataCache: ...
@@ -160,6 +164,9 @@ class BrokerMetrics:
         yield gauge("kafka_brokers", "Live brokers in this broker's metadata.", len(metadata.brokers))
         topics = [Sample((name,), len(topic.partitions)) for name, topic in sorted(metadata.topics.items())]
         yield Family("kafka_topic_partitions", Kind.GAUGE, "Partitions of a topic.", ("topic",), topics)
+
+        watches = self._broker.client.watches_count
+        yield gauge("kreplica_zookeeper_watches", "ZooKeeper watches of this broker's session.", watches)
 
     def _server(self) -> Iterator[Family | Histogram]:
         if self._broker.server is None:

@@ -26,6 +26,8 @@ def controller_families(controller: Controller, metadata: MetadataCache) -> Iter
     )
     round_trips = counters.cost.zookeeper_round_trips
     yield counter("kreplica_controller_zookeeper_round_trips", "ZooKeeper round trips.", round_trips)
+    watches = controller.watches_count
+    yield gauge("kreplica_controller_zookeeper_watches", "ZooKeeper watches of the active controller.", watches)
     last = controller.queue.last_event
     if last is not None:
         yield gauge(
