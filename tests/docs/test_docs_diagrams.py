@@ -35,3 +35,20 @@ def test_links_have_a_target(page: Path) -> None:
     """Each link to a file of the project has a target."""
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
+def test_linked_tests_exist(page: Path) -> None:
+    """A link whose text is the name of a test leads to the file that defines it."""
+    for name, target in re.findall(r"\[`(test_\w+)`\]\(([^)#]+)\)", page.read_text()):
+        source = (page.parent / target).read_text()
+        assert re.search(rf"def {name}\(", source), f"{page.name}: {target} does not define {name}"
+
+
+def test_each_mechanism_of_the_designs_has_a_link() -> None:
+    """Each row of the tables names code or a test."""
+    rows = [line for line in (DOCS / "explanation/designs.md").read_text().splitlines() if line.startswith("| ")]
+    mechanisms = [row for row in rows if not row.startswith(("| ---", "| mechanism"))]
+    assert len(mechanisms) > 80
+    for row in mechanisms:
+        assert "](" in row, row
