@@ -108,7 +108,13 @@ def write_baseline(costs: Mapping[str, Cost], path: Path = BASELINE, python: str
 
 
 def measure() -> dict[str, Cost]:
-    """Return the calls of each request, as the median of 50."""
+    """Return the calls of each request, as the median of 50, and those of the ZooKeeper client's requests."""
+    from benchmarks import zookeeper_calls
+
+    return _broker_costs() | zookeeper_calls.costs()
+
+
+def _broker_costs() -> dict[str, Cost]:
     one = Leader(brokers=1)
     session_id = one.response(FETCH, 11, _fetch(PARTITIONS, "empty", session_epoch=0))["session_id"]
     assert session_id

@@ -14,6 +14,7 @@ from kreplica.runtime import Reactor
 from kreplica.zookeeper.chroot import Chroot
 from kreplica.zookeeper.ensemble import Ensemble, TlsContextFactory
 from kreplica.zookeeper.errors import NodeExists, NoNode
+from kreplica.zookeeper.jute import pack_text_and_flag
 from kreplica.zookeeper.multi import multi_decoder
 from kreplica.zookeeper.persistent_watch import Watch
 from kreplica.zookeeper.records import FRAME_SIZE_MAX, OPEN_ACL, Acl, AddWatchMode, Opcode, Stat
@@ -24,14 +25,12 @@ from kreplica.zookeeper.requests import (
     Delete,
     Exists,
     GetAcl,
-    GetChildren,
-    GetData,
     Operation,
     Read,
     SetAcl,
-    SetData,
     Sync,
     encode_operations,
+    encode_set_data,
 )
 from kreplica.zookeeper.responses import (
     Created,
@@ -273,7 +272,7 @@ class ZooKeeperClient:
         :param watch: called once, when the znode is created, changed or deleted.
         """
         absolute = self._absolute(path)
-        body = Exists(absolute, watch is not None).encode()
+        body = pack_text_and_flag(absolute, watch is not None)
         on_response = watch and self._session.watches.prepare_exists(absolute, self._chroot.listener(watch))
         result: Deferred[Stat | None] = self._session.submit(Opcode.EXISTS, body, decode_stat, path, on_response)
         return result.addErrback(_none_if_no_node)
@@ -285,7 +284,7 @@ class ZooKeeperClient:
         :raise NoNode: or ``NoAuth``.
         """
         absolute = self._absolute(path)
-        body = GetData(absolute, watch is not None).encode()
+        body = pack_text_and_flag(absolute, watch is not None)
         on_response = watch and self._session.watches.prepare_data(absolute, self._chroot.listener(watch))
         return self._session.submit(Opcode.GET_DATA, body, decode_data, path, on_response)
 
@@ -295,7 +294,7 @@ class ZooKeeperClient:
         :param version: expected data version; -1 matches any.
         :raise NoNode: or ``BadVersion``, ``NoAuth``.
         """
-        body = SetData(self._absolute(path), data, version).encode()
+        body = encode_set_data(self._absolute(path), data, version)
         return self._session.submit(Opcode.SET_DATA, body, decode_stat, path)
 
     def get_children(self, path: str, watch: WatchListener | None = None) -> Deferred[list[str]]:
@@ -305,7 +304,7 @@ class ZooKeeperClient:
         :raise NoNode: or ``NoAuth``.
         """
         absolute = self._absolute(path)
-        body = GetChildren(absolute, watch is not None).encode()
+        body = pack_text_and_flag(absolute, watch is not None)
         on_response = watch and self._session.watches.prepare_children(absolute, self._chroot.listener(watch))
         return self._session.submit(Opcode.GET_CHILDREN, body, decode_children, path, on_response)
 

@@ -41,7 +41,8 @@ from kreplica.zookeeper.records import (
 Decode: TypeAlias = Callable[[bytes, int, int], Any]
 # Called with the response's error code (0 is success) before the request completes, to register a watch.
 Answered: TypeAlias = Callable[[int], None]
-_Outstanding: TypeAlias = "tuple[int, int, Deferred[Any], Decode, str | None, Answered | None]"
+# Transaction ID, size of the frame, Deferred, decoder, the caller's path, callback of a watch.
+UnansweredRequest: TypeAlias = tuple[int, int, "Deferred[Any]", Decode, str | None, Answered | None]
 
 _pack_header = REQUEST_FRAME_HEADER.pack
 _unpack_reply = REPLY_HEADER.unpack_from
@@ -78,7 +79,6 @@ class Connection(TwistedProtocol):
         self._owner = owner
         self._handshake: ConnectRequest | None = handshake
         self._splitter = FrameSplitter(frame_size_max)
-        self._outstanding: deque[_Outstanding] = deque()
         self._out: list[bytes] = []
         self._flushing: IDelayedCall | None = None
         self._reading = False
@@ -94,14 +94,11 @@ class Connection(TwistedProtocol):
         self._pings_sent_at: deque[float] = deque()
         #: Send time of the latest answered handshake or ping; the server restarted the session timeout then or later.
         self.confirmed_at = self._received_at
-        #: Total size of the unanswered requests in bytes.
+        #: Unanswered requests, oldest first.
+        self.unanswered: deque[UnansweredRequest] = deque()
+        #: Their total size in bytes.
         self.unanswered_bytes = 0
         self.last_zxid = handshake.last_zxid_seen
-
-    @property
-    def unanswered_count(self) -> int:
-        """Number of unanswered requests."""
-        return len(self._outstanding)
 
     # Called by Twisted.
 
@@ -112,19 +109,20 @@ class Connection(TwistedProtocol):
             self.transport.setTcpNoDelay(True)  # writes are already batched, one per reactor iteration
         if isinstance(self.transport, tcp.Connection):
             self._send_now = self.transport.writeSomeData
+            self.transport.protocol = self  # bypasses the endpoint's wrapper, which forwards every call
         self.confirmed_at = self._received_at = self._reactor.seconds()
         self.transport.write(frame(self._handshake.encode()))
 
     def dataReceived(self, data: bytes) -> None:
         self._received_at = self._reactor.seconds()
         self._reading = True
-        had_outstanding = len(self._outstanding)
+        had_unanswered = len(self.unanswered)
         try:
             self._read_frames(data)
         except ProtocolError as error:
             self.abort(f"the server sent malformed bytes: {error}")
         self._reading = False
-        if had_outstanding and not self._outstanding:
+        if had_unanswered and not self.unanswered:
             self._buffered = False  # all requests are answered, so the send buffer is empty
         if self._out:
             self._flush()
@@ -158,12 +156,11 @@ class Connection(TwistedProtocol):
         xid = self._xid = self._xid + 1 if self._xid < _XID_MAX else 1
         size = len(body) + 8
         self.unanswered_bytes += size
-        self._outstanding.append((xid, size, deferred, decode, path, answered))
+        self.unanswered.append((xid, size, deferred, decode, path, answered))
         out = self._out
         if not out and not self._reading:
             self._flushing = self._reactor.callLater(0, self._flush)
-        out.append(_pack_header(size, xid, opcode))
-        out.append(body)
+        out += (_pack_header(size, xid, opcode), body)
 
     def send_reserved(self, xid: int, opcode: Opcode, body: bytes) -> None:
         """Send a message with a reserved transaction ID (ping, auth, setWatches)."""
@@ -188,9 +185,9 @@ class Connection(TwistedProtocol):
 
     def fail_outstanding(self, error: Callable[[str | None], ZooKeeperError]) -> None:
         """Fail all unanswered requests, oldest first."""
-        outstanding, self._outstanding = self._outstanding, deque()
+        unanswered, self.unanswered = self.unanswered, deque()
         self.unanswered_bytes = 0
-        for _xid, _size, deferred, _decode, path, _answered in outstanding:
+        for _xid, _size, deferred, _decode, path, _answered in unanswered:
             deferred.errback(error(path))
 
     def _flush(self) -> None:
@@ -209,7 +206,7 @@ class Connection(TwistedProtocol):
         self.transport.write(data)
 
     def _read_frames(self, data: bytes) -> None:
-        outstanding = self._outstanding
+        unanswered = self.unanswered
         for buffer, start, end in self._splitter.frames(data):
             if self._ended:
                 return
@@ -224,11 +221,11 @@ class Connection(TwistedProtocol):
             if xid < 0:
                 self._read_reserved(xid, error, Reader(buffer, body, end, "event"))
                 continue
-            if not outstanding or outstanding[0][0] != xid:
+            if not unanswered or unanswered[0][0] != xid:
                 raise ProtocolError("reply", f"response to request {xid}, which is not the oldest unanswered one")
             if zxid > self.last_zxid:
                 self.last_zxid = zxid
-            _xid, size, deferred, decode, path, answered = outstanding.popleft()
+            _xid, size, deferred, decode, path, answered = unanswered.popleft()
             self.unanswered_bytes -= size
             if answered is not None:
                 answered(error)

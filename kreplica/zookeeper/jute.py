@@ -32,6 +32,12 @@ def pack_text(text: str) -> bytes:
     return pack_int32(len(data)) + data
 
 
+def pack_text_and_flag(text: str, flag: bool) -> bytes:
+    """Encode a text and a boolean, the body of every read with an optional watch."""
+    data = text.encode()
+    return pack_int32(len(data)) + data + (TRUE if flag else FALSE)
+
+
 def pack_buffer(data: bytes | None) -> bytes:
     """Encode bytes behind their length (int32); None has length -1."""
     return b"\xff\xff\xff\xff" if data is None else pack_int32(len(data)) + data

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 from kreplica.errors import ProtocolError
 from kreplica.zookeeper.errors import Unimplemented
-from kreplica.zookeeper.jute import FALSE, TRUE, Reader, pack_buffer, pack_int32, pack_text
+from kreplica.zookeeper.jute import Reader, pack_buffer, pack_int32, pack_text, pack_text_and_flag
 from kreplica.zookeeper.records import OPEN_ACL, Acl, Opcode, pack_acl, read_acl
 
 T = TypeVar("T")
@@ -72,15 +72,19 @@ class SetData(NamedTuple):
     version: int = ANY_VERSION
 
     def encode(self) -> bytes:
-        path, data, version = self
-        name = path.encode()
-        if data is None:
-            return pack_int32(len(name)) + name + _TWO_INTS.pack(-1, version)
-        return b"%b%b%b%b%b" % (pack_int32(len(name)), name, pack_int32(len(data)), data, pack_int32(version))
+        return encode_set_data(*self)
 
     @classmethod
     def decode(cls, reader: Reader) -> SetData:
         return cls(reader.text(), reader.buffer(), reader.int32())
+
+
+def encode_set_data(path: str, data: bytes | None, version: int) -> bytes:
+    """Encode ``SetData`` without creating it."""
+    name = path.encode()
+    if data is None:
+        return pack_int32(len(name)) + name + _TWO_INTS.pack(-1, version)
+    return b"%b%b%b%b%b" % (pack_int32(len(name)), name, pack_int32(len(data)), data, pack_int32(version))
 
 
 _TWO_INTS = Struct(">ii")
@@ -107,7 +111,7 @@ class GetData(NamedTuple):
     watch: bool = False
 
     def encode(self) -> bytes:
-        return pack_text(self.path) + (TRUE if self.watch else FALSE)
+        return pack_text_and_flag(self.path, self.watch)
 
     @classmethod
     def decode(cls, reader: Reader) -> GetData:
@@ -125,7 +129,7 @@ class GetChildren(NamedTuple):
     with_stat: bool = False
 
     def encode(self) -> bytes:
-        return pack_text(self.path) + (TRUE if self.watch else FALSE)
+        return pack_text_and_flag(self.path, self.watch)
 
     @classmethod
     def decode(cls, reader: Reader) -> GetChildren:

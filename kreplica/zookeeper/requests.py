@@ -10,7 +10,15 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from kreplica.zookeeper.errors import BadArguments, Unimplemented
-from kreplica.zookeeper.jute import FALSE, TRUE, Reader, pack_buffer, pack_int32, pack_int64, pack_text, pack_texts
+from kreplica.zookeeper.jute import (
+    Reader,
+    pack_buffer,
+    pack_int32,
+    pack_int64,
+    pack_text,
+    pack_text_and_flag,
+    pack_texts,
+)
 from kreplica.zookeeper.operations import (
     ANY_VERSION,
     MULTI_HEADER,
@@ -26,6 +34,7 @@ from kreplica.zookeeper.operations import (
     SetData,
     encode_operation,
     encode_operations,
+    encode_set_data,
 )
 from kreplica.zookeeper.records import Acl, AddWatchMode, Opcode, WatcherType, pack_acl, read_acl
 
@@ -61,6 +70,7 @@ __all__ = [
     "decode_request",
     "encode_operation",
     "encode_operations",
+    "encode_set_data",
     "opcode_of",
 ]
 
@@ -72,7 +82,7 @@ class Exists(NamedTuple):
     watch: bool = False
 
     def encode(self) -> bytes:
-        return pack_text(self.path) + (TRUE if self.watch else FALSE)
+        return pack_text_and_flag(self.path, self.watch)
 
     @classmethod
     def decode(cls, reader: Reader) -> Exists:

@@ -23,6 +23,9 @@ from kreplica.zookeeper.jute import (
 from kreplica.zookeeper.operations import MULTI_HEADER
 from kreplica.zookeeper.records import STAT, Acl, Opcode, Stat, new_stat, pack_acl, read_acl, read_stat
 
+_STAT_SIZE = STAT.size
+_unpack_stat = STAT.unpack_from
+
 
 class Created(NamedTuple):
     """Result of a create.
@@ -57,9 +60,9 @@ def encode_stat(stat: Stat) -> bytes:
 
 
 def decode_stat(data: bytes, start: int, end: int) -> Stat:
-    if end - start != STAT.size:
-        raise ProtocolError("stat", f"{end - start} bytes instead of {STAT.size}")
-    return new_stat(STAT.unpack_from(data, start))
+    if end - start != _STAT_SIZE:
+        raise ProtocolError("stat", f"{end - start} bytes instead of {_STAT_SIZE}")
+    return new_stat(_unpack_stat(data, start))
 
 
 def encode_data(data: bytes | None, stat: Stat) -> bytes:
@@ -69,13 +72,13 @@ def encode_data(data: bytes | None, stat: Stat) -> bytes:
 
 def decode_data(data: bytes, start: int, end: int) -> tuple[bytes, Stat]:
     """Decode the response of getData; a znode without data yields empty bytes."""
-    stat_at = end - STAT.size
-    if stat_at < start + 4:
+    data_at, stat_at = start + 4, end - _STAT_SIZE
+    if stat_at < data_at:
         raise ProtocolError("getData", f"only {end - start} bytes")
     size: int = unpack_int32(data, start)[0]
-    if max(size, 0) != stat_at - start - 4:
-        raise ProtocolError("getData", f"{size} bytes of data in {stat_at - start - 4}")
-    return data[start + 4 : stat_at], new_stat(STAT.unpack_from(data, stat_at))
+    if size != stat_at - data_at and (size >= 0 or stat_at != data_at):
+        raise ProtocolError("getData", f"{size} bytes of data in {stat_at - data_at}")
+    return data[data_at:stat_at], new_stat(_unpack_stat(data, stat_at))
 
 
 def encode_created(created: Created) -> bytes:

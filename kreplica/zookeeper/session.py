@@ -126,6 +126,9 @@ class Session:
         self._reactor = reactor
         self._owner = owner
         self._options = options
+        self._body_size_max = options.frame_size_max - 8
+        self._requests_max = options.requests_max
+        self._request_bytes_max = options.request_bytes_max
         self._random = randomness
         self._order = ServerOrder(ensemble, randomness)
         self._attempt_s_max = options.timeout_ms / 1000 / len(ensemble.servers)
@@ -190,17 +193,15 @@ class Session:
         """
         deferred: Deferred[Any] = Deferred()
         connection = self._usable
-        options = self._options
-        if len(body) > options.frame_size_max - 8:
-            deferred.errback(RequestTooLarge(len(body) + 8, options.frame_size_max, path))
+        if len(body) > self._body_size_max:
+            deferred.errback(RequestTooLarge(len(body) + 8, self._options.frame_size_max, path))
         elif connection is None:
             if self.state.ended or self._closed:
                 deferred.errback(self._failure_of_unsent(path))
             else:
                 self._waiting.add(WaitingRequest(opcode, body, deferred, decode, path, answered))
         elif (
-            connection.unanswered_bytes > options.request_bytes_max
-            or connection.unanswered_count >= options.requests_max
+            connection.unanswered_bytes > self._request_bytes_max or len(connection.unanswered) >= self._requests_max
         ):
             deferred.errback(PipelineFull(path))
         else:
