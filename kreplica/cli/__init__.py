@@ -28,6 +28,7 @@ SUBCOMMANDS = {
     "group": Subcommand("commands.group", "Consumer groups: list, show, lag, delete, reset (committed offsets)."),
     "plan": Subcommand("commands.plan", "Reassignment plans: make, list, show, watch, set, cancel, delete."),
     "election": Subcommand("commands.election", "Leader elections: list, preferred, unclean."),
+    "controller": Subcommand("commands.controller", "The controller: show, resign."),
     "config": Subcommand("commands.config", "Settings of topics and brokers: get, set, remove."),
     "why": Subcommand("commands.why", "Explain the state of a partition, group or plan, or why a broker is slow."),
     "timeline": Subcommand("commands.timeline", "Show past and new events of the cluster."),

@@ -211,6 +211,16 @@ def decode_controller(data: bytes) -> int:
         return int(document["brokerid"])
 
 
+def with_resignation(data: bytes) -> bytes:
+    """Return the data of /controller with the request that the controller resigns; the other content is unchanged."""
+    return dump({**load(znodes.CONTROLLER, data), "kreplica_resign": True})
+
+
+def has_resignation(data: bytes) -> bool:
+    """Return True if the data of /controller contains the request that the controller resigns."""
+    return load(znodes.CONTROLLER, data).get("kreplica_resign") is True
+
+
 def encode_controller_epoch(epoch: int) -> bytes:
     return str(epoch).encode()
 

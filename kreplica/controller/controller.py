@@ -72,14 +72,17 @@ from kreplica.controller.takeover import take_over
 from kreplica.controller.term import ControllerTerm
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.zookeeper import (
+    Check,
     ConnectionLoss,
     Create,
+    Delete,
     MultiFailed,
     NodeExists,
     NoNode,
     SessionExpired,
     SessionState,
     SetData,
+    Stat,
     ZooKeeperError,
 )
 
@@ -87,6 +90,10 @@ log = Logger()
 
 RETRY_SECONDS_MIN = 1.0
 RETRY_SECONDS_MAX = 30.0
+
+STAND_AGAIN_SECONDS = 1.0
+"""Delay before a broker that gave up its office runs for election again, so that another broker wins if there is one.
+"""
 
 _HANDLERS: Mapping[type[Event], Callable[[ControllerTerm, Any], Awaitable[Any]]] = {
     BrokersChanged: lambda term, _: broker_changes.brokers_changed(term),
@@ -141,6 +148,8 @@ class Controller:
         """Commands sent in earlier terms.  A resumed term has the same epoch, and brokers order commands by number."""
         self._retry: IDelayedCall | None = None
         self._retry_seconds = RETRY_SECONDS_MIN
+        self._has_given_up = False
+        """True for ``STAND_AGAIN_SECONDS`` after this broker deleted ``/controller`` by request."""
         self._closing: list[Deferred[None]] = []
         self._watches = False
         self._stopped = False
@@ -266,6 +275,7 @@ class Controller:
             self._retry_seconds = min(self._retry_seconds * 2, RETRY_SECONDS_MAX)
 
     def _queue_election_check(self) -> None:
+        self._has_given_up = False
         self.queue.put(ControllerChanged())
 
     def _session_changed(self, state: SessionState) -> None:
@@ -302,10 +312,11 @@ class Controller:
         self.controller_id = documents.decode_controller(data)
         if stat.ephemeral_owner != self._client.session_id:
             self._resign(f"broker {self.controller_id} was elected")
+        elif documents.has_resignation(data):
+            await self._give_up("its resignation was requested", stat)
         elif self.controller_id != self._config.broker_id:
             # An operator moves the controller by overwriting the id.
-            self._resign(f"broker {self.controller_id} was written into {znodes.CONTROLLER}")
-            await self._client.delete(znodes.CONTROLLER)
+            await self._give_up(f"broker {self.controller_id} was written into {znodes.CONTROLLER}", stat)
         elif self._term is None:
             epoch, epoch_stat = await self._client.get_data(znodes.CONTROLLER_EPOCH)
             if epoch_stat.mzxid == stat.czxid:
@@ -318,7 +329,29 @@ class Controller:
         self._watches = False
         self.queue.put(ControllerChanged())
 
+    async def _give_up(self, reason: str, stat: Stat) -> None:
+        """Resign, delete ``/controller``, and run for election again after ``STAND_AGAIN_SECONDS``.
+
+        :param stat: stat of ``/controller``, which belongs to this broker's session.
+        """
+        self._resign(reason)
+        self.controller_id = None
+        _, epoch_stat = await self._client.get_data(znodes.CONTROLLER_EPOCH)
+        # Without the check, this could delete the znode of a later term with the same version.
+        check = Check(znodes.CONTROLLER_EPOCH, epoch_stat.version)
+        try:
+            await self._client.multi([check, Delete(znodes.CONTROLLER, stat.version)])
+        except MultiFailed:
+            self.queue.put(ControllerChanged())
+            return
+        if self._retry is not None and self._retry.active():
+            self._retry.cancel()
+        self._has_given_up = True
+        self._retry = self._reactor.callLater(STAND_AGAIN_SECONDS, self._queue_election_check)
+
     async def _elect(self) -> None:
+        if self._has_given_up:
+            return
         self._resign(f"{znodes.CONTROLLER} was deleted")
         try:
             data, stat = await self._client.get_data(znodes.CONTROLLER_EPOCH)

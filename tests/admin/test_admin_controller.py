@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from direct_calls import DirectCluster
 
+from kreplica.admin.http.problems import Problem
 from kreplica.testing.cluster.cluster import SimulatedCluster
 
 
@@ -52,3 +53,54 @@ def test_the_controller_and_its_watches(cluster, apis):
     }
     assert len(found["problems"]) == 1
     assert client.watches_count == found["brokers"][1]["zookeeper_watches"]
+
+
+def resign(api, **more):
+    return api.document("POST", "/v1/controller/resign", **more)
+
+
+def test_resignation(cluster, apis):
+    """Any broker can request it; another broker is elected, and the first one runs for election again later."""
+    found = resign(apis[3], dry_run=True)
+    assert (found["broker_id"], found["epoch"], cluster.controller()) == (1, 1, 1)
+    (row,) = found["znodes"]
+    assert (row["path"], row["version"], row["data"]["brokerid"], row["data"]["kreplica_resign"]) == (
+        "/controller",
+        0,
+        1,
+        True,
+    )
+    found = resign(apis[3])
+    assert found["previous"] == {"broker_id": 1, "epoch": 1}
+    assert (found["epoch"], found["broker_id"]) == (2, cluster.controller())
+    assert found["broker_id"] != 1
+    entries = [e.text for e in cluster.brokers[1].program.controller.history.audit_events.newest()]
+    assert any("its resignation was requested" in text for text in entries)
+    # It is a candidate again after a moment.
+    cluster.run(2)
+    for other in (2, 3):
+        cluster.brokers[other].kill()
+    cluster.run(60)
+    assert cluster.controller() == 1
+
+
+def test_the_only_broker_is_elected_again():
+    """Without another broker, the same one is elected about a second later."""
+    cluster = SimulatedCluster(seed=3, brokers=1)
+    cluster.start()
+    cluster.run(1)
+    start_s = cluster.simulation.now_s
+    found = resign(DirectCluster(cluster)[1])
+    assert (found["broker_id"], found["epoch"], found["previous"]) == (1, 2, {"broker_id": 1, "epoch": 1})
+    assert 1.0 <= cluster.simulation.now_s - start_s < 1.5
+
+
+def test_refused_resignations(cluster, apis):
+    """A controller that was already asked, no controller, and a controller that does not react."""
+    cluster.brokers[1].host.pause()
+    with pytest.raises(Problem, match="broker 1 was asked to resign") as late:
+        resign(apis[2])
+    assert late.value.status == 504
+    with pytest.raises(Problem, match="already asked") as again:
+        resign(apis[2])
+    assert again.value.status == 409

@@ -189,3 +189,17 @@ def test_files_of_a_running_broker(kreplica: Kreplica, read: Read, brokers: Stan
     directory = brokers.data_directory / "broker-1"
     assert "no problems" in kreplica("log", "verify", directory, "--records")
     assert 'key "key"  value "value"' in kreplica("log", "dump", directory / "stored-0", "--records")
+
+
+def test_the_controller_resigns(kreplica: Kreplica, read: Read) -> None:
+    """Another broker is elected, and the output of both commands names it."""
+    before = read("controller", "show")
+    assert "kreplica_resign" in kreplica("controller", "resign", "--dry-run")
+    output = kreplica("controller", "resign")
+    after = read("controller", "show")
+    assert (after["epoch"], after["broker_id"] != before["broker_id"]) == (before["epoch"] + 1, True)
+    assert output == (
+        f"Broker {after['broker_id']} is the controller, epoch {after['epoch']} "
+        f"(before: broker {before['broker_id']}, epoch {before['epoch']}).\n"
+    )
+    assert f"broker {after['broker_id']}, epoch {after['epoch']}" in kreplica("controller", "show")

@@ -38,13 +38,27 @@ def test_a_deposed_controller() -> None:
     run = ReplicatedRun(1)
     old = run.cluster.controller()
     assert old is not None
-    end = FAULTS["depose controller"][0](run, Random(1))
+    end = FAULTS["depose controller"][0](run, Random(3))
     run.cluster.run_until(lambda: run.cluster.controller() != old)
     assert run.machine(old).program.controller.active
     assert end is not None
     end()
     run.converge()
     assert run.network.link("coordinator", f"broker-{old}").latency_s == run.network.latency_s
+
+
+def test_a_controller_that_is_asked_to_resign() -> None:
+    """It gives up its office itself, so that there are never two; another broker is elected."""
+    run = ReplicatedRun(1)
+    old = run.cluster.controller()
+    assert old is not None
+    end = FAULTS["depose controller"][0](run, Random(1))
+    assert "asked to resign" in str(run.timeline[-1])
+    run.cluster.run_until(lambda: run.cluster.controller() not in (old, None))
+    assert not run.machine(old).program.controller.active
+    assert end is not None
+    end()
+    run.converge()
 
 
 @pytest.mark.parametrize("name", ["move leaders", "pause at election", "late segments", "kill one by one"])

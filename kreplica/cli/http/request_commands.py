@@ -80,6 +80,7 @@ _COMMANDS: tuple[tuple[str, str, Callable[[Words, Body], Words | None]], ...] = 
     ("PATCH", r"/v1/plans/([^/]+)", _throttle),
     ("POST", r"/v1/plans", _plan),
     ("POST", r"/v1/elections", _election),
+    ("POST", r"/v1/controller/resign", lambda _, __: ["controller", "resign"]),
     ("PATCH", r"/v1/configs/topics/([^/]+)", _settings),
     ("POST", r"/v1/groups/(.+)/offsets", _reset),
     ("DELETE", r"/v1/groups/([^/]+)", lambda parts, _: ["group", "delete", *parts]),
@@ -88,6 +89,7 @@ _COMMANDS: tuple[tuple[str, str, Callable[[Words, Body], Words | None]], ...] = 
         for path, words in {
             "brokers": ("broker", "list"),
             "cluster": ("cluster",),
+            "controller": ("controller", "show"),
             "elections": ("election", "list"),
             "groups": ("group", "list"),
             "partitions": ("partition", "list"),

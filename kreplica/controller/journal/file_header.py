@@ -75,6 +75,7 @@ def state_of(controller: Controller, journal: Journal) -> Steps[Entry]:
         "is_watching": controller._watches,
         "retry_s": controller._retry_seconds,
         "retry": timers.get(id(retry)) if retry is not None and retry.active() else None,
+        "has_given_up": controller._has_given_up,
         "is_paused": controller.queue._paused,
         "watches": watches,
         "office": term_json,

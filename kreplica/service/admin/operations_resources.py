@@ -57,7 +57,7 @@ def operating_resources(
         Plans(runtime, broker.client, broker.metadata, registrations, connections),
         Timeline(runtime.reactor, broker_id, broker.controller.history.audit_events, KINDS, others),
         _why(broker, stalls, registrations, others),
-        ControllerResource(broker_id, broker.client, broker.controller, registrations, others),
+        ControllerResource(runtime.reactor, broker_id, broker.client, broker.controller, registrations, others),
         LiveMetricsResource(broker_id, runtime.wall_clock_ms, LiveMetrics(broker, stalls), registrations, others),
     )
 

@@ -39,6 +39,7 @@ class InitialState:
         controller._commands_count = state["commands_count"]
         controller._watches = state["is_watching"]
         controller._retry_seconds = state["retry_s"]
+        controller._has_given_up = state.get("has_given_up", False)
         controller.queue._paused = state["is_paused"]
         if state["retry"] is not None:
             self._numbered("timer", state["retry"])

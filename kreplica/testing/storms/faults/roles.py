@@ -6,7 +6,7 @@ from random import Random
 
 from twisted.internet.defer import Deferred
 
-from kreplica.cluster import znodes
+from kreplica.cluster import documents, znodes
 from kreplica.testing.storms.faults.fault import End, broker_name, some_broker
 from kreplica.testing.storms.faults.operations import elect
 from kreplica.testing.storms.replicated_run import ReplicatedRun
@@ -17,18 +17,26 @@ WATCH_DELAYS_S = (0.5, 2.0, 4.0)
 MOVES_MAX = 4
 STEPS_MAX = 400
 PAUSE_STEPS_MAX = 60
+RESIGNATION_CHANCE = 0.4
 
 
 def depose_controller(run: ReplicatedRun, random: Random) -> End | None:
-    """Remove the controller's znode; the old controller notices late, so for a while there are two."""
+    """Remove the controller's znode, or request its resignation.
+
+    The old controller notices late.  If the znode is removed, there are two controllers for a while.
+    """
     old, other = run.cluster.controller(), some_broker(run, random)
     if old is None or other is None:
         return None
     link = run.network.link(COORDINATOR, broker_name(old))
     delay_s = random.choice(WATCH_DELAYS_S)
     link.latency_s = (delay_s, delay_s)
-    run.note(f"controller {old} is deposed, and notices it {delay_s} s late")
-    Deferred.fromCoroutine(_remove_controller(run, other))
+    if random.random() < RESIGNATION_CHANCE:
+        run.note(f"controller {old} is asked to resign, and notices it {delay_s} s late")
+        Deferred.fromCoroutine(_request_resignation(run, other))
+    else:
+        run.note(f"controller {old} is deposed, and notices it {delay_s} s late")
+        Deferred.fromCoroutine(_remove_controller(run, other))
 
     def end() -> None:
         link.latency_s = run.network.latency_s
@@ -41,6 +49,15 @@ async def _remove_controller(run: ReplicatedRun, broker: int) -> None:
         await run.machine(broker).program.client.delete(znodes.CONTROLLER)
     except ZooKeeperError:
         pass  # no controller is elected, or the coordinator is not available
+
+
+async def _request_resignation(run: ReplicatedRun, broker: int) -> None:
+    client = run.machine(broker).program.client
+    try:
+        data, stat = await client.get_data(znodes.CONTROLLER)
+        await client.set_data(znodes.CONTROLLER, documents.with_resignation(data), stat.version)
+    except ZooKeeperError:
+        pass  # as above, or another controller was elected
 
 
 def move_leaders(run: ReplicatedRun, random: Random) -> None:
