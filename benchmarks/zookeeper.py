@@ -1,11 +1,12 @@
-"""Rates of kreplica's ZooKeeper client, of kazoo and of a raw socket, for reads and writes of many znodes.
+"""Rates of ZooKeeper clients for reads and writes of many znodes: kreplica's, Java's, kazoo, and a raw socket.
 
 Znodes are read and written one at a time, many at once, and in multis of each batch size, with and without a check of
 another znode's version.  If each request waits for the previous response, only a twenty-fifth of the znodes is used.
-The result is the rate of kreplica's client relative to that of a raw socket with hand-written encoding; CPU time is
-that of the client process.
+`design` is the result that the controller redesign document published for Java's client and five servers.  `of java`
+and `of raw` are the rate of kreplica's client relative to Java's and to that of a raw socket with hand-written
+encoding; CPU time is that of the client process.  A name instead of a rate is the error of that client.
 
-``python -m benchmarks.zookeeper [--znodes N] [--rounds N] [--embedded] [--targets kreplica,raw] [--json PATH]``
+``python -m benchmarks.zookeeper [--znodes N] [--rounds N] [--servers N] [--targets kreplica,java] [--json PATH]``
 """
 
 from __future__ import annotations
@@ -13,64 +14,54 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from benchmarks.tables import markdown
-from benchmarks.zookeeper_clients import TARGETS, Experiment, prepare
+from benchmarks.zookeeper_clients import JAVA, TARGETS, prepare
+from benchmarks.zookeeper_experiments import AT_ONCE, CHECKED, ROOT, Experiment, document_result, experiments
+from benchmarks.zookeeper_java import JavaOutcome
 from tests.support.coordinator import CoordinatorProcess
-from tests.support.real_zookeeper import RealZooKeeper
+from tests.support.real_zookeeper import LOOPBACK, RealZooKeeper
 
 SCRATCH = Path(__file__).parent / "results"
 ZOOKEEPER_FLAGS = ("-Xmx1g", "-XX:TieredStopAtLevel=4")
-ROOT = "/benchmark"
-CHECKED = "/benchmark-epoch"
 DATA_SIZE = 50
-BATCH_SIZES = (10, 50, 100, 500, 1_000, 5_000, 10_000)
 BAR = 0.8
+TARGETS_AT_ONCE = ("kreplica", "java")
+"""Clients that are given all requests at once; kazoo and the raw socket have no limit and would use up the memory."""
+KEPT_FILES_COUNT = 2
+"""Snapshots and transaction logs of each server that are kept; it would keep all until the next hour."""
 
 
 @dataclass(frozen=True)
 class Scale:
     """Amount of work.
 
-    :param sync_part: the part of the znodes for experiments that wait for each response.
+    :param sync_part: divides the number of znodes of experiments that wait for each response.
+    :param target_parts: divides the number of znodes of slow clients.
+    :param at_once: also send all requests without waiting for responses.
     """
 
     znodes_count: int
     rounds_count: int
     sync_part: int = 25
+    target_parts: Mapping[str, int] = field(default_factory=dict)
+    at_once: bool = False
+
+    def used(self, target: str, experiment: Experiment) -> int:
+        """Return the number of znodes that a client reads or writes."""
+        one_by_one = experiment.window == 1 and experiment.size == 1
+        part = (self.sync_part if one_by_one else 1) * self.target_parts.get(target, 1)
+        return max(self.znodes_count // part, min(experiment.size, self.znodes_count), 100)
 
 
 SCALES = {"quick": Scale(10_000, 3), "full": Scale(50_000, 5)}
-
-
-def experiments() -> list[Experiment]:
-    """Return all experiments."""
-    single = [
-        Experiment("set-data-sync", "set", window=1),
-        Experiment("get-data-sync", "get", window=1),
-        Experiment("set-data-async", "set", window=1_000),
-        Experiment("get-data-async", "get", window=1_000),
-    ]
-    sync = [Experiment(f"multi-set-data-sync ({size:,})", "multi", window=1, size=size) for size in BATCH_SIZES]
-    checked = [
-        Experiment(
-            f"multi-check-and-set-data-async ({size:,})",
-            "multi",
-            window=max(2, min(1_000, 20_000 // size)),
-            size=size,
-            check=CHECKED,
-        )
-        for size in (1, *BATCH_SIZES)
-    ]
-    return single + sync + checked
 
 
 def run(
@@ -78,67 +69,112 @@ def run(
     rounds: int | None = None,
     targets: Sequence[str] = tuple(TARGETS),
     embedded: bool = False,
+    servers: int = 1,
 ) -> list[dict[str, Any]]:
     """Run every experiment with every target in turn, in the opposite order in every second round.
 
     :param rounds: by default the scale's number.
-    :param targets: some of ``kreplica``, ``kazoo`` and ``raw``.
+    :param targets: some of ``kreplica``, ``java``, ``kazoo`` and ``raw``.
     :param embedded: True to use the embedded coordinator instead of a real ZooKeeper.
-    :return: a row per experiment: znodes per second and client CPU per znode of each target (medians), and the ratio of
-        our client to the raw socket.
+    :param servers: number of servers of a real ZooKeeper; all clients use the first one.
+    :return: a row per experiment: znodes per second and client CPU per znode of each target (medians), or the target's
+        error, and the ratios of our client to the others.
     """
     size = SCALES[scale] if isinstance(scale, str) else scale
     data = random.Random(7).randbytes(DATA_SIZE)
     paths = [f"{ROOT}/{number}" for number in range(size.znodes_count)]
-    with _server(embedded) as port:
+    with _server(embedded, servers) as (port, directory):
         prepare(port, ROOT, CHECKED, paths, data)
         rows = []
-        for experiment in experiments():
-            one_by_one = experiment.window == 1 and experiment.size == 1
-            some = paths[: max(size.znodes_count // size.sync_part, 100)] if one_by_one else paths
-            samples: dict[str, list[Sample]] = {target: [] for target in targets}
+        for experiment in experiments(size.znodes_count, at_once=size.at_once):
+            some = [target for target in targets if target in TARGETS_AT_ONCE or not experiment.title.endswith(AT_ONCE)]
+            samples: dict[str, list[Sample]] = {target: [] for target in some}
             for number in range(rounds or size.rounds_count):
-                for target in targets if number % 2 else reversed(targets):
-                    samples[target].append(_sample(target, port, experiment, some, data))
-            rows.append(row(experiment, len(some), samples))
+                for target in some if number % 2 else reversed(some):
+                    used = paths[: size.used(target, experiment)]
+                    samples[target].append(_sample(target, port, experiment, used, data))
+                _delete_old_files(directory)
+            rows.append(row(experiment, size.used("kreplica", experiment), samples, targets, size.znodes_count))
         return rows
 
 
 class Sample(NamedTuple):
-    """Result of one run of a target."""
+    """Result of one run of a target.
+
+    :param error: name of the error; rate and CPU time are then 0.
+    """
 
     znodes_per_s: float
     cpu_us: float
+    error: str | None = None
 
 
-def _sample(target: str, port: int, experiment: Experiment, paths: Sequence[str], data: bytes) -> Sample:
-    cpu_s = time.process_time()
-    took_s = TARGETS[target](port, experiment, paths, data)
-    return Sample(len(paths) / took_s, (time.process_time() - cpu_s) * 1e6 / len(paths))
+def _sample(name: str, port: int, experiment: Experiment, paths: Sequence[str], data: bytes) -> Sample:
+    target = TARGETS[name]
+    cpu_s = target.cpu_s()
+    try:
+        took_s = target.run(port, experiment, paths, data)
+    except Exception as error:
+        return Sample(0, 0, str(error) if isinstance(error, JavaOutcome) else type(error).__name__)
+    return Sample(len(paths) / took_s, (target.cpu_s() - cpu_s) * 1e6 / len(paths))
 
 
-def row(experiment: Experiment, znodes_count: int, samples: dict[str, list[Sample]]) -> dict[str, Any]:
-    """Return the medians of each target, and our ratio to the raw socket if both were measured."""
-    rates = {target: median(sample.znodes_per_s for sample in each) for target, each in samples.items()}
+def row(
+    experiment: Experiment,
+    znodes_count: int,
+    samples: Mapping[str, Sequence[Sample]],
+    targets: Sequence[str] = (),
+    document_count: int = 0,
+) -> dict[str, Any]:
+    """Return the medians of each target, and our ratios to the others.
+
+    :param targets: clients with a column, in its order; by default those with samples.
+    :param document_count: number of znodes for which the document's result is shown.
+    """
+    rates = {name: median(sample.znodes_per_s for sample in each) for name, each in samples.items()}
+    errors = {name: sample.error for name, each in samples.items() for sample in each if sample.error}
+    names = targets or tuple(samples)
     figures: dict[str, Any] = {"experiment": experiment.title, "znodes": znodes_count}
-    figures |= {f"{target} /s": round(rate) for target, rate in rates.items()}
-    figures |= {f"{target} us": round(median(sample.cpu_us for sample in each), 1) for target, each in samples.items()}
-    if {"kreplica", "raw"} <= rates.keys():
-        ratio = rates["kreplica"] / rates["raw"]
-        figures |= {"of raw": round(ratio, 2), "reached": ratio >= BAR}
+    figures |= {f"{name} /s": errors.get(name) or (round(rates[name]) if name in rates else None) for name in names}
+    figures["design /s"] = document_result(experiment.title, document_count)
+    for name in names:
+        known = name in rates and name not in errors
+        figures[f"{name} us"] = round(median(sample.cpu_us for sample in samples[name]), 1) if known else None
+    for name in ("java", "raw"):
+        if {"kreplica", name} <= set(names):
+            compared = {"kreplica", name} <= rates.keys() - errors.keys()
+            figures[f"of {name}"] = round(rates["kreplica"] / rates[name], 2) if compared else None
+    if "raw" in names:
+        ratio = figures.get("of raw")
+        figures["reached"] = None if ratio is None else rates["kreplica"] / rates["raw"] >= BAR
     return figures
 
 
 @contextmanager
-def _server(embedded: bool) -> Iterator[int]:
+def _server(embedded: bool, servers: int) -> Iterator[tuple[int, Path]]:
+    """Yield the port of a new server, and its directory."""
     SCRATCH.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix="zookeeper-", dir=SCRATCH) as directory:
-        if embedded:
-            with CoordinatorProcess(directory) as coordinator:
-                yield coordinator.port
-        else:
-            with RealZooKeeper(directory, tick_time_ms=2_000, jvm_flags=ZOOKEEPER_FLAGS) as zookeeper:
-                yield zookeeper.servers[0].port
+    try:
+        with TemporaryDirectory(prefix="zookeeper-", dir=SCRATCH) as directory:
+            if embedded:
+                with CoordinatorProcess(directory) as coordinator:
+                    yield coordinator.port, Path(directory)
+            else:
+                zookeeper = RealZooKeeper(
+                    directory, places=[LOOPBACK] * servers, tick_time_ms=2_000, jvm_flags=ZOOKEEPER_FLAGS
+                )
+                with zookeeper:
+                    yield zookeeper.servers[0].port, Path(directory)
+    finally:
+        JAVA.stop()
+
+
+def _delete_old_files(directory: Path) -> None:
+    for data in directory.glob("server-*/data/version-2"):
+        for kind in ("log", "snapshot"):
+            files = sorted(data.glob(f"{kind}.*"), key=lambda path: int(path.suffix[1:], 16))
+            for path in files[:-KEPT_FILES_COUNT]:
+                path.unlink(missing_ok=True)
 
 
 def main() -> None:
@@ -146,11 +182,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.zookeeper", description=__doc__)
     parser.add_argument("--znodes", type=int, default=SCALES["quick"].znodes_count, help="number of znodes")
     parser.add_argument("--rounds", type=int, default=SCALES["quick"].rounds_count, help="number of rounds for medians")
+    parser.add_argument("--servers", type=int, default=1, help="number of ZooKeeper servers")
     parser.add_argument("--embedded", action="store_true", help="use the embedded coordinator")
-    parser.add_argument("--targets", default=",".join(TARGETS), help="some of kreplica,kazoo,raw")
+    parser.add_argument("--targets", default=",".join(TARGETS), help="some of kreplica,java,kazoo,raw")
     parser.add_argument("--json", type=Path, metavar="PATH", help="also write the rows to this file")
     options = parser.parse_args()
-    rows = run(Scale(options.znodes, options.rounds), None, options.targets.split(","), options.embedded)
+    scale = Scale(options.znodes, options.rounds)
+    rows = run(scale, None, options.targets.split(","), options.embedded, options.servers)
     print(markdown(rows))
     if options.json is not None:
         options.json.write_text(json.dumps(rows, indent=1) + "\n")

@@ -1,20 +1,23 @@
-"""Three clients of the same server with the same work: this project's client, kazoo, and a handwritten socket.
+"""Clients of the same server with the same work: this project's, ZooKeeper's for Java, kazoo, and a handwritten socket.
 
 Each is timed without the connection setup.
 """
 
 from __future__ import annotations
 
+import gc
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any
 
 from kazoo.client import KazooClient
 from twisted.internet.defer import Deferred
 
+from benchmarks.zookeeper_experiments import EXPERIMENT_TIME_S_MAX, Experiment
+from benchmarks.zookeeper_java import JavaClient
 from benchmarks.zookeeper_raw import (
     RawSocket,
     decode_get,
@@ -24,32 +27,24 @@ from benchmarks.zookeeper_raw import (
     multi_encoder,
     set_encoder,
 )
+from kreplica.runtime.lean_polling import install_lean_polling
+from kreplica.service.process.process import COLLECTION_THRESHOLDS
 from kreplica.zookeeper import Check, Create, Operation, SetData, ZooKeeperClient, write_units
 from tests.support.real_reactor import run as run_reactor
 
-EXPERIMENT_TIME_S_MAX = 600.0
 SESSION_TIMEOUT_S = 30
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """One experiment of the appendix.
+class Target:
+    """A client.
 
-    :param kind: ``get`` or ``set`` of single znodes; ``multi``: several sets per multi.
-    :param window: number of requests in flight; 1 is one after the other.
-    :param size: number of sets in one multi.
-    :param check: the znode whose version each multi checks first.
+    :param run: runs an experiment on these znodes with this data, and returns the seconds that it took.
+    :param cpu_s: returns the CPU time of the client's process.
     """
 
-    title: str
-    kind: str
-    window: int
-    size: int = 1
-    check: str | None = None
-
-
-# Runs an experiment on these znodes with this data, and returns the seconds that it took.
-Target: TypeAlias = Callable[[int, Experiment, Sequence[str], bytes], float]
+    run: Callable[[int, Experiment, Sequence[str], bytes], float]
+    cpu_s: Callable[[], float] = time.process_time
 
 
 def cut(items: Sequence[str], size: int) -> list[Sequence[str]]:
@@ -58,7 +53,11 @@ def cut(items: Sequence[str], size: int) -> list[Sequence[str]]:
 
 
 def ours(port: int, experiment: Experiment, paths: Sequence[str], data: bytes) -> float:
-    """Run with ``kreplica.zookeeper``, as in a coroutine."""
+    """Run with ``kreplica.zookeeper``, in a coroutine, with the event loop and garbage collection of a broker."""
+    from twisted.internet import reactor
+
+    install_lean_polling(reactor)
+    gc.set_threshold(*COLLECTION_THRESHOLDS)
     return run_reactor(_ours(port, experiment, paths, data), EXPERIMENT_TIME_S_MAX)
 
 
@@ -67,20 +66,24 @@ async def _ours(port: int, experiment: Experiment, paths: Sequence[str], data: b
     await client.start()
     began = time.perf_counter()
     before: list[Deferred[Any]] = []
+    part: list[Deferred[Any]] = []
     half = max(experiment.window // 2, 1)
     requests = _our_requests(client, experiment, paths, data)
-    while part := list(islice(requests, half)):
-        if experiment.window == 1:
-            await part[0]
-            continue
+    try:
+        while part := list(islice(requests, half)):
+            if experiment.window == 1:
+                await part[0]
+                continue
+            for answer in before:
+                await answer
+            before = part
         for answer in before:
             await answer
-        before = part
-    for answer in before:
-        await answer
-    took = time.perf_counter() - began
-    await client.close()
-    return took
+        return time.perf_counter() - began
+    finally:
+        for answer in (*before, *part):
+            answer.addErrback(lambda _: None)  # the first error is the outcome
+        await client.close()
 
 
 def _client(port: int) -> ZooKeeperClient:
@@ -113,19 +116,20 @@ def kazoo(port: int, experiment: Experiment, paths: Sequence[str], data: bytes) 
     before: list[Any] = []
     half = max(experiment.window // 2, 1)
     requests = _kazoo_requests(client, experiment, paths, data)
-    while part := list(islice(requests, half)):
-        if experiment.window == 1:
-            _kazoo_wait(part[0])
-            continue
+    try:
+        while part := list(islice(requests, half)):
+            if experiment.window == 1:
+                _kazoo_wait(part[0])
+                continue
+            for answer in before:
+                _kazoo_wait(answer)
+            before = part
         for answer in before:
             _kazoo_wait(answer)
-        before = part
-    for answer in before:
-        _kazoo_wait(answer)
-    took = time.perf_counter() - began
-    client.stop()
-    client.close()
-    return took
+        return time.perf_counter() - began
+    finally:
+        client.stop()
+        client.close()
 
 
 def _kazoo_requests(client: Any, experiment: Experiment, paths: Sequence[str], data: bytes) -> Iterator[Any]:
@@ -167,7 +171,13 @@ def raw(port: int, experiment: Experiment, paths: Sequence[str], data: bytes) ->
     return took
 
 
-TARGETS: dict[str, Target] = {"kreplica": ours, "kazoo": kazoo, "raw": raw}
+JAVA = JavaClient()
+TARGETS = {
+    "kreplica": Target(ours),
+    "java": Target(JAVA.run, JAVA.cpu_s),
+    "kazoo": Target(kazoo),
+    "raw": Target(raw),
+}
 
 
 def prepare(port: int, root: str, checked: str, paths: Sequence[str], data: bytes) -> None:

@@ -31,6 +31,7 @@ TITLES = {
     "cores": "Two cores",
     "controller": "Controller",
     "zookeeper": "ZooKeeper client",
+    "zookeeper_appendix": "ZooKeeper client with 500,000 and 1,000,000 znodes",
     "codec": "Message codec",
     "compressed": "Compressed batches",
 }

@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.controller import medians
 from benchmarks.zookeeper import Sample, row
-from benchmarks.zookeeper_clients import Experiment
+from benchmarks.zookeeper_experiments import Experiment
 
 
 def _row_of(event: str, taken_ms: int, target_ms: int | None) -> dict[str, Any]:
@@ -37,6 +37,7 @@ def test_rates_and_costs_of_a_client_are_medians_relative_to_the_raw_socket() ->
         "znodes": 20,
         "kreplica /s": 790,
         "raw /s": 1_000,
+        "design /s": None,
         "kreplica us": 2.0,
         "raw us": 0.5,
         "of raw": 0.79,
