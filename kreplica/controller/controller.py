@@ -1,8 +1,9 @@
 """The controller of one broker: runs for election and, while elected, handles cluster events one at a time.
 
-If the connection is lost while an event is handled, the outcome is unknown: the term ends, and a new term starts from
-the state in ZooKeeper if ``/controller`` still names this broker after reconnecting.  An expired session discards
-everything.  A failed check of ``/controller_epoch`` means that another broker was elected; ``_failed`` handles it.
+If the connection is lost while an event is handled, its requests continue after reconnecting (``effects.resumption``).
+If the outcome of a write cannot be decided, the term ends, and a new term starts from the state in ZooKeeper if
+``/controller`` still names this broker.  An expired session discards everything.  A failed check of
+``/controller_epoch`` means that another broker was elected; ``_failed`` handles it.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from kreplica.controller.decisions.decisions import RulesOf, StateChange, TopicR
 from kreplica.controller.dependencies import Channel, ControllerDependencies
 from kreplica.controller.effects.command_batch import BrokerRequests, Command
 from kreplica.controller.effects.command_responses import CommandResponse
+from kreplica.controller.effects.resumption import ResumingClient
 from kreplica.controller.effects.state_writes import StateWrites
 from kreplica.controller.event_types import BrokersChanged, CommandRefused, Event, ReplicasRecovered, ReplicasStopped
 from kreplica.controller.history.controller_history import ControllerHistory
@@ -85,7 +86,8 @@ class ControllerTerm:
         history: ControllerHistory | None = None,
     ) -> None:
         self.runtime = dependencies.runtime
-        self.client = CountedClient(dependencies.client, counters)
+        client = dependencies.client
+        self.client = ResumingClient(CountedClient(client, counters), lambda: client.last_zxid, counters.resumed)
         self.config = dependencies.config
         self.now_s = dependencies.now_s
         self.context = context
@@ -232,6 +234,10 @@ class ControllerTerm:
     def forget_watch(self, path: str) -> None:
         """Forget a watch whose read failed."""
         self._watched.discard(path)
+
+    async def read_topic_settings(self, topics: Sequence[str]) -> None:
+        """Load the configurations of topics, again after a lost connection."""
+        await self.client.repeated(lambda: Deferred.fromCoroutine(self.config.read_topics(topics)))
 
     async def store_epochs(self) -> None:
         """Write the epochs of the handled broker processes to ZooKeeper for the next controller."""

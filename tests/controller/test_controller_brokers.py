@@ -9,6 +9,7 @@ import pytest
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from kreplica.cluster import documents, znodes
+from kreplica.controller.effects import resumption
 from kreplica.controller.event_types import BrokersChanged
 from kreplica.errors import ErrorCode
 from kreplica.model import NO_LEADER, LeaderAndIsr, TopicPartition
@@ -330,8 +331,12 @@ def test_an_unknown_error_code() -> None:
     assert "UNKNOWN_SERVER_ERROR" in warnings[0]
 
 
-def test_a_resumed_term_continues_the_command_numbers(scene: ControllerScene) -> None:
-    """A resumed term has the same epoch, so commands numbered from 1 again would look outdated to brokers."""
+def test_a_resumed_term_continues_the_command_numbers(
+    scene: ControllerScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A term that starts again because an event failed has the same epoch, so commands numbered from 1 again would look
+    outdated to brokers."""
+    monkeypatch.setattr(resumption, "LOSSES_MAX", 1)
     before = scene.context
     scene.simulation.network.cut("controller-101", "coordinator")
     scene.controller.queue.put(BrokersChanged())

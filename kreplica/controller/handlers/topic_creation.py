@@ -82,7 +82,7 @@ async def read_assignments(term: ControllerTerm, topics: Iterable[str]) -> list[
     found = await gather([_read_topic(term, topic) for topic in names])
     read = [topic for topic, there in zip(names, found, strict=True) if there]
     if read:
-        await term.config.read_topics(read)
+        await term.read_topic_settings(read)
     return read
 
 

@@ -86,12 +86,14 @@ class Counters:
 
     :param timeline: receives the times of the counted work.
     :ivar unanswered: commands that a broker did not answer in time.
+    :ivar resumptions: requests that were continued after a lost connection.
     """
 
     def __init__(self, timeline: Timeline | None = None) -> None:
         self.timeline = timeline or Timeline(lambda: 0.0)
         self.commands = 0
         self.unanswered = 0
+        self.resumptions = 0
         self.operations = 0
         self.bytes = 0
         self._round_trips = 0
@@ -109,6 +111,10 @@ class Counters:
     def _answered(self, result: T) -> T:
         self._in_flight -= 1
         return result
+
+    def resumed(self) -> None:
+        """Count a request to ZooKeeper that is continued after a lost connection."""
+        self.resumptions += 1
 
     @property
     def cost(self) -> Cost:

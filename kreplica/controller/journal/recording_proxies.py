@@ -153,6 +153,10 @@ class RecordedClient:
     def session_id(self) -> int:
         return self._journal.read_known("session_id", self._client.session_id)
 
+    @property
+    def last_zxid(self) -> int:
+        return self._journal.read("last_zxid", self._client.last_zxid)
+
     def on_session_event(self, listener: Callable[[SessionState], None]) -> Callable[[], None]:
         def changed(state: SessionState) -> None:
             if state.ended:

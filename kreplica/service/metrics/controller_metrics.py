@@ -26,6 +26,10 @@ def controller_families(controller: Controller, metadata: MetadataCache) -> Iter
     )
     round_trips = counters.cost.zookeeper_round_trips
     yield counter("kreplica_controller_zookeeper_round_trips", "ZooKeeper round trips.", round_trips)
+    resumptions = counters.resumptions
+    yield counter(
+        "kreplica_controller_zookeeper_resumptions", "Requests continued after a lost connection.", resumptions
+    )
     watches = controller.watches_count
     yield gauge("kreplica_controller_zookeeper_watches", "ZooKeeper watches of the active controller.", watches)
     last = controller.queue.last_event

@@ -279,6 +279,10 @@ class ReplayClient:
     def session_id(self) -> int:
         return int(self._environment.cached_value("session_id", None, 0))
 
+    @property
+    def last_zxid(self) -> int:
+        return int(self._environment.script.value("last_zxid", None, 0))
+
     def on_session_event(self, listener: Callable[[SessionState], None]) -> Callable[[], None]:
         self._environment.session_listeners.append(listener)
         return lambda: self._environment.session_listeners.remove(listener)

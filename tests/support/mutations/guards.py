@@ -8,6 +8,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, succeed
 
 from kreplica.cluster import znodes
+from kreplica.controller.effects.resumption import Outcome
 from kreplica.membership.follower_incarnations import FollowerIncarnations
 from kreplica.membership.incarnation import Note
 from kreplica.model import NO_BROKER_EPOCH
@@ -36,6 +37,10 @@ def _enough_in_sync(in_sync_count: int, in_sync_required: int, eligible_count: i
 
 def _any_term(epoch_znode_version: int) -> Check:
     return Check(znodes.CONTROLLER_EPOCH, -1)
+
+
+def _always_applied(*_: Any) -> Outcome:
+    return Outcome.APPLIED
 
 
 def _register_unconfirmed(followers: FollowerIncarnations, broker_id: int, broker_epoch: int) -> Deferred[bool]:
@@ -100,6 +105,12 @@ GUARDS: tuple[Guard, ...] = (
         (Place("kreplica.controller.effects.state_writes:guard_of_term", _any_term),),
         commands.deposed_controller_elects_leader,
         "written by controller .* after",
+    ),
+    Guard(
+        "outcome of a lost controller write",
+        (Place("kreplica.controller.effects.resumption:outcome_of_multi", _always_applied),),
+        commands.lost_write_of_controller,
+        "not reached within",
     ),
     # --- followers ---
     Guard(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from twisted.internet.defer import Deferred
+
 from kreplica.client.errors import ClientError
 from kreplica.errors import KafkaError
 from kreplica.membership.stale_session import FILE_NAME as SESSION_FILE
@@ -11,6 +13,7 @@ from kreplica.zookeeper import SessionState
 from tests.support.mutations.scenarios.scene import (
     BYSTANDER,
     CONTROLLER,
+    COORDINATOR,
     FOLLOWER,
     LEADER,
     LOGS,
@@ -199,3 +202,20 @@ def command_after_session_expiry(seed: int) -> None:
         cut(run, CONTROLLER, LEADER)
         run.cluster.run_until(lambda: not program.client.session_may_have_expired)
         write_to_deposed_leader(run)
+
+
+def lost_write_of_controller(seed: int) -> None:
+    """The controller elects a leader, and its connection to ZooKeeper is lost with the write."""
+    with scene(seed, first=FOLLOWER) as run:
+        client = run.cluster.client(broker=CONTROLLER)
+        run.cluster.run_until(client.metadata())
+        run.note("the controller's requests to ZooKeeper are lost")
+        run.network.cut(name(CONTROLLER), COORDINATOR, one_way=True)
+        election = Deferred.fromCoroutine(client.elect_preferred(TOPIC, 0))
+        election.addErrback(lambda failure: run.note(f"the election fails: {failure.value}"))
+        run.cluster.run(0.5)
+        run.network.drop_connections(name(CONTROLLER), COORDINATOR)
+        run.network.heal(name(CONTROLLER), COORDINATOR)
+        run.cluster.run(5.0)
+        run.cluster.run_until(client.close())
+        run.converge()
