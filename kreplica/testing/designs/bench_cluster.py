@@ -1,0 +1,77 @@
+"""The cluster of one run: virtual time, one ZooKeeper server, light brokers, counters; and what a design must offer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from kreplica.testing.designs.availability import Availability
+from kreplica.testing.designs.coordinator import LightCoordinator
+from kreplica.testing.designs.counts import Counts
+from kreplica.testing.designs.layout import Layout, Partition, Shape
+from kreplica.testing.designs.light_broker import LightBroker
+from kreplica.testing.simulator.scheduler import Scheduler
+
+QUIET_S = 30.0
+"""A cluster has settled if nothing happens within this time: longer than every timer that follows an event."""
+
+SETTLE_S_MAX = 24 * 3600.0
+
+
+class BenchCluster:
+    """Everything below the seam.
+
+    :param by_epoch: True if the design truncates logs by leader epoch.
+    :param one_by_one: True if clients wait for each response before they send the next request.
+    """
+
+    def __init__(self, shape: Shape, rtt_s: float, *, by_epoch: bool, one_by_one: bool) -> None:
+        self.layout = Layout(shape)
+        self.rtt_s = rtt_s
+        self.one_by_one = one_by_one
+        self.scheduler = Scheduler()
+        self.counts = Counts()
+        self.coordinator = LightCoordinator(self.scheduler, rtt_s, self.counts)
+        self.availability = Availability(lambda: self.scheduler.now_s)
+        self.brokers: dict[int, LightBroker] = {}
+        for broker_id in shape.broker_ids:
+            self.brokers[broker_id] = LightBroker(
+                broker_id, self.scheduler, rtt_s, self.counts, self.availability, self.brokers, by_epoch=by_epoch
+            )
+
+    def settle(self) -> None:
+        """Run until nothing happens for ``QUIET_S``.
+
+        :raise TimeoutError: the cluster does not settle within a day of virtual time.
+        """
+        scheduler = self.scheduler
+        until_s = scheduler.now_s + SETTLE_S_MAX
+        while scheduler.step(scheduler.now_s + QUIET_S):
+            if scheduler.now_s > until_s:
+                raise TimeoutError(f"the cluster does not settle, at {scheduler.now_s:.3f} s of virtual time")
+
+
+class Design(Protocol):
+    """A design's cluster: what happens to it, for the events of the bench."""
+
+    def populate(self) -> None:
+        """Write the znodes of a cluster that ran before and was stopped."""
+
+    def start_broker(self, broker_id: int) -> None: ...
+
+    def kill_broker(self, broker_id: int) -> None:
+        """End the process; its session expires at once."""
+
+    def shut_down_broker(self, broker_id: int) -> None:
+        """Stop the broker as its operator does."""
+
+    def expire_session(self, broker_id: int) -> None:
+        """Expire a broker's session; its process goes on and learns it half a round trip later."""
+
+    def create_topic(self, topic: str, partitions: Sequence[Partition]) -> None: ...
+
+    def delete_topic(self, topic: str, partitions: Sequence[Partition]) -> None: ...
+
+    def elect_preferred(self) -> None: ...
+
+    def reassign(self, targets: Mapping[Partition, tuple[int, ...]]) -> None: ...

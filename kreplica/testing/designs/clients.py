@@ -1,0 +1,205 @@
+"""ZooKeeper clients of the bench: with callbacks for the agents of the first two designs, with Deferreds for the product.
+
+``AgentClient`` sends up to ``in_flight_max`` requests before it waits; 1 makes it the synchronous client that the
+first designs assume.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from kreplica.testing.designs.coordinator import Done, LightCoordinator, Session, Watch
+from kreplica.testing.simulator.scheduler import Process
+from kreplica.zookeeper import (
+    Create,
+    Created,
+    Delete,
+    NoNode,
+    Operation,
+    OperationResult,
+    Read,
+    ReadResult,
+    SessionState,
+    SetData,
+    Stat,
+    ZooKeeperError,
+)
+from kreplica.zookeeper.embedded.znode import Znode
+
+ONE_BY_ONE, PIPELINED = 1, 1000
+"""Requests in flight of a synchronous and of a pipelined agent."""
+
+
+class AgentClient:
+    """Requests with callbacks, in order.
+
+    Callbacks get None for a missing znode; a write gets True or False, and a sequential create gets its path.
+    """
+
+    def __init__(self, coordinator: LightCoordinator, process: Process, in_flight_max: int) -> None:
+        self.session = coordinator.open_session(process)
+        self._coordinator = coordinator
+        self._in_flight = 0
+        self._in_flight_max = in_flight_max
+        self._waiting: deque[tuple[Callable[..., None], tuple[Any, ...], Done]] = deque()
+        self._closed = False
+
+    def exists(self, path: str, watch: Watch | None, done: Callable[[Znode | None], None]) -> None:
+        self._send(self._coordinator.exists, (path, watch), done)
+
+    def get(self, path: str, watch: Watch | None, done: Callable[[tuple[bytes, int] | None], None]) -> None:
+        self._send(self._coordinator.get, (path, watch), done)
+
+    def children(self, path: str, watch: Watch | None, done: Callable[[list[str] | None], None]) -> None:
+        self._send(self._coordinator.children, (path, watch), done)
+
+    def write(self, operation: Operation, done: Done | None = None) -> None:
+        """Send a write; ``done`` gets the result or the ``ZooKeeperError``."""
+        self._send(self._coordinator.write, (operation,), done or _ignore)
+
+    def create(self, path: str, data: bytes, done: Done | None = None, *, ephemeral: bool = False) -> None:
+        self.write(Create(path, data, ephemeral=ephemeral), done)
+
+    def set(self, path: str, data: bytes, done: Done | None = None) -> None:
+        self.write(SetData(path, data), done)
+
+    def delete(self, path: str, done: Done | None = None) -> None:
+        self.write(Delete(path), done)
+
+    def close(self) -> None:
+        """End the session now; unsent requests are dropped and no callback runs."""
+        self._closed = True
+        self._waiting.clear()
+        self._coordinator.close_session(self.session)
+
+    def _send(self, request: Callable[..., None], arguments: tuple[Any, ...], done: Done) -> None:
+        if self._closed:
+            return
+        if self._in_flight >= self._in_flight_max:
+            self._waiting.append((request, arguments, done))
+            return
+        self._in_flight += 1
+        request(self.session, *arguments, lambda result: self._done(done, result))
+
+    def _done(self, done: Done, result: Any) -> None:
+        if self._closed:
+            return
+        self._in_flight -= 1
+        done(result)
+        while self._waiting and self._in_flight < self._in_flight_max:
+            self._send(*self._waiting.popleft())
+
+
+def failed(result: object) -> bool:
+    """Return True if a write failed."""
+    return isinstance(result, ZooKeeperError)
+
+
+def _ignore(_: object) -> None:
+    return
+
+
+class DeferredClient:
+    """The part of ``ZooKeeperClient`` that a controller and ``write_units`` use, on the bench's server.
+
+    :param one_by_one: True to charge a round trip for every write and read of a multi.
+    """
+
+    def __init__(self, coordinator: LightCoordinator, process: Process, *, one_by_one: bool = False) -> None:
+        self._coordinator = coordinator
+        self._session: Session = coordinator.open_session(process, one_by_one=one_by_one)
+        self._listeners: list[Callable[[SessionState], None]] = []
+
+    @property
+    def session_id(self) -> int:
+        return self._session.id
+
+    def on_session_event(self, listener: Callable[[SessionState], None]) -> Callable[[], None]:
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def end(self) -> None:
+        """Let the session expire; the client does not know it yet."""
+        self._coordinator.close_session(self._session)
+
+    def replace_session(self) -> None:
+        """Notify the listeners of the expiry and open the next session."""
+        before = self._session
+        self._session = self._coordinator.open_session(before.process, one_by_one=before.one_by_one)
+        for listener in list(self._listeners):
+            listener(SessionState.EXPIRED)
+        for listener in list(self._listeners):
+            listener(SessionState.CONNECTED)
+
+    def close(self) -> None:
+        """End the session; ephemeral znodes are deleted."""
+        self._coordinator.close_session(self._session)
+
+    def exists(self, path: str, watch: Watch | None = None) -> Deferred[Stat | None]:
+        answer: Deferred[Stat | None] = Deferred()
+        stat = _stat(self._coordinator.tree.nodes.get(path))
+        self._coordinator.exists(self._session, path, watch, lambda _: answer.callback(stat))
+        return answer
+
+    def get_data(self, path: str, watch: Watch | None = None) -> Deferred[tuple[bytes, Stat]]:
+        answer: Deferred[tuple[bytes, Stat]] = Deferred()
+        stat = _stat(self._coordinator.tree.nodes.get(path))
+
+        def done(found: tuple[bytes, int] | None) -> None:
+            if found is None or stat is None:
+                answer.errback(NoNode(path))
+            else:
+                answer.callback((found[0], stat))
+
+        self._coordinator.get(self._session, path, watch, done)
+        return answer
+
+    def get_children(self, path: str, watch: Watch | None = None) -> Deferred[list[str]]:
+        answer: Deferred[list[str]] = Deferred()
+        self._coordinator.children(
+            self._session, path, watch, lambda names: _answer(answer, NoNode(path) if names is None else names)
+        )
+        return answer
+
+    def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
+    ) -> Deferred[Created]:
+        return self._write(Create(path, data, ephemeral=ephemeral, sequence=sequence))
+
+    def delete(self, path: str, version: int = -1) -> Deferred[None]:
+        return self._write(Delete(path, version))
+
+    def set_data(self, path: str, data: bytes, version: int = -1) -> Deferred[Stat]:
+        return self._write(SetData(path, data, version))
+
+    def multi(self, operations: Sequence[Operation]) -> Deferred[list[OperationResult]]:
+        answer: Deferred[list[OperationResult]] = Deferred()
+        self._coordinator.multi(self._session, operations, lambda result: _answer(answer, result))
+        return answer
+
+    def multi_read(self, reads: Sequence[Read]) -> Deferred[list[ReadResult]]:
+        answer: Deferred[list[ReadResult]] = Deferred()
+        self._coordinator.multi_read(self._session, reads, answer.callback)
+        return answer
+
+    def _write(self, operation: Operation) -> Deferred[Any]:
+        answer: Deferred[Any] = Deferred()
+        self._coordinator.write(self._session, operation, lambda result: _answer(answer, result))
+        return answer
+
+
+def _stat(node: Znode | None) -> Stat | None:
+    return None if node is None else node.stat()
+
+
+def _answer(answer: Deferred[Any], result: Any) -> None:
+    if answer.called:
+        return
+    if isinstance(result, Exception):
+        answer.errback(result)
+    else:
+        answer.callback(result)

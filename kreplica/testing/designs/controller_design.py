@@ -1,0 +1,182 @@
+"""A cluster under the third design: the product's controller, one per broker, with light brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from random import Random
+from typing import Any, cast
+
+from twisted.internet.defer import Deferred
+
+from kreplica.cluster import documents, znodes
+from kreplica.controller.controller import Controller
+from kreplica.controller.dependencies import Client, Connect, ControllerConfig, ControllerDependencies
+from kreplica.controller.event_types import ShutdownRequested
+from kreplica.model import BrokerRegistration, Endpoint, LeaderAndIsr
+from kreplica.runtime import Runtime
+from kreplica.testing.designs.bench_cluster import BenchCluster
+from kreplica.testing.designs.clients import DeferredClient
+from kreplica.testing.designs.commanded_broker import CommandedBroker
+from kreplica.testing.designs.layout import Partition
+from kreplica.testing.designs.light_channel import LightChannel, LightNetwork
+from kreplica.testing.simulator.network import Network
+from kreplica.testing.simulator.reactor import SimulatedReactor
+from kreplica.testing.simulator.scheduler import Process
+
+LISTENER = "PLAINTEXT"
+SHUTDOWN_BYTES = 30 + 20
+"""Bytes of ControlledShutdown and its response."""
+
+_SINCE_THE_FIRST_START = 0
+
+
+class ControllerDesign:
+    """Cluster of controllers; implements ``bench_cluster.Design``."""
+
+    def __init__(self, cluster: BenchCluster) -> None:
+        self.controllers: dict[int, Controller] = {}
+        self._cluster = cluster
+        self._clients: dict[int, DeferredClient] = {}
+        self._commanded: dict[int, CommandedBroker] = {}
+        self._network = LightNetwork(cluster.scheduler, cluster.rtt_s, cluster.counts, self._commanded)
+        self._unused_network = Network(cluster.scheduler, Random(1))
+        self._administrator = DeferredClient(cluster.coordinator, Process("administrator"))
+
+    # --- znodes ------------------------------------------------------------------------------------------------------
+
+    def populate(self) -> None:
+        coordinator, layout = self._cluster.coordinator, self._cluster.layout
+        for path in znodes.PERSISTENT_PATHS:
+            coordinator.put(path)
+        for topic, partitions in layout.topics.items():
+            coordinator.put(znodes.topic_path(topic), documents.encode_topic(layout.assignment(topic)))
+            coordinator.put(znodes.partitions_path(topic))
+            for each in partitions:
+                state = LeaderAndIsr(each.replicas[0], 0, each.replicas, 0)
+                path = znodes.partition_state_path(topic, each.number)
+                coordinator.put(path, documents.encode_partition_state(state))
+
+    # --- brokers -----------------------------------------------------------------------------------------------------
+
+    def start_broker(self, broker_id: int) -> None:
+        cluster = self._cluster
+        process = cluster.brokers[broker_id].start()
+        client = DeferredClient(cluster.coordinator, process, one_by_one=cluster.one_by_one)
+        failures: list[Any] = []
+        reactor = SimulatedReactor(cluster.scheduler, self._unused_network, process, "localhost", failures.append)
+        runtime = Runtime(
+            reactor=reactor,
+            disk=cast(Any, None),
+            offload=cast(Any, None),
+            random=Random(broker_id),
+            wall_clock_ms=lambda: int(cluster.scheduler.now_s * 1000),
+            is_simulated=True,
+        )
+        config = ControllerConfig(broker_id, LISTENER, lambda topic: False, rebalance=False)
+        connect = cast(Connect, partial(LightChannel, self._network, process, reactor))
+        dependencies = ControllerDependencies.real(runtime, cast(Client, client), config)
+        controller = Controller(
+            ControllerDependencies(
+                runtime, dependencies.client, config, dependencies.now_s, dependencies.long_loop, connect
+            )
+        )
+        self.controllers[broker_id] = controller
+        self._clients[broker_id] = client
+        broker = cluster.brokers[broker_id]
+        self._commanded[broker_id] = broker.listener = CommandedBroker(broker, client, cluster.layout, reactor)
+        self._register(broker_id)
+        controller.start()
+
+    def _register(self, broker_id: int) -> None:
+        endpoint = Endpoint(LISTENER, "127.0.0.1", 9092)
+        registration = BrokerRegistration(broker_id, (endpoint,), intact_since=_SINCE_THE_FIRST_START)
+        data = documents.encode_broker(registration)
+        _must(self._clients[broker_id].create(znodes.broker_path(broker_id), data, ephemeral=True))
+
+    def kill_broker(self, broker_id: int) -> None:
+        self._cluster.brokers[broker_id].kill()
+        self._clients.pop(broker_id).close()
+        del self.controllers[broker_id], self._commanded[broker_id]
+
+    def shut_down_broker(self, broker_id: int) -> None:
+        """Ask the controller to move leaders away, then close the session; as the product's brokers do."""
+        cluster = self._cluster
+        active = next((each for each in self.controllers.values() if each.active), None)
+        if active is None:
+            self.kill_broker(broker_id)
+            return
+        cluster.counts.rpcs += 1
+        cluster.counts.rpc_bytes += SHUTDOWN_BYTES
+
+        def answered(_: object) -> None:
+            cluster.scheduler.post(
+                cluster.brokers[broker_id].process, cluster.rtt_s / 2, self.kill_broker, broker_id
+            )
+
+        def arrive() -> None:
+            active.submit(ShutdownRequested(broker_id)).addBoth(answered)
+
+        cluster.scheduler.post(cluster.brokers[broker_id].process, cluster.rtt_s / 2, arrive)
+
+    def expire_session(self, broker_id: int) -> None:
+        """The broker registers again; a product broker keeps its roles until the controller changes them."""
+        cluster = self._cluster
+        client = self._clients[broker_id]
+        client.end()
+        cluster.scheduler.post(cluster.brokers[broker_id].process, cluster.rtt_s / 2, self._session_lost, broker_id)
+
+    def _session_lost(self, broker_id: int) -> None:
+        self._cluster.brokers[broker_id].forget_roles()
+        self._clients[broker_id].replace_session()
+        self._register(broker_id)
+        self.controllers[broker_id].stand_for_election()
+
+    # --- administrator -----------------------------------------------------------------------------------------------
+
+    def create_topic(self, topic: str, partitions: Sequence[Partition]) -> None:
+        data = documents.encode_topic(self._cluster.layout.assignment(topic))
+        _must(self._administrator.create(znodes.topic_path(topic), data))
+
+    def delete_topic(self, topic: str, partitions: Sequence[Partition]) -> None:
+        _must(self._administrator.create(znodes.delete_topic_path(topic), b""))
+
+    def elect_preferred(self) -> None:
+        """Request the election of all partitions, in as many znodes as their size needs, one after the other."""
+        self._elect(self._cluster.layout.all())
+
+    def _elect(self, partitions: list[Partition]) -> None:
+        batch, rest = partitions[:PREFERRED_AT_ONCE], partitions[PREFERRED_AT_ONCE:]
+        if not batch:
+            return
+        data = documents.encode_partitions(each.key for each in batch)
+        _must(self._administrator.create(znodes.PREFERRED_REPLICA_ELECTION, data))
+        self._when_deleted(znodes.PREFERRED_REPLICA_ELECTION, lambda: self._elect(rest))
+
+    def _when_deleted(self, path: str, then: Any) -> None:
+        def changed(_: object) -> None:
+            if path in self._cluster.coordinator.tree.nodes:
+                self._when_deleted(path, then)
+            else:
+                then()
+
+        _must(self._administrator.exists(path, changed))
+
+    def reassign(self, targets: Mapping[Partition, tuple[int, ...]]) -> None:
+        data = documents.encode_reassignments({each.key: replicas for each, replicas in targets.items()})
+        _must(self._administrator.create(znodes.REASSIGN_PARTITIONS, data))
+
+
+PREFERRED_AT_ONCE = 10_000
+"""Partitions in one request, so that its znode stays below 1 MB."""
+
+
+def _must(answer: Deferred[Any]) -> None:
+    """Let an error of an operation that cannot fail end the run."""
+
+    def fail(failure: Any) -> None:
+        raise RuntimeError(f"an operation of the bench failed: {failure.value}") from failure.value
+
+    answer.addErrback(fail)
+
+

@@ -1,0 +1,194 @@
+"""Runs the events of the bench on one cluster, one after the other, and measures each."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from kreplica.testing.designs.agent_design import AgentDesign
+from kreplica.testing.designs.availability import Outages
+from kreplica.testing.designs.bench_cluster import BenchCluster, Design
+from kreplica.testing.designs.controller_design import ControllerDesign
+from kreplica.testing.designs.layout import Partition, Shape
+from kreplica.testing.designs.leader_coordinated import CoordinatedAgent
+from kreplica.testing.designs.race import RaceAgent
+
+DESIGNS: dict[str, Callable[[BenchCluster], Design]] = {
+    "race": lambda cluster: AgentDesign(cluster, RaceAgent),
+    "leader": lambda cluster: AgentDesign(cluster, CoordinatedAgent),
+    "controller": ControllerDesign,
+}
+"""The designs by name."""
+
+NEW_TOPIC = "new-topic"
+NEW_TOPIC_PARTITIONS = 100
+REASSIGNED_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One run.
+
+    :param rtt_ms: round trip to ZooKeeper and between brokers.
+    :param one_by_one: True if clients wait for each response of ZooKeeper before they send the next request.
+    """
+
+    design: str
+    shape: Shape
+    rtt_ms: float
+    one_by_one: bool = False
+
+    def row(self) -> dict[str, Any]:
+        return {
+            "design": self.design,
+            "partitions": self.shape.partitions,
+            "brokers": self.shape.brokers,
+            "replication_factor": self.shape.replication_factor,
+            "rtt_ms": self.rtt_ms,
+            "calls": "one by one" if self.one_by_one else "pipelined",
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class EventResult:
+    """What one event cost.
+
+    :param watches_at_end: watches that are set when the cluster has settled.
+    :param settled_s: time from the event to the last response of ZooKeeper or the last election.
+    """
+
+    event: str
+    counts: dict[str, int]
+    watches_at_end: int
+    outages: Outages
+    settled_s: float
+
+
+@dataclass(slots=True)
+class CaseResult:
+    """All events of one run.
+
+    :param partition_watches: watches on znodes of single partitions after the start of the cluster.
+    """
+
+    case: Case
+    events: list[EventResult] = field(default_factory=list)
+    partition_watches: int = 0
+    cpu_s: float = 0.0
+    memory_mb: int = 0
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a flat row per event."""
+        return [
+            {
+                **self.case.row(),
+                "event": each.event,
+                **each.counts,
+                "watches_at_end": each.watches_at_end,
+                **asdict(each.outages),
+                "settled_s": each.settled_s,
+            }
+            for each in self.events
+        ]
+
+
+class CaseRun:
+    """One cluster under one design."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        by_epoch = case.design == "controller"
+        self._cluster = BenchCluster(
+            case.shape, case.rtt_ms / 1000, by_epoch=by_epoch, one_by_one=case.one_by_one
+        )
+        self._design = DESIGNS[case.design](self._cluster)
+        self._result = CaseResult(case)
+
+    def run(self, events: tuple[str, ...] | None = None) -> CaseResult:
+        """Run all events, or those given; the cluster's start is always the first."""
+        started_s = time.process_time()
+        self._design.populate()
+        steps = self._steps()
+        for name in ("whole cluster starts", *steps):
+            if events is None or name in events or name == "whole cluster starts":
+                self._measure(name, steps.get(name, self._start_all))
+        self._result.cpu_s = time.process_time() - started_s
+        self._result.memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        return self._result
+
+    def _steps(self) -> dict[str, Callable[[], None]]:
+        design, second = self._design, 2
+        return {
+            "broker dies": lambda: design.kill_broker(second),
+            "broker comes back": lambda: design.start_broker(second),
+            "leaders preferred again": design.elect_preferred,
+            "controlled shutdown": lambda: design.shut_down_broker(second),
+            "broker starts again": lambda: design.start_broker(second),
+            "ZooKeeper session lost": lambda: design.expire_session(1),
+            "topic created": self._create_topic,
+            "reassignment": self._reassign,
+            "topic deleted": self._delete_topic,
+        }
+
+    def _measure(self, name: str, act: Callable[[], None]) -> None:
+        cluster = self._cluster
+        cluster.counts.reset()
+        cluster.coordinator.tree.changed.clear()
+        cluster.availability.take()
+        began_s = cluster.scheduler.now_s
+        act()
+        cluster.settle()
+        coordinator = cluster.coordinator
+        if name == "whole cluster starts":
+            self._result.partition_watches = coordinator.watches_below(depth=4)
+        self._result.events.append(
+            EventResult(
+                name,
+                cluster.counts.as_dict(),
+                coordinator.watches_count,
+                cluster.availability.take(),
+                max(coordinator.last_s - began_s, 0.0),
+            )
+        )
+
+    def _start_all(self) -> None:
+        self._cluster.availability.expect(self._cluster.layout.all())
+        for broker_id in self._case.shape.broker_ids:
+            self._design.start_broker(broker_id)
+
+    def _create_topic(self) -> None:
+        partitions = self._cluster.layout.add_topic(NEW_TOPIC, self._new_count)
+        self._cluster.availability.expect(partitions)
+        self._design.create_topic(NEW_TOPIC, partitions)
+
+    @property
+    def _new_count(self) -> int:
+        return min(NEW_TOPIC_PARTITIONS, self._case.shape.partitions)
+
+    def _delete_topic(self) -> None:
+        layout = self._cluster.layout
+        partitions = layout.topics[NEW_TOPIC]
+        for each in partitions:
+            self._cluster.availability.forget(each)
+        self._design.delete_topic(NEW_TOPIC, partitions)
+
+    def _reassign(self) -> None:
+        """Move the last replica of each partition of the new topic to a broker that has none."""
+        targets: dict[Partition, tuple[int, ...]] = {}
+        for partition in self._cluster.layout.topics[NEW_TOPIC][:REASSIGNED_MAX]:
+            others = [each for each in self._case.shape.broker_ids if each not in partition.replicas]
+            if others:
+                target = others[partition.number % len(others)]
+                targets[partition] = (*partition.replicas[:-1], target)
+        for partition, replicas in targets.items():
+            partition.replicas = replicas
+        if targets:
+            self._design.reassign(targets)
+
+
+def run_case(case: Case) -> CaseResult:
+    """Run all events of one case."""
+    return CaseRun(case).run()

@@ -1,0 +1,27 @@
+"""The seam between the designs: what a broker does when it is told its role.
+
+A design decides who leads (``race``, ``leader_coordinated``, ``controller_design``); a broker obeys.  In the product,
+the decisions arrive as LeaderAndIsr and StopReplica, and ``kreplica.replication.partitions`` obeys them.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from kreplica.testing.designs.layout import Partition
+
+
+class Roles(Protocol):
+    """Operations of a broker on one of its replicas."""
+
+    def lead(self, partition: Partition, epoch: int) -> None:
+        """Accept writes."""
+
+    def follow(self, partition: Partition, leader: int, epoch: int) -> None:
+        """Truncate the log and fetch from the leader."""
+
+    def stop(self, partition: Partition) -> None:
+        """Stop leading or fetching; the files stay."""
+
+    def delete(self, partition: Partition) -> None:
+        """Stop and delete the files."""

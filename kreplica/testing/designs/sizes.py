@@ -1,0 +1,89 @@
+"""Sizes in bytes of ZooKeeper requests and responses on the wire, without encoding them.
+
+Encoding millions of requests would take most of a run.  A test compares each formula with the real encoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kreplica.zookeeper import Check, Create, Delete, GetData, Operation, Read, SetData
+from kreplica.zookeeper.records import STAT
+
+REQUEST_HEADER = 12
+"""Frame length, request number and operation code."""
+
+REPLY_HEADER = 20
+"""Frame length, request number, transaction ID and error code."""
+
+STAT_BYTES = STAT.size
+MEMBER_HEADER = 9
+"""Header of one operation or result of a multi."""
+
+_CREATE_FIXED = 4 + 4 + 27 + 4  # lengths of path and data, the open ACL, flags
+_EVENT_FIXED = REPLY_HEADER + 12
+
+
+def read_bytes(path: str) -> int:
+    """Return the size of a request of exists, getData or getChildren."""
+    return REQUEST_HEADER + 5 + len(path)
+
+
+def data_bytes(data: bytes) -> int:
+    """Return the size of a response of getData."""
+    return REPLY_HEADER + 4 + len(data) + STAT_BYTES
+
+
+def children_bytes(names: Iterable[str]) -> int:
+    """Return the size of a response of getChildren."""
+    return REPLY_HEADER + 4 + sum(4 + len(name) for name in names)
+
+
+def event_bytes(path: str) -> int:
+    """Return the size of a watch event."""
+    return _EVENT_FIXED + 4 + len(path)
+
+
+def operation_bytes(operation: Operation | Read) -> int:
+    """Return the size of the body of one write or read."""
+    if isinstance(operation, Create):
+        return _CREATE_FIXED + len(operation.path) + len(operation.data or b"")
+    if isinstance(operation, SetData):
+        return 12 + len(operation.path) + len(operation.data or b"")
+    if isinstance(operation, Delete | Check):
+        return 8 + len(operation.path)
+    return 5 + len(operation.path)
+
+
+def multi_bytes(operations: Sequence[Operation | Read]) -> int:
+    """Return the size of the request of a multi or multi-read."""
+    return REQUEST_HEADER + MEMBER_HEADER + sum(MEMBER_HEADER + operation_bytes(each) for each in operations)
+
+
+def multi_reply_bytes(operations: Sequence[Operation]) -> int:
+    """Return the size of the response to a multi that succeeded."""
+    size = REPLY_HEADER + MEMBER_HEADER
+    for each in operations:
+        size += MEMBER_HEADER
+        if isinstance(each, Create):
+            size += 4 + len(each.path) + STAT_BYTES
+        elif isinstance(each, SetData):
+            size += STAT_BYTES
+    return size
+
+
+def multi_read_reply_bytes(reads: Sequence[Read], results: Sequence[object]) -> int:
+    """Return the size of the response to a multi-read.
+
+    :param results: (data, stat) or names by read; an error for a missing znode.
+    """
+    size = REPLY_HEADER + MEMBER_HEADER
+    for read, result in zip(reads, results, strict=True):
+        size += MEMBER_HEADER
+        if isinstance(result, Exception):
+            size += 4
+        elif isinstance(read, GetData):
+            size += 4 + len(result[0]) + STAT_BYTES  # type: ignore[index]
+        else:
+            size += 4 + sum(4 + len(name) for name in result)  # type: ignore[attr-defined]
+    return size
