@@ -43,6 +43,7 @@ SUBCOMMANDS = {
     "simulate": Subcommand(
         "diagnostics.simulate", "Simulate clusters with faults in virtual time, reproducibly from seeds."
     ),
+    "designs": Subcommand("diagnostics.designs", "Compare three designs of cluster coordination in virtual time."),
     "replay": Subcommand("diagnostics.replay", "Repeat a controller's decisions from its journal."),
     "completion": Subcommand("commands.completion", "Print the shell completion script."),
 }

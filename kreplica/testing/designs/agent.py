@@ -1,10 +1,10 @@
-"""What the first two designs share: replicas that race for an ephemeral leader znode, and what the winner does.
+"""The common part of the first two designs: replicas race for an ephemeral leader znode, and the winner leads.
 
 An agent is the coordination part of one broker's process.  It finds its replicas in ZooKeeper, races for leaders, and
 as a leader maintains the in-sync replicas and finishes reassignments.  ``race`` and ``leader_coordinated`` add how
 state changes reach other replicas.
 
-Where the design texts leave a step open, the cheaper way was taken; ``docs/explanation/designs.md`` lists these steps.
+Where the design texts leave a step open, the cheaper way was taken: docs/decisions/0046 lists these steps.
 """
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ class Agent:
         self._check_leadership(replica)
 
     def leader_opened(self, replica: Replica) -> None:
-        """Tell the other replicas to follow."""
+        """Send requests to the other replicas."""
 
     def _give_up(self, replica: Replica) -> None:
         self._electing.pop(replica.partition, None)

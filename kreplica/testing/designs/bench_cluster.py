@@ -1,4 +1,4 @@
-"""The cluster of one run: virtual time, one ZooKeeper server, light brokers, counters; and what a design must offer."""
+"""The cluster of one run: virtual time, one ZooKeeper server, light brokers, counters; interface of a design."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class BenchCluster:
 
 
 class Design(Protocol):
-    """A design's cluster: what happens to it, for the events of the bench."""
+    """A cluster under one design, with the operations that the events need."""
 
     def populate(self) -> None:
         """Write the znodes of a cluster that ran before and was stopped."""
@@ -66,7 +66,7 @@ class Design(Protocol):
         """Stop the broker as its operator does."""
 
     def expire_session(self, broker_id: int) -> None:
-        """Expire a broker's session; its process goes on and learns it half a round trip later."""
+        """Expire a broker's session; its process continues and notices half a round trip later."""
 
     def create_topic(self, topic: str, partitions: Sequence[Partition]) -> None: ...
 

@@ -1,4 +1,4 @@
-"""ZooKeeper clients of the bench: with callbacks for the agents of the first two designs, with Deferreds for the product.
+"""ZooKeeper clients of the bench: with callbacks for the agents of the first two designs, with Deferreds for the third.
 
 ``AgentClient`` sends up to ``in_flight_max`` requests before it waits; 1 makes it the synchronous client that the
 first designs assume.

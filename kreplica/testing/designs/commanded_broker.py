@@ -21,11 +21,11 @@ from kreplica.wire.messages import LEADER_AND_ISR
 from kreplica.zookeeper import SetData, Stat, write_units
 
 BATCH_MAX = 1000
-"""As in ``kreplica.replication.leader.isr_writes``."""
+"""Maximum number of partitions in a batch, the value of ``kreplica.replication.leader.isr_writes``."""
 
 
 class CommandedBroker:
-    """The product's command handling and ISR writes, reduced to what they send.
+    """The product's command handling and ISR writes, reduced to their messages.
 
     Like the product, it writes the ISRs of up to 1,000 partitions in one batch of conditional writes, and then notifies
     the controller.
@@ -120,17 +120,19 @@ class CommandedBroker:
         self._writing = False
 
     async def _write_batch(self, changes: dict[Partition, LeaderAndIsr]) -> None:
-        units = [
-            [SetData(znodes.partition_state_path(*each.key), documents.encode_partition_state(state), state.partition_epoch)]
-            for each, state in changes.items()
-        ]
+        units = [[_write_of(partition, state)] for partition, state in changes.items()]
         outcomes = await write_units(self._client, units)
         for (partition, state), outcome in zip(changes.items(), outcomes, strict=True):
             if isinstance(outcome, Exception):
-                continue  # the controller changed the state, and tells this broker
+                continue  # the controller changed the state, and sends it
             (stat,) = outcome
             assert isinstance(stat, Stat)
             before = self._states.get(partition)
             if before is not None and before.partition_epoch == state.partition_epoch:
                 self._states[partition] = replace(state, partition_epoch=stat.version)
             self._notifications.add(partition.key)
+
+
+def _write_of(partition: Partition, state: LeaderAndIsr) -> SetData:
+    path = znodes.partition_state_path(*partition.key)
+    return SetData(path, documents.encode_partition_state(state), state.partition_epoch)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from kreplica.testing.designs import sizes
 from kreplica.testing.designs.counts import Counts
@@ -71,6 +71,10 @@ class Session:
         self.free_s = 0.0
 
 
+WatchTable: TypeAlias = dict[str, dict[Session, list[Watch]]]
+"""Callbacks by path and session."""
+
+
 class LightCoordinator:
     """The server; see the module.
 
@@ -92,8 +96,8 @@ class LightCoordinator:
         self._busy_s = 0.0
         self._zxid = 0
         self._sessions_count = 0
-        self._data_watches: dict[str, dict[Session, list[Watch]]] = {}
-        self._child_watches: dict[str, dict[Session, list[Watch]]] = {}
+        self._data_watches: WatchTable = {}
+        self._child_watches: WatchTable = {}
 
     # --- sessions ----------------------------------------------------------------------------------------------------
 
@@ -133,7 +137,9 @@ class LightCoordinator:
         self.last_s = at_s
         self._scheduler.post_at(session.process, at_s, done, (result,))
 
-    def _respond_multi(self, session: Session, count: int, one_s: float, each_s: float, done: Done, result: Any) -> None:
+    def _respond_multi(
+        self, session: Session, count: int, one_s: float, each_s: float, done: Done, result: Any
+    ) -> None:
         if not session.one_by_one:
             self._respond(session, count * each_s, done, result)
             return
@@ -143,7 +149,7 @@ class LightCoordinator:
 
     # --- watches -----------------------------------------------------------------------------------------------------
 
-    def _add_watch(self, table: dict[str, dict[Session, list[Watch]]], path: str, session: Session, watch: Watch) -> None:
+    def _add_watch(self, table: WatchTable, path: str, session: Session, watch: Watch) -> None:
         watchers = table.setdefault(path, {})
         callbacks = watchers.get(session)
         if callbacks is None:
@@ -153,7 +159,7 @@ class LightCoordinator:
         else:
             callbacks.append(watch)
 
-    def _fire(self, table: dict[str, dict[Session, list[Watch]]], path: str, type_: EventType) -> None:
+    def _fire(self, table: WatchTable, path: str, type_: EventType) -> None:
         watchers = table.pop(path, None)
         if not watchers:
             return
@@ -234,7 +240,7 @@ class LightCoordinator:
         counts = self.counts
         counts.requests += 1
         counts.reads += len(reads)
-        counts.zookeeper_bytes += sizes.multi_bytes(reads) + sizes.multi_read_reply_bytes(reads, results)
+        counts.zookeeper_bytes += sizes.multi_bytes(reads) + sizes.multi_read_reply_bytes(results)
         self._respond_multi(session, len(reads), self._read_s, self._read_s, done, results)
 
     def _read(self, read: Read) -> ReadResult:

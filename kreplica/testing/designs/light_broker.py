@@ -1,10 +1,10 @@
 """A broker without logs: it obeys its roles, records when it leads, and counts the bytes that it would truncate.
 
-Truncation is counted with one batch in flight per partition, the state of a partition with constant traffic: a leader's
-log end is one batch above those of its followers, and a follower's log end is one batch above its own high watermark,
-which it learns with the next fetch.  A replica that truncates to its high watermark therefore discards a batch each time
-it starts to follow; one that truncates by leader epoch discards only what the new leader does not have, which is the
-last batch of a former leader.
+Truncation is counted with one batch in flight per partition, the state of a partition with constant traffic: the log
+end of a leader is one batch above those of its followers.  A follower's log end is one batch above its own high
+watermark, which it learns with the next fetch.  A replica that truncates to its high watermark therefore discards a
+batch each time it starts to follow; one that truncates by leader epoch discards only the batch that the new leader does
+not have: the last one of a former leader.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LightBroker:
     """One broker; implements ``roles.Roles``.
 
     :param by_epoch: True to truncate by leader epoch, False to truncate to the high watermark.
-    :param neighbours: all brokers by ID, filled by the owner.
+    :param brokers: all brokers by ID; the owner adds this one too.
     :ivar process: owner of timers and messages; replaced at each start.
     """
 
@@ -45,7 +45,7 @@ class LightBroker:
         rtt_s: float,
         counts: Counts,
         availability: Availability,
-        neighbours: Mapping[int, LightBroker],
+        brokers: Mapping[int, LightBroker],
         *,
         by_epoch: bool,
     ) -> None:
@@ -57,7 +57,7 @@ class LightBroker:
         self._rtt_s = rtt_s
         self._counts = counts
         self._availability = availability
-        self._neighbours = neighbours
+        self._brokers = brokers
         self._by_epoch = by_epoch
         self._leads: dict[Partition, int] = {}
         self._follows: dict[Partition, tuple[int, int]] = {}
@@ -65,7 +65,7 @@ class LightBroker:
         """Partitions whose last batch no follower may have."""
 
     def start(self) -> Process:
-        """Start the next process; replicas have no role until they are told."""
+        """Start the next process; replicas have no role until a command arrives."""
         self.process = Process(f"broker-{self.broker_id}")
         self.alive = True
         return self.process
@@ -127,12 +127,12 @@ class LightBroker:
     def _fetch(self, partition: Partition, leader: int, epoch: int, tries: int) -> None:
         if self._follows.get(partition) != (leader, epoch):
             return
-        neighbour = self._neighbours[leader]
-        if not neighbour.alive:
+        other = self._brokers[leader]
+        if not other.alive:
             return
-        if neighbour.accepts_fetches(partition):
-            assert neighbour.listener is not None
-            neighbour.listener.fetched(partition, self.broker_id)
+        if other.accepts_fetches(partition):
+            assert other.listener is not None
+            other.listener.fetched(partition, self.broker_id)
         elif tries < FETCH_TRIES_MAX:
             self._scheduler.post(self.process, FETCH_RETRY_S, self._fetch, partition, leader, epoch, tries + 1)
 

@@ -54,7 +54,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class EventResult:
-    """What one event cost.
+    """Costs of one event.
 
     :param watches_at_end: watches that are set when the cluster has settled.
     :param settled_s: time from the event to the last response of ZooKeeper or the last election.
@@ -101,16 +101,16 @@ class CaseRun:
     def __init__(self, case: Case) -> None:
         self._case = case
         by_epoch = case.design == "controller"
-        self._cluster = BenchCluster(
+        self.cluster = BenchCluster(
             case.shape, case.rtt_ms / 1000, by_epoch=by_epoch, one_by_one=case.one_by_one
         )
-        self._design = DESIGNS[case.design](self._cluster)
+        self.design = DESIGNS[case.design](self.cluster)
         self._result = CaseResult(case)
 
     def run(self, events: tuple[str, ...] | None = None) -> CaseResult:
         """Run all events, or those given; the cluster's start is always the first."""
         started_s = time.process_time()
-        self._design.populate()
+        self.design.populate()
         steps = self._steps()
         for name in ("whole cluster starts", *steps):
             if events is None or name in events or name == "whole cluster starts":
@@ -120,7 +120,7 @@ class CaseRun:
         return self._result
 
     def _steps(self) -> dict[str, Callable[[], None]]:
-        design, second = self._design, 2
+        design, second = self.design, 2
         return {
             "broker dies": lambda: design.kill_broker(second),
             "broker comes back": lambda: design.start_broker(second),
@@ -134,7 +134,7 @@ class CaseRun:
         }
 
     def _measure(self, name: str, act: Callable[[], None]) -> None:
-        cluster = self._cluster
+        cluster = self.cluster
         cluster.counts.reset()
         cluster.coordinator.tree.changed.clear()
         cluster.availability.take()
@@ -155,30 +155,30 @@ class CaseRun:
         )
 
     def _start_all(self) -> None:
-        self._cluster.availability.expect(self._cluster.layout.all())
+        self.cluster.availability.expect(self.cluster.layout.all())
         for broker_id in self._case.shape.broker_ids:
-            self._design.start_broker(broker_id)
+            self.design.start_broker(broker_id)
 
     def _create_topic(self) -> None:
-        partitions = self._cluster.layout.add_topic(NEW_TOPIC, self._new_count)
-        self._cluster.availability.expect(partitions)
-        self._design.create_topic(NEW_TOPIC, partitions)
+        partitions = self.cluster.layout.add_topic(NEW_TOPIC, self._new_count)
+        self.cluster.availability.expect(partitions)
+        self.design.create_topic(NEW_TOPIC, partitions)
 
     @property
     def _new_count(self) -> int:
         return min(NEW_TOPIC_PARTITIONS, self._case.shape.partitions)
 
     def _delete_topic(self) -> None:
-        layout = self._cluster.layout
+        layout = self.cluster.layout
         partitions = layout.topics[NEW_TOPIC]
         for each in partitions:
-            self._cluster.availability.forget(each)
-        self._design.delete_topic(NEW_TOPIC, partitions)
+            self.cluster.availability.forget(each)
+        self.design.delete_topic(NEW_TOPIC, partitions)
 
     def _reassign(self) -> None:
         """Move the last replica of each partition of the new topic to a broker that has none."""
         targets: dict[Partition, tuple[int, ...]] = {}
-        for partition in self._cluster.layout.topics[NEW_TOPIC][:REASSIGNED_MAX]:
+        for partition in self.cluster.layout.topics[NEW_TOPIC][:REASSIGNED_MAX]:
             others = [each for each in self._case.shape.broker_ids if each not in partition.replicas]
             if others:
                 target = others[partition.number % len(others)]
@@ -186,7 +186,7 @@ class CaseRun:
         for partition, replicas in targets.items():
             partition.replicas = replicas
         if targets:
-            self._design.reassign(targets)
+            self.design.reassign(targets)
 
 
 def run_case(case: Case) -> CaseResult:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kreplica.zookeeper import Check, Create, Delete, GetData, Operation, Read, SetData
+from kreplica.zookeeper import Check, Create, Delete, Operation, Read, ReadResult, SetData
 from kreplica.zookeeper.records import STAT
 
 REQUEST_HEADER = 12
@@ -21,7 +21,7 @@ MEMBER_HEADER = 9
 """Header of one operation or result of a multi."""
 
 _CREATE_FIXED = 4 + 4 + 27 + 4  # lengths of path and data, the open ACL, flags
-_EVENT_FIXED = REPLY_HEADER + 12
+_EVENT_FIXED = REPLY_HEADER + 8  # type and state
 
 
 def read_bytes(path: str) -> int:
@@ -72,18 +72,18 @@ def multi_reply_bytes(operations: Sequence[Operation]) -> int:
     return size
 
 
-def multi_read_reply_bytes(reads: Sequence[Read], results: Sequence[object]) -> int:
+def multi_read_reply_bytes(results: Sequence[ReadResult]) -> int:
     """Return the size of the response to a multi-read.
 
     :param results: (data, stat) or names by read; an error for a missing znode.
     """
     size = REPLY_HEADER + MEMBER_HEADER
-    for read, result in zip(reads, results, strict=True):
+    for result in results:
         size += MEMBER_HEADER
         if isinstance(result, Exception):
             size += 4
-        elif isinstance(read, GetData):
-            size += 4 + len(result[0]) + STAT_BYTES  # type: ignore[index]
+        elif isinstance(result, tuple):
+            size += 4 + len(result[0]) + STAT_BYTES
         else:
-            size += 4 + sum(4 + len(name) for name in result)  # type: ignore[attr-defined]
+            size += 4 + sum(4 + len(name) for name in result)
     return size

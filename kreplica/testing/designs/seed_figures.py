@@ -1,0 +1,139 @@
+"""The figures in the design texts, each beside what a run measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from kreplica.testing.designs import seed_znodes as znodes
+from kreplica.testing.designs.clients import PIPELINED, AgentClient
+from kreplica.testing.designs.coordinator import LightCoordinator
+from kreplica.testing.designs.counts import Counts
+from kreplica.testing.designs.layout import Shape
+from kreplica.testing.designs.measure import Case, CaseRun
+from kreplica.testing.simulator.scheduler import Process, Scheduler
+from kreplica.zookeeper import Create
+
+WATCHED = Shape(partitions=3000, brokers=3, replication_factor=2, partitions_per_topic=3)
+"""1,000 topics with 3 partitions on 3 brokers.  The texts give no replication factor; with 2, both figures come out."""
+
+CHANGED_PARTITIONS = 15_000
+"""With two replicas on three brokers, a broker's death changes the states of two thirds of the partitions: 10,000."""
+
+QUICK_SCALE = 10
+"""Divides the size of the fail-over in a quick run."""
+
+RTT_MS = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class SeedFigure:
+    """One claim.
+
+    :param claimed: the figure in the text; empty if it gives none for this design.
+    :param measured: the figure of a run.
+    """
+
+    claim: str
+    design: str
+    claimed: str
+    measured: str
+
+    def row(self) -> dict[str, Any]:
+        return {
+            "claim": self.claim,
+            "design": self.design,
+            "claimed": self.claimed,
+            "measured": self.measured,
+        }
+
+
+def seed_figures(*, quick: bool = False) -> list[SeedFigure]:
+    """Measure all claims.
+
+    :param quick: True for a fail-over of a tenth of the size, and without a second replication factor.
+    """
+    if quick:
+        return [*_watches(2), *_messages(), *_failover(QUICK_SCALE)]
+    return [*_watches(2), *_watches(3), *_messages(), *_failover(1)]
+
+
+# --- watches ----------------------------------------------------------------------------------------------------------
+
+
+def _watches(replication_factor: int) -> list[SeedFigure]:
+    shape = Shape(WATCHED.partitions, WATCHED.brokers, replication_factor, WATCHED.partitions_per_topic)
+    claimed = {"race": "15,000", "leader": "3,000"} if replication_factor == 2 else {}
+    claim = f"watches: 3 brokers, 1,000 topics x 3 partitions, replication factor {replication_factor}"
+    figures = []
+    for design in ("race", "leader", "controller"):
+        result = CaseRun(Case(design, shape, 1.0)).run(())
+        on_partitions, total = result.partition_watches, result.events[0].watches_at_end
+        text = f"{on_partitions:,} on partitions, {total - on_partitions:,} others"
+        figures.append(SeedFigure(claim, design, claimed.get(design, ""), text))
+    return figures
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+def _messages() -> list[SeedFigure]:
+    claim = "messages for one state change of one broker"
+    by_queue, one = _queue_messages(), "1 for any number of partitions"
+    return [
+        SeedFigure(claim, "race", "6", by_queue),
+        SeedFigure(claim, "leader", "6", by_queue),
+        SeedFigure(claim, "controller", "1", one),
+    ]
+
+
+def _queue_messages() -> str:
+    """Send one request through a queue znode and count as the text does: 2 for a write, 1 for a read or an event."""
+    scheduler, counts = Scheduler(), Counts()
+    coordinator = LightCoordinator(scheduler, 0.001, counts)
+    queue = znodes.queue_path(1)
+    coordinator.put(queue)
+    leader = AgentClient(coordinator, Process("leader"), PIPELINED)
+    follower = AgentClient(coordinator, Process("follower"), PIPELINED)
+
+    def obey(names: list[str] | None) -> None:
+        for name in names or ():
+            path = f"{queue}/{name}"
+            follower.get(path, None, partial(delete, path))
+
+    def delete(path: str, _: object) -> None:
+        follower.delete(path)
+
+    def listen(_: object = None) -> None:
+        follower.children(queue, listen, obey)
+
+    listen()
+    scheduler.run(1.0)
+    counts.reset()
+    leader.write(Create(f"{queue}/{znodes.REQUEST_PREFIX}", b"start-replica t 0 1", sequence=True))
+    scheduler.run(0.004)
+    reads, writes, events = counts.reads, counts.writes, counts.watches_fired
+    total = 2 * writes + reads + events
+    return f"{total} (writes {writes} x 2, reads {reads}, events {events})"
+
+
+# --- fail-over --------------------------------------------------------------------------------------------------------
+
+
+def _failover(scale: int) -> list[SeedFigure]:
+    shape = Shape(CHANGED_PARTITIONS // scale, 3, 2)
+    changes = CHANGED_PARTITIONS * 2 // 3 // scale
+    claim = f"a broker's death changes {changes:,} states, round trip {RTT_MS:g} ms: last partition led after"
+    claimed = f"{changes * RTT_MS / 1000:g} s"
+    figures = []
+    runs: list[tuple[str, bool, Callable[[], str]]] = [
+        ("one write at a time", True, lambda: claimed),
+        ("batched and pipelined", False, lambda: ""),
+    ]
+    for text, one_by_one, expected in runs:
+        result = CaseRun(Case("controller", shape, RTT_MS, one_by_one)).run(("broker dies",))
+        seconds = result.events[-1].outages.last_s
+        figures.append(SeedFigure(claim, f"controller, {text}", expected(), f"{seconds:.2f} s"))
+    return figures
