@@ -39,8 +39,8 @@ def test_the_quick_run(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0, result.output
     assert monotonic() - began_s < 60
-    assert "15,000 on partitions" in result.output
-    assert "3,000 on partitions" in result.output
+    assert "1,500 on partitions" in result.output
+    assert "300 on partitions" in result.output
     document = json.loads((tmp_path / "all.json").read_text())
     assert {row["design"] for row in document["events"]} == {"race", "leader", "controller"}
     assert len({row["event"] for row in document["events"]}) == 10

@@ -23,7 +23,7 @@ CHANGED_PARTITIONS = 15_000
 """With two replicas on three brokers, a broker's death changes the states of two thirds of the partitions: 10,000."""
 
 QUICK_SCALE = 10
-"""Divides the size of the fail-over in a quick run."""
+"""Divides the sizes in a quick run."""
 
 RTT_MS = 4.0
 
@@ -53,20 +53,26 @@ class SeedFigure:
 def seed_figures(*, quick: bool = False) -> list[SeedFigure]:
     """Measure all claims.
 
-    :param quick: True for a fail-over of a tenth of the size, and without a second replication factor.
+    :param quick: True for clusters of a tenth of the size, and without a second replication factor.
     """
     if quick:
-        return [*_watches(2), *_messages(), *_failover(QUICK_SCALE)]
-    return [*_watches(2), *_watches(3), *_messages(), *_failover(1)]
+        return [*_watches(2, QUICK_SCALE), *_messages(), *_failover(QUICK_SCALE)]
+    return [*_watches(2, 1), *_watches(3, 1), *_messages(), *_failover(1)]
 
 
 # --- watches ----------------------------------------------------------------------------------------------------------
 
 
-def _watches(replication_factor: int) -> list[SeedFigure]:
-    shape = Shape(WATCHED.partitions, WATCHED.brokers, replication_factor, WATCHED.partitions_per_topic)
-    claimed = {"race": "15,000", "leader": "3,000"} if replication_factor == 2 else {}
-    claim = f"watches: 3 brokers, 1,000 topics x 3 partitions, replication factor {replication_factor}"
+def _watches(replication_factor: int, scale: int) -> list[SeedFigure]:
+    partitions, per_topic = WATCHED.partitions // scale, WATCHED.partitions_per_topic
+    shape = Shape(partitions, WATCHED.brokers, replication_factor, per_topic)
+    claimed = {}
+    if replication_factor == WATCHED.replication_factor:
+        claimed = {"race": f"{15_000 // scale:,}", "leader": f"{3_000 // scale:,}"}
+    claim = (
+        f"watches: {shape.brokers} brokers, {partitions // per_topic:,} topics x {per_topic} partitions, "
+        f"replication factor {replication_factor}"
+    )
     figures = []
     for design in ("race", "leader", "controller"):
         result = CaseRun(Case(design, shape, 1.0)).run(())
