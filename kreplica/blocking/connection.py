@@ -17,7 +17,7 @@ from kreplica.client_core.errors import (
     ClientError,
     ConnectionFailed,
     ConnectionLost,
-    MalformedAnswer,
+    MalformedResponse,
     RequestTimedOut,
 )
 from kreplica.client_core.negotiation import VersionRange, common_version, negotiate_versions, parse_response
@@ -70,7 +70,7 @@ class Connection:
         self._version_cache: dict[tuple[int, int | None], int] = {}
         self._correlation_id = 0
         self._pending: deque[PendingRequest] = deque()
-        self._frames = FrameReader(options.answer_size_max)
+        self._frames = FrameReader(options.response_size_max)
         self._parsers = MessageParsers()
         self._throttled_until_s = runtime.clock()
 
@@ -196,7 +196,7 @@ class Connection:
 
         :raise ConnectionLost: the connection was closed.
         :raise RequestTimedOut: the first pending request timed out.
-        :raise MalformedAnswer: the received bytes are not a response to the first pending request.
+        :raise MalformedResponse: the received bytes are not a response to the first pending request.
         """
         if self.closed:
             raise ConnectionLost(f"{self.peer}: the connection is closed")
@@ -210,7 +210,7 @@ class Connection:
             answered = [self._match_response(frame) for frame in self._read_frames()]
         except ProtocolError as error:
             self.close()
-            raise MalformedAnswer(f"{self.peer}: {error}") from error
+            raise MalformedResponse(f"{self.peer}: {error}") from error
         if not answered:
             self.check_deadline()
         return answered

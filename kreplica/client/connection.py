@@ -24,7 +24,7 @@ from kreplica.client_core.errors import (
     ClientError,
     ConnectionFailed,
     ConnectionLost,
-    MalformedAnswer,
+    MalformedResponse,
     RequestTimedOut,
     TooManyRequests,
 )
@@ -150,13 +150,19 @@ class Connection(Protocol):
         self._lost = False
 
     def request(
-        self, api: Api, version: int, body: dict[str, Any] | bytes, *, timeout_s: float = 30.0, answered: bool = True
+        self,
+        api: Api,
+        version: int,
+        body: dict[str, Any] | bytes,
+        *,
+        timeout_s: float = 30.0,
+        expects_response: bool = True,
     ) -> Deferred[dict[str, Any]]:
         """Send a request without waiting for earlier responses; wait while the broker throttles this client (KIP-219).
 
         :param body: fields for ``Schema.build``, or encoded bytes.
         :param timeout_s: maximum time until the response; then the connection is closed.
-        :param answered: False if the broker sends no response (Produce with acks=0).
+        :param expects_response: False if the broker sends no response (Produce with acks=0).
         :return: fires with the response's body, or with ``{}`` when a request without response may be sent; fails
             with a ``ClientError``.  Cancelling it does not affect other requests.
         :raise ProtocolError: the body does not fit the message; nothing was sent.
@@ -173,7 +179,7 @@ class Connection(Protocol):
         else:
             data = b"".join(frame_pieces(api.request.build_pieces(version, body, header)))
         self._next_correlation_id = (correlation_id + 1) & _CORRELATION_ID_MASK
-        request = _Outstanding(api, version, correlation_id, timeout_s) if answered else None
+        request = _Outstanding(api, version, correlation_id, timeout_s) if expects_response else None
         if request is not None:
             self._outstanding.append(request)
         if self._throttle_timer is None:
@@ -255,7 +261,7 @@ class Connection(Protocol):
                 if self.closed:
                     return
         except ProtocolError as error:
-            self._break(MalformedAnswer(f"{self.peer}: {error}"))
+            self._break(MalformedResponse(f"{self.peer}: {error}"))
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Fail requests in flight, and fire the Deferreds of ``close``."""

@@ -132,7 +132,7 @@ class Connections:
             address.host,
             address.port,
             client_id=options.client_id,
-            frame_size_max=options.answer_size_max,
+            frame_size_max=options.response_size_max,
             connect_timeout_s=options.connect_timeout_s,
             endpoint=self._runtime.endpoint,
         )

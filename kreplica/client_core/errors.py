@@ -22,7 +22,7 @@ __all__ = [
     "GaveUp",
     "LeaderUnknown",
     "LogTruncated",
-    "MalformedAnswer",
+    "MalformedResponse",
     "OffsetOutOfRange",
     "OutcomeUnknown",
     "ProducerUnusable",
@@ -61,7 +61,7 @@ class TooManyRequests(ClientError):
     """The connection has the maximum number of requests in flight.  Nothing was sent."""
 
 
-class MalformedAnswer(ClientError):
+class MalformedResponse(ClientError):
     """The broker's bytes are not a response to the request; the connection is closed."""
 
     retriable = False

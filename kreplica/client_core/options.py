@@ -14,7 +14,7 @@ class ClientOptions:
     :param request_timeout_s: timeout of one response, in addition to the time that the broker is asked to wait.
     :param operation_timeout_s: timeout of one operation with all its retries, unless the call sets its own.
     :param backoff_s: upper bound of the first delay between retries; it doubles up to ``backoff_s_max``.
-    :param answer_size_max: maximum size of one response.
+    :param response_size_max: maximum size of one response.
     :param metadata_age_s_max: maximum age of the cluster's metadata; older metadata is refreshed before use.
     """
 
@@ -24,5 +24,5 @@ class ClientOptions:
     operation_timeout_s: float = 60.0
     backoff_s: float = 0.05
     backoff_s_max: float = 1.0
-    answer_size_max: int = 256 << 20
+    response_size_max: int = 256 << 20
     metadata_age_s_max: float = 300.0

@@ -16,7 +16,7 @@ from kreplica.client_core.errors import (
     BrokerRefused,
     ClientError,
     GaveUp,
-    MalformedAnswer,
+    MalformedResponse,
     OutcomeUnknown,
     RecordTooLarge,
 )
@@ -107,7 +107,7 @@ class BatchOutcomes(Generic[BatchT]):
         for queue, batch in batches:
             row = rows.get(queue.partition)
             if row is None:
-                error: ClientError = MalformedAnswer(f"the response does not contain {queue.partition}")
+                error: ClientError = MalformedResponse(f"the response does not contain {queue.partition}")
             elif row["error_code"] in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                 self._written(queue, batch, row)
                 continue

@@ -38,7 +38,7 @@ class BrokerConnections:
             client_id=client_id,
             connect_timeout_s=CONNECT_TIMEOUT_S,
             backoff_s=0.0,
-            answer_size_max=REQUEST_SIZE_MAX,
+            response_size_max=REQUEST_SIZE_MAX,
         )
         self._connections = Connections(runtime_of(runtime), options)
         self._endpoint_of = endpoint_of

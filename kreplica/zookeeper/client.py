@@ -83,7 +83,7 @@ class ZooKeeperClient:
     :param resume: (``session_id``, ``session_password``) of a session to resume; ``start`` fails with
         ``SessionExpired`` if it has ended.  None creates a new session.
     :param frame_size_max: the servers' ``jute.maxbuffer``, in bytes; larger requests fail with ``RequestTooLarge``.
-    :param answer_size_max: maximum response size in bytes; a larger response closes the connection.
+    :param response_size_max: maximum response size in bytes; a larger response closes the connection.
     :param requests_max: maximum number of unanswered requests; further requests fail with ``PipelineFull``.
     :param request_bytes_max: maximum total size of unanswered requests; beyond it requests fail with ``PipelineFull``.
     :param waiting_ms_max: maximum time for which a request waits for a connection; None means the session timeout.
@@ -102,7 +102,7 @@ class ZooKeeperClient:
         tls_context_factory: TlsContextFactory | None = None,
         resume: tuple[int, bytes] | None = None,
         frame_size_max: int = FRAME_SIZE_MAX,
-        answer_size_max: int = ANSWER_SIZE_MAX,
+        response_size_max: int = ANSWER_SIZE_MAX,
         requests_max: int = 100_000,
         request_bytes_max: int = 64 * 1024 * 1024,
         waiting_ms_max: int | None = None,
@@ -120,7 +120,7 @@ class ZooKeeperClient:
             tls_context_factory=tls_context_factory,
             resume=resume,
             frame_size_max=frame_size_max,
-            answer_size_max=answer_size_max,
+            response_size_max=response_size_max,
             requests_max=requests_max,
             request_bytes_max=request_bytes_max,
             waiting_ms_max=waiting_ms_max,

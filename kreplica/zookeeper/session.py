@@ -87,7 +87,7 @@ class SessionOptions:
     :param auth: (scheme, credentials) pairs, sent on each new connection.
     :param resume: (ID, password) of the session to resume; None creates a new one.
     :param frame_size_max: maximum request size in bytes (``jute.maxbuffer`` of the server).
-    :param answer_size_max: maximum response size in bytes.
+    :param response_size_max: maximum response size in bytes.
     :param requests_max: maximum number of unanswered requests, including queued ones.
     :param request_bytes_max: maximum total size of these; a single larger request is accepted if it is the only one.
     :param waiting_ms_max: maximum time for which a request waits for a connection; None means the session timeout.
@@ -99,7 +99,7 @@ class SessionOptions:
     tls_context_factory: TlsContextFactory | None = None
     resume: tuple[int, bytes] | None = None
     frame_size_max: int = FRAME_SIZE_MAX
-    answer_size_max: int = ANSWER_SIZE_MAX
+    response_size_max: int = ANSWER_SIZE_MAX
     requests_max: int = 100_000
     request_bytes_max: int = 64 * 1024 * 1024
     waiting_ms_max: int | None = None
@@ -279,7 +279,8 @@ class Session:
 
     def _try(self, server: Server) -> None:
         handshake = ConnectRequest(self._last_zxid, self._options.timeout_ms, self.id, self.password)
-        factory = Factory.forProtocol(lambda: Connection(self._reactor, self, handshake, self._options.answer_size_max))
+        size_max = self._options.response_size_max
+        factory = Factory.forProtocol(lambda: Connection(self._reactor, self, handshake, size_max))
         self._timer = self._reactor.callLater(self._attempt_s_max, self._attempt_too_slow)
         tls = self._options.tls_context_factory
         attempt = self._attempt = connect(self._reactor, server, factory, self._attempt_s_max, tls)

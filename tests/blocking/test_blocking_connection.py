@@ -15,7 +15,7 @@ from kreplica.client_core.addresses import Address, parse_addresses
 from kreplica.client_core.errors import (
     ConnectionFailed,
     ConnectionLost,
-    MalformedAnswer,
+    MalformedResponse,
     RequestTimedOut,
     UnsupportedVersion,
 )
@@ -121,7 +121,7 @@ def test_invalid_response(data: bytes, why: str) -> None:
     brokers = ScriptedBrokers()
     brokers[1].then(METADATA, lambda request: request.link.send(data))
     connection = connect(brokers)
-    with pytest.raises(MalformedAnswer, match=why) as failure:
+    with pytest.raises(MalformedResponse, match=why) as failure:
         connection.request(METADATA, ASK)
     assert not failure.value.retriable
     assert connection.closed

@@ -15,7 +15,7 @@ from kreplica.client.connection import CLOSE_TIMEOUT_S, Connection, connect
 from kreplica.client.errors import (
     ConnectionFailed,
     ConnectionLost,
-    MalformedAnswer,
+    MalformedResponse,
     RequestTimedOut,
     TooManyRequests,
 )
@@ -70,7 +70,7 @@ def test_malformed_response_closes_the_connection(peer: Peer, connection: Connec
     """The response's request fails for good, other requests are retriable, and no later data is processed."""
     first, second = heartbeat(connection), heartbeat(connection)
     peer.protocol.dataReceived(bad + heartbeat_answer(0) + heartbeat_answer(1))
-    for answer, error, retriable in ((first, MalformedAnswer, False), (second, ConnectionLost, True)):
+    for answer, error, retriable in ((first, MalformedResponse, False), (second, ConnectionLost, True)):
         with pytest.raises(error) as raised:
             result_of(answer)
         assert raised.value.retriable is retriable
@@ -155,7 +155,7 @@ def test_cancelled_request_does_not_affect_others(peer: Peer, connection: Connec
 def test_requests_without_response_complete_when_written(peer: Peer, connection: Connection) -> None:
     """Produce with acks=0 completes at once; responses of other requests keep their order."""
     body = {"acks": 0, "timeout_ms": 1, "topic_data": []}
-    assert result_of(connection.request(PRODUCE, 8, body, answered=False)) == {}
+    assert result_of(connection.request(PRODUCE, 8, body, expects_response=False)) == {}
     answer = heartbeat(connection)
     assert [request[2] for request in peer.requests()] == [0, 1]
     peer.protocol.dataReceived(heartbeat_answer(1, 27))
@@ -168,7 +168,7 @@ def test_requests_without_response_wait_for_a_full_transport() -> None:
     connection = peer.accept()
 
     def send() -> Deferred[dict[str, Any]]:
-        return connection.request(PRODUCE, 8, {"acks": 0, "timeout_ms": 1, "topic_data": []}, answered=False)
+        return connection.request(PRODUCE, 8, {"acks": 0, "timeout_ms": 1, "topic_data": []}, expects_response=False)
 
     peer.transport.producer.pauseProducing()
     waiting = [send(), send()]

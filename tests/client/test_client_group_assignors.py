@@ -18,7 +18,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 from kreplica.client.group.assignors import ASSIGNORS, Member, Topics, by_names
 from kreplica.client.group.assignors.sticky_data import build_cooperative, build_eager, cooperative_claim, eager_claim
 from kreplica.client.group.subscription import build_assignment, parse_assignment, parse_members, protocols
-from kreplica.client_core.errors import MalformedAnswer
+from kreplica.client_core.errors import MalformedResponse
 from kreplica.model import TopicPartition
 
 NOWHERE: frozenset[str] = frozenset()
@@ -187,9 +187,9 @@ def test_malformed_data() -> None:
     """Malformed user data is ignored; a malformed subscription is an error."""
     assert eager_claim(Member("m", frozenset(), user_data=b"\xff")).partitions == ()
     assert cooperative_claim(Member("m", frozenset(), user_data=b"\xff")).generation == -1
-    with pytest.raises(MalformedAnswer, match="'m'"):
+    with pytest.raises(MalformedResponse, match="'m'"):
         parse_members([{"member_id": "m", "metadata": b"\0"}])
-    with pytest.raises(MalformedAnswer):
+    with pytest.raises(MalformedResponse):
         parse_assignment(b"\0")
     with pytest.raises(ValueError, match="expected are range"):
         by_names(["rnage"])

@@ -10,7 +10,7 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.client.group import GroupOptions
 from kreplica.client.group.error_actions import ErrorAction, error_action
-from kreplica.client_core.errors import BrokerRefused, ConnectionLost, MalformedAnswer, UnsupportedVersion
+from kreplica.client_core.errors import BrokerRefused, ConnectionLost, MalformedResponse, UnsupportedVersion
 from kreplica.client_core.offsets import CommittedOffset
 from kreplica.errors import ErrorCode
 from kreplica.testing.cluster.cluster import SimulatedCluster
@@ -191,7 +191,7 @@ def test_final_errors() -> None:
     assert codes[ErrorCode.GROUP_AUTHORIZATION_FAILED] is ErrorAction.FINAL
     assert error_action(ConnectionLost("x")) is ErrorAction.LOOK_UP
     assert error_action(UnsupportedVersion("x")) is ErrorAction.FINAL
-    assert error_action(MalformedAnswer("x")) is ErrorAction.FINAL
+    assert error_action(MalformedResponse("x")) is ErrorAction.FINAL
 
 
 def test_contradictory_options() -> None:

@@ -20,7 +20,7 @@ def throttled(correlation_id: int, throttle_time_ms: int) -> bytes:
 
 def unanswered(connection: Connection) -> Deferred[dict[str, Any]]:
     """Send a request without a response."""
-    return connection.request(PRODUCE, 8, {"acks": 0, "timeout_ms": 1, "topic_data": []}, answered=False)
+    return connection.request(PRODUCE, 8, {"acks": 0, "timeout_ms": 1, "topic_data": []}, expects_response=False)
 
 
 def test_requests_wait_for_the_throttle_time(peer: Peer, connection: Connection) -> None:

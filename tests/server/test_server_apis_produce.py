@@ -115,7 +115,7 @@ def test_invalid_acks_are_refused(tmp_path: Path) -> None:
         await scene.make_topic("t")
         for acks, code in ((2, 21), (-2, 21), (1, 0), (-1, 0)):
             assert (await scene.produce("t", batch(b"v"), acks=acks))["error_code"] == code, acks
-        await scene.connection.request(PRODUCE, 9, produce_body("t", batch(b"v"), acks=0), answered=False)
+        await scene.connection.request(PRODUCE, 9, produce_body("t", batch(b"v"), acks=0), expects_response=False)
         row = await scene.produce("t", batch(b"v"))
         assert row["base_offset"] == 3, "two were acknowledged, one was sent without, and they are in order"
 
@@ -127,7 +127,7 @@ def test_error_with_acks_0_closes_the_connection(tmp_path: Path) -> None:
 
     async def story(scene: Scene) -> None:
         other = await scene.connect()
-        await other.request(PRODUCE, 9, produce_body("nobody", batch(b"v"), acks=0), answered=False)
+        await other.request(PRODUCE, 9, produce_body("nobody", batch(b"v"), acks=0), expects_response=False)
         await scene.until(lambda: other.closed, "the connection is closed")
         assert not scene.connection.closed
 

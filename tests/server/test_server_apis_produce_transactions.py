@@ -281,11 +281,11 @@ def test_transaction_without_acknowledgements(tmp_path: Path) -> None:
         await scene.make_topic("t")
         producer = await Producer.made(scene)
         other = await scene.connect()
-        await other.request(messages.PRODUCE, ADDING, producer.body(b"v", acks=0), answered=False)
+        await other.request(messages.PRODUCE, ADDING, producer.body(b"v", acks=0), expects_response=False)
         partition = scene.broker.partitions.led(_key(0))
         await scene.until(lambda: partition.log.log_end_offset == 1, "it is in the log")
         stranger = Producer(scene, producer.identity | {"transactional_id": "nobody", "producer_id": 77}, ADDING)
-        await other.request(messages.PRODUCE, ADDING, stranger.body(b"v", acks=0), answered=False)
+        await other.request(messages.PRODUCE, ADDING, stranger.body(b"v", acks=0), expects_response=False)
         await scene.until(lambda: other.closed, "the connection is closed")
 
     on_broker(tmp_path, story)

@@ -283,7 +283,7 @@ def test_one_of_the_bootstrap_brokers_is_down():
 def test_unreachable_advertised_listeners(monkeypatch):
     """A cluster with unreachable advertised listeners is distinguished from one that does not respond."""
     monkeypatch.setattr(cluster_access, "_metadata", lambda client: succeed(Cluster({7: ("elsewhere", 9092)}, 7)))
-    with pytest.raises(CouldNotRun, match=r"broker-1:9092 answers, but no broker .*: broker 7 at elsewhere:9092: "):
+    with pytest.raises(CouldNotRun, match=r"broker-1:9092 responds, but no broker .*: broker 7 at elsewhere:9092: "):
         Scene().verdict()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kreplica.client.group.assignors import Assignor, Member
-from kreplica.client_core.errors import MalformedAnswer
+from kreplica.client_core.errors import MalformedResponse
 from kreplica.client_core.offsets import NO_GENERATION, topic_rows
 from kreplica.errors import ProtocolError
 from kreplica.model import TopicPartition
@@ -53,7 +53,7 @@ def protocols(
 def parse_members(rows: Sequence[dict[str, Any]]) -> list[Member]:
     """Parse the members of a group from the leader's JoinGroup response.
 
-    :raise MalformedAnswer: a subscription is malformed.
+    :raise MalformedResponse: a subscription is malformed.
     """
     return [_member(row) for row in rows]
 
@@ -63,7 +63,7 @@ def _member(row: dict[str, Any]) -> Member:
     try:
         _, fields = parse_versioned(SUBSCRIPTION, row["metadata"])
     except ProtocolError as error:
-        raise MalformedAnswer(f"subscription of member {member_id!r}: {error}") from error
+        raise MalformedResponse(f"subscription of member {member_id!r}: {error}") from error
     return Member(
         member_id,
         frozenset(fields["topics"]),
@@ -89,13 +89,13 @@ def build_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 def parse_assignment(data: bytes) -> frozenset[TopicPartition]:
     """Parse a member's assignment.
 
-    :raise MalformedAnswer: it is malformed.
+    :raise MalformedResponse: it is malformed.
     """
     if not data:
         return frozenset()
     try:
         _, fields = parse_versioned(ASSIGNMENT, data)
     except ProtocolError as error:
-        raise MalformedAnswer(f"an assignment: {error}") from error
+        raise MalformedResponse(f"an assignment: {error}") from error
     rows = fields["assigned_partitions"]
     return frozenset(TopicPartition(row["topic"], number) for row in rows for number in row["partitions"])

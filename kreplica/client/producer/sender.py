@@ -300,12 +300,12 @@ class Sender:
         request = _Request(route, fitting)
         route.in_flight += 1
         response = connection.request(
-            PRODUCE, version, body, timeout_s=timeout_s + RESPONSE_MARGIN_S, answered=options.acks != 0
+            PRODUCE, version, body, timeout_s=timeout_s + RESPONSE_MARGIN_S, expects_response=options.acks != 0
         )
-        response.addCallbacks(self._answered, self._lost, callbackArgs=(request,), errbackArgs=(request,))
+        response.addCallbacks(self._responded, self._lost, callbackArgs=(request,), errbackArgs=(request,))
         response.addErrback(self._log_failure)
 
-    def _answered(self, response: dict[str, Any], request: _Request) -> None:
+    def _responded(self, response: dict[str, Any], request: _Request) -> None:
         request.route.in_flight -= 1
         if self._is_closed:
             return

@@ -30,7 +30,7 @@ UNKNOWN_RESULT = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR
 """Errors after which the request may still have been executed, or may be executed later."""
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """:param has_pending_attempt: true if an earlier attempt received no response and may be executed at any time."""
 
     body: dict[str, Any]
@@ -40,13 +40,13 @@ class Answer(NamedTuple):
 class RequestRejected(KafkaError):
     """A coordinator or leader rejected a request with an error that is not retriable.
 
-    :ivar answer: the response.
-    :ivar has_pending_attempt: as in ``Answer``.
+    :ivar response: the response.
+    :ivar has_pending_attempt: as in ``Response``.
     """
 
-    def __init__(self, code: ErrorCode, answer: dict[str, Any], *, has_pending_attempt: bool) -> None:
+    def __init__(self, code: ErrorCode, response: dict[str, Any], *, has_pending_attempt: bool) -> None:
         super().__init__(code)
-        self.answer = answer
+        self.response = response
         self.has_pending_attempt = has_pending_attempt
 
 
@@ -91,7 +91,7 @@ class CoordinatorClient(WireClient):
 
     async def ask(
         self, api: Api, body: dict[str, Any], *, at_most: int | None = None, timeout_s: float | None = None
-    ) -> Answer:
+    ) -> Response:
         """Send a request, and retry it until a response is not a retriable error.
 
         :raise RequestRejected: the response contains an error that is not retriable.
@@ -100,18 +100,18 @@ class CoordinatorClient(WireClient):
         wait_s = RETRY_S_MIN
         while True:
             try:
-                answer = await self.request(api, body, at_most=at_most, timeout_s=timeout_s)
+                response = await self.request(api, body, at_most=at_most, timeout_s=timeout_s)
             except (ClientError, KafkaError) as error:
                 has_pending_attempt |= isinstance(error, ClientError) and not isinstance(error, ConnectionFailed)
                 self.errors[name_of(error)] += 1
                 await self.close()
             else:
-                code = first_error(answer)
+                code = first_error(response)
                 if code is ErrorCode.NONE:
-                    return Answer(answer, has_pending_attempt)
+                    return Response(response, has_pending_attempt)
                 self.errors[code.name] += 1
                 if not code.retriable:
-                    raise RequestRejected(code, answer, has_pending_attempt=has_pending_attempt)
+                    raise RequestRejected(code, response, has_pending_attempt=has_pending_attempt)
                 has_pending_attempt |= code in UNKNOWN_RESULT
                 if code in WRONG_COORDINATOR:
                     await self.close()
@@ -126,18 +126,18 @@ class CoordinatorClient(WireClient):
             body = {"key": self._key, "key_type": self._kind}
             version = connection.version(messages.FIND_COORDINATOR, FIND_ONE_MAX)
             timeout_s = self.request_timeout_s
-            answer = await connection.request(messages.FIND_COORDINATOR, version, body, timeout_s=timeout_s)
+            response = await connection.request(messages.FIND_COORDINATOR, version, body, timeout_s=timeout_s)
         finally:
             await connection.close()
-        code = ErrorCode.of(answer["error_code"])
+        code = ErrorCode.of(response["error_code"])
         if code is not ErrorCode.NONE:
             raise KafkaError(code)
-        return answer["host"], answer["port"]
+        return response["host"], response["port"]
 
 
-def first_error(answer: Any) -> ErrorCode:
+def first_error(response: Any) -> ErrorCode:
     """Return the first error code in a response, at any depth, or NONE."""
-    return next((code for code in _codes(answer) if code is not ErrorCode.NONE), ErrorCode.NONE)
+    return next((code for code in _codes(response) if code is not ErrorCode.NONE), ErrorCode.NONE)
 
 
 def _codes(value: Any) -> Iterator[ErrorCode]:

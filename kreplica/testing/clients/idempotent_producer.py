@@ -70,10 +70,10 @@ async def new_producer_id(client: WireClient, timeout_s: float) -> int:
     :raise KafkaError: the broker rejected the request.
     """
     body = {"transactional_id": None, "transaction_timeout_ms": 0, "producer_id": -1, "producer_epoch": -1}
-    answer = await client.request(messages.INIT_PRODUCER_ID, body, timeout_s=timeout_s)
-    if answer["error_code"]:
-        raise KafkaError(ErrorCode(answer["error_code"]))
-    return int(answer["producer_id"])
+    response = await client.request(messages.INIT_PRODUCER_ID, body, timeout_s=timeout_s)
+    if response["error_code"]:
+        raise KafkaError(ErrorCode(response["error_code"]))
+    return int(response["producer_id"])
 
 
 class IdempotentProducer:
@@ -191,21 +191,21 @@ class IdempotentProducer:
             "topic_data": [{"name": self._load.topic, "partition_data": [row]}],
         }
         version = connection.version(messages.PRODUCE)
-        answer = connection.request(messages.PRODUCE, version, body, timeout_s=self._load.request_timeout_s)
-        answer.addCallback(self._answered, connection, partition, batch, done)
-        answer.addErrback(lambda failure: None if done.called else done.errback(failure))
+        response = connection.request(messages.PRODUCE, version, body, timeout_s=self._load.request_timeout_s)
+        response.addCallback(self._responded, connection, partition, batch, done)
+        response.addErrback(lambda failure: None if done.called else done.errback(failure))
 
     def _builder(self, batch: Batch) -> BatchBuilder:
         if not self._load.idempotent:
             return BatchBuilder()
         return BatchBuilder(producer_id=self._producer_id, producer_epoch=0, base_sequence=batch.base_sequence)
 
-    def _answered(
-        self, answer: dict[str, Any], connection: Connection, partition: int, batch: Batch, done: Deferred[None]
+    def _responded(
+        self, response: dict[str, Any], connection: Connection, partition: int, batch: Batch, done: Deferred[None]
     ) -> None:
         if done.called:
             return  # an earlier batch failed, so this one is sent again too
-        row = answer["responses"][0]["partition_responses"][0]
+        row = response["responses"][0]["partition_responses"][0]
         code = ErrorCode.of(row["error_code"])
         if code in STATE_LOST and batch is self._unacknowledged[partition][0]:
             self._reset_producer_id()

@@ -90,10 +90,10 @@ class LeaderClient(WireClient):
         try:
             body = {"topics": [{"name": self._topic}], "allow_auto_topic_creation": False}
             version = connection.version(messages.METADATA, 12)
-            answer = await connection.request(messages.METADATA, version, body, timeout_s=METADATA_TIMEOUT_S)
+            response = await connection.request(messages.METADATA, version, body, timeout_s=METADATA_TIMEOUT_S)
         finally:
             await connection.close()
-        host, port, topic_id, epoch = _leader(answer, self._partition)
+        host, port, topic_id, epoch = _leader(response, self._partition)
         if topic_id == self._topic_id and epoch < self.leader_epoch:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "the broker's metadata is older than the known leader")
         self._topic_id, self.leader_epoch = topic_id, epoch

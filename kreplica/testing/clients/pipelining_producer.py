@@ -305,13 +305,13 @@ class Pipeline:
         }
         queue.in_flight += 1
         version = self._connection.version(messages.PRODUCE)
-        answer = self._connection.request(messages.PRODUCE, version, body, timeout_s=load.request_timeout_s)
-        answer.addCallbacks(self._answered, self._lost, callbackArgs=(batch,))
-        answer.addBoth(self._ended)
+        response = self._connection.request(messages.PRODUCE, version, body, timeout_s=load.request_timeout_s)
+        response.addCallbacks(self._responded, self._lost, callbackArgs=(batch,))
+        response.addBoth(self._ended)
 
-    def _answered(self, answer: dict[str, Any], batch: Batch) -> None:
+    def _responded(self, response: dict[str, Any], batch: Batch) -> None:
         queue = self._queue
-        row = answer["responses"][0]["partition_responses"][0]
+        row = response["responses"][0]["partition_responses"][0]
         code = ErrorCode.of(row["error_code"])
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             was_full = len(queue.unacknowledged) >= IN_FLIGHT_MAX

@@ -21,9 +21,9 @@ from kreplica.testing.clients.coordinator_client import (
     RETRY_S_MAX,
     RETRY_S_MIN,
     UNKNOWN_RESULT,
-    Answer,
     CoordinatorClient,
     RequestRejected,
+    Response,
 )
 from kreplica.testing.clients.leader_client import LeaderClient
 from kreplica.testing.histories.transaction_history import TransactionHistory
@@ -207,13 +207,13 @@ class TransactionalProducer:
             "producer_id": known.producer_id,
             "producer_epoch": known.epoch,
         }
-        answer = (await self._ask(messages.INIT_PRODUCER_ID, body)).body
-        self._set_identity(answer)
+        response = (await self._ask(messages.INIT_PRODUCER_ID, body)).body
+        self._set_identity(response)
         self._has_pending_attempt = False
 
-    def _set_identity(self, answer: dict[str, Any]) -> None:
+    def _set_identity(self, response: dict[str, Any]) -> None:
         """Store the producer ID and epoch; if they are new, restart sequences at 0."""
-        identity = Identity(answer["producer_id"], answer["producer_epoch"])
+        identity = Identity(response["producer_id"], response["producer_epoch"])
         if identity != self.identity:
             self.identity = identity
             self._sequences.clear()
@@ -225,18 +225,18 @@ class TransactionalProducer:
             self.transaction = None  # nothing was added, so the coordinator does not know the transaction
             return
         try:
-            answer = (await self._ask(messages.END_TXN, {**self._producer_fields(), "committed": committed})).body
+            response = (await self._ask(messages.END_TXN, {**self._producer_fields(), "committed": committed})).body
         except RequestRejected as error:
             if committed and not error.has_pending_attempt:
                 self._history.ended(self.transaction, committed=False)
             raise
         if self._settings.bumps_epoch:
-            self._set_identity(answer)
+            self._set_identity(response)
         if committed:
             self._history.ended(self.transaction, committed=True)
         self.transaction = None
 
-    async def _ask(self, api: Api, body: dict[str, Any], *, coordinator: CoordinatorClient | None = None) -> Answer:
+    async def _ask(self, api: Api, body: dict[str, Any], *, coordinator: CoordinatorClient | None = None) -> Response:
         try:
             answered = await (coordinator or self._client).ask(api, body, at_most=self._versions[api.key])
         except RequestRejected as error:
@@ -264,19 +264,19 @@ class TransactionalProducer:
         wait_s = RETRY_S_MIN
         while True:
             try:
-                answer = await client.request(messages.PRODUCE, body, at_most=self._versions[messages.PRODUCE.key])
+                response = await client.request(messages.PRODUCE, body, at_most=self._versions[messages.PRODUCE.key])
             except (ClientError, KafkaError) as error:
                 self._has_pending_attempt |= isinstance(error, ClientError) and not isinstance(error, ConnectionFailed)
                 await client.close()
             else:
-                row = answer["responses"][0]["partition_responses"][0]
+                row = response["responses"][0]["partition_responses"][0]
                 code = ErrorCode.of(row["error_code"])
                 if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                     self._sequences[key] = sequence + len(values)
                     return NO_OFFSET if code else int(row["base_offset"])
                 if not code.retriable:
                     self._has_pending_attempt = True  # request a new epoch, which restarts sequences at 0
-                    raise RequestRejected(code, answer, has_pending_attempt=True)
+                    raise RequestRejected(code, response, has_pending_attempt=True)
                 self._has_pending_attempt |= code in UNKNOWN_RESULT
                 if code is not ErrorCode.CONCURRENT_TRANSACTIONS:
                     await client.close()

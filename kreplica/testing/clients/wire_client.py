@@ -23,7 +23,7 @@ FETCH_BY_NAME_MAX = 12
 
 DELETE_BY_NAME_MAX = 5
 FETCH_SIZE_MAX = 1 << 20
-ANSWER_SIZE_MAX = 2**31 - 1
+RESPONSE_SIZE_MAX = 2**31 - 1
 
 TOPIC_RESOURCE = 2
 SET_SETTING, DELETE_SETTING = 0, 1
@@ -107,13 +107,13 @@ class WireClient:
             "configs": [{"name": key, "value": value} for key, value in (configs or {}).items()],
         }
         body = {"topics": [topic], "timeout_ms": 20_000, "validate_only": False}
-        answer = await self.request(messages.CREATE_TOPICS, body)
-        _check(answer["topics"][0])
+        response = await self.request(messages.CREATE_TOPICS, body)
+        _check(response["topics"][0])
 
     async def delete_topic(self, name: str) -> None:
         body = {"topic_names": [name], "timeout_ms": 20_000}
-        answer = await self.request(messages.DELETE_TOPICS, body, at_most=DELETE_BY_NAME_MAX)
-        _check(answer["responses"][0])
+        response = await self.request(messages.DELETE_TOPICS, body, at_most=DELETE_BY_NAME_MAX)
+        _check(response["responses"][0])
 
     async def create_partitions(self, topic: str, count: int) -> None:
         """Increase a topic's number of partitions; sent to the controller."""
@@ -122,8 +122,8 @@ class WireClient:
             "timeout_ms": 10_000,
             "validate_only": False,
         }
-        answer = await self.request(messages.CREATE_PARTITIONS, body)
-        _check(answer["results"][0])
+        response = await self.request(messages.CREATE_PARTITIONS, body)
+        _check(response["results"][0])
 
     async def change_settings(self, topic: str, changes: Mapping[str, str | None]) -> None:
         """Set some settings of a topic; None resets one to its default (KIP-339)."""
@@ -139,24 +139,24 @@ class WireClient:
 
     async def _alter(self, api: Api, topic: str, configs: list[dict[str, Any]]) -> None:
         resource = {"resource_type": TOPIC_RESOURCE, "resource_name": topic, "configs": configs}
-        answer = await self.request(api, {"resources": [resource], "validate_only": False})
-        _check(answer["responses"][0])
+        response = await self.request(api, {"resources": [resource], "validate_only": False})
+        _check(response["responses"][0])
 
     async def reassign(self, topic: str, partition: int, replicas: Sequence[int] | None) -> None:
         """Reassign a partition's replicas; None cancels the reassignment.  Sent to the controller."""
         rows = [{"partition_index": partition, "replicas": None if replicas is None else list(replicas)}]
         body = {"timeout_ms": 10_000, "topics": [{"name": topic, "partitions": rows}]}
-        answer = await self.request(messages.ALTER_PARTITION_REASSIGNMENTS, body)
-        _check(answer)
-        _check(answer["responses"][0]["partitions"][0])
+        response = await self.request(messages.ALTER_PARTITION_REASSIGNMENTS, body)
+        _check(response)
+        _check(response["responses"][0]["partitions"][0])
 
     async def elect_preferred(self, topic: str, partition: int) -> None:
         """Elect a partition's preferred leader; sent to the controller."""
         rows = [{"topic": topic, "partitions": [partition]}]
         body = {"election_type": 0, "topic_partitions": rows, "timeout_ms": 10_000}
-        answer = await self.request(messages.ELECT_LEADERS, body)
-        _check(answer)
-        _check(answer["replica_election_results"][0]["partition_result"][0])
+        response = await self.request(messages.ELECT_LEADERS, body)
+        _check(response)
+        _check(response["replica_election_results"][0]["partition_result"][0])
 
     async def metadata(self) -> dict[str, Any]:
         return await self.request(messages.METADATA, {"topics": None, "allow_auto_topic_creation": False})
@@ -176,10 +176,10 @@ class WireClient:
         }
         connection = await self.connection()
         version = connection.version(messages.PRODUCE)
-        answer = await connection.request(messages.PRODUCE, version, body, answered=acks != 0)
+        response = await connection.request(messages.PRODUCE, version, body, expects_response=acks != 0)
         if acks == 0:
             return -1
-        row = answer["responses"][0]["partition_responses"][0]
+        row = response["responses"][0]["partition_responses"][0]
         _check(row)
         return int(row["base_offset"])
 
@@ -228,7 +228,7 @@ class WireClient:
             "replica_state": {"replica_id": -1, "replica_epoch": NO_BROKER_EPOCH},
             "max_wait_ms": wait_ms,
             "min_bytes": 1,
-            "max_bytes": ANSWER_SIZE_MAX,
+            "max_bytes": RESPONSE_SIZE_MAX,
             "isolation_level": isolation,
             "session_id": 0,
             "session_epoch": -1,
@@ -237,10 +237,10 @@ class WireClient:
             "rack_id": rack,
         }
         at_most = None if isinstance(topic, UUID) else FETCH_BY_NAME_MAX
-        answer = await self.request(
+        response = await self.request(
             messages.FETCH, body, at_most=at_most, timeout_s=wait_ms / 1000 + self.request_timeout_s
         )
-        found: dict[str, Any] = answer["responses"][0]["partitions"][0]
+        found: dict[str, Any] = response["responses"][0]["partitions"][0]
         return found
 
     async def list_offset(
@@ -258,8 +258,8 @@ class WireClient:
         """
         rows = [{"partition_index": partition, "timestamp": timestamp_ms, "current_leader_epoch": leader_epoch}]
         body = {"replica_id": -1, "isolation_level": isolation, "topics": [{"name": topic, "partitions": rows}]}
-        answer = await self.request(messages.LIST_OFFSETS, body)
-        row = answer["topics"][0]["partitions"][0]
+        response = await self.request(messages.LIST_OFFSETS, body)
+        row = response["topics"][0]["partitions"][0]
         _check(row)
         return int(row["offset"])
 

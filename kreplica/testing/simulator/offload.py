@@ -46,15 +46,15 @@ class SimulatedOffload:
             try:
                 result = function(*args, **kwargs)
             except Exception as error:
-                self._answer(deferred.errback, error)
+                self._deliver(deferred.errback, error)
             else:
-                self._answer(deferred.callback, result)
+                self._deliver(deferred.callback, result)
 
         self._waiting[work] = None
         self._scheduler.post(self._process, self._random.uniform(*self.delay_s), work)
         return deferred
 
-    def _answer(self, fire: Callable[..., None], value: object) -> None:
+    def _deliver(self, fire: Callable[..., None], value: object) -> None:
         self._scheduler.post(self._process, self._random.uniform(*self.delay_s), fire, value)
 
     def stop(self) -> None:

@@ -108,9 +108,9 @@ class SimulatedReactor:
             self.kill()
             return
         phase = phases.pop(0)
-        answers = [maybeDeferred(call, *args, **kwargs) for when, call, args, kwargs in triggers if when == phase]
-        all_answers = DeferredList(answers, consumeErrors=True)
-        all_answers.addCallback(lambda _: self._shut_down(phases, triggers))
+        results = [maybeDeferred(call, *args, **kwargs) for when, call, args, kwargs in triggers if when == phase]
+        all_done = DeferredList(results, consumeErrors=True)
+        all_done.addCallback(lambda _: self._shut_down(phases, triggers))
 
     def resolve(self, name: str, timeout: Any = ()) -> Deferred[str]:
         if self._network.has_host(name):

@@ -245,7 +245,7 @@ class SimulatedSocket:
     # --- arrivals from the network ---
 
     def arrive(self, data: bytes) -> None:
-        """Accept bytes from the peer, or answer with a reset if the connection no longer exists."""
+        """Accept bytes from the peer, or respond with a reset if the connection no longer exists."""
         if self.closed or self._gone:
             self.network.transmit(self, 0, self._connected_peer().arrive_reset)
             return

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from kreplica.client.connection import connect
-from kreplica.client.errors import ClientError, ConnectionFailed, MalformedAnswer, UnsupportedVersion
+from kreplica.client.errors import ClientError, ConnectionFailed, MalformedResponse, UnsupportedVersion
 from kreplica.errors import ErrorCode, KafkaError, KreplicaError
 from kreplica.runtime import Reactor
 from kreplica.runtime.pause import pause
@@ -78,7 +78,7 @@ class ClusterAccess:
                 await connection.close()
                 return
         raise CouldNotRun(
-            f"{_text_of_address(bootstrap)} answers, but no broker is reachable at its advertised address "
+            f"{_text_of_address(bootstrap)} responds, but no broker is reachable at its advertised address "
             "(see advertised.listeners): " + ("; ".join(reasons) or "the response contains no broker")
         )
 
@@ -163,8 +163,8 @@ class ClusterAccess:
         return cluster
 
     async def _leaderless(self, cluster: Cluster, topic: str, partitions: int) -> object:
-        """Return the partitions without a leader, or the error if no broker answers; falsy if all have leaders."""
-        last: object = "no broker answers"
+        """Return the partitions without a leader, or the error if no broker responds; falsy if all have leaders."""
+        last: object = "no broker responds"
         for address in cluster.addresses.values():
             client = self._client(address)
             try:
@@ -204,9 +204,9 @@ def _reason(address: Address, error: ClientError | KafkaError) -> str:
         return f"no connection to {error}"
     if isinstance(error, UnsupportedVersion):
         return f"{server} supports no version that this client knows: {error}"
-    if isinstance(error, MalformedAnswer):
+    if isinstance(error, MalformedResponse):
         return f"{server} does not speak the Kafka protocol: {error}"
-    return f"{server} accepts connections, but does not answer like a Kafka broker without TLS and authentication: " + (
+    return f"{server} accepts connections, but not as a Kafka broker without TLS and authentication: " + (
         _text(error)
     )
 

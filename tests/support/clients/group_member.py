@@ -12,7 +12,7 @@ from typing import Any
 from kreplica.client_core.offsets import GroupIdentity, offset_rows, topic_rows
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
-from kreplica.testing.clients.coordinator_client import Answer, CoordinatorClient, RequestRejected
+from kreplica.testing.clients.coordinator_client import CoordinatorClient, RequestRejected, Response
 from kreplica.wire import messages
 from kreplica.wire.messages import Api
 from kreplica.wire.messages.consumer_protocol import ASSIGNMENT, SUBSCRIPTION, build_versioned, parse_versioned
@@ -118,7 +118,7 @@ class GroupMember:
 
     def _handle_error(self, error: RequestRejected) -> None:
         if error.code is ErrorCode.MEMBER_ID_REQUIRED:
-            self._member_id = error.answer["member_id"]
+            self._member_id = error.response["member_id"]
         elif error.code not in REJOIN_ERRORS:
             raise error
         elif error.code is ErrorCode.UNKNOWN_MEMBER_ID:
@@ -153,7 +153,7 @@ class GroupMember:
         self.assigned = _partitions(answer["assignment"])
         self._history.joined(self._subscription.instance_id or self._member_id, self._generation, self.assigned)
 
-    async def _ask_during_rebalance(self, api: Api, body: dict[str, Any]) -> Answer:
+    async def _ask_during_rebalance(self, api: Api, body: dict[str, Any]) -> Response:
         """Send a request whose response waits for the other members, at most for the rebalance timeout."""
         total_timeout_s = self._subscription.rebalance_timeout_ms / 1000 + REQUEST_TIMEOUT_S
         return await self._client.ask(api, body, timeout_s=total_timeout_s)
