@@ -28,7 +28,7 @@ TIME_LIMIT_S = {"quick": 240, "full": 1200}
 APART = ("fail_over", "kafka", "zookeeper_appendix")
 """Benchmarks that run only if they are named: they need software that may be unavailable, or hours."""
 
-TIMES_LONGER = {"fail_over": 3, "kafka": 10, "spark": 5, "zookeeper": 2, "zookeeper_appendix": 15}
+TIMES_LONGER = {"fail_over": 3, "kafka": 10, "redesign": 3, "spark": 5, "zookeeper": 2, "zookeeper_appendix": 15}
 """Benchmarks that need many processes or much data."""
 
 ROUNDS = 5

@@ -30,6 +30,7 @@ TITLES = {
     "growth": "Growth",
     "cores": "Two cores",
     "controller": "Controller",
+    "redesign": "Controller redesign",
     "zookeeper": "ZooKeeper client",
     "zookeeper_appendix": "ZooKeeper client with 500,000 and 1,000,000 znodes",
     "codec": "Message codec",
