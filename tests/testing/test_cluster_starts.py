@@ -137,14 +137,14 @@ def test_a_slow_zookeeper_is_waited_for_and_named() -> None:
     """The broker waits beyond every timeout for a server that accepts connections but opens no session, and logs it."""
     cluster = SimulatedCluster(1, overrides=["zookeeper.connection.timeout.ms=6000"])
     cluster.run_until(cluster.coordinator.start())
-    cluster.coordinator.host.pause()
+    cluster.host("coordinator").pause()
     lines: list[str] = []
     observer = logged(lines)
     try:
         started = cluster.brokers[1].start()
         cluster.run(60)
         assert not started.called
-        cluster.coordinator.host.resume()
+        cluster.host("coordinator").resume()
         cluster.run_until(started)
     finally:
         globalLogPublisher.removeObserver(observer)

@@ -26,7 +26,9 @@ from kreplica.service.composition.broker import Broker
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.testing.clients.leader_client import LeaderClient
 from kreplica.testing.clients.wire_client import WireClient
-from kreplica.testing.cluster.state import active_replicas, is_in_sync, state_of
+from kreplica.testing.cluster.state import CoordinatorProgram, MachineView, active_replicas, is_in_sync, state_of
+from kreplica.testing.ensemble.ensemble import Ensemble, EnsembleOptions
+from kreplica.testing.ensemble.machines import EnsembleMachines
 from kreplica.testing.simulator.simulation import DATA_DIRECTORY, Host, Simulation
 from kreplica.zookeeper.embedded.disk_store import DiskStore
 from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
@@ -42,6 +44,18 @@ class Program(Protocol):
     def start(self) -> Awaitable[None]: ...
 
     def stop(self) -> Awaitable[None]: ...
+
+
+class Coordinator(MachineView[CoordinatorProgram], Protocol):
+    """Machine of the embedded coordinator, or machines of a simulated ensemble."""
+
+    def start(self) -> Deferred[None]: ...
+
+    def stop(self) -> Deferred[None]: ...
+
+    def kill(self) -> None: ...
+
+    def power_loss(self) -> None: ...
 
 
 ProgramT = TypeVar("ProgramT", bound=Program)
@@ -102,7 +116,10 @@ class SimulatedCluster:
 
     :param overrides: settings of every broker, each as ``name=value``.
     :param racks: rack of each broker; brokers that are not listed have none.
+    :param ensemble: options of an ensemble of coordinators; None for one coordinator.
     :param trace: called with one line per event.
+    :ivar coordinator: the coordinator, or the whole ensemble.
+    :ivar ensemble: servers of the ensemble; None without one.
     """
 
     def __init__(
@@ -112,16 +129,25 @@ class SimulatedCluster:
         brokers: int = 1,
         overrides: Sequence[str] = (),
         racks: Mapping[int, str] | None = None,
+        ensemble: EnsembleOptions | None = None,
         trace: Callable[[str], None] | None = None,
     ) -> None:
         defaults = [f"{name}={value}" for name, value in coordinator_settings(brokers).items()]
         in_rack = {number: [f"broker.rack={rack}"] for number, rack in (racks or {}).items()}
         self.simulation = Simulation(seed, trace)
-        self.coordinator = Machine(self.simulation.host("coordinator"), _coordinator)
+        self.ensemble: EnsembleMachines | None = None
+        self.coordinator: Coordinator
+        connect = []
+        if ensemble is None:
+            self.coordinator = Machine(self.simulation.host("coordinator"), _coordinator)
+        else:
+            shared = Ensemble(seed, self.simulation.scheduler, ensemble)
+            self.coordinator = self.ensemble = EnsembleMachines(shared, self.simulation)
+            connect = [f"zookeeper.connect={self.ensemble.connect_string}"]
         self.brokers = {
             number: Machine(
                 self.simulation.host(f"broker-{number}"),
-                _broker(broker_settings(number, [*defaults, *overrides, *in_rack.get(number, [])])),
+                _broker(broker_settings(number, [*defaults, *connect, *overrides, *in_rack.get(number, [])])),
             )
             for number in range(1, brokers + 1)
         }
@@ -129,16 +155,21 @@ class SimulatedCluster:
 
     def start(self) -> None:
         """Start the coordinator, then the brokers one after the other; return when they serve."""
-        machines: list[Machine[Any]] = [self.coordinator, *self.brokers.values()]
+        machines: list[Coordinator | Machine[Broker]] = [self.coordinator, *self.brokers.values()]
         for machine in machines:
             self.run_until(machine.start())
 
     def stop(self) -> None:
         """Stop the running brokers in order, then the coordinator."""
-        machines: list[Machine[Any]] = [*self.brokers.values(), self.coordinator]
+        machines: list[Coordinator | Machine[Broker]] = [*self.brokers.values(), self.coordinator]
         for machine in machines:
             if machine.running:
                 self.run_until(machine.stop())
+
+    @property
+    def coordinator_hosts(self) -> list[str]:
+        """Names of the hosts of the coordinator."""
+        return ["coordinator"] if self.ensemble is None else [host.name for host in self.ensemble.hosts.values()]
 
     def host(self, name: str) -> Host:
         """Return the host of that name, which the test may use for its own program."""

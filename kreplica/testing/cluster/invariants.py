@@ -155,7 +155,7 @@ class Invariants:
         broker_id = self._broker_ids.get(host)
         if broker_id is not None:
             self._check_broker(broker_id)
-        elif host == "coordinator":
+        elif host.startswith("coordinator"):
             self._check_coordinator()
         elif host != "network":
             self._check_clients()

@@ -10,10 +10,27 @@ from kreplica.cluster import documents, znodes
 from kreplica.model import LeaderAndIsr, TopicAssignment, TopicPartition
 from kreplica.replication import READ_COMMITTED, Partition
 from kreplica.service.composition.broker import Broker
-from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+from kreplica.zookeeper.embedded.tree import Tree
 from kreplica.zookeeper.embedded.znode import Znode
 
 ProgramT = TypeVar("ProgramT", covariant=True)
+
+
+class CoordinatorState(Protocol):
+    """Znodes and sessions of the coordinator."""
+
+    @property
+    def tree(self) -> Tree: ...
+
+    def expire(self, session_id: int) -> None:
+        """End a session at once; idempotent."""
+
+
+class CoordinatorProgram(Protocol):
+    """An ``EmbeddedCoordinator`` or a simulated ensemble."""
+
+    @property
+    def serving(self) -> CoordinatorState | None: ...
 
 
 class MachineView(Protocol[ProgramT]):
@@ -30,7 +47,7 @@ class ClusterView(Protocol):
     """Part of a cluster that this module uses."""
 
     @property
-    def coordinator(self) -> MachineView[EmbeddedCoordinator]: ...
+    def coordinator(self) -> MachineView[CoordinatorProgram]: ...
 
     @property
     def brokers(self) -> Mapping[int, MachineView[Broker]]: ...

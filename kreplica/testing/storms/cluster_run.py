@@ -10,6 +10,7 @@ from kreplica.model import TopicPartition
 from kreplica.settings.definitions.replication import RACK_AWARE_SELECTOR
 from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.testing.cluster.invariants import Invariants
+from kreplica.testing.ensemble.ensemble import EnsembleOptions
 from kreplica.testing.histories.record_history import History
 
 TOPIC = "load"
@@ -52,6 +53,7 @@ class ClusterRun:
         configs: Mapping[str, str],
         overrides: Sequence[str],
         racks: bool,
+        ensemble: EnsembleOptions | None,
         trace: Callable[[str], None] | None,
     ) -> None:
         self.seed = seed
@@ -60,7 +62,9 @@ class ClusterRun:
         self._trace = trace
         self.racks = {broker: RACKS[broker % len(RACKS)] for broker in range(1, brokers + 1)} if racks else {}
         settings = [*SHORT_INTERVALS, *([NEAREST] if racks else []), *overrides]
-        self.cluster = SimulatedCluster(seed, brokers=brokers, overrides=settings, racks=self.racks, trace=trace)
+        self.cluster = SimulatedCluster(
+            seed, brokers=brokers, overrides=settings, racks=self.racks, ensemble=ensemble, trace=trace
+        )
         self.network = self.cluster.simulation.network
         self.random = self.cluster.simulation.random
         self.keys = [TopicPartition(TOPIC, partition) for partition in range(partitions)]

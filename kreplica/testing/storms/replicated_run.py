@@ -23,6 +23,7 @@ from kreplica.testing.clients.tailing_consumer import TailingConsumer
 from kreplica.testing.clients.wire_client import WireClient
 from kreplica.testing.cluster.cluster import Machine
 from kreplica.testing.cluster.state import is_moving, state_of
+from kreplica.testing.ensemble.ensemble import EnsembleOptions
 from kreplica.testing.histories.record_history import check_nothing_lost, check_whole
 from kreplica.testing.simulator.scheduler import Process
 from kreplica.testing.storms.clients.companion import Companion
@@ -49,6 +50,7 @@ class ReplicatedRun(ClusterRun):
     :param racks: assign brokers to racks; they send consumers to the nearest replica (KIP-392).
     :param style: client whose error handling one producer of all partitions imitates; None for one simple producer per
         partition.
+    :param ensemble: options of an ensemble of ZooKeeper servers; None for one server without lag.
     :ivar side_topics: topics that are created and deleted during the run; empty until a fault or test creates one.
     :ivar readers: additional readers of the main topic; none until a fault or test starts one.
     :ivar companions: ``side_topics``, ``readers`` and other topics and clients, which must converge as well.
@@ -66,6 +68,7 @@ class ReplicatedRun(ClusterRun):
         load: Load = MODERATE,
         racks: bool = False,
         style: Style | None = None,
+        ensemble: EnsembleOptions | None = None,
         trace: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__(
@@ -75,6 +78,7 @@ class ReplicatedRun(ClusterRun):
             configs=configs,
             overrides=overrides,
             racks=racks,
+            ensemble=ensemble,
             trace=trace,
         )
         self.maybe_incomplete: dict[int, None] = {}
@@ -266,7 +270,10 @@ class ReplicatedRun(ClusterRun):
         return self.machine(broker).stop()
 
     def launch_coordinator(self) -> None:
-        if not self.cluster.coordinator.running:
+        ensemble = self.cluster.ensemble
+        if ensemble is not None:
+            ensemble.start().addErrback(self.failed)
+        elif not self.cluster.coordinator.running:
             self.note("the coordinator starts")
             self.cluster.coordinator.start().addErrback(self.failed)
 
@@ -281,6 +288,8 @@ class ReplicatedRun(ClusterRun):
         """End all faults; check that the cluster recovers and all records are acknowledged and read once, in order."""
         self.note("all faults end")
         self.network.heal()
+        if self.cluster.ensemble is not None:
+            self.cluster.ensemble.ensemble.heal()
         self.start_all()
         self.settle()
         self._wait_undamaged()

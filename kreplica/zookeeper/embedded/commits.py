@@ -61,6 +61,31 @@ class ResponseQueue(Protocol):
         """
 
 
+class Commits(Protocol):
+    """Part of the group commit that the request handlers use.
+
+    :ivar zxid: ID of the last applied transaction.
+    """
+
+    zxid: int
+
+    @property
+    def durable(self) -> Group:
+        """Group that stands for all durable transactions."""
+
+    def sink_of_change(self, connection: ResponseQueue) -> list[bytes]:
+        """Return the sink of a response that depends on all transactions applied so far."""
+
+    def sink_of_read(self, connection: ResponseQueue, path: str) -> list[bytes]:
+        """Return the sink of a response that depends on one znode, which may be absent."""
+
+    def sink_of_everything(self, connection: ResponseQueue) -> list[bytes]:
+        """Return the sink of a response that depends on the whole tree."""
+
+    def transaction_applied(self) -> None:
+        """Schedule the commit of a transaction that has no response, or none yet."""
+
+
 class GroupCommit:
     """Numbers transactions and makes them durable in groups.
 

@@ -7,7 +7,7 @@ from struct import Struct
 from typing import Any, TypeAlias
 
 from kreplica.errors import ProtocolError
-from kreplica.zookeeper.embedded.commits import Group, GroupCommit
+from kreplica.zookeeper.embedded.commits import Commits, Group
 from kreplica.zookeeper.embedded.connection import Connection, ServerInterface
 from kreplica.zookeeper.embedded.reads import Reads
 from kreplica.zookeeper.embedded.session_requests import SessionRequests
@@ -33,7 +33,7 @@ class Dispatch:
         reads: Reads,
         writes: Writes,
         sessions: SessionRequests,
-        commits: GroupCommit,
+        commits: Commits,
         server: ServerInterface,
     ) -> None:
         self.server = server

@@ -11,7 +11,7 @@ from struct import Struct
 
 from kreplica.errors import ProtocolError
 from kreplica.zookeeper.embedded.access import check_access, hidden_digests, sees_digests
-from kreplica.zookeeper.embedded.commits import GroupCommit
+from kreplica.zookeeper.embedded.commits import Commits
 from kreplica.zookeeper.embedded.connection import Connection
 from kreplica.zookeeper.embedded.tree import Tree
 from kreplica.zookeeper.embedded.watches import Watches
@@ -59,7 +59,7 @@ def _path_and_watch(data: bytes, position: int, end: int) -> tuple[str, int]:
 class Reads:
     """Serves reads; one per coordinator."""
 
-    def __init__(self, tree: Tree, watches: Watches[Connection], commits: GroupCommit) -> None:
+    def __init__(self, tree: Tree, watches: Watches[Connection], commits: Commits) -> None:
         self._tree = tree
         self._watches = watches
         self._commits = commits

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from twisted.logger import Logger
 
 from kreplica.zookeeper.embedded.access import authenticate
-from kreplica.zookeeper.embedded.commits import GroupCommit
+from kreplica.zookeeper.embedded.commits import Commits
 from kreplica.zookeeper.embedded.connection import Connection
 from kreplica.zookeeper.embedded.sessions import NO_PASSWORD, Session, Sessions
 from kreplica.zookeeper.embedded.tree import Tree
@@ -40,7 +40,7 @@ class SessionRequests:
         tree: Tree,
         sessions: Sessions,
         watches: Watches[Connection],
-        commits: GroupCommit,
+        commits: Commits,
         writes: Writes,
         now: Callable[[], float],
         wall_clock_ms: Callable[[], int],

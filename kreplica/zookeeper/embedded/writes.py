@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from kreplica.errors import ProtocolError
-from kreplica.zookeeper.embedded.access import effective_acl, is_allowed
-from kreplica.zookeeper.embedded.commits import GroupCommit
+from kreplica.zookeeper.embedded.access import Identity, effective_acl, is_allowed
+from kreplica.zookeeper.embedded.commits import Commits, ResponseQueue
 from kreplica.zookeeper.embedded.connection import Connection
 from kreplica.zookeeper.embedded.operations import CREATE_TTL, PlainChange, decode_change, decode_changes
 from kreplica.zookeeper.embedded.quota import (
@@ -51,6 +51,22 @@ _MULTI_END = MULTI_HEADER.pack(-1, True, -1)
 Applied: TypeAlias = tuple[bytes, Znode | None]
 
 
+class Requester(ResponseQueue, Protocol):
+    """Client on whose behalf a write is served: a connection, or one that another server forwarded.
+
+    :ivar identities: authenticated identities of the client.
+    """
+
+    identities: tuple[Identity, ...]
+
+    @property
+    def session_id(self) -> int:
+        """ID of the client's session."""
+
+    def count_unsent(self, size: int) -> None:
+        """Count a large response that was added to the sink."""
+
+
 class Writes:
     """Serves writes and sends watch events; one per coordinator.
 
@@ -58,13 +74,13 @@ class Writes:
     """
 
     def __init__(
-        self, tree: Tree, watches: Watches[Connection], commits: GroupCommit, wall_clock_ms: Callable[[], int]
+        self, tree: Tree, watches: Watches[Connection], commits: Commits, wall_clock_ms: Callable[[], int]
     ) -> None:
         self._tree = tree
         self._watches = watches
         self._commits = commits
         self._wall_clock_ms = wall_clock_ms
-        self._appliers: dict[int, Callable[[Connection, PlainChange, int, int], Applied]] = {
+        self._appliers: dict[int, Callable[[Requester, PlainChange, int, int], Applied]] = {
             Opcode.CREATE: self._create,
             Opcode.CREATE2: self._create,
             Opcode.CREATE_CONTAINER: self._create,
@@ -79,7 +95,7 @@ class Writes:
 
     # --- requests ---
 
-    def change(self, connection: Connection, xid: int, opcode: int, data: bytes, position: int, end: int) -> None:
+    def change(self, connection: Requester, xid: int, opcode: int, data: bytes, position: int, end: int) -> None:
         """Serve a single create, set, delete or check."""
         change, stop = decode_change(opcode, data, position, end)
         if stop != end:
@@ -92,7 +108,7 @@ class Writes:
             self._send_events(self._notices(opcode, node), zxid, node)
         commits.sink_of_change(connection).append(reply_frame(xid, zxid, 0, body))
 
-    def multi(self, connection: Connection, xid: int, opcode: int, data: bytes, position: int, end: int) -> None:
+    def multi(self, connection: Requester, xid: int, opcode: int, data: bytes, position: int, end: int) -> None:
         """Serve a multi."""
         changes = decode_changes(data, position, end)
         commits = self._commits
@@ -121,13 +137,13 @@ class Writes:
         commits.sink_of_change(connection).append(response)
 
     def _send_failed_multi(
-        self, connection: Connection, xid: int, count: int, failed: int, error: ZooKeeperError
+        self, connection: Requester, xid: int, count: int, failed: int, error: ZooKeeperError
     ) -> None:
         codes = [0] * failed + [error.code] + [RuntimeInconsistency.code] * (count - failed - 1)
         sink = self._commits.sink_of_everything(connection)
         sink.append(reply_frame(xid, connection.barrier.zxid, 0, encode_multi_failure(codes)))
 
-    def set_acl(self, connection: Connection, xid: int, request: SetAcl) -> None:
+    def set_acl(self, connection: Requester, xid: int, request: SetAcl) -> None:
         """Replace a znode's ACL; this fires no watch."""
         if not is_valid_path(request.path):
             raise BadArguments(request.path)
@@ -154,7 +170,7 @@ class Writes:
 
     # --- operations ---
 
-    def _create(self, connection: Connection, change: PlainChange, zxid: int, time_ms: int) -> Applied:
+    def _create(self, connection: Requester, change: PlainChange, zxid: int, time_ms: int) -> Applied:
         opcode, path, value, acl, flags, time_to_live_ms = change
         if acl is not OPEN_ACL:
             acl = effective_acl(acl, connection.identities, path)
@@ -169,7 +185,7 @@ class Writes:
         packed_path = pack_text(node.path)
         return (packed_path if opcode == _CREATE else packed_path + node.pack_stat()), node
 
-    def _owner(self, connection: Connection, opcode: int, path: str, flags: int, time_to_live_ms: int) -> int:
+    def _owner(self, connection: Requester, opcode: int, path: str, flags: int, time_to_live_ms: int) -> int:
         if not 0 <= flags <= _FLAGS_MAX or (flags in _TIME_TO_LIVE_FLAGS) != (opcode == CREATE_TTL):
             raise BadArguments(path, f"creation flags {flags} in operation {opcode}")
         if flags in _EPHEMERAL_FLAGS:
@@ -182,7 +198,7 @@ class Writes:
             return TTL_OWNER_BASE + time_to_live_ms
         return 0
 
-    def _check_quota(self, connection: Connection, path: str, growth: int, owner: int = 0, nodes: int = 1) -> None:
+    def _check_quota(self, connection: Requester, path: str, growth: int, owner: int = 0, nodes: int = 1) -> None:
         quota = self._tree.quota
         if owner > 0:
             quota.check_ephemerals(path, len(self._tree.ephemerals.get(owner, ())))
@@ -194,21 +210,21 @@ class Writes:
     def _is_broker(self, session_id: int) -> bool:
         return any(REGISTRATIONS in path for path in self._tree.ephemerals.get(session_id, ()))
 
-    def _check_growth(self, connection: Connection, path: str, growth: int) -> None:
+    def _check_growth(self, connection: Requester, path: str, growth: int) -> None:
         if growth > 0:
             self._check_quota(connection, path, growth, nodes=0)
 
-    def _set_data(self, connection: Connection, change: PlainChange, zxid: int, time_ms: int) -> Applied:
+    def _set_data(self, connection: Requester, change: PlainChange, zxid: int, time_ms: int) -> Applied:
         before = self._tree.nodes.get(change[1])
         if before is not None:
             self._check_growth(connection, change[1], data_size(change[2]) - data_size(before.data))
         node = self._tree.set_data(change[1], change[2], change[4], connection.identities, zxid, time_ms)
         return node.pack_stat(), node
 
-    def _delete(self, connection: Connection, change: PlainChange, zxid: int, time_ms: int) -> Applied:
+    def _delete(self, connection: Requester, change: PlainChange, zxid: int, time_ms: int) -> Applied:
         return b"", self._tree.delete(change[1], change[4], connection.identities, zxid)
 
-    def _check(self, connection: Connection, change: PlainChange, zxid: int, time_ms: int) -> Applied:
+    def _check(self, connection: Requester, change: PlainChange, zxid: int, time_ms: int) -> Applied:
         self._tree.check(change[1], change[4], connection.identities)
         return b"", None
 

@@ -1,0 +1,54 @@
+"""Ordered messages between two servers, with random latency."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kreplica.runtime import Reactor
+
+
+class Channel:
+    """One direction of a connection between two servers; messages arrive in order, or not at all.
+
+    :param reactor: the receiver's reactor, in whose process messages are handled.
+    :param latency_s: returns the latency of the next message; a message never overtakes an earlier one.
+    """
+
+    def __init__(self, reactor: Reactor, latency_s: Callable[[], float]) -> None:
+        self._reactor = reactor
+        self._latency_s = latency_s
+        self._last_at = 0.0
+        self._held: list[tuple[Callable[..., None], tuple[Any, ...]]] | None = None
+        self.is_closed = False
+
+    def send(self, function: Callable[..., None], *args: Any) -> None:
+        """Call a function in the receiver's process, after the latency and all earlier messages."""
+        if self.is_closed:
+            return
+        if self._held is not None:
+            self._held.append((function, args))
+            return
+        now = self._reactor.seconds()
+        self._last_at = max(self._last_at, now + self._latency_s())
+        self._reactor.callLater(self._last_at - now, self._deliver, function, args)
+
+    def _deliver(self, function: Callable[..., None], args: tuple[Any, ...]) -> None:
+        if not self.is_closed:
+            function(*args)
+
+    def hold(self) -> None:
+        """Keep later messages until ``release``; messages in flight still arrive."""
+        if self._held is None:
+            self._held = []
+
+    def release(self) -> None:
+        """Send the held messages; idempotent."""
+        held, self._held = self._held, None
+        for function, args in held or ():
+            self.send(function, *args)
+
+    def close(self) -> None:
+        """Drop all messages that have not arrived; idempotent."""
+        self.is_closed = True
+        self._held = None
