@@ -1,6 +1,6 @@
 """Options of a storm: its cluster, load and faults.
 
-All are drawn from the seed except ``seconds`` and ``journal``; the caller can set each of them.
+All are drawn from the seed except ``seconds``, ``journal`` and ``ensemble``; the caller can set each of them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ LOADS = ((5, 1), (10, 5), (20, 5), (20, 10), (50, 10), (50, 20), (100, 10), (100
 """Messages per second and per batch.  Few batches, because they cost time and more of them rarely find more bugs."""
 
 APPLICATIONS_CHANCE = 0.15
+
+ENSEMBLE_LAGS_S = (0.005, 0.05, 0.3)
 
 PLAIN = "plain"
 PRODUCERS = (PLAIN, *(style.value for style in Style))
@@ -66,6 +68,9 @@ class StormOptions:
         that handles errors as that client does.
     :param request_timeout_s: the producers' request timeout; leaders have half of it to replicate.
     :param journal: brokers write controller journals, which are replayed at the end.
+    :param ensemble: number of ZooKeeper servers; with more than one they lag, elect leaders and have faults of their
+        own.
+    :param ensemble_lag_s: mean lag of a ZooKeeper server that lags.
     """
 
     seconds: float = 60.0
@@ -86,6 +91,8 @@ class StormOptions:
     journal: bool = False
     producer: str = PLAIN
     request_timeout_s: float = 10.0
+    ensemble: int = 1
+    ensemble_lag_s: float = 0.02
 
     def __str__(self) -> str:
         return " ".join(f"{name}={_text(value)}" for name, value in asdict(self).items())
@@ -134,6 +141,7 @@ def options_of(seed: int, chosen: Mapping[str, str] | None = None) -> StormOptio
         applications=Random(f"{seed}/options of the applications").random() < APPLICATIONS_CHANCE,
         producer=producer,
         request_timeout_s=of_producer.choice(REQUEST_TIMEOUTS_S) if producer != PLAIN else 10.0,
+        ensemble_lag_s=Random(f"{seed}/options of the ensemble").choice(ENSEMBLE_LAGS_S),
     )
     options = replace(drawn, **_parse(chosen or {}))
     _check(options)

@@ -277,6 +277,13 @@ class ReplicatedRun(ClusterRun):
             self.note("the coordinator starts")
             self.cluster.coordinator.start().addErrback(self.failed)
 
+    def launch_server(self, number: int) -> None:
+        """Start a server of the ensemble without waiting."""
+        assert self.cluster.ensemble is not None, "the cluster has no ensemble"
+        if not self.cluster.ensemble.is_running(number):
+            self.note(f"ZooKeeper server {number} starts")
+            self.cluster.ensemble.start_server(number).addErrback(self.failed)
+
     def start_all(self) -> None:
         """Start the coordinator and all brokers that are not running."""
         self.launch_coordinator()

@@ -7,10 +7,11 @@ from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
+from kreplica.testing.ensemble.ensemble import EnsembleOptions
 from kreplica.testing.storms.applications.applications import OVERRIDES, Applications
 from kreplica.testing.storms.clients.weak_producers import WeakProducers
 from kreplica.testing.storms.cluster_run import REPLICAS
-from kreplica.testing.storms.faults import APPLICATION_FAULTS, FAULTS, SIDE_TOPIC_FAULTS, topics
+from kreplica.testing.storms.faults import APPLICATION_FAULTS, ENSEMBLE_FAULTS, FAULTS, SIDE_TOPIC_FAULTS, topics
 from kreplica.testing.storms.faults.fault import End
 from kreplica.testing.storms.options import StormOptions
 from kreplica.testing.storms.plan import Fault, make_plan
@@ -34,7 +35,7 @@ def weights(options: StormOptions) -> dict[str, float]:
 def faults_of_seed(seed: int, options: StormOptions) -> list[Fault]:
     """Return the plan of a seed.
 
-    Faults of applications are appended to the others, which are the same with and without them.
+    Faults of applications and of the ensemble are appended to the others, which are the same with and without them.
     """
     plan = make_plan(seed, options, weights(options))
     if options.applications:
@@ -46,6 +47,10 @@ def faults_of_seed(seed: int, options: StormOptions) -> list[Fault]:
         frequencies = {name: weight for name, (_, weight) in APPLICATION_FAULTS.items()}
         label, first_number = "plan of the applications", len(plan) + 1
         plan += make_plan(seed, less_frequent, frequencies, label=label, first_number=first_number)
+    if options.ensemble > 1:
+        frequencies = {name: weight for name, (_, weight) in ENSEMBLE_FAULTS.items()}
+        label, first_number = "plan of the ensemble", len(plan) + 1
+        plan += make_plan(seed, options, frequencies, label=label, first_number=first_number)
     return plan
 
 
@@ -81,6 +86,7 @@ class Storm:
             load=options.load,
             racks=options.racks,
             style=options.style,
+            ensemble=EnsembleOptions(options.ensemble, options.ensemble_lag_s) if options.ensemble > 1 else None,
             trace=trace,
         )
         self._ends: dict[int, End] = {}
@@ -112,7 +118,7 @@ class Storm:
 
     def _begin(self, fault: Fault) -> None:
         self.run.note(f"{fault.number}: {fault.name}")
-        begin, _ = {**FAULTS, **APPLICATION_FAULTS}[fault.name]
+        begin, _ = {**FAULTS, **APPLICATION_FAULTS, **ENSEMBLE_FAULTS}[fault.name]
         end = begin(self.run, Random(f"{self.seed}/fault/{fault.number}"))
         if end is not None:
             self._ends[fault.number] = end

@@ -1,6 +1,7 @@
 """Types of faults, one function for each.
 
 * ``machines`` crashes, shutdowns, pauses and power losses of brokers; ``coordinator`` the same for the coordinator
+* ``ensemble`` faults of the servers of a ZooKeeper ensemble
 * ``rolling`` rolling restarts
 * ``network`` cut and slow links, broken connections
 * ``disks`` full, failing and slow disks; ``clocks`` clock jumps and drift
@@ -20,6 +21,7 @@ from kreplica.testing.storms.faults import (
     clocks,
     coordinator,
     disks,
+    ensemble,
     interruptions,
     machines,
     network,
@@ -108,3 +110,14 @@ APPLICATION_FAULTS: dict[str, tuple[Begin, float]] = {
     "application's clock jumps": (applications.jump, 0.5),
 }
 """Faults of storms with applications, in a separate plan."""
+
+ENSEMBLE_FAULTS: dict[str, tuple[Begin, float]] = {
+    "kill ensemble's leader": (ensemble.kill_leader, 2.0),
+    "kill ensemble's server": (ensemble.kill_server, 1.0),
+    "isolate ensemble's leader": (ensemble.isolate_leader, 1.5),
+    "isolate ensemble's server": (ensemble.isolate_server, 1.0),
+    "pause ensemble's leader": (ensemble.pause_leader, 1.0),
+    "ensemble lags": (ensemble.lag, 3.0),
+    "move session": (ensemble.move_session, 3.0),
+}
+"""Faults of storms with an ensemble of ZooKeeper servers, in a separate plan."""

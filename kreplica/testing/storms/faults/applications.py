@@ -58,7 +58,7 @@ def isolate_coordinator(run: ReplicatedRun, random: Random) -> End | None:
     if broker is None:
         return None
     name = broker_name(broker)
-    others = ["coordinator", *(broker_name(other) for other in run.cluster.brokers if other != broker)]
+    others = [*run.cluster.coordinator_hosts, *(broker_name(other) for other in run.cluster.brokers if other != broker)]
     run.note(f"broker {broker} can only reach clients")
     for other in others:
         run.network.cut(name, other)

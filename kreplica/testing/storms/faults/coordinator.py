@@ -9,7 +9,7 @@ from kreplica.testing.storms.replicated_run import ReplicatedRun
 
 
 def restart(run: ReplicatedRun, random: Random) -> End | None:
-    """Kill the coordinator or its machine; it starts again at the end."""
+    """Kill the coordinator or its machine, or the whole ensemble; it starts again at the end."""
     coordinator = run.cluster.coordinator
     if not coordinator.running:
         return None

@@ -18,6 +18,12 @@ def broker_name(broker: int) -> str:
     return f"broker-{broker}"
 
 
+def some_coordinator(run: ReplicatedRun, random: Random) -> str:
+    """Select the coordinator's host, or one of the ensemble."""
+    hosts = run.cluster.coordinator_hosts
+    return hosts[0] if len(hosts) == 1 else random.choice(hosts)
+
+
 def some_broker(run: ReplicatedRun, random: Random) -> int | None:
     """Select a running broker; a leader and the controller have a higher probability."""
     running = [broker for broker, machine in run.cluster.brokers.items() if machine.running]

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
-from kreplica.testing.storms.faults.fault import End, broker_name, some_broker
+from kreplica.testing.storms.faults.fault import End, broker_name, some_broker, some_coordinator
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 
-COORDINATOR = "coordinator"
 LATENCIES_S = (0.01, 0.2, 1.0)
 ONE_WAY_CHANCE = 0.3
+ONE_SERVER_CHANCE = 0.5
 THROUGHPUTS_BYTES_PER_S = (3_000, 20_000, 200_000)
 WATCH_DELAYS_S = (0.2, 1.0, 3.0)
 
 
 def cut_from_coordinator(run: ReplicatedRun, random: Random) -> End | None:
     broker = some_broker(run, random)
-    return None if broker is None else _cut(run, random, broker_name(broker), COORDINATOR)
+    return None if broker is None else _cut_all(run, random, broker_name(broker), run.cluster.coordinator_hosts)
 
 
 def cut_brokers(run: ReplicatedRun, random: Random) -> End:
@@ -39,9 +40,10 @@ def isolate(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def isolate_coordinator(run: ReplicatedRun, random: Random) -> End:
-    run.note("the coordinator is isolated")
-    run.network.isolate(COORDINATOR)
-    return lambda: run.network.heal(COORDINATOR)
+    host = some_coordinator(run, random)
+    run.note(f"the {host} is isolated")
+    run.network.isolate(host)
+    return lambda: run.network.heal(host)
 
 
 def half_open_connections(run: ReplicatedRun, random: Random) -> End:
@@ -83,24 +85,40 @@ def delay_watches(run: ReplicatedRun, random: Random) -> End | None:
     broker = some_broker(run, random)
     if broker is None:
         return None
-    link = run.network.link(COORDINATOR, broker_name(broker))
+    links = [run.network.link(host, broker_name(broker)) for host in run.cluster.coordinator_hosts]
     delay_s = random.choice(WATCH_DELAYS_S)
     run.note(f"messages from the coordinator to broker {broker} are {delay_s} s late")
-    link.latency_s = (delay_s, delay_s)
+    for link in links:
+        link.latency_s = (delay_s, delay_s)
 
     def end() -> None:
-        link.latency_s = run.network.latency_s
+        for link in links:
+            link.latency_s = run.network.latency_s
 
     return end
 
 
 def _servers(run: ReplicatedRun) -> list[str]:
-    return [COORDINATOR, *map(broker_name, run.cluster.brokers)]
+    return [*run.cluster.coordinator_hosts, *map(broker_name, run.cluster.brokers)]
 
 
 def _cut(run: ReplicatedRun, random: Random, a: str, b: str) -> End:
-    a, b = random.sample((a, b), 2)
+    return _cut_all(run, random, a, [b])
+
+
+def _cut_all(run: ReplicatedRun, random: Random, host: str, others: Sequence[str]) -> End:
+    """Cut the links between a host and some of the others, in one or both directions."""
+    if len(others) > 1 and random.random() < ONE_SERVER_CHANCE:
+        others = [random.choice(others)]
+    is_from_host = random.sample((True, False), 2)[0]
     one_way = random.random() < ONE_WAY_CHANCE
-    run.note(f"the link from {a} to {b} is cut" + ("" if one_way else ", and back"))
-    run.network.cut(a, b, one_way=one_way)
-    return lambda: run.network.heal(a, b)
+    for other in others:
+        a, b = (host, other) if is_from_host else (other, host)
+        run.note(f"the link from {a} to {b} is cut" + ("" if one_way else ", and back"))
+        run.network.cut(a, b, one_way=one_way)
+
+    def end() -> None:
+        for other in others:
+            run.network.heal(host, other)
+
+    return end

@@ -12,7 +12,6 @@ from kreplica.testing.storms.faults.operations import elect
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 from kreplica.zookeeper import ZooKeeperError
 
-COORDINATOR = "coordinator"
 WATCH_DELAYS_S = (0.5, 2.0, 4.0)
 MOVES_MAX = 4
 STEPS_MAX = 400
@@ -28,9 +27,10 @@ def depose_controller(run: ReplicatedRun, random: Random) -> End | None:
     old, other = run.cluster.controller(), some_broker(run, random)
     if old is None or other is None:
         return None
-    link = run.network.link(COORDINATOR, broker_name(old))
+    links = [run.network.link(host, broker_name(old)) for host in run.cluster.coordinator_hosts]
     delay_s = random.choice(WATCH_DELAYS_S)
-    link.latency_s = (delay_s, delay_s)
+    for link in links:
+        link.latency_s = (delay_s, delay_s)
     if random.random() < RESIGNATION_CHANCE:
         run.note(f"controller {old} is asked to resign, and notices it {delay_s} s late")
         Deferred.fromCoroutine(_request_resignation(run, other))
@@ -39,7 +39,8 @@ def depose_controller(run: ReplicatedRun, random: Random) -> End | None:
         Deferred.fromCoroutine(_remove_controller(run, other))
 
     def end() -> None:
-        link.latency_s = run.network.latency_s
+        for link in links:
+            link.latency_s = run.network.latency_s
 
     return end
 
@@ -92,7 +93,7 @@ def pause_at_election(run: ReplicatedRun, random: Random) -> End | None:
 
 def delay_segments(run: ReplicatedRun, random: Random) -> End:
     """Lose random segments from one server to another: they and later ones of the connection are seconds late."""
-    servers = [COORDINATOR, *map(broker_name, run.cluster.brokers)]
+    servers = [*run.cluster.coordinator_hosts, *map(broker_name, run.cluster.brokers)]
     source, destination = random.sample(servers, 2)
     link = run.network.link(source, destination)
     link.late_chance = random.choice((0.01, 0.1, 0.5))
