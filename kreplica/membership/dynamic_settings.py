@@ -15,6 +15,7 @@ from kreplica.cluster import documents, znodes
 from kreplica.errors import ErrorCode, KafkaError, SettingsError
 from kreplica.membership.partition_settings import PartitionSettings, partition_settings
 from kreplica.runtime import Runtime
+from kreplica.runtime.gather import gather
 from kreplica.runtime.pause import pause
 from kreplica.settings.alterations import (
     validate_topic_config,
@@ -175,6 +176,18 @@ class DynamicSettings:
     def knows(self, topic: str) -> bool:
         """Return True if the topic's settings have been read."""
         return topic in self._topics
+
+    async def read_new_topics(self, topics: Sequence[str]) -> None:
+        """Read the settings of topics that a command of the controller names.
+
+        Starts with a sync: no notification announces the settings of a new topic, and a command can arrive before this
+        broker's ZooKeeper server has applied the creation of the topic.
+        """
+        if topics:
+            await gather([self._sync(), self.read_topics(topics)])
+
+    async def _sync(self) -> None:
+        await self._client.sync(znodes.TOPIC_CONFIGS)
 
     async def read_topics(self, topics: Sequence[str]) -> None:
         """Read or refresh the settings of topics."""

@@ -18,10 +18,6 @@ async def read_elected_controller(client: ZooKeeperClient) -> ElectedController:
     :raise ZnodeError: ``/controller`` or ``/controller_epoch`` cannot be decoded.
     """
 
-    async def sync() -> bytes | None:
-        await client.sync(znodes.CONTROLLER_EPOCH)
-        return None
-
     async def read(path: str) -> bytes | None:
         try:
             return (await client.get_data(path))[0]
@@ -30,8 +26,13 @@ async def read_elected_controller(client: ZooKeeperClient) -> ElectedController:
 
     # One connection keeps the order of requests, so all three are sent at once.  Both znodes change in one multi, and
     # the epoch is read first: a change in between gives a controller with too low an epoch, whose commands are refused.
-    _, epoch, controller = await gather([sync(), read(znodes.CONTROLLER_EPOCH), read(znodes.CONTROLLER)])
+    _, epoch, controller = await gather([_sync(client), read(znodes.CONTROLLER_EPOCH), read(znodes.CONTROLLER)])
     return ElectedController(
         None if controller is None else documents.decode_controller(controller),
         0 if epoch is None else documents.decode_controller_epoch(epoch),
     )
+
+
+async def _sync(client: ZooKeeperClient) -> bytes | None:
+    await client.sync(znodes.CONTROLLER_EPOCH)
+    return None

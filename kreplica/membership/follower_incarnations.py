@@ -71,21 +71,21 @@ class FollowerIncarnations:
         """Return the czxids of the registrations of these brokers, without unregistered ones."""
         found: dict[int, int] = {}
 
-        async def sync() -> None:
-            # A lagging server may not have a new registration yet.
-            await self._client.sync(znodes.BROKER_IDS)
-
         async def read(broker_id: int) -> None:
             stat = await self._client.exists(znodes.broker_path(broker_id))
             if stat is not None:
                 found[broker_id] = stat.czxid
 
         try:
-            await gather([sync(), *(read(each) for each in sorted(broker_ids))])
+            await gather([self._sync(), *(read(each) for each in sorted(broker_ids))])
         except ZooKeeperError as error:
             log.warn("cannot verify followers: {error}", error=str(error))
             return {}
         return found
+
+    async def _sync(self) -> None:
+        # A lagging server may not have a new registration yet.
+        await self._client.sync(znodes.BROKER_IDS)
 
     def _is_confirmed(self, broker_id: int, broker_epoch: int, registered: int | None) -> bool:
         if registered is None:

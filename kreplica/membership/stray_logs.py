@@ -88,7 +88,7 @@ async def find_strays(
     """
     if not logs:
         return {}
-    await client.sync(znodes.TOPICS)  # a lagging server may not know the newest topics
+    await _sync(client)
     if not await client.get_children(znodes.TOPICS):
         log.warn("ZooKeeper has no topics, but this broker has {count} logs: they are kept", count=len(logs))
         return {}
@@ -112,6 +112,11 @@ async def find_strays(
         if reason is not None:
             strays[key] = reason
     return strays
+
+
+async def _sync(client: ZooKeeperClient) -> None:
+    # A lagging server may not know the newest topics.
+    await client.sync(znodes.TOPICS)
 
 
 async def _read_topics(client: ZooKeeperClient, topics: list[str]) -> dict[str, Topic | None]:

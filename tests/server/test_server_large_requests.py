@@ -288,7 +288,7 @@ def test_leader_and_isr_of_many_partitions_yields(monkeypatch: pytest.MonkeyPatc
         def knows(self, topic: str) -> bool:
             return True
 
-        async def read_topics(self, topics: list[str]) -> None:
+        async def read_new_topics(self, topics: list[str]) -> None:
             assert topics == []
 
         def recheck(self) -> None:

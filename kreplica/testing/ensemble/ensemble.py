@@ -66,6 +66,7 @@ class Member:
     :ivar applied_count: number of log entries that the replica contains.
     :ivar server: the running process.
     :ivar is_isolated: True if no other server reaches it; clients do.
+    :ivar is_frozen: True if the server applies nothing; it serves stale reads.
     :ivar lag_s: mean lag, which faults change.
     """
 
@@ -75,6 +76,7 @@ class Member:
         self.applied_count = 0
         self.server: ServerProcess | None = None
         self.is_isolated = False
+        self.is_frozen = False
         self.lag_s = lag_s
 
 
@@ -129,6 +131,13 @@ class Ensemble:
                 member.is_isolated = False
         self._membership_changed()
 
+    def set_frozen(self, number: int, is_frozen: bool) -> None:
+        """Let a server apply no further transactions, or let it catch up."""
+        member = self.members[number]
+        member.is_frozen = is_frozen
+        if member.server is not None and member.server.link is not None:
+            _hold_frozen(member, member.server.link)
+
     def _membership_changed(self) -> None:
         term = self.term
         if term is None:
@@ -175,6 +184,7 @@ class Ensemble:
                 self._follow(term, member, server)
         else:
             server.link.set_held(not is_connected)
+            _hold_frozen(member, server.link)
             if not is_connected:
                 server.runtime.reactor.callLater(self._notice_s(), self._notice, server, server.link)
 
@@ -295,6 +305,13 @@ class Ensemble:
 
     def _later(self, delay_s: float, function: Callable[..., None], *args: object) -> None:
         self._scheduler.post(self._process, delay_s, function, *args)
+
+
+def _hold_frozen(member: Member, link: Link) -> None:
+    if member.is_frozen:
+        link.down.hold()
+    elif not link.is_held:
+        link.down.release()
 
 
 def _none() -> float:

@@ -15,6 +15,7 @@ from kreplica.model import NO_BROKER_EPOCH
 from kreplica.replication import Partition
 from kreplica.zookeeper import Check
 from tests.support.mutations.coordinator_guards import COORDINATOR_GUARDS
+from tests.support.mutations.ensemble_guards import ENSEMBLE_GUARDS
 from tests.support.mutations.guard import Guard, Place, always, never, nothing
 from tests.support.mutations.scenarios import commands, joining, leading, logs, plans, producing
 
@@ -320,6 +321,7 @@ GUARDS: tuple[Guard, ...] = (
         logs.fast_restart_after_power_loss,
         "in sync without all committed records",
     ),
+    *ENSEMBLE_GUARDS,
     *COORDINATOR_GUARDS,
 )
 """In the order of the table in the documentation."""

@@ -58,7 +58,8 @@ class LeaderAndIsr:
 
     async def _obey(self, body: Row) -> Row:
         # The settings of a new topic must be known before its logs are created.
-        await self._settings.read_topics([topic["topic_name"] for topic in body["topic_states"] if self._is_new(topic)])
+        new = [topic["topic_name"] for topic in body["topic_states"] if self._is_new(topic)]
+        await self._settings.read_new_topics(new)
         leaderships = await self._leaderships(body)
         refused = _refused_by_now(self._fence, body)
         if refused is not ErrorCode.NONE:

@@ -18,6 +18,7 @@ from kreplica.replication import Partition
 from kreplica.testing.clients.idempotent_producer import Load
 from kreplica.testing.clients.pipelining_producer import Style
 from kreplica.testing.cluster.state import state_of
+from kreplica.testing.ensemble.ensemble import EnsembleOptions
 from kreplica.testing.histories.record_history import check_nothing_lost
 from kreplica.testing.storms.cluster_run import TOPIC
 from kreplica.testing.storms.replicated_run import MODERATE, SAFE, ReplicatedRun
@@ -50,12 +51,14 @@ def scene(
     partitions: int = 1,
     load: Load = MODERATE,
     style: Style | None = None,
+    ensemble: EnsembleOptions | None = None,
 ) -> Iterator[ReplicatedRun]:
     """Prepare a cluster, and add the run's event list to any exception.
 
     :param first: the preferred replica.
     :param bystanders: number of additional brokers without replicas.
     :param style: one producer writes all partitions, as that client does.
+    :param ensemble: ZooKeeper servers that lag; None for one server without lag.
     """
     run = ReplicatedRun(
         seed,
@@ -65,6 +68,7 @@ def scene(
         overrides=overrides,
         load=load,
         style=style,
+        ensemble=ensemble,
     )
     try:
         _arrange(run, first)
