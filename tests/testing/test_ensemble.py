@@ -1,4 +1,4 @@
-"""The simulated ensemble: what clients of ZooKeeper may see, and what they never see."""
+"""Consistency of the simulated ensemble: order of a client's reads and writes, elections and sessions."""
 
 from __future__ import annotations
 

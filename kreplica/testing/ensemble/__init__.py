@@ -9,6 +9,6 @@
 * ``ensemble``: the log, elections, isolated servers
 * ``machines``: hosts of the servers, as the coordinator of a simulated cluster
 
-Only the agreement itself is not simulated: the log of committed transactions is one object. A server serves what it
-has applied; a leader that is isolated cannot commit, but serves reads until it notices.
+The agreement protocol is not simulated: the log of committed transactions is one object. A server serves the
+transactions that it has applied. An isolated leader cannot commit, but serves reads until it notices the isolation.
 """
