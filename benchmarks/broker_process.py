@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -40,10 +41,19 @@ class BrokerProcess:
 
     :param overrides: settings, ``{"num.partitions": "4"}``.
     :param directory: a directory that is kept; by default a temporary one.
+    :param launcher: command that is started instead of ``twistd``, with the same arguments.
+    :ivar coordinator_port: port of its embedded coordinator.
     """
 
-    def __init__(self, overrides: dict[str, str] | None = None, directory: Path | None = None) -> None:
+    def __init__(
+        self,
+        overrides: dict[str, str] | None = None,
+        directory: Path | None = None,
+        launcher: Sequence[str] = (str(Path(sys.executable).with_name("twistd")),),
+    ) -> None:
         self._overrides = overrides or {}
+        self._launcher = launcher
+        self.coordinator_port = 0
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes] | None = None
@@ -72,16 +82,16 @@ class BrokerProcess:
     def start(self) -> None:
         """Start the process without waiting until it serves."""
         compile_sources()
-        self.port, admin_port, coordinator_port = free_ports(3)
+        self.port, admin_port, self.coordinator_port = free_ports(3)
         command = [
-            str(Path(sys.executable).with_name("twistd")),
+            *self._launcher,
             "--nodaemon",
             "--pidfile=",
             "kreplica",
             "standalone",
             f"--port={self.port}",
             f"--admin-port={admin_port}",
-            f"--coordinator-port={coordinator_port}",
+            f"--coordinator-port={self.coordinator_port}",
             f"--data-dir={self.directory / 'data'}",
             *(f"--override={name}={value}" for name, value in self._overrides.items()),
         ]

@@ -7,6 +7,12 @@ Events are those of kreplica's controller; `one by one` beside them is the numbe
 duration of one synchronous write.  Times that are marked `computed` were not measured, because they would take too
 long: they follow from the rate with fewer partitions.
 
+The last table shows how soon a broker obeys LeaderAndIsr while 200 producers saturate it, and how many records with
+acks=1 it acknowledges after the command was sent, which it truncates later.  `sockets first` is kreplica: control
+connections are read before data connections.  `no priority` is kreplica without that.  The others have a request queue:
+`one queue` is the old broker, `two queues` the redesign's first option (a handler that waits for a regular request does
+not notice a command for up to 300 ms), and `priority queue` its second.
+
 ``python -m benchmarks redesign --scale full`` or ``python -m benchmarks.redesign --quick``
 """
 
@@ -19,7 +25,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.delay_proxy import DelayProxy
+from benchmarks.redesign_broker import ORDERS
 from benchmarks.redesign_events import event_rows
+from benchmarks.redesign_priority import priority_rows
 from benchmarks.redesign_requests import seconds_of_requests
 from benchmarks.redesign_writes import prepare_states, seconds_of_writes
 from benchmarks.simulated_brokers import SimulatedBrokers
@@ -36,18 +44,21 @@ class Scale:
     :param sizes: numbers of partitions, in ascending order.
     :param event_sizes: numbers of partitions for events.
     :param limit_s: longer writes and requests are computed.
+    :param trials: leadership moves for each order of requests.
     """
 
     round_trips_ms: tuple[float, ...]
     sizes: tuple[int, ...]
     event_sizes: tuple[int, ...]
     limit_s: float
+    trials: int
+    orders: tuple[str, ...] = ORDERS
 
 
 SCALES = {
-    "smallest": Scale((1,), (20, 100), (1_000,), 1),
-    "quick": Scale((0.2, 1, 4), (1_000, 10_000), (1_000,), 3),
-    "full": Scale((0.2, 1, 4), (1_000, 10_000, 100_000), (1_000, 10_000, 100_000), 30),
+    "smallest": Scale((1,), (20, 100), (1_000,), 1, 2, ORDERS[:1]),
+    "quick": Scale((0.2, 1, 4), (1_000, 10_000), (1_000,), 3, 10),
+    "full": Scale((0.2, 1, 4), (1_000, 10_000, 100_000), (1_000, 10_000, 100_000), 30, 50),
 }
 
 Seconds = Mapping[str, Sequence[tuple[float, bool]]]
@@ -56,12 +67,12 @@ Seconds = Mapping[str, Sequence[tuple[float, bool]]]
 def run(scale: str = "quick") -> list[dict[str, Any]]:
     """Measure all proposals.
 
-    :return: rows of writes and requests by round trip and number of partitions, then of events.
+    :return: rows of writes and requests by round trip and number of partitions, then of events, then of priority.
     """
     size = SCALES[scale]
     SCRATCH.mkdir(parents=True, exist_ok=True)
     written = _written(size)
-    return [*_amount_rows(size, written), *_event_rows(size, written)]
+    return [*_amount_rows(size, written), *_event_rows(size, written), *priority_rows(size.trials, size.orders)]
 
 
 def _written(scale: Scale) -> dict[float, Seconds]:
