@@ -24,7 +24,8 @@ VARIABLES
   states,     \* contents of the state znode that a broker may still receive
   inc,        \* broker epoch of each registration in ZooKeeper
   known,      \* broker epoch that the controller has handled
-  noticed,    \* version of the state znode when the controller handled the registration
+  written,    \* version of the state znode that the controller wrote last; it may not know later ones
+  noticed,    \* this version when the controller handled the registration
   intact,     \* broker epoch since which the registered process has lost no records
   up,         \* the process is registered
   lost,       \* the log has lost records since its process registered
@@ -38,9 +39,9 @@ VARIABLES
   committed,  \* all records that were ever below the high watermark of a leader
   forced      \* the controller had to elect a replica that may have lost records
 
-vars == <<znode, states, inc, known, noticed, intact, up, lost, log, hw, role, epoch, view, proposed, ends, start,
+vars == <<znode, states, inc, known, written, noticed, intact, up, lost, log, hw, role, epoch, view, proposed, ends, start,
           served, departed, committed, forced>>
-cluster == <<inc, known, noticed, intact, up, lost>>
+cluster == <<inc, known, written, noticed, intact, up, lost>>
 leading == <<view, proposed, ends, start>>
 
 None == "none"
@@ -54,7 +55,7 @@ Init ==
        znode = [leader |-> leader, epoch |-> 1, isr |-> Replicas, elr |-> {}, version |-> 0]
   /\ states = {znode}
   /\ inc = [r \in Replicas |-> 1] /\ known = inc /\ intact = inc
-  /\ noticed = [r \in Replicas |-> 0]
+  /\ written = 0 /\ noticed = [r \in Replicas |-> 0]
   /\ up = [r \in Replicas |-> TRUE]
   /\ lost = [r \in Replicas |-> FALSE]
   /\ log = [r \in Replicas |-> EmptyLog]
@@ -78,14 +79,15 @@ IsFollower(r) == role[r] = "follower"
 
 CanReceive(state, newEpoch, newView, newNoticed) ==
   \E r \in Replicas: \/ state.epoch > newEpoch[r] /\ state.version >= newNoticed[r]
+                     \/ state.version >= written'
                      \/ state.epoch = newEpoch[r] /\ state.version > newView[r].version
 
 CanLead(e) == \E state \in states': state.epoch = e
 
 (* Conjoined to each step that writes the znode, or changes an epoch or a view. *)
-UpdateStates(written) ==
-  /\ states' = {state \in states \union written:
-                 CanReceive(state, epoch', view', noticed') \/ state.version = znode'.version}
+UpdateStates(new) ==
+  /\ states' = {state \in states \union new:
+                 CanReceive(state, epoch', view', noticed')}
   /\ served' = [e \in {e \in DOMAIN served: CanLead(e) \/ \E r \in Replicas: epoch'[r] = e} |-> served[e]]
 
 (* The log of a follower when it leaves its epoch. *)
@@ -115,7 +117,7 @@ Become(r, state) ==
   /\ start' = [start EXCEPT ![r] = IF state.leader = r THEN log[r].end ELSE 0]
   /\ log' = [log EXCEPT ![r] = IF TruncateToHighWatermark /\ state.leader /= r THEN Truncate(@, hw[r]) ELSE @]
   /\ UNCHANGED <<znode, hw, committed, forced>> /\ UNCHANGED cluster
-  /\ states' = {s \in states: CanReceive(s, epoch', view', noticed) \/ s.version = znode.version}
+  /\ states' = {s \in states: CanReceive(s, epoch', view', noticed')}
   /\ served' = LET own == IF state.leader = r THEN (state.epoch :> [log |-> log[r], hw |-> hw[r]]) @@ served ELSE served
                IN [e \in {e \in DOMAIN own: CanLead(e) \/ \E b \in Replicas: epoch'[b] = e} |-> own[e]]
   /\ Depart(r)
@@ -267,7 +269,8 @@ ControllerWrite(leader, isr, elr, newEpoch, unclean) ==
   /\ znode' = [leader |-> leader, epoch |-> newEpoch, isr |-> isr, elr |-> elr, version |-> znode.version + 1]
   /\ forced' = (forced \/ clean.forced)
   /\ known' = [r \in Replicas |-> IF r \in unclean THEN inc[r] ELSE known[r]]
-  /\ noticed' = [r \in Replicas |-> IF r \in unclean THEN znode'.version ELSE noticed[r]]
+  /\ written' = znode'.version
+  /\ noticed' = [r \in Replicas |-> IF r \in unclean THEN written' ELSE noticed[r]]
   /\ UNCHANGED <<inc, intact, up, lost, log, hw, role, epoch, view, proposed, ends, start, committed, departed>>
   /\ UpdateStates({znode'})
 
@@ -275,8 +278,8 @@ ControllerWrite(leader, isr, elr, newEpoch, unclean) ==
 Notice(r) ==
   /\ up[r] /\ inc[r] > known[r] /\ intact[r] <= known[r]
   /\ known' = [known EXCEPT ![r] = inc[r]]
-  /\ noticed' = [noticed EXCEPT ![r] = znode.version]
-  /\ UNCHANGED <<znode, states, inc, intact, up, lost, log, hw, role, epoch, served, departed, committed, forced>>
+  /\ noticed' = [noticed EXCEPT ![r] = written]
+  /\ UNCHANGED <<znode, states, inc, written, intact, up, lost, log, hw, role, epoch, served, departed, committed, forced>>
   /\ UNCHANGED leading
 
 -----------------------------------------------------------------------------
@@ -295,19 +298,19 @@ Stop(r, newLog, newHw) ==
   /\ view' = [view EXCEPT ![r] = NoView]
   /\ ends' = [ends EXCEPT ![r] = NoEnds]
   /\ start' = [start EXCEPT ![r] = 0]
-  /\ UNCHANGED <<znode, states, inc, known, noticed, intact, proposed, served, committed, forced>>
+  /\ UNCHANGED <<znode, states, inc, known, written, noticed, intact, proposed, served, committed, forced>>
   /\ Depart(r)
 
 (* A broker registers in ZooKeeper, after a start or in a new session. *)
 Register(r, broker_epoch, newIntact) ==
   /\ broker_epoch > inc[r]
-  /\ newIntact = IF lost[r] THEN broker_epoch ELSE intact[r]
+  /\ newIntact \in IF lost[r] THEN {broker_epoch} ELSE {broker_epoch, intact[r]}
   /\ inc' = [inc EXCEPT ![r] = broker_epoch]
   /\ intact' = [intact EXCEPT ![r] = newIntact]
   /\ up' = [up EXCEPT ![r] = TRUE]
   /\ lost' = [lost EXCEPT ![r] = FALSE]
   /\ departed' = IF IsFollower(r) THEN (<<r, inc[r], epoch[r]>> :> log[r]) @@ departed ELSE departed
-  /\ UNCHANGED <<znode, states, known, noticed, log, hw, role, epoch, served, committed, forced>>
+  /\ UNCHANGED <<znode, states, known, written, noticed, log, hw, role, epoch, served, committed, forced>>
   /\ UNCHANGED leading
 
 -----------------------------------------------------------------------------

@@ -69,15 +69,22 @@ def jar() -> Path:
     return JAR
 
 
-def check(configuration: str, changes: Mapping[str, str] | None = None, directory: Path = MODELS) -> Result:
+def check(
+    configuration: str,
+    changes: Mapping[str, str] | None = None,
+    library: Path = MODELS,
+    *,
+    workers: int = WORKERS,
+) -> Result:
     """Check the model of a configuration.
 
     :param configuration: name of a ``.cfg`` file. Its first line may name the module: ``\\* module NAME``.
     :param changes: values that replace those of the file's constants.
-    :param directory: contains the configuration and its module; other modules are read from ``tests/models``.
+    :param library: a directory with further modules.
+    :param workers: number of threads; with one, the counterexample is the shortest one.
     :raise NoModelChecker: Java or TLC is missing.
     """
-    text = (directory / f"{configuration}.cfg").read_text()
+    text = (MODELS / f"{configuration}.cfg").read_text()
     named = re.match(r"\\\* module (\w+)", text)
     module = named[1] if named else configuration
     for name, value in (changes or {}).items():
@@ -87,19 +94,20 @@ def check(configuration: str, changes: Mapping[str, str] | None = None, director
     with tempfile.TemporaryDirectory() as temporary:
         changed = Path(temporary) / "changed.cfg"
         changed.write_text(text)
-        return _run([module, "-config", str(changed), "-metadir", temporary], directory, temporary)
+        arguments = [module, "-config", str(changed), "-metadir", temporary, "-workers", str(workers)]
+        return _run(arguments, library, temporary)
 
 
-def _run(arguments: list[str], directory: Path, temporary: str) -> Result:
+def _run(arguments: list[str], library: Path, temporary: str) -> Result:
     try:
         java = java_path()
     except ZooKeeperUnavailable as error:
         raise NoModelChecker(str(error)) from None
-    options = ["-XX:+UseParallelGC", "-XX:TieredStopAtLevel=4", MEMORY, f"-DTLA-Library={MODELS}"]
+    options = ["-XX:+UseParallelGC", "-XX:TieredStopAtLevel=4", MEMORY, f"-DTLA-Library={library}"]
     options.append(f"-Djava.io.tmpdir={temporary}")  # TLC unpacks its standard modules there
-    tlc = ["-cp", str(jar()), "tlc2.TLC", "-workers", str(WORKERS), "-terse", *arguments]
+    tlc = ["-cp", str(jar()), "tlc2.TLC", "-terse", *arguments]
     ran = subprocess.run(
-        [java, *options, *tlc], cwd=directory, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
+        [java, *options, *tlc], cwd=MODELS, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
     )
     return _result(ran.stdout + ran.stderr)
 

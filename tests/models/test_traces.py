@@ -1,0 +1,112 @@
+"""Recorded storms are behaviours of the model V3, and a trace with one changed event is not; part of the soak."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from tests.support import model_checker, trace_check
+from tests.support.storm_traces import LogState
+from tests.support.trace_module import module
+
+pytestmark = pytest.mark.soak
+
+STORMS = 200
+STORMS_AT_ONCE = 20
+CHANGED_SEED = 1
+"""A storm with the actions of ``CHANGES``."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _tlc():
+    try:
+        model_checker.jar()
+    except model_checker.NoModelChecker as missing:
+        pytest.skip(f"the traces are not checked: {missing}")
+
+
+@pytest.mark.parametrize("first", range(1, STORMS + 1, STORMS_AT_ONCE))
+def test_storms_are_behaviours_of_the_model(first):
+    """The model allows each step of brokers, controller and ZooKeeper in a storm."""
+    traces = [trace for seed in range(first, first + STORMS_AT_ONCE) for trace in trace_check.record(seed)]
+    assert trace_check.refusals(traces) == {}
+
+
+def one_more(position):
+    """Return a change that adds one to a number of an event."""
+
+    def change(event):
+        event[position] += 1
+
+    return change
+
+
+def other_role(event):
+    event[3] = "follower" if event[3] == "leader" else "leader"
+
+
+def other_members(event):
+    event[3] = frozenset({1, 2, 3}) - event[3] or frozenset({1, 2})
+
+
+def longer_log(event):
+    event[2] = LogState(event[2].end + 1, event[2].runs)
+
+
+def first_registration(event):
+    event[2] = 1
+
+
+CHANGES = {
+    "a leader has one record more": ("append", one_more(3)),
+    "a follower has one record more": ("copy", one_more(2)),
+    "a follower has a later high watermark": ("copy", one_more(3)),
+    "a follower acknowledges one record more": ("fetch", one_more(4)),
+    "a leader commits one record more": ("advance", one_more(2)),
+    "a replica has the other role": ("become", other_role),
+    "a replica obeys another version of the state": ("become", one_more(2)),
+    "a leader writes another ISR": ("write", other_members),
+    "a leader writes another version": ("write", one_more(4)),
+    "a controller skips a leader epoch": ("control", one_more(4)),
+    "a controller elects another broker": ("control", one_more(1)),
+    "a broker registers with an earlier broker epoch": ("register", first_registration),
+    "a broker starts with a record that it did not have": ("end", longer_log),
+}
+"""By name: the action of the changed event, and the change."""
+
+LEFT_OUT = ("append", "copy", "fetch", "become", "write", "control", "register", "notice")
+"""Actions of events that the trace cannot do without."""
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return trace_check.record(CHANGED_SEED)[0]
+
+
+def middle(trace, action):
+    """Return the index of an event with this action in the middle of a trace."""
+    found = [index for index, event in enumerate(trace.events) if event[0] == action]
+    return found[len(found) // 2]
+
+
+def test_a_changed_event_is_refused(trace):
+    """A trace with one changed or missing event is not a behaviour of the model; the unchanged trace is."""
+    traces = [trace]
+    for name, (action, change) in CHANGES.items():
+        changed = copy.deepcopy(trace)
+        changed.name = name
+        change(changed.events[middle(changed, action)])
+        traces.append(changed)
+    for action in LEFT_OUT:
+        changed = copy.deepcopy(trace)
+        changed.name = f"{action} is missing"
+        del changed.events[middle(changed, action)]
+        traces.append(changed)
+    refused = trace_check.refusals(traces)
+    assert sorted(refused) == sorted(each.name for each in traces[1:])
+
+
+def test_each_storm_has_the_same_traces_again():
+    """A seed leads to the same module of traces, so a refusal can be repeated."""
+    assert module(trace_check.record(2)) == module(trace_check.record(2))

@@ -1,0 +1,101 @@
+"""Checks with TLC that recorded storms are behaviours of the model V3.
+
+``python -m tests.support.trace_check SEED ...`` records the storms of these seeds and checks them.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from kreplica.testing.storms.options import options_of
+from kreplica.testing.storms.plan import numbered
+from kreplica.testing.storms.storm import Storm, faults_of_seed
+from tests.support import model_checker
+from tests.support.storm_traces import StormRecorder, Trace
+from tests.support.trace_module import module
+
+SECONDS = 20.0
+BATCH_EVENTS = 20_000
+"""Maximum number of events in one run of TLC, unless one trace has more."""
+
+LEFT_OUT = ("flip a bit", "fail to read")
+"""Faults that damage files, which the model does not describe."""
+
+
+def record(seed: int, seconds: float = SECONDS) -> list[Trace]:
+    """Run a storm and return one trace for each partition of its main topic.
+
+    :param seconds: duration of the faults in virtual time.
+    """
+    chosen = {"seconds": f"{seconds:g}", "applications": "no", "side_topics": "no", "weak_producers": "no"}
+    options = options_of(seed, chosen)
+    plan = faults_of_seed(seed, options)
+    storm = Storm(seed, options)
+    recorder = StormRecorder(storm.run.cluster, storm.run.keys, f"seed {seed}")
+    storm.execute(numbered(plan, [fault.number for fault in plan if fault.name not in LEFT_OUT]))
+    storm.run.converge()
+    return recorder.traces()
+
+
+def refusals(traces: Iterable[Trace]) -> dict[str, str]:
+    """Return the traces that the model does not allow, by name, each with the first event that it does not allow."""
+    refused = {}
+    for batch in _batches(traces):
+        rest = batch
+        while rest:
+            with tempfile.TemporaryDirectory() as directory:
+                (Path(directory) / "TraceData.tla").write_text(module(rest))
+                brokers = "{" + ", ".join(map(str, rest[0].brokers)) + "}"
+                result = model_checker.check("Trace", {"Replicas": brokers}, Path(directory))
+            if result.passed:
+                # One state per position of each trace: TLC has reached every end.
+                assert result.distinct == sum(len(trace.events) + 1 for trace in rest), result.output
+                break
+            trace, text = _first_refusal(result, rest)
+            refused[trace.name] = text
+            rest = [each for each in rest if each is not trace]
+    return refused
+
+
+def _first_refusal(result: model_checker.Result, traces: Sequence[Trace]) -> tuple[Trace, str]:
+    last = result.trace[-1] if result.trace else ""
+    run, at = (re.search(rf"^/\\ {name} = (\d+)", last, re.MULTILINE) for name in ("run", "at"))
+    if run is None or at is None:
+        raise RuntimeError(f"TLC failed: {result.output[-3000:]}")
+    trace, position = traces[int(run[1]) - 1], int(at[1])
+    if result.violated:
+        return trace, f"{result.violated} is violated after event {position - 1}: {trace.events[position - 2]}"
+    return trace, f"event {position} is not a step of the model: {trace.events[position - 1]}"
+
+
+def _batches(traces: Iterable[Trace]) -> Iterable[Sequence[Trace]]:
+    by_brokers = defaultdict[tuple[int, ...], list[Trace]](list)
+    for trace in traces:
+        by_brokers[tuple(trace.brokers)].append(trace)
+    for group in by_brokers.values():
+        batch: list[Trace] = []
+        for trace in group:
+            if batch and sum(len(each.events) for each in batch) + len(trace.events) > BATCH_EVENTS:
+                yield batch
+                batch = []
+            batch.append(trace)
+        yield batch
+
+
+def main(seeds: Sequence[str]) -> int:
+    traces = [trace for seed in seeds for trace in record(int(seed))]
+    events = sum(len(trace.events) for trace in traces)
+    refused = refusals(traces)
+    print(f"{len(traces) - len(refused)} of {len(traces)} traces with {events} events are behaviours of V3")
+    for name, text in refused.items():
+        print(f"{name}: {text}")
+    return 1 if refused else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
