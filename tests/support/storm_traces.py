@@ -129,8 +129,8 @@ class PartitionRecorder:
         self._replicas: dict[int, ReplicaState] = {}
         self._logs: dict[int, tuple[LogState, int]] = {}
         """By broker: log and high watermark in the model."""
-        self._ended: dict[int, Event] = {}
-        """By broker: the last end of its process, until its replica is open again."""
+        self._ended: dict[int, list[Event]] = {}
+        """By broker: the ends of its processes since its replica was open."""
         self._unclean: dict[int, None] = {}
         self._registered: dict[int, tuple[int, int]] = {}
         self._known: dict[int, int] = {}
@@ -230,7 +230,7 @@ class PartitionRecorder:
         before, _ = self._logs[broker]
         found = before if log is None else LogState.of(log)
         self._replicas.pop(broker, None)
-        self._ended[broker] = self._add("end", broker, found, 0)
+        self._ended.setdefault(broker, []).append(self._add("end", broker, found, 0))
         self._logs[broker] = found, 0
 
     def _written(self, state: LeaderAndIsr) -> None:
@@ -299,12 +299,13 @@ class PartitionRecorder:
     def _log_reset(self, broker: int, after: ReplicaState, before: ReplicaState | None) -> None:
         """Record the log of a replica that a command opens."""
         log, high = self._logs[broker]
-        ended = self._ended.pop(broker, None)
+        ended = self._ended.pop(broker, [])
         start = LogState(after.log.end, after.log.runs)
         if before is not None and before.kind != "none":
             return
-        if ended is not None and start == log:
-            ended[3] = after.high_watermark
+        if ended and start == log:
+            for event in ended:
+                event[3] = after.high_watermark
         elif before is None and (start != log or after.high_watermark != high):
             self._add("discard", broker, start, after.high_watermark)
         self._logs[broker] = start, after.high_watermark

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from kreplica.testing.storms.cleanup import deferred_collection
 from kreplica.testing.storms.options import options_of
 from kreplica.testing.storms.plan import numbered
 from kreplica.testing.storms.storm import Storm, faults_of_seed
@@ -28,18 +29,31 @@ LEFT_OUT = ("flip a bit", "fail to read")
 
 
 def record(seed: int, seconds: float = SECONDS) -> list[Trace]:
-    """Run a storm and return one trace for each partition of its main topic.
+    """Run a storm, end its faults, and return one trace for each partition of its main topic.
 
     :param seconds: duration of the faults in virtual time.
     """
+    with deferred_collection():
+        return _record(seed, seconds)
+
+
+def _record(seed: int, seconds: float) -> list[Trace]:
     chosen = {"seconds": f"{seconds:g}", "applications": "no", "side_topics": "no", "weak_producers": "no"}
     options = options_of(seed, chosen)
     plan = faults_of_seed(seed, options)
     storm = Storm(seed, options)
     recorder = StormRecorder(storm.run.cluster, storm.run.keys, f"seed {seed}")
     storm.execute(numbered(plan, [fault.number for fault in plan if fault.name not in LEFT_OUT]))
-    storm.run.converge()
+    storm.run.network.heal()
+    storm.run.start_all()
+    storm.run.settle()
+    for producer in storm.run.producers:
+        storm.run.cluster.run_until(producer.finish(), timeout_s=300.0)
     return recorder.traces()
+
+
+def record_all(seeds: Iterable[int]) -> list[Trace]:
+    return [trace for seed in seeds for trace in record(seed)]
 
 
 def refusals(traces: Iterable[Trace]) -> dict[str, str]:
@@ -88,7 +102,7 @@ def _batches(traces: Iterable[Trace]) -> Iterable[Sequence[Trace]]:
 
 
 def main(seeds: Sequence[str]) -> int:
-    traces = [trace for seed in seeds for trace in record(int(seed))]
+    traces = record_all(map(int, seeds))
     events = sum(len(trace.events) for trace in traces)
     refused = refusals(traces)
     print(f"{len(traces) - len(refused)} of {len(traces)} traces with {events} events are behaviours of V3")
