@@ -172,16 +172,16 @@ FollowerTruncate(r) ==
   /\ UNCHANGED <<znode, states, role, epoch, served, departed, committed, forced>> /\ UNCHANGED cluster
   /\ UNCHANGED leading
 
-(* A leader receives a fetch from the offset `at`, which the follower sent in its epoch `e` with broker epoch `i`. *)
+(* A leader receives a fetch from the offset `at`, which the follower sent in its epoch `e`. A broker may name an earlier
+   broker epoch `i`, because it learns of its registration later than the controller. *)
 RecordFetch(r, follower, i, e, at) ==
   /\ IsLeader(r) /\ follower /= r
   /\ e = epoch[r] \/ IgnoreLeaderEpoch
   /\ i >= ends[r][follower].inc
-  /\ LET isCurrent == IsFollower(follower) /\ inc[follower] = i /\ epoch[follower] = e
-         sender == IF isCurrent THEN log[follower] ELSE departed[<<follower, i, e>>]
-     IN /\ isCurrent \/ <<follower, i, e>> \in DOMAIN departed
-        /\ at <= sender.end /\ at <= log[r].end
-        /\ TruncateToHighWatermark \/ IgnoreLeaderEpoch \/ Matches(Truncate(sender, at), log[r])
+  /\ \E sender \in (IF IsFollower(follower) /\ epoch[follower] = e /\ i <= inc[follower] THEN {log[follower]} ELSE {})
+                   \union (IF <<follower, i, e>> \in DOMAIN departed THEN {departed[<<follower, i, e>>]} ELSE {}):
+       /\ at <= sender.end /\ at <= log[r].end
+       /\ TruncateToHighWatermark \/ IgnoreLeaderEpoch \/ Matches(Truncate(sender, at), log[r])
   /\ ends' = [ends EXCEPT ![r][follower] = [inc |-> i, end |-> at]]
   /\ UNCHANGED <<znode, states, log, hw, role, epoch, view, proposed, start, served, departed, committed, forced>>
   /\ UNCHANGED cluster

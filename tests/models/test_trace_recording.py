@@ -19,6 +19,8 @@ def test_a_storm_is_recorded():
         assert final[0].end > 0
         assert final == final[:1] * 3
     assert {"become", "control"} <= {event[0] for trace in traces for event in trace.events}
+    assert any(trace.journaled for trace in traces)
+    assert not any(trace.missing_writes() for trace in traces)
     text = module(traces)
     assert text.count("events |->") == 3
     assert "None" not in text

@@ -107,6 +107,17 @@ def test_a_changed_event_is_refused(trace):
     assert sorted(refused) == sorted(each.name for each in traces[1:])
 
 
+def test_a_trace_without_a_journaled_write_is_refused(trace):
+    """Each write in a controller's journal must be a controller's write in the trace, with the same content."""
+    state = trace.journaled[-1]
+    changed = copy.deepcopy(trace)
+    changed.journaled[-1] = state._replace(isr=state.isr[1:])
+    assert "a journal has a write that is not in the trace" in trace_check.refusals([changed])[trace.name]
+    changed = copy.deepcopy(trace)
+    changed.events = [event for event in trace.events if event[0] != "control"]
+    assert changed.missing_writes() == trace.journaled
+
+
 def test_each_storm_has_the_same_traces_again():
     """A seed leads to the same module of traces, so a refusal can be repeated."""
     first, second = trace_check.record_all([2]), trace_check.record_all([2])

@@ -19,6 +19,7 @@ from kreplica.storage.log.log import Log
 from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.testing.cluster.state import state_of
 from kreplica.testing.simulator.scheduler import Process
+from tests.support.journal_writes import journaled_states
 
 Event = list[Any]
 Ends = dict[int, tuple[int, int]]
@@ -111,12 +112,24 @@ class Trace:
 
     :ivar initial: values of the model's variables at the start.
     :ivar events: actions in their order.
+    :ivar journaled: states that controllers have written, according to their journals.
     """
 
     name: str
     brokers: list[int]
     initial: dict[str, Any]
     events: list[Event]
+    journaled: list[LeaderAndIsr]
+
+    def missing_writes(self) -> list[LeaderAndIsr]:
+        """Return the journaled states that are not a controller's write in this trace."""
+        first: LeaderAndIsr = self.initial["state"]
+        written = {event[-1]: event[1:5] for event in self.events if event[0] == "control"}
+        return [
+            state
+            for state in self.journaled
+            if state.partition_epoch > first.partition_epoch and written.get(state.partition_epoch) != _control(state)
+        ]
 
 
 class PartitionRecorder:
@@ -138,7 +151,7 @@ class PartitionRecorder:
         assert state is not None
         self._state: LeaderAndIsr = state
         self._zxid = 0
-        self.trace = Trace(name, sorted(cluster.brokers), {}, [])
+        self.trace = Trace(name, sorted(cluster.brokers), {}, [], [])
         for broker in cluster.brokers:
             self._programs[broker] = cluster.brokers[broker].program
             self._registered[broker] = self._registration(broker) or (0, 0)
@@ -236,7 +249,7 @@ class PartitionRecorder:
     def _written(self, state: LeaderAndIsr) -> None:
         old, version = self._state, state.partition_epoch
         assert version == old.partition_epoch + 1, f"{self._key}: versions up to {version} were not observed"
-        isr, elr = frozenset(state.isr), frozenset(state.eligible_leader_replicas)
+        leader, isr, elr, epoch = _control(state)
         is_same = isr == frozenset(old.isr) and elr == frozenset(old.eligible_leader_replicas)
         if state.leader_epoch == old.leader_epoch and not is_same:
             self._add("write", state.leader, isr, elr, version)
@@ -246,8 +259,7 @@ class PartitionRecorder:
         for broker in handled:
             del self._unclean[broker]
             self._known[broker] = self._registered[broker][0]
-        leader = 0 if state.leader == NO_LEADER else state.leader
-        self._add("control", leader, isr, elr, state.leader_epoch + 1, handled, version)
+        self._add("control", leader, isr, elr, epoch, handled, version)
 
     # --- replicas ----------------------------------------------------------------------------------------------------
 
@@ -337,7 +349,14 @@ class PartitionRecorder:
             machine = self._cluster.brokers[broker]
             if machine.running and machine.program is self._programs[broker]:
                 self._add("final", broker, replica.log, replica.high_watermark)
+        self.trace.journaled = journaled_states(self._cluster, self._key)
         return self.trace
+
+
+def _control(state: LeaderAndIsr) -> Event:
+    """Return the leader, the ISR, the eligible leader replicas and the epoch of a state."""
+    leader = 0 if state.leader == NO_LEADER else state.leader
+    return [leader, frozenset(state.isr), frozenset(state.eligible_leader_replicas), state.leader_epoch + 1]
 
 
 def _is_unchanged(partition: Partition, before: ReplicaState) -> bool:
