@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from kreplica.cli.terminal.lazy_groups import LazyGroup, Subcommand
 from kreplica.testing.designs.measure import CaseResult
 from kreplica.testing.designs.pictures import write_pictures
 from kreplica.testing.designs.seed_figures import seed_figures
@@ -45,7 +46,14 @@ def _parse_times(_: click.Context, __: click.Parameter, text: str) -> tuple[floa
     return times
 
 
-@click.command(context_settings={"show_default": True})
+SUBCOMMANDS = {
+    "replay": Subcommand("diagnostics.designs_replay", "Print the steps in which a design breaks a promise."),
+}
+
+
+@click.group(
+    cls=LazyGroup, subcommands=SUBCOMMANDS, invoke_without_command=True, context_settings={"show_default": True}
+)
 @click.option("--quick", is_flag=True, help="Small clusters only; takes less than a minute.")
 @click.option("--partitions", default="10,1000,10000,100000", callback=_parse_counts, metavar="N,N,...",
               help="Numbers of partitions.")  # fmt: skip
@@ -59,7 +67,9 @@ def _parse_times(_: click.Context, __: click.Parameter, text: str) -> tuple[floa
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures.")
 @click.option("--pictures", "pictures_path", type=click.Path(file_okay=False, path_type=Path),
               help="Write pictures of the growth with the number of partitions, as SVG.")  # fmt: skip
+@click.pass_context
 def command(
+    context: click.Context,
     quick: bool,
     partitions: tuple[int, ...],
     brokers: tuple[int, ...],
@@ -76,6 +86,8 @@ def command(
     other replicas; `controller` is the design of kreplica, with its own controller.  All run on virtual time, with
     brokers that have no logs.
     """
+    if context.invoked_subcommand is not None:
+        return
     if quick:
         partitions, brokers, rtts_ms = QUICK_PARTITIONS, QUICK_BROKERS, QUICK_RTTS_MS
     cases = choose_cases(partitions, brokers, rtts_ms, replication_factor, full=full)

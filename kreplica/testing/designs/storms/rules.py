@@ -1,0 +1,46 @@
+"""Rules of replication that the design texts have in one form and later versions repaired."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """One flag per repaired rule; all False is the text of the design.
+
+    :param truncate_by_epoch: a fetch carries the epoch of the follower's last record, and the follower truncates to
+        the common prefix of the logs (KIP-101, KIP-320); otherwise it truncates to its high watermark when it starts
+        to follow.
+    :param wait_for_in_sync: a new leader waits for every live in-sync replica, without a time limit.
+    :param conditional_writes: a write of the in-sync replicas fails if they were changed since the writer read them.
+        The creation of the leader znode has the same condition and counts as a change, so that it fences earlier
+        leaders.
+    """
+
+    truncate_by_epoch: bool = False
+    wait_for_in_sync: bool = False
+    conditional_writes: bool = False
+
+    def repaired(self, *names: str) -> Rules:
+        """Return these rules with others repaired."""
+        return replace(self, **dict.fromkeys(names, True))
+
+
+RULE_NAMES = tuple(each.name for each in fields(Rules))
+ALL_REPAIRED = Rules().repaired(*RULE_NAMES)
+
+
+@dataclass(frozen=True, slots=True)
+class StormDesign:
+    """A design, as far as it matters for the logs.
+
+    :param queued: True if a replica follows at the request of the leader, from its persistent queue (second design);
+        False if it follows when its watch reports the leader (first design).
+    """
+
+    name: str
+    queued: bool
+
+
+STORM_DESIGNS = {each.name: each for each in (StormDesign("race", queued=False), StormDesign("leader", queued=True))}

@@ -1,0 +1,84 @@
+"""Storms on the first two designs: published violations, the rules that repair them, and the command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kreplica.cli import main
+from kreplica.testing.designs.storms.published import PUBLISHED, SMALLEST_SEEDS, Published
+from kreplica.testing.designs.storms.rules import ALL_REPAIRED, RULE_NAMES, STORM_DESIGNS, Rules
+from kreplica.testing.designs.storms.storm import draw_storm, minimize, replay
+
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "design-races.md"
+
+every_published = pytest.mark.parametrize("published", PUBLISHED, ids=lambda each: f"{each.design}-{each.seed}")
+every_design = pytest.mark.parametrize("design", STORM_DESIGNS.values(), ids=lambda each: each.name)
+
+
+@every_published
+def test_a_published_storm_breaks_its_promise(published: Published) -> None:
+    """The seed's storm, minimized, has the published kind and number of steps, and no step is superfluous."""
+    storm = minimize(draw_storm(STORM_DESIGNS[published.design], published.seed, Rules()), Rules())
+    result = replay(storm, Rules())
+    assert result.kind == published.kind
+    assert len(storm.steps) == len(result.lines) == published.steps
+
+
+@every_published
+@pytest.mark.parametrize("rule", RULE_NAMES)
+def test_only_the_published_rules_repair_it(published: Published, rule: str) -> None:
+    """The same steps break no promise with a repairing rule, and still break it with any other."""
+    storm = minimize(draw_storm(STORM_DESIGNS[published.design], published.seed, Rules()), Rules())
+    kind = replay(storm, Rules().repaired(rule)).kind
+    assert kind == (None if rule in published.repairs else published.kind)
+
+
+@pytest.mark.parametrize(("key", "seed"), SMALLEST_SEEDS.items(), ids=str)
+def test_smallest_seeds(key: tuple[str, str], seed: int) -> None:
+    """No smaller seed breaks the promise."""
+    name, kind = key
+    kinds = [replay(draw_storm(STORM_DESIGNS[name], each, Rules()), Rules()).kind for each in range(1, seed + 1)]
+    assert kinds.index(kind) == seed - 1
+
+
+@every_design
+@pytest.mark.parametrize("rules", [Rules().repaired("truncate_by_epoch", "conditional_writes"), ALL_REPAIRED], ids=str)
+def test_two_rules_repair_all_storms(design, rules: Rules) -> None:  # type: ignore[no-untyped-def]
+    """With truncation by epoch and conditional writes, no storm breaks a promise."""
+    broken = [seed for seed in range(1, 121) if replay(draw_storm(design, seed, rules), rules).kind is not None]
+    assert broken == []
+
+
+@every_design
+def test_storms_are_reproducible(design) -> None:  # type: ignore[no-untyped-def]
+    """The same seed gives the same steps and the same transcript."""
+    first, second = (draw_storm(design, 5, Rules()) for _ in range(2))
+    assert first == second
+    assert replay(first, Rules()) == replay(second, Rules())
+
+
+def test_the_command_prints_what_the_page_shows() -> None:
+    """Each transcript on the page is the output of its command."""
+    page = PAGE.read_text(encoding="utf-8")
+    for each in PUBLISHED:
+        result = CliRunner().invoke(main, ["designs", "replay", each.design, str(each.seed)])
+        assert result.exit_code == 1
+        assert f"$ kreplica designs replay {each.design} {each.seed}\n{result.output}" in page, (each, result.output)
+
+
+def test_the_command_with_a_repaired_rule() -> None:
+    """With the rule repaired, the command prints the remaining steps and succeeds."""
+    result = CliRunner().invoke(main, ["designs", "replay", "race", "6", "--repair", "truncate-by-epoch"])
+    assert result.exit_code == 0, result.output
+    assert result.output.endswith("No promise is broken.\n")
+    assert "high watermark 0: 1 records less" not in result.output
+
+
+def test_the_command_without_a_violation_and_without_arguments() -> None:
+    """A storm that breaks nothing says so; without arguments the published ones are listed."""
+    assert "no promise is broken in 80 steps" in CliRunner().invoke(main, ["designs", "replay", "race", "1"]).output
+    listed = CliRunner().invoke(main, ["designs", "replay"]).output
+    assert "race 6: acknowledged record lost, 11 steps, repaired by truncate-by-epoch" in listed
