@@ -9,10 +9,11 @@ import pytest
 from server_scene import parse_answer, request_frame
 from test_server_large_requests import Broker, Client
 from twisted.internet.defer import succeed
+from twisted.internet.task import Clock
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.coordinator import NOT_FOUND, ListedGroup
-from kreplica.model import TopicPartition
+from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.server.authorization.authorized_operations import AuthorizedOperations
 from kreplica.server.handlers.groups.consumer_group_describe import ConsumerGroupDescribe
 from kreplica.server.handlers.groups.delete_groups import DeleteGroups
@@ -23,6 +24,7 @@ from kreplica.server.handlers.groups.offset_delete import OffsetDelete
 from kreplica.server.handlers.topics.alter_partition_reassignments import AlterPartitionReassignments
 from kreplica.server.handlers.transactions.add_partitions_to_txn import AddPartitionsToTxn
 from kreplica.server.handlers.transactions.txn_offset_commit import TxnOffsetCommit
+from kreplica.server.metadata.metadata_cache import MetadataCache, PartitionMetadata, TopicMetadata
 from kreplica.server.protocol.handler_table import HandlerEntry
 from kreplica.server.protocol.request import Handler
 from kreplica.wire import messages
@@ -342,7 +344,10 @@ def test_many_reassignments_are_requested_at_once() -> None:
         asked.append(targets)
         return succeed(dict.fromkeys(targets))
 
-    broker, client = serving(messages.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignments(ask))
+    cache = MetadataCache(Clock())
+    partitions = {number: PartitionMetadata(number, 1, 0, [1], [1], []) for number in range(ROWS)}
+    cache.topics["t"] = TopicMetadata("t", ZERO_UUID, partitions)
+    broker, client = serving(messages.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignments(ask, cache))
     rows = [{"partition_index": number, "replicas": [1, 2]} for number in range(ROWS)]
     body = {"timeout_ms": 1000, "topics": [{"name": "t", "partitions": rows}]}
     client.send(request_frame(messages.ALTER_PARTITION_REASSIGNMENTS, 0, 1, body))

@@ -83,6 +83,15 @@ class MetadataCache:
     def topic(self, name: str) -> TopicMetadata | None:
         return self.topics.get(name)
 
+    def has_partition(self, topic: str, partition: int) -> bool:
+        """Return True if the partition exists.
+
+        Requests to the controller contain existing partitions only: it would record hundreds of thousands of others in
+        its journal, each with its topic's name.
+        """
+        known = self.topics.get(topic)
+        return known is not None and partition in known.partitions
+
     def name_of(self, topic_id: UUID) -> str | None:
         """Return the topic name of an ID; None if unknown."""
         return self._names.get(topic_id)

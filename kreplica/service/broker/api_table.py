@@ -215,8 +215,8 @@ def _controller_handlers(broker: ApiDependencies) -> list[tuple[Api, Handler]]:
     return [
         (messages.CONTROLLED_SHUTDOWN, ControlledShutdown(ask_shutdown)),
         (messages.ELECT_LEADERS, ElectLeaders(ask_election, broker.metadata)),
-        (messages.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignments(ask_reassignment)),
-        (messages.LIST_PARTITION_REASSIGNMENTS, ListPartitionReassignments(ask_moves)),
+        (messages.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignments(ask_reassignment, broker.metadata)),
+        (messages.LIST_PARTITION_REASSIGNMENTS, ListPartitionReassignments(ask_moves, broker.metadata)),
     ]
 
 

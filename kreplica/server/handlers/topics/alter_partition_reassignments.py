@@ -7,17 +7,19 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from kreplica.errors import KafkaError
+from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.runtime.slices import STEP_ROWS, Steps
+from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import in_slices, respond_with_result
 
 Row = dict[str, Any]
 
-Targets = Mapping[TopicPartition, "tuple[int, ...] | None"]
+Replicas = tuple[int, ...] | None
+Results = dict[TopicPartition, KafkaError | None]
 
-AskReassignment = Callable[[Targets], "Deferred[Mapping[TopicPartition, KafkaError | None]]"]
+AskReassignment = Callable[[Mapping[TopicPartition, Replicas]], "Deferred[Results]"]
 """Function that asks the controller for target replicas (None: cancel); returns errors by partition, or a
 ``KafkaError``."""
 
@@ -28,31 +30,38 @@ class AlterPartitionReassignments:
     :param ask: returns NOT_CONTROLLER if this broker is not the controller.
     """
 
-    def __init__(self, ask: AskReassignment) -> None:
+    def __init__(self, ask: AskReassignment, metadata: MetadataCache) -> None:
         self._ask = ask
+        self._metadata = metadata
 
     def __call__(self, request: Request) -> None:
         respond_with_result(request, self._response(request, request.body))
 
     async def _response(self, request: Request, body: Row) -> Row:
-        targets = await in_slices(request, _targets(body["topics"]))
+        targets, unknown = await in_slices(request, _targets(body["topics"], self._metadata))
         try:
             results = await self._ask(targets)
         except KafkaError as error:
             return {"error_code": int(error.code), "error_message": error.message or None, "responses": []}
-        return {"error_code": 0, "error_message": None, "responses": await in_slices(request, _rows(results))}
+        return {"error_code": 0, "error_message": None, "responses": await in_slices(request, _rows(unknown | results))}
 
 
-def _targets(topics: list[Row]) -> Steps[dict[TopicPartition, tuple[int, ...] | None]]:
-    targets: dict[TopicPartition, tuple[int, ...] | None] = {}
-    for topic in topics:
-        for row in topic["partitions"]:
-            replicas = row["replicas"]
-            key = TopicPartition(topic["name"], row["partition_index"])
+def _targets(topics: list[Row], metadata: MetadataCache) -> Steps[tuple[dict[TopicPartition, Replicas], Results]]:
+    """Return the targets of existing partitions, and errors for the other partitions."""
+    targets: dict[TopicPartition, Replicas] = {}
+    unknown: Results = {}
+    error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist")
+    rows = ((topic["name"], row) for topic in topics for row in topic["partitions"])
+    for number, (name, row) in enumerate(rows, 1):
+        replicas = row["replicas"]
+        key = TopicPartition(name, row["partition_index"])
+        if metadata.has_partition(*key):
             targets[key] = None if replicas is None else tuple(replicas)
-            if len(targets) % STEP_ROWS == 0:
-                yield
-    return targets
+        else:
+            unknown[key] = error
+        if number % STEP_ROWS == 0:
+            yield
+    return targets, unknown
 
 
 def _rows(results: Mapping[TopicPartition, KafkaError | None]) -> Steps[list[Row]]:

@@ -49,17 +49,28 @@ class ElectLeaders:
     async def _response(self, request: Request, body: Row) -> Row:
         topics, election_type = body["topic_partitions"], body.get("election_type", PREFERRED)
         wanted = None if topics is None else await in_slices(request, _partitions(topics))
+        existing = None if wanted is None else await in_slices(request, self._existing(wanted))
         if election_type not in TYPES:
             return await in_slices(request, _refusal(ErrorCode.INVALID_REQUEST, wanted))
         try:
-            results = dict(await self._ask(election_type, wanted))
+            results = dict(await self._ask(election_type, existing))
         except KafkaError as error:
             return await in_slices(request, _refusal(error.code, wanted))
+        results = dict.fromkeys(wanted or (), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) | results
         await self._until_known(request, results, election_type, body["timeout_ms"] / 1000)
         # A request for all partitions means those that need an election.
         hidden = ErrorCode.ELECTION_NOT_NEEDED if wanted is None else None
         rows = await in_slices(request, _rows(results, hidden))
         return {"throttle_time_ms": 0, "error_code": 0, "replica_election_results": rows}
+
+    def _existing(self, partitions: list[TopicPartition]) -> Steps[list[TopicPartition]]:
+        existing = []
+        for number, partition in enumerate(partitions, 1):
+            if self._metadata.has_partition(*partition):
+                existing.append(partition)
+            if number % STEP_ROWS == 0:
+                yield
+        return existing
 
     async def _until_known(
         self, request: Request, results: dict[TopicPartition, ErrorCode], election_type: int, timeout_s: float

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 
 from kreplica.errors import KafkaError
 from kreplica.model import TopicPartition
+from kreplica.runtime.slices import STEP_ROWS, Steps
+from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import respond_with_result
+from kreplica.server.protocol.responses import in_slices, respond_with_result
 
 Row = dict[str, Any]
 
@@ -38,24 +40,31 @@ class ListPartitionReassignments:
     :param ask: returns NOT_CONTROLLER if this broker is not the controller.
     """
 
-    def __init__(self, ask: AskMoves) -> None:
+    def __init__(self, ask: AskMoves, metadata: MetadataCache) -> None:
         self._ask = ask
+        self._metadata = metadata
 
     def __call__(self, request: Request) -> None:
-        respond_with_result(request, self._response(request.body))
+        respond_with_result(request, self._response(request, request.body["topics"]))
 
-    async def _response(self, body: Row) -> Row:
+    async def _response(self, request: Request, topics: list[Row] | None) -> Row:
+        wanted = None if topics is None else await in_slices(request, _existing(topics, self._metadata))
         try:
-            moves = await self._ask(_partitions(body["topics"]))
+            moves = await self._ask(wanted)
         except KafkaError as error:
             return {"error_code": int(error.code), "error_message": error.message or None, "topics": []}
         return {"error_code": 0, "error_message": None, "topics": _rows(moves)}
 
 
-def _partitions(topics: Iterable[Row] | None) -> list[TopicPartition] | None:
-    if topics is None:
-        return None
-    return [TopicPartition(row["name"], partition) for row in topics for partition in row["partition_indexes"]]
+def _existing(topics: list[Row], metadata: MetadataCache) -> Steps[list[TopicPartition]]:
+    """Return the requested partitions that exist, each once."""
+    existing: dict[TopicPartition, None] = {}
+    for number, key in enumerate(((row["name"], each) for row in topics for each in row["partition_indexes"]), 1):
+        if metadata.has_partition(*key):
+            existing[TopicPartition(*key)] = None
+        if number % STEP_ROWS == 0:
+            yield
+    return list(existing)
 
 
 def _rows(moves: Mapping[TopicPartition, Move]) -> list[Row]:
