@@ -31,6 +31,15 @@ def test_every_partition_is_led_after_every_event(design: str, one_by_one: bool)
     assert event(result, "whole cluster starts").outages.affected == SHAPE.partitions
 
 
+@pytest.mark.parametrize("design", ["race", "leader"])
+def test_a_fetch_during_the_isr_write_counts(design: str) -> None:
+    """A follower that fetches while a slow new leader writes its ISR joins it, so that it can lead after a death."""
+    run = CaseRun(Case(design, Shape(500, 3), 4.0, one_by_one=True))
+    death = event(run.run(("broker dies",)), "broker dies")
+    assert death.outages.affected > 0
+    assert death.outages.left == 0
+
+
 @pytest.mark.parametrize("design", DESIGNS)
 def test_a_cluster_returns_to_the_same_watches(design: str) -> None:
     """After a broker's return and a topic's deletion, as many watches are set as after the start.

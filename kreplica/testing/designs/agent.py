@@ -270,6 +270,9 @@ class Agent:
             return
         self.broker.lead(replica.partition, 0)
         self.leader_opened(replica)
+        late = replica.caught_up.difference(replica.in_sync)
+        if late:  # fetched while the in-sync replicas were being written
+            self._write_isr(replica, (*replica.in_sync, *sorted(late)))
         self._check_leadership(replica)
 
     def leader_opened(self, replica: Replica) -> None:
