@@ -68,6 +68,13 @@ def test_a_death_changes_the_leaders_of_the_dead_broker_only() -> None:
     assert deaths["controller"].outages.last_s < min(deaths[name].outages.first_s for name in ("race", "leader"))
 
 
+def test_a_controlled_shutdown_moves_leaders_first() -> None:
+    """Under the controller, another broker leads when the old leader stops; the other designs have an outage."""
+    shutdowns = {design: event(ran(design), "controlled shutdown").outages for design in DESIGNS}
+    assert shutdowns["controller"].last_s < 0.0005
+    assert min(shutdowns[name].first_s for name in ("race", "leader")) > 0.0005
+
+
 def test_truncation_by_epoch_keeps_what_the_leader_has() -> None:
     """After a death, followers that keep their log under the controller truncate a batch in the other designs."""
     deaths = {design: event(ran(design), "broker dies").counts for design in DESIGNS}

@@ -109,13 +109,15 @@ class ControllerDesign:
         cluster.counts.rpcs += 1
         cluster.counts.rpc_bytes += SHUTDOWN_BYTES
 
+        epoch = cluster.coordinator.tree.nodes[znodes.broker_path(broker_id)].czxid
+
         def answered(_: object) -> None:
             cluster.scheduler.post(
                 cluster.brokers[broker_id].process, cluster.rtt_s / 2, self.kill_broker, broker_id
             )
 
         def arrive() -> None:
-            active.submit(ShutdownRequested(broker_id)).addBoth(answered)
+            _must(active.submit(ShutdownRequested(broker_id, epoch)).addCallback(answered))
 
         cluster.scheduler.post(cluster.brokers[broker_id].process, cluster.rtt_s / 2, arrive)
 
