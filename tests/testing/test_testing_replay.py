@@ -106,6 +106,31 @@ def test_a_replay_makes_the_same_decisions():
     assert outcome.decisions > 60
 
 
+def test_lost_connections_and_resignations(monkeypatch):
+    """A controller that continues its events, and one that waits before it runs for election again."""
+    monkeypatch.setattr(journal_files, "FILES_COUNT", 2**20)
+    scene = scene_with_journal()
+    scene.make_topic("orders", {0: (1, 2, 3), 1: (2, 3, 1)})
+    for steps in (6, 12, 18, 24):
+        scene.run(scene.brokers[1].client.delete(znodes.broker_path(1)))
+        for _ in range(steps):
+            scene.simulation.step()
+        scene.simulation.network.drop_connections("controller-101", "coordinator")
+        scene.settle(3.0)
+        scene.brokers[1].kill()
+        scene.run(scene.brokers[1].start())
+        scene.settle()
+    resumptions = scene.controller.counters.resumptions
+    data, stat = scene.run(scene.zookeeper.get_data(znodes.CONTROLLER))
+    scene.run(scene.zookeeper.set_data(znodes.CONTROLLER, documents.with_resignation(data), stat.version))
+    scene.settle(0.5)
+    assert not scene.controllers[CONTROLLER].is_active
+    scene.settle(2.0)
+    assert (scene.context.controller_epoch, resumptions > 0) == (2, True)
+    disk = scene.controllers[CONTROLLER].host.disk
+    assert equal_entries(replayed(disk)) > 100
+
+
 def test_each_file_can_be_replayed_alone(monkeypatch):
     """The journal of a long term has several files; each can be replayed alone, and continues the previous one."""
     monkeypatch.setattr(journal_files, "FILES_COUNT", 2**20)
