@@ -65,7 +65,8 @@ Do(e) ==
     [] e[1] = "withdraw" -> WithdrawIsr(r)
     [] e[1] = "stop" -> StopRole(r, e[3])
     [] e[1] = "append" -> LeaderAppend(r, e[3]) /\ log'[r].end = e[4]
-    [] e[1] = "copy" -> FollowerAppend(r, e[3], e[4]) /\ hw'[r] = e[4]
+    [] e[1] = "copy" -> /\ epoch[r] \in DOMAIN served
+                        /\ FollowerAppend(r, e[3], Min(e[4], served[epoch[r]].hw)) /\ hw'[r] = e[4]
     [] e[1] = "truncate" -> TruncateInSteps(r, e[3]) /\ hw'[r] = e[4]
     [] e[1] = "fetch" -> RecordFetch(r, e[3], e[4], epoch[r], e[5])
     [] e[1] = "advance" -> AdvanceHighWatermark(r, e[3])

@@ -45,7 +45,7 @@ cluster == <<inc, known, written, noticed, intact, up, lost>>
 leading == <<view, proposed, ends, start>>
 
 None == "none"
-NoWrite == [isr |-> {}, elr |-> {}, version |-> -1, epoch |-> -1, registered |-> FALSE]
+NoWrite == [isr |-> {}, elr |-> {}, version |-> -1, epoch |-> -1, registered |-> FALSE, done |-> FALSE]
 NoView == [isr |-> {}, elr |-> {}, version |-> -1]
 Unknown == [inc |-> 0, end |-> -1]
 NoEnds == [follower \in Replicas |-> Unknown]
@@ -220,24 +220,25 @@ ProposeIsr(r, isr) ==
        /\ isr /= view[r].isr \/ elr /= view[r].elr
        /\ proposed' = [proposed EXCEPT ![r] =
             [isr |-> isr, elr |-> elr, version |-> view[r].version, epoch |-> epoch[r],
-             registered |-> \A f \in isr \ view[r].isr: IgnoreBrokerEpoch \/ ends[r][f].inc = inc[f]]]
+             registered |-> \A f \in isr \ view[r].isr: IgnoreBrokerEpoch \/ ends[r][f].inc = inc[f],
+             done |-> FALSE]]
   /\ UNCHANGED <<znode, states, log, hw, role, epoch, view, ends, start, served, departed, committed, forced>>
   /\ UNCHANGED cluster
 
 (* A leader knows that its write has not taken effect and never will. *)
 WithdrawIsr(r) ==
-  /\ proposed[r] /= NoWrite /\ proposed[r].version >= znode.version
+  /\ proposed[r] /= NoWrite /\ ~proposed[r].done
   /\ proposed' = [proposed EXCEPT ![r] = NoWrite]
   /\ UNCHANGED <<znode, states, log, hw, role, epoch, view, ends, start, served, departed, committed, forced>>
   /\ UNCHANGED cluster
 
 (* ZooKeeper executes the write of a leader; the leader learns of it by UpdateView. *)
 WriteIsr(r) ==
-  /\ proposed[r] /= NoWrite /\ proposed[r].registered
+  /\ proposed[r] /= NoWrite /\ proposed[r].registered /\ ~proposed[r].done
   /\ proposed[r].version = znode.version \/ UnconditionalWrites
   /\ znode' = [leader |-> r, epoch |-> proposed[r].epoch, isr |-> proposed[r].isr, elr |-> proposed[r].elr,
                version |-> znode.version + 1]
-  /\ proposed' = [proposed EXCEPT ![r].registered = FALSE]
+  /\ proposed' = [proposed EXCEPT ![r].done = TRUE]
   /\ UNCHANGED <<log, hw, role, epoch, view, ends, start, committed, forced, departed>> /\ UNCHANGED cluster
   /\ UpdateStates({znode'})
 
@@ -337,6 +338,9 @@ Next ==
             \/ f \in view[r].isr /\ ProposeIsr(r, view[r].isr \ {f})
             \/ f \notin view[r].isr /\ ProposeIsr(r, view[r].isr \union {f})
        \/ znode.version < MaxVersion /\ WriteIsr(r)
+       \/ WithdrawIsr(r)
+       \/ IsLeader(r) /\ MaxRestarts > 0 /\ StopRole(r, epoch[r])
+       \/ Restarts < MaxRestarts /\ up[r] /\ ~IsLeader(r) /\ Register(r, inc[r] + 1, intact[r])
        \/ Notice(r)
        \/ Restarts < MaxRestarts /\ up[r]
             /\ \E to \in (IF Losses < MaxLosses THEN 0..log[r].end ELSE {log[r].end}):

@@ -64,7 +64,7 @@ def _proposed(proposed: IsrState | None) -> str:
     registered = "FALSE" if proposed is None else "TRUE"
     return (
         f"[isr |-> {_text(isr)}, elr |-> {_text(elr)}, version |-> {version}, epoch |-> {epoch}, "
-        f"registered |-> {registered}]"
+        f"registered |-> {registered}, done |-> FALSE]"
     )
 
 
