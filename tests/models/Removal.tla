@@ -37,7 +37,9 @@ Init ==
 
 (* Requested partitions that can be removed: from the highest number down, and never all. *)
 Removable ==
-  {n \in partitions \ {0}: n \in requests /\ (RemoveAnyNumber \/ \A higher \in partitions: higher > n => higher \in requests)}
+  {n \in partitions \ {0}:
+     /\ n \in requests
+     /\ RemoveAnyNumber \/ \A higher \in partitions: higher > n => higher \in requests}
 
 Request(n) ==
   /\ n \notin requests /\ requests' = requests \union {n}

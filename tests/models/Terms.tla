@@ -109,7 +109,8 @@ OneControllerPerEpoch ==
   \A a, b \in Brokers:
     a /= b /\ {term[a].phase, term[b].phase} \subseteq {"elected", "active"} => term[a].epoch /= term[b].epoch
 (* The state was not changed since the controller of the latest epoch has read it, except by this controller. *)
-OnlyTheLatestWrites == \A b \in Brokers: term[b].phase = "active" /\ term[b].epoch = epoch => term[b].value = state.value
+OnlyTheLatestWrites ==
+  \A b \in Brokers: term[b].phase = "active" /\ term[b].epoch = epoch => term[b].value = state.value
 
 EpochNeverFalls == [][epoch' >= epoch]_vars
 WriterNeverFalls == [][state'.epoch >= state.epoch]_vars

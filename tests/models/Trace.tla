@@ -53,7 +53,8 @@ NoticeOther(r) ==
   /\ up[r] /\ inc[r] > known[r] /\ r \notin Members
   /\ known' = [known EXCEPT ![r] = inc[r]]
   /\ noticed' = [noticed EXCEPT ![r] = written]
-  /\ UNCHANGED <<znode, states, inc, written, intact, up, lost, log, hw, role, epoch, served, departed, committed, forced>>
+  /\ UNCHANGED <<znode, states, inc, written, intact, up, lost, log, hw, role, epoch, served, departed, committed,
+                 forced>>
   /\ UNCHANGED leading
 
 Final(r, finalLog, finalHw) == log[r] = finalLog /\ hw[r] = finalHw /\ UNCHANGED vars

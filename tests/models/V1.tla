@@ -1,9 +1,9 @@
 --------------------------------- MODULE V1 ---------------------------------
-(* Replication of one partition in the first design: replicas race for an ephemeral znode in ZooKeeper, the first in-sync
-   replica leads, and a follower truncates its log to its high watermark.
+(* Replication of one partition in the first design: replicas race for an ephemeral znode in ZooKeeper, the first
+   in-sync replica leads, and a follower truncates its log to its high watermark.
 
-   The tenure numbers the leaders in the order in which they won the race. It identifies records in the model only, unless
-   TruncateByEpoch is TRUE. *)
+   The tenure numbers the leaders in the order in which they won the race. It identifies records in the model only,
+   unless TruncateByEpoch is TRUE. *)
 EXTENDS Logs, FiniteSets, TLC
 
 CONSTANTS

@@ -39,8 +39,8 @@ VARIABLES
   committed,  \* all records that were ever below the high watermark of a leader
   forced      \* the controller had to elect a replica that may have lost records
 
-vars == <<znode, states, inc, known, written, noticed, intact, up, lost, log, hw, role, epoch, view, proposed, ends, start,
-          served, departed, committed, forced>>
+vars == <<znode, states, inc, known, written, noticed, intact, up, lost, log, hw, role, epoch, view, proposed, ends,
+          start, served, departed, committed, forced>>
 cluster == <<inc, known, written, noticed, intact, up, lost>>
 leading == <<view, proposed, ends, start>>
 
@@ -172,8 +172,8 @@ FollowerTruncate(r) ==
   /\ UNCHANGED <<znode, states, role, epoch, served, departed, committed, forced>> /\ UNCHANGED cluster
   /\ UNCHANGED leading
 
-(* A leader receives a fetch from the offset `at`, which the follower sent in its epoch `e`. A broker may name an earlier
-   broker epoch `i`, because it learns of its registration later than the controller. *)
+(* A leader receives a fetch from the offset `at`, which the follower sent in its epoch `e`. A broker may name an
+   earlier broker epoch `i`, because it learns of its registration later than the controller. *)
 RecordFetch(r, follower, i, e, at) ==
   /\ IsLeader(r) /\ follower /= r
   /\ e = epoch[r] \/ IgnoreLeaderEpoch
@@ -280,7 +280,8 @@ Notice(r) ==
   /\ up[r] /\ inc[r] > known[r] /\ intact[r] <= known[r]
   /\ known' = [known EXCEPT ![r] = inc[r]]
   /\ noticed' = [noticed EXCEPT ![r] = written]
-  /\ UNCHANGED <<znode, states, inc, written, intact, up, lost, log, hw, role, epoch, served, departed, committed, forced>>
+  /\ UNCHANGED <<znode, states, inc, written, intact, up, lost, log, hw, role, epoch, served, departed, committed,
+                 forced>>
   /\ UNCHANGED leading
 
 -----------------------------------------------------------------------------
