@@ -1,6 +1,6 @@
 ------------------------------- MODULE Trace -------------------------------
 (* Recorded runs of brokers, checked to be behaviours of V3. TraceData contains the traces that storm_traces.py has
-   recorded. A run that is not a behaviour ends in a deadlock before its last event. *)
+   recorded. TLC prints each step; it does not reach the end of a run that is not a behaviour. *)
 EXTENDS V3, TraceData
 
 VARIABLES run, at
@@ -84,6 +84,7 @@ TraceNext ==
   \/ /\ at <= Len(Recorded.events)
      /\ Do(Recorded.events[at])
      /\ at' = at + 1 /\ UNCHANGED run
+     /\ PrintT(<<"step", run, at>>)
   \/ at > Len(Recorded.events) /\ UNCHANGED <<vars, run, at>>
 
 TraceSpec == TraceInit /\ [][TraceNext]_<<vars, run, at>>

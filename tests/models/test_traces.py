@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import pytest
 
@@ -111,7 +112,7 @@ def test_a_trace_without_a_journaled_write_is_refused(trace):
     """Each write in a controller's journal must be a controller's write in the trace, with the same content."""
     state = trace.journaled[-1]
     changed = copy.deepcopy(trace)
-    changed.journaled[-1] = state._replace(isr=state.isr[1:])
+    changed.journaled[-1] = replace(state, isr=state.isr[1:])
     assert "a journal has a write that is not in the trace" in trace_check.refusals([changed])[trace.name]
     changed = copy.deepcopy(trace)
     changed.events = [event for event in trace.events if event[0] != "control"]
