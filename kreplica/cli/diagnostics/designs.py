@@ -51,16 +51,16 @@ SUBCOMMANDS = {
 }
 
 
-@click.group(
-    cls=LazyGroup, subcommands=SUBCOMMANDS, invoke_without_command=True, context_settings={"show_default": True}
-)
+@click.group(cls=LazyGroup, subcommands=SUBCOMMANDS, invoke_without_command=True)
 @click.option("--quick", is_flag=True, help="Small clusters only; takes less than a minute.")
 @click.option("--partitions", default="10,1000,10000,100000", callback=_parse_counts, metavar="N,N,...",
-              help="Numbers of partitions.")  # fmt: skip
-@click.option("--brokers", default="3,10,50", callback=_parse_brokers, metavar="N,N,...", help="Numbers of brokers.")
+              show_default=True, help="Numbers of partitions.")  # fmt: skip
+@click.option("--brokers", default="3,10,50", callback=_parse_brokers, metavar="N,N,...",
+              show_default=True, help="Numbers of brokers.")  # fmt: skip
 @click.option("--rtt", "rtts_ms", default="0.5,1,4", callback=_parse_times, metavar="MS,MS,...",
-              help="Round trips to ZooKeeper and between brokers, in milliseconds.")  # fmt: skip
-@click.option("--replication-factor", type=click.IntRange(min=2), default=2, help="Replicas of each partition.")
+              show_default=True, help="Round trips to ZooKeeper and between brokers, in milliseconds.")  # fmt: skip
+@click.option("--replication-factor", type=click.IntRange(min=2), default=2, show_default=True,
+              help="Replicas of each partition.")  # fmt: skip
 @click.option("--full", is_flag=True, help="Every combination, also of the large sizes; takes hours.")
 @click.option("--jobs", type=click.IntRange(1, 256), default=lambda: os.cpu_count() or 1, show_default="CPU cores",
               help="Concurrent clusters, one process each.")  # fmt: skip
