@@ -73,6 +73,8 @@ def run(
 ) -> list[dict[str, Any]]:
     """Run every experiment with every target in turn, in the opposite order in every second round.
 
+    A target that fails in an experiment is not run again in its later rounds.
+
     :param rounds: by default the scale's number.
     :param targets: some of ``kreplica``, ``java``, ``kazoo`` and ``raw``.
     :param embedded: True to use the embedded coordinator instead of a real ZooKeeper.
@@ -91,8 +93,9 @@ def run(
             samples: dict[str, list[Sample]] = {target: [] for target in some}
             for number in range(rounds or size.rounds_count):
                 for target in some if number % 2 else reversed(some):
-                    used = paths[: size.used(target, experiment)]
-                    samples[target].append(_sample(target, port, experiment, used, data))
+                    if not any(sample.error for sample in samples[target]):
+                        used = paths[: size.used(target, experiment)]
+                        samples[target].append(_sample(target, port, experiment, used, data))
                 _delete_old_files(directory)
             rows.append(row(experiment, size.used("kreplica", experiment), samples, targets, size.znodes_count))
         return rows

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from threading import Timer
 
+from benchmarks.broker_process import cpu_s
 from benchmarks.zookeeper_experiments import EXPERIMENT_TIME_S_MAX, Experiment
 from kreplica.zookeeper.java_server import class_path, java_path
 
@@ -63,8 +64,7 @@ class JavaClient:
         """Return the CPU time of the process in seconds; 0 while it does not run."""
         if self._process is None or self._process.poll() is not None:
             return 0.0
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_s(self._process.pid)
 
     def stop(self) -> None:
         """End the process; does nothing if it does not run."""

@@ -13,6 +13,7 @@ from typing import Any
 
 _REQUEST = Struct(">iiii")
 _INT = Struct(">i")
+_TIMEVAL = Struct("@ll")
 _LENGTH = Struct(">i")
 _REPLY = Struct(">iqi")
 _STAT = Struct(">qqqqiiiqiiq")
@@ -21,6 +22,7 @@ _RESULT = Struct(">i?i")
 _CONNECT = Struct(">iqiqi16s?")
 _MULTI_END = _RESULT.pack(-1, True, -1)
 
+SEND_TIME_S_MAX = 3
 SET_DATA, GET_DATA, CHECK, MULTI = 5, 4, 13, 14
 
 
@@ -33,6 +35,8 @@ class RawSocket:
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # A Python timeout would add a system call to each read.
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(SEND_TIME_S_MAX, 0))
         hello = _CONNECT.pack(0, 0, 30_000, 0, 16, bytes(16), False)
         self._socket.sendall(_LENGTH.pack(len(hello)) + hello)
         self._buffer = b""
@@ -71,7 +75,10 @@ class RawSocket:
             xid += 1
             pieces.append(encode(xid, item))
         self._sent = xid
-        self._socket.sendall(b"".join(pieces))
+        try:
+            self._socket.sendall(b"".join(pieces))
+        except BlockingIOError:
+            raise ConnectionError(f"the server has read nothing for {SEND_TIME_S_MAX} s") from None
 
     def _receive(self, decode: Callable[[bytes, int], Any], until: int) -> None:
         while self._answered < until:
