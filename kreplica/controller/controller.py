@@ -321,10 +321,25 @@ class Controller:
         elif self._term is None:
             epoch, epoch_stat = await self._client.get_data(znodes.CONTROLLER_EPOCH)
             if epoch_stat.mzxid == stat.czxid:
+                try:
+                    await self._catch_up(epoch_stat.version)
+                except MultiFailed:
+                    self.queue.put(ControllerChanged())  # another controller was elected
+                    return
                 await self._take_over(documents.decode_controller_epoch(epoch), epoch_stat.version)
             else:
                 # One multi writes both znodes, so a later write of the epoch means that this term is over.
                 await self._client.delete(znodes.CONTROLLER, stat.version)
+
+    async def _catch_up(self, epoch_znode_version: int) -> None:
+        """Wait until this broker's ZooKeeper server has applied all writes of its earlier term.
+
+        After a lost connection, the session may continue on a server that lacks them. A write is a sync that also checks
+        the term.
+
+        :raise MultiFailed: another controller was elected.
+        """
+        await self._client.multi([Check(znodes.CONTROLLER_EPOCH, epoch_znode_version)])
 
     def _changed(self, _: object) -> None:
         self._watches = False

@@ -128,9 +128,7 @@ class ResumingClient:
     async def _continue(
         self, failure: Failure, operations: Sequence[Operation], losses: int, zxid: int
     ) -> list[OperationResult]:
-        # A write waits for all earlier writes of the session.  So the lost multi cannot take effect later, and the
-        # following reads show its effect.  It also fails if another controller has been elected.
-        await self.repeated(lambda: self._client.multi(operations[:1]))
+        await self._catch_up(operations[0])
         paths = [operation.path for operation in operations]
         results = await read_all(self, paths)
         found = [result if isinstance(result, tuple) else None for result in results]
@@ -148,6 +146,15 @@ class ResumingClient:
             return await self._client.multi(operations).addErrback(self._resume, operations, losses + 1)
         assert failure.value is not None
         raise failure.value
+
+    async def _catch_up(self, check: Operation) -> None:
+        """Wait until the lost multi can no longer take effect, and the following reads show its effect.
+
+        A write waits for all earlier writes of the session.  It also fails if another controller has been elected.
+
+        :param check: the check of the controller epoch.
+        """
+        await self.repeated(lambda: self._client.multi([check]))
 
 
 def outcome_of_multi(operations: Sequence[Operation], found: Sequence[Found], zxid: int) -> Outcome:

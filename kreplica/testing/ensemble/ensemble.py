@@ -66,7 +66,6 @@ class Member:
     :ivar applied_count: number of log entries that the replica contains.
     :ivar server: the running process.
     :ivar is_isolated: True if no other server reaches it; clients do.
-    :ivar is_frozen: True if the server applies nothing; it serves stale reads.
     :ivar lag_s: mean lag, which faults change.
     """
 
@@ -76,7 +75,6 @@ class Member:
         self.applied_count = 0
         self.server: ServerProcess | None = None
         self.is_isolated = False
-        self.is_frozen = False
         self.lag_s = lag_s
 
 
@@ -133,10 +131,10 @@ class Ensemble:
 
     def set_frozen(self, number: int, is_frozen: bool) -> None:
         """Let a server apply no further transactions, or let it catch up."""
-        member = self.members[number]
-        member.is_frozen = is_frozen
-        if member.server is not None and member.server.link is not None:
-            _hold_frozen(member, member.server.link)
+        server = self.members[number].server
+        assert server is not None, f"server {number} does not run"
+        assert server.link is not None, f"server {number} has no leader"
+        server.link.set_frozen(is_frozen)
 
     def _membership_changed(self) -> None:
         term = self.term
@@ -184,7 +182,6 @@ class Ensemble:
                 self._follow(term, member, server)
         else:
             server.link.set_held(not is_connected)
-            _hold_frozen(member, server.link)
             if not is_connected:
                 server.runtime.reactor.callLater(self._notice_s(), self._notice, server, server.link)
 
@@ -286,6 +283,7 @@ class Ensemble:
             term,
             Channel(term.runtime.reactor, _none if is_leader else latency_s),
             Channel(server.runtime.reactor, _none if is_leader else lag_s),
+            Channel(server.runtime.reactor, _none if is_leader else latency_s),
         )
         for transaction in self._log[member.applied_count :]:
             link.down.send(self._apply, member, server, transaction)
@@ -305,13 +303,6 @@ class Ensemble:
 
     def _later(self, delay_s: float, function: Callable[..., None], *args: object) -> None:
         self._scheduler.post(self._process, delay_s, function, *args)
-
-
-def _hold_frozen(member: Member, link: Link) -> None:
-    if member.is_frozen:
-        link.down.hold()
-    elif not link.is_held:
-        link.down.release()
 
 
 def _none() -> float:

@@ -40,28 +40,39 @@ class Link:
 
     :ivar number: the server.
     :ivar up: requests to the leader.
-    :ivar down: transactions and responses from the leader.
+    :ivar down: transactions and responses from the leader, which the server applies with its lag.
+    :ivar resumed: sessions that moved to the server, which does not wait for its lag.
     :ivar is_held: True while the server and the leader do not reach each other.
+    :ivar is_frozen: True while the server applies nothing.
     """
 
-    def __init__(self, number: int, term: LeaderTerm, up: Channel, down: Channel) -> None:
+    def __init__(self, number: int, term: LeaderTerm, up: Channel, down: Channel, resumed: Channel) -> None:
         self.number = number
         self.term = term
         self.up = up
         self.down = down
+        self.resumed = resumed
         self.is_held = False
+        self.is_frozen = False
 
     def set_held(self, is_held: bool) -> None:
         self.is_held = is_held
-        for channel in (self.up, self.down):
-            if is_held:
+        self._update_channels()
+
+    def set_frozen(self, is_frozen: bool) -> None:
+        self.is_frozen = is_frozen
+        self._update_channels()
+
+    def _update_channels(self) -> None:
+        for channel in (self.up, self.down, self.resumed):
+            if self.is_held or (self.is_frozen and channel is self.down):
                 channel.hold()
             else:
                 channel.release()
 
     def close(self) -> None:
-        self.up.close()
-        self.down.close()
+        for channel in (self.up, self.down, self.resumed):
+            channel.close()
 
 
 class Responses(Protocol):
@@ -134,7 +145,7 @@ class LeaderTerm:
         )
         if session is not None:
             self._owners[session.session_id] = link.number
-        link.down.send(resumed, session)
+        link.resumed.send(resumed, session)
 
     def heard(self, session_ids: list[int]) -> None:
         """Restart the timeouts of sessions whose clients a server has heard."""

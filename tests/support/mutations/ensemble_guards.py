@@ -19,5 +19,35 @@ ENSEMBLE_GUARDS: tuple[Guard, ...] = (
         ensemble.topic_created_on_other_servers,
         "uses the settings",
     ),
+    Guard(
+        "sync before the ISR is read",
+        (Place("kreplica.replication.leader.isr_writes:IsrWrites._sync", _not_synced),),
+        ensemble.lost_response_to_isr_expansion,
+        "without all",
+    ),
+    Guard(
+        "sync before the controller is read",
+        (Place("kreplica.membership.elected_controller:_sync", _not_synced),),
+        ensemble.command_of_unknown_controller,
+        "refused",
+    ),
+    Guard(
+        "sync before a follower's registration is read",
+        (Place("kreplica.membership.follower_incarnations:FollowerIncarnations._sync", _not_synced),),
+        ensemble.fetch_of_newly_registered_follower,
+        "was rejected",
+    ),
+    Guard(
+        "write before the outcome of a lost write is read",
+        (Place("kreplica.controller.effects.resumption:ResumingClient._catch_up", _not_synced),),
+        ensemble.lost_response_to_election,
+        "was elected, but",
+    ),
+    Guard(
+        "write before a term continues",
+        (Place("kreplica.controller.controller:Controller._catch_up", _not_synced),),
+        ensemble.term_continues_after_lost_connections,
+        "was elected, but",
+    ),
 )
 """In the order of the table in the documentation."""

@@ -6,25 +6,48 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from twisted.internet.defer import Deferred
+from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
 from kreplica.testing.ensemble.ensemble import EnsembleOptions
 from kreplica.testing.ensemble.machines import EnsembleMachines
+from kreplica.testing.storms.cluster_run import TOPIC
 from kreplica.testing.storms.replicated_run import ReplicatedRun
-from tests.support.mutations.scenarios.scene import CONTROLLER, FOLLOWER, LEADER, OTHER, scene
+from kreplica.zookeeper import SessionState
+from tests.support.mutations.guard import Guard, Place, without
+from tests.support.mutations.scenarios.scene import (
+    CONTROLLER,
+    FOLLOWER,
+    LAG_S,
+    LEADER,
+    OTHER,
+    REPLICAS,
+    cut,
+    heal,
+    held,
+    isr,
+    leave,
+    name,
+    pause_producer,
+    resume_producer,
+    scene,
+)
 
 NEW_TOPIC = "fresh"
 
 
 @contextmanager
-def lagging_scene(seed: int, broker: int) -> Iterator[tuple[ReplicatedRun, int]]:
+def lagging_scene(
+    seed: int, broker: int, *overrides: str, first: int = LEADER
+) -> Iterator[tuple[ReplicatedRun, int]]:
     """Prepare a cluster whose brokers use a ZooKeeper server without lag, except one broker.
 
+    :param overrides: settings of the brokers.
+    :param first: the preferred replica.
     :return: the run, and the ZooKeeper server of that broker.
     """
-    with scene(seed, ensemble=EnsembleOptions(lag_s=0.001)) as run:
+    with scene(seed, overrides=overrides, first=first, ensemble=EnsembleOptions(lag_s=0.001)) as run:
         machines = machines_of(run)
-        assert machines.ensemble.term is not None
-        current, lagging = (each for each in machines.hosts if each != machines.ensemble.term.number)
+        current, lagging = (each for each in machines.hosts if each != leader_of(run))
         for other in run.cluster.brokers:
             connect(run, other, lagging if other == broker else current)
         yield run, lagging
@@ -33,6 +56,13 @@ def lagging_scene(seed: int, broker: int) -> Iterator[tuple[ReplicatedRun, int]]
 def machines_of(run: ReplicatedRun) -> EnsembleMachines:
     assert run.cluster.ensemble is not None
     return run.cluster.ensemble
+
+
+def leader_of(run: ReplicatedRun) -> int:
+    """Return the server that leads the ensemble."""
+    term = machines_of(run).ensemble.term
+    assert term is not None
+    return term.number
 
 
 def connect(run: ReplicatedRun, broker: int, server: int) -> None:
@@ -78,3 +108,116 @@ def topic_created_on_other_servers(seed: int) -> None:
             used = (settings.min_insync_replicas, settings.log.segment_bytes)
             assert used == (2, 3000), f"broker {broker} uses the settings {used} for a topic with (2, 3000)"
         run.converge()
+
+
+def lost_response_to_isr_expansion(seed: int) -> None:
+    """The response to an ISR expansion is lost, and the leader reads the state from a server that lacks the write."""
+    with lagging_scene(seed, LEADER, "zookeeper.session.timeout.ms=18000") as (run, lagging):
+        machines = machines_of(run)
+        leave(run, OTHER)
+        pause_producer(run)
+        run.cluster.run(1.0)
+        (current,) = (each for each in machines.hosts if each not in (lagging, leader_of(run)))
+        client, led = run.machine(LEADER).program.client, held(run, LEADER).leader_state
+        assert led is not None
+        heal(run, LEADER, OTHER)
+        run.cluster.run_until(lambda: led.proposed is not None)
+        freeze(run, current)
+        for server in (current, leader_of(run)):
+            run.network.cut(name(LEADER), machines.hosts[server].name)
+        run.cluster.run_until(lambda: OTHER in isr(run))
+        run.note("the leader's ZooKeeper server dies before it has sent the response")
+        machines.kill_server(lagging)
+        cut(run, LEADER, OTHER)
+        resume_producer(run)
+        run.cluster.run(LAG_S + 0.5)
+        run.note(f"the leader reaches ZooKeeper server {current}")
+        run.network.heal(name(LEADER), machines.hosts[current].name)
+        run.cluster.run_until(lambda: client.state is SessionState.CONNECTED)
+        run.cluster.run(1.0)
+        thaw(run, current)
+        run.network.heal()
+        run.converge()
+
+
+def command_of_unknown_controller(seed: int) -> None:
+    """A controller is elected, and sends a command to a broker whose ZooKeeper server lacks the election."""
+    with lagging_scene(seed, LEADER) as (run, lagging):
+        freeze(run, lagging)
+        with log_of("refused") as refused:
+            run.cluster.expire_session(CONTROLLER)
+            run.cluster.run_until(lambda: run.cluster.controller() in (FOLLOWER, OTHER))
+            run.cluster.run(1.0)
+            thaw(run, lagging)
+            run.settle()
+        assert not refused, f"a command of the elected controller was refused: {refused[0]}"
+        run.converge()
+
+
+def fetch_of_newly_registered_follower(seed: int) -> None:
+    """A follower restarts and fetches from a leader whose ZooKeeper server lacks the follower's registration."""
+    with lagging_scene(seed, LEADER) as (run, lagging), log_of("rejected a fetch") as rejected:
+        run.cluster.expire_session(FOLLOWER)
+        run.kill(FOLLOWER)
+        run.cluster.run(1.0)
+        freeze(run, lagging)
+        run.network.cut(name(FOLLOWER), machines_of(run).hosts[lagging].name)
+        run.launch(FOLLOWER)
+        run.cluster.run_until(lambda: run.serves(FOLLOWER))
+        run.cluster.run(1.0)
+        run.network.heal()
+        thaw(run, lagging)
+        run.settle()
+        assert not rejected, f"a fetch of a registered follower was rejected: {rejected[0]}"
+        run.converge()
+
+
+def lost_response_to_election(seed: int) -> None:
+    """The response to an election is lost, and the controller reads the states from a server that lacks the write."""
+    _lose_response_to_election(seed)
+
+
+def term_continues_after_lost_connections(seed: int) -> None:
+    """The response to an election is lost with too many connections; the same controller reads everything again."""
+    with without(Guard("", (Place("kreplica.controller.effects.resumption:LOSSES_MAX", 1),), lambda _: None, "")):
+        _lose_response_to_election(seed)
+
+
+def _lose_response_to_election(seed: int) -> None:
+    with lagging_scene(seed, CONTROLLER, "zookeeper.session.timeout.ms=18000", first=FOLLOWER) as (run, lagging):
+        machines = machines_of(run)
+        (current,) = (each for each in machines.hosts if each not in (lagging, leader_of(run)))
+        client = run.machine(CONTROLLER).program.client
+        freeze(run, current)
+        run.network.cut(name(CONTROLLER), machines.hosts[leader_of(run)].name)
+        admin = run.cluster.client(broker=CONTROLLER)
+        Deferred.fromCoroutine(admin.elect_preferred(TOPIC, 0)).addErrback(lambda _: None)
+        run.cluster.run_until(lambda: run.leader() == FOLLOWER)
+        run.note("the controller's ZooKeeper server dies before it has sent the response")
+        machines.kill_server(lagging)
+        run.cluster.run_until(lambda: client.state is SessionState.SUSPENDED)
+        run.cluster.run_until(lambda: client.state is SessionState.CONNECTED)
+        run.cluster.run(3.0)
+        thaw(run, current)
+        run.network.heal()
+        run.cluster.run(1.0)
+        leads = [broker for broker in REPLICAS if held(run, broker).is_leader]
+        assert leads == [FOLLOWER], f"broker {FOLLOWER} was elected, but the brokers {leads} lead"
+        run.cluster.run_until(admin.close())
+        run.converge()
+
+
+@contextmanager
+def log_of(text: str) -> Iterator[list[str]]:
+    """Collect the log lines that contain a text."""
+    lines: list[str] = []
+
+    def observe(event: LogEvent) -> None:
+        if text in event.get("log_format", ""):
+            lines.append(formatEvent(event))
+
+    globalLogPublisher.addObserver(observe)
+    try:
+        yield lines
+    finally:
+        globalLogPublisher.removeObserver(observe)
