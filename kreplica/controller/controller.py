@@ -334,8 +334,8 @@ class Controller:
     async def _catch_up(self, epoch_znode_version: int) -> None:
         """Wait until this broker's ZooKeeper server has applied all writes of its earlier term.
 
-        After a lost connection, the session may continue on a server that lacks them. A write is a sync that also checks
-        the term.
+        After a lost connection, the session may continue on a server that lacks them.  A write waits for them as a sync
+        does, and also checks the term.
 
         :raise MultiFailed: another controller was elected.
         """

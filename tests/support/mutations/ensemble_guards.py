@@ -38,6 +38,12 @@ ENSEMBLE_GUARDS: tuple[Guard, ...] = (
         "was rejected",
     ),
     Guard(
+        "sync before stray logs are deleted",
+        (Place("kreplica.membership.stray_logs:_sync", _not_synced),),
+        ensemble.stray_search_without_newest_topic,
+        "would be deleted",
+    ),
+    Guard(
         "write before the outcome of a lost write is read",
         (Place("kreplica.controller.effects.resumption:ResumingClient._catch_up", _not_synced),),
         ensemble.lost_response_to_election,

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from twisted.internet.defer import Deferred
-from twisted.logger import LogEvent, formatEvent, globalLogPublisher
+from twisted.logger import ILogObserver, LogEvent, formatEvent, globalLogPublisher
+from zope.interface import provider
 
+from kreplica.membership.stray_logs import find_strays
+from kreplica.model import TopicPartition
 from kreplica.testing.ensemble.ensemble import EnsembleOptions
 from kreplica.testing.ensemble.machines import EnsembleMachines
 from kreplica.testing.storms.cluster_run import TOPIC
@@ -207,11 +210,33 @@ def _lose_response_to_election(seed: int) -> None:
         run.converge()
 
 
+def stray_search_without_newest_topic(seed: int) -> None:
+    """A broker searches for stray logs, and its ZooKeeper server lacks the topic of one of them."""
+    with lagging_scene(seed, OTHER) as (run, lagging):
+        freeze(run, lagging)
+        cut(run, CONTROLLER, OTHER)  # the sync of a command would delay the search, too
+        admin = run.cluster.client(broker=CONTROLLER)
+        created = Deferred.fromCoroutine(admin.create_topic(NEW_TOPIC, assignment=[(LEADER, FOLLOWER, OTHER)]))
+        run.cluster.run(1.0)
+        broker = run.machine(OTHER).program
+        logs = {TopicPartition(NEW_TOPIC, 0): None}
+        search = Deferred.fromCoroutine(find_strays(broker.client, logs, OTHER, broker.fence.broker_epoch))
+        run.cluster.run(1.0)
+        thaw(run, lagging)
+        strays = run.cluster.run_until(search)
+        assert not strays, f"an assigned log would be deleted: {strays}"
+        heal(run, CONTROLLER, OTHER)
+        run.cluster.run_until(created)
+        run.cluster.run_until(admin.close())
+        run.converge()
+
+
 @contextmanager
 def log_of(text: str) -> Iterator[list[str]]:
     """Collect the log lines that contain a text."""
     lines: list[str] = []
 
+    @provider(ILogObserver)
     def observe(event: LogEvent) -> None:
         if text in event.get("log_format", ""):
             lines.append(formatEvent(event))
