@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from kreplica.runtime import Reactor
+
+Message: TypeAlias = tuple[Callable[..., None], tuple[Any, ...]]
 
 
 class Channel:
@@ -19,7 +22,8 @@ class Channel:
         self._reactor = reactor
         self._latency_s = latency_s
         self._last_at = 0.0
-        self._held: list[tuple[Callable[..., None], tuple[Any, ...]]] | None = None
+        self._in_flight: deque[Message] = deque()
+        self._held: list[Message] | None = None
         self.is_closed = False
 
     def send(self, function: Callable[..., None], *args: Any) -> None:
@@ -31,9 +35,12 @@ class Channel:
             return
         now = self._reactor.seconds()
         self._last_at = max(self._last_at, now + self._latency_s())
-        self._reactor.callLater(self._last_at - now, self._deliver, function, args)
+        self._in_flight.append((function, args))
+        self._reactor.callLater(self._last_at - now, self._deliver)
 
-    def _deliver(self, function: Callable[..., None], args: tuple[Any, ...]) -> None:
+    def _deliver(self) -> None:
+        # The next message in order: two calls for the same time may be reordered by rounding.
+        function, args = self._in_flight.popleft()
         if not self.is_closed:
             function(*args)
 
