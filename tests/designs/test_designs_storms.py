@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from kreplica.cli import main
+from kreplica.testing.designs.storms.checks import LOST, TWO_LEADERS
 from kreplica.testing.designs.storms.published import PUBLISHED, SMALLEST_SEEDS, Published
 from kreplica.testing.designs.storms.rules import ALL_REPAIRED, RULE_NAMES, STORM_DESIGNS, Rules
 from kreplica.testing.designs.storms.storm import draw_storm, minimize, replay
@@ -82,3 +85,29 @@ def test_the_command_without_a_violation_and_without_arguments() -> None:
     assert "no promise is broken in 80 steps" in CliRunner().invoke(main, ["designs", "replay", "race", "1"]).output
     listed = CliRunner().invoke(main, ["designs", "replay"]).output
     assert "race 6: acknowledged record lost, 11 steps, repaired by truncate-by-epoch" in listed
+
+
+def rows_of_results() -> list[tuple[Rules, list[int]]]:
+    """Return the rules and the four counts of each row of the page's table of results."""
+    rows = []
+    for cells in re.findall(r"^\| (.*?) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$", PAGE.read_text(), re.MULTILINE):
+        names = [name.replace("-", "_") for name in re.findall(r"`(.*?)`", cells[0])]
+        rules = ALL_REPAIRED if cells[0] == "all three" else Rules().repaired(*names)
+        rows.append((rules, [int(cell) for cell in cells[1:]]))
+    return rows
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("rules", "counts"), rows_of_results(), ids=str)
+def test_the_counts_on_the_page(rules: Rules, counts: list[int]) -> None:
+    """1,000 storms of each design break the promises as often as the page says."""
+    found = []
+    for design in STORM_DESIGNS.values():
+        kinds = Counter(replay(draw_storm(design, seed, rules), rules).kind for seed in range(1, 1001))
+        found += [kinds[LOST], kinds[TWO_LEADERS]]
+    assert found == counts
+
+
+def test_the_page_has_every_combination_of_rules() -> None:
+    """The table of results has each of the eight combinations once."""
+    assert len({rules for rules, _ in rows_of_results()}) == 2 ** len(RULE_NAMES)
