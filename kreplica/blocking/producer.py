@@ -60,11 +60,8 @@ class Producer:
                 cluster.core, options.transactional_id, options.transaction_timeout_s, two_phase=options.two_phase
             )
         self._unusable: ClientError | None = None
-        self._failures = 0
+        self._failures = self._buffered_bytes = self._batch_count = self.written = 0
         self._first_failure: ClientError | None = None
-        self._buffered_bytes = 0
-        self._batch_count = 0
-        self.written = 0
         self._sender = Sender(
             cluster,
             ProducerCallbacks(

@@ -5,7 +5,7 @@ commands to brokers.
 
 * ``controller`` the election and the dispatch of events; ``takeover`` the first step of a new controller; ``term`` the
   state that exists only while this broker is the controller
-* ``event_types``, ``event_queue`` the events, handled one at a time
+* ``event_types``, ``event_queue`` the events, handled one at a time; ``event_handlers`` the handler of each type
 * ``state`` the controller's view of the cluster and the state machines of partitions and replicas
 * ``decisions`` pure functions: leader elections and state changes
 * ``handlers`` one module for each kind of event; ``plans`` long reassignments in bounded steps

@@ -8,7 +8,7 @@ If the outcome of a write cannot be decided, the term ends, and a new term start
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.defer import Deferred, DeferredList
@@ -18,50 +18,13 @@ from twisted.logger import Logger
 from kreplica.cluster import documents, znodes
 from kreplica.controller.dependencies import ControllerDependencies
 from kreplica.controller.effects.state_writes import ControllerMoved
+from kreplica.controller.event_handlers import HANDLERS
 from kreplica.controller.event_queue import EventQueue
 from kreplica.controller.event_types import (
-    AlterReassignmentsRequested,
-    AssignmentChanged,
-    BalanceLeaders,
-    BrokersChanged,
-    CommandRefused,
     ControllerChanged,
     ControllerRequest,
-    DeletionsChanged,
-    DirectoriesFailed,
-    ElectionRequested,
     Event,
-    FinishDeletions,
-    IsrChanged,
-    ListReassignmentsRequested,
-    PartitionRequestsChanged,
-    PlansChanged,
-    PlansDue,
-    PreferredElectionRequested,
-    ReassignmentsRequested,
-    RemovalDue,
-    ReplicasRecovered,
-    ReplicasStopped,
-    RetryDeletions,
-    RetryReplicas,
-    ShutdownRequested,
-    TopicsChanged,
     TopicSettingsChanged,
-)
-from kreplica.controller.handlers import (
-    broker_changes,
-    command_errors,
-    controlled_shutdown,
-    failed_replicas,
-    isr_changes,
-    leader_balance,
-    log_dir_events,
-    partition_counts,
-    reassignment,
-    reassignment_requests,
-    replica_removal,
-    topic_creation,
-    topic_deletion,
 )
 from kreplica.controller.history.controller_history import ControllerHistory
 from kreplica.controller.history.observer import ControllerObserver
@@ -95,34 +58,6 @@ RETRY_SECONDS_MAX = 30.0
 STAND_AGAIN_SECONDS = 1.0
 """Delay before a broker that gave up its office runs for election again, so that another broker wins if there is one.
 """
-
-_HANDLERS: Mapping[type[Event], Callable[[ControllerTerm, Any], Awaitable[Any]]] = {
-    BrokersChanged: lambda term, _: broker_changes.brokers_changed(term),
-    TopicsChanged: lambda term, _: topic_creation.topics_changed(term),
-    AssignmentChanged: lambda term, event: topic_creation.assignment_changed(term, event.topic),
-    DeletionsChanged: lambda term, _: topic_deletion.deletions_changed(term),
-    ReplicasStopped: replica_removal.replicas_stopped,
-    FinishDeletions: lambda term, event: topic_deletion.finish_deletions(term, event.topics),
-    RetryDeletions: lambda term, _: replica_removal.retry_deletions(term),
-    AlterReassignmentsRequested: reassignment.alter_reassignments,
-    ListReassignmentsRequested: reassignment.list_reassignments,
-    ReassignmentsRequested: lambda term, _: reassignment_requests.reassignments_requested(term),
-    PartitionRequestsChanged: lambda term, _: partition_counts.handle_partition_requests(term),
-    RemovalDue: lambda term, _: partition_counts.handle_partition_requests(term),
-    PlansChanged: lambda term, _: execution.plans_changed(term),
-    PlansDue: lambda term, _: execution.plans_due(term),
-    CommandRefused: command_errors.command_refused,
-    ReplicasRecovered: failed_replicas.replicas_recovered,
-    RetryReplicas: lambda term, _: failed_replicas.retry_replicas(term),
-    DirectoriesFailed: lambda term, _: log_dir_events.directories_failed(term),
-    IsrChanged: lambda term, _: isr_changes.isr_changed(term),
-    TopicSettingsChanged: lambda term, _: broker_changes.elect_offline_partitions(term),
-    ShutdownRequested: controlled_shutdown.shutdown_requested,
-    BalanceLeaders: lambda term, _: leader_balance.balance_leaders(term),
-    PreferredElectionRequested: lambda term, _: leader_balance.preferred_election_requested(term),
-    ElectionRequested: leader_balance.election_requested,
-}
-"""The handler of each event type; ``ControllerChanged`` is handled by the controller itself."""
 
 WAITING_EVENTS_MAX = 1000
 """Queue length from which requests are rejected."""
@@ -247,12 +182,12 @@ class Controller:
             if isinstance(event, ControllerRequest):
                 await self._handle_request(term, event)
             else:
-                await _HANDLERS[type(event)](term, event)
+                await HANDLERS[type(event)](term, event)
             execution.schedule_pass(term, event)
 
     async def _handle_request(self, term: ControllerTerm, request: ControllerRequest) -> None:
         try:
-            result = await _HANDLERS[type(request)](term, request)
+            result = await HANDLERS[type(request)](term, request)
         except KafkaError as error:
             result = error
         # Settle last, because the requester may send its next request immediately.

@@ -46,7 +46,7 @@ from kreplica.zookeeper.responses import (
     decode_stat,
 )
 from kreplica.zookeeper.sasl import SaslCredentials
-from kreplica.zookeeper.session import ANSWER_SIZE_MAX, Session, SessionOptions, SessionState
+from kreplica.zookeeper.session import RESPONSE_SIZE_MAX, Session, SessionOptions, SessionState
 from kreplica.zookeeper.watches import WatchListener
 
 _log = Logger()
@@ -102,7 +102,7 @@ class ZooKeeperClient:
         tls_context_factory: TlsContextFactory | None = None,
         resume: tuple[int, bytes] | None = None,
         frame_size_max: int = FRAME_SIZE_MAX,
-        response_size_max: int = ANSWER_SIZE_MAX,
+        response_size_max: int = RESPONSE_SIZE_MAX,
         requests_max: int = 100_000,
         request_bytes_max: int = 64 * 1024 * 1024,
         waiting_ms_max: int | None = None,
@@ -150,8 +150,7 @@ class ZooKeeperClient:
         :return: as for ``start``.
         """
         assert self._session.state.ended, "the session has not ended"
-        options = replace(self._options, resume=None)
-        self._session = Session(self._reactor, self._ensemble, self._random, self, options)
+        self._session = Session(self._reactor, self._ensemble, self._random, self, replace(self._options, resume=None))
         return self._session.start(self._connection_timeout_s)
 
     def close(self) -> Deferred[None]:

@@ -50,7 +50,7 @@ from kreplica.zookeeper.watches import call as call_watch
 _log = Logger()
 
 # ``jute.maxbuffer`` limits requests, not responses: a multi-read of many small requests has a large response.
-ANSWER_SIZE_MAX = 64 * 1024 * 1024
+RESPONSE_SIZE_MAX = 64 * 1024 * 1024
 # Timeout of the server's response to closing a session; after it the connection is closed anyway.
 CLOSE_TIME_S_MAX = 5.0
 
@@ -99,7 +99,7 @@ class SessionOptions:
     tls_context_factory: TlsContextFactory | None = None
     resume: tuple[int, bytes] | None = None
     frame_size_max: int = FRAME_SIZE_MAX
-    response_size_max: int = ANSWER_SIZE_MAX
+    response_size_max: int = RESPONSE_SIZE_MAX
     requests_max: int = 100_000
     request_bytes_max: int = 64 * 1024 * 1024
     waiting_ms_max: int | None = None

@@ -6,7 +6,7 @@ Designs:
 
 * ``race``: replicas race for a leader znode; state znodes per replica carry requests (first design)
 * ``leader_coordinated``: the leader drives the states of its replicas through a queue per broker (second design)
-* ``agent``: the common part of these two; ``agent_design`` starts their clusters; ``seed_znodes`` their znodes
+* ``agent``, ``replica``: the common part of these two; ``agent_design`` starts their clusters; ``seed_znodes``: znodes
 * ``controller_design``: the product's controller, with ``light_channel`` to each ``commanded_broker``
 
 Below the seam:

@@ -18,7 +18,8 @@ from kreplica.testing.designs.clients import AgentClient, failed
 from kreplica.testing.designs.counts import Counts
 from kreplica.testing.designs.layout import Layout, Partition
 from kreplica.testing.designs.light_broker import LightBroker
-from kreplica.testing.simulator.scheduler import Call, Scheduler
+from kreplica.testing.designs.replica import Replica
+from kreplica.testing.simulator.scheduler import Scheduler
 from kreplica.zookeeper import Create, EventType, WatchEvent
 from kreplica.zookeeper.embedded.znode import Znode
 
@@ -38,29 +39,6 @@ class Waits:
     leader_election_s: float = 1.0
     keep_in_sync_s: float = 10.0
     preferred_replica_s: float = 0.05
-
-
-class Replica:
-    """One replica of the agent's broker.
-
-    :ivar assigned: the assigned replicas (AR), as last read.
-    :ivar in_sync: the in-sync replicas (ISR), valid while leading; the others of AR are the catch-up replicas (CUR).
-    :ivar reassigned: target of a reassignment (RAR), or None.
-    :ivar has_leader: True if the leader's znode existed when it was last seen.
-    :ivar live: replicas whose fetch a new leader waits for; None before they are known.
-    """
-
-    __slots__ = ("assigned", "caught_up", "has_leader", "in_sync", "live", "opens", "partition", "reassigned")
-
-    def __init__(self, partition: Partition, assigned: tuple[int, ...]) -> None:
-        self.partition = partition
-        self.assigned = assigned
-        self.in_sync: tuple[int, ...] = ()
-        self.reassigned: tuple[int, ...] | None = None
-        self.has_leader = False
-        self.caught_up: set[int] = set()
-        self.live: set[int] | None = None
-        self.opens: Call | None = None
 
 
 class Agent:

@@ -11,8 +11,9 @@ from functools import partial
 
 from kreplica.errors import KreplicaError
 from kreplica.testing.designs import seed_znodes as znodes
-from kreplica.testing.designs.agent import Agent, Replica
+from kreplica.testing.designs.agent import Agent
 from kreplica.testing.designs.layout import Partition
+from kreplica.testing.designs.replica import Replica
 from kreplica.zookeeper import SetData, Stat, WatchEvent
 
 START_REPLICA, CLOSE_REPLICA, DELETE_PARTITION = "start-replica", "close-replica", "delete-partition"

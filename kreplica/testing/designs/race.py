@@ -8,8 +8,9 @@ from __future__ import annotations
 from functools import partial
 
 from kreplica.testing.designs import seed_znodes as znodes
-from kreplica.testing.designs.agent import Agent, Replica
+from kreplica.testing.designs.agent import Agent
 from kreplica.testing.designs.clients import failed
+from kreplica.testing.designs.replica import Replica
 from kreplica.zookeeper import EventType, WatchEvent
 
 BECOME_FOLLOWER, DELETE_REPLICA = "becomeFollower", "deleteReplica"
