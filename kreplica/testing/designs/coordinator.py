@@ -204,22 +204,28 @@ class LightCoordinator:
 
     def get(self, session: Session, path: str, watch: Watch | None, done: Done) -> None:
         """Pass (data, czxid) to ``done``, or None if the znode does not exist; a watch is then not set."""
-        counts = self.counts
-        node = self.tree.nodes.get(path)
-        counts.requests += 1
-        counts.reads += 1
+        node = self._existing(session, path, done)
         if node is None:
-            counts.zookeeper_bytes += sizes.read_bytes(path) + sizes.REPLY_HEADER
-            self._respond(session, self._read_s, done, None)
             return
         if watch is not None:
             self._add_watch(self._data_watches, path, session, watch)
         data = node.data or b""
-        counts.zookeeper_bytes += sizes.read_bytes(path) + sizes.data_bytes(data)
+        self.counts.zookeeper_bytes += sizes.read_bytes(path) + sizes.data_bytes(data)
         self._respond(session, self._read_s, done, (data, node.czxid))
 
     def children(self, session: Session, path: str, watch: Watch | None, done: Done) -> None:
         """Pass the names of the children to ``done``, or None if the znode does not exist."""
+        node = self._existing(session, path, done)
+        if node is None:
+            return
+        if watch is not None:
+            self._add_watch(self._child_watches, path, session, watch)
+        names = list(node.children or ())
+        self.counts.zookeeper_bytes += sizes.read_bytes(path) + sizes.children_bytes(names)
+        self._respond(session, self._read_s, done, names)
+
+    def _existing(self, session: Session, path: str, done: Done) -> Znode | None:
+        """Count a read, and return the znode; if it does not exist, respond with None."""
         counts = self.counts
         node = self.tree.nodes.get(path)
         counts.requests += 1
@@ -227,12 +233,7 @@ class LightCoordinator:
         if node is None:
             counts.zookeeper_bytes += sizes.read_bytes(path) + sizes.REPLY_HEADER
             self._respond(session, self._read_s, done, None)
-            return
-        if watch is not None:
-            self._add_watch(self._child_watches, path, session, watch)
-        names = list(node.children or ())
-        counts.zookeeper_bytes += sizes.read_bytes(path) + sizes.children_bytes(names)
-        self._respond(session, self._read_s, done, names)
+        return node
 
     def multi_read(self, session: Session, reads: Sequence[Read], done: Done) -> None:
         """Pass the results of a multi-read to ``done``."""

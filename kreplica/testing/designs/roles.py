@@ -1,6 +1,6 @@
 """The seam below the designs: the operations of a broker on its replicas.
 
-A design decides who leads (``race``, ``leader_coordinated``, ``controller_design``); a broker obeys.  In the product,
+A design chooses leaders (``race``, ``leader_coordinated``, ``controller_design``); a broker obeys.  In the product,
 the decisions arrive as LeaderAndIsr and StopReplica, and ``kreplica.replication.partitions`` obeys them.
 """
 
