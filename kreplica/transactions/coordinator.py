@@ -224,8 +224,11 @@ class TransactionCoordinator:
             again = partial(
                 self._decide, transactional_id, decide, respond, new_producer_id, may_wait=False, address=address
             )
-            is_early = may_wait and entry is not None and is_early_request(entry, decision)
-            if not (is_early and shard.delayed.wait(transactional_id, again)):
+            waits = may_wait and (
+                (entry is not None and is_early_request(entry, decision))
+                or (shard.delayed.has_requests(transactional_id) and decision.response.code not in _FENCED)
+            )
+            if not (waits and shard.delayed.wait(transactional_id, again)):
                 respond(decision.response)
 
     def _decide_with_id(self, transactional_id: str, decide: Decide, respond: Respond, address: str) -> None:

@@ -1,7 +1,8 @@
 """Delays requests that arrive while the markers of the previous transaction are written.
 
 Producers start their next transaction as soon as the previous one is decided. An error would make them retry after 20
-ms or more, while markers usually take much less.
+ms or more, while markers usually take much less. An EndTxn that arrives behind a delayed AddPartitionsToTxn waits too:
+decided before it, an abort would get INVALID_TXN_STATE, which is a fatal error in librdkafka.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from twisted.internet.interfaces import IDelayedCall
 
 from kreplica.runtime import Reactor
 
-WAIT_SECONDS = 0.2
-"""Maximum delay in seconds; afterwards the request is decided in the state at that time."""
+WAIT_SECONDS = 1.0
+"""Maximum delay in seconds; afterwards the request is decided in the state at that time.
+
+Far below the request timeouts of clients (30 s and more), and above the time that markers take on a busy machine.
+"""
 
 WAITING_MAX = 8
 """Maximum number of delayed requests per transactional id."""
@@ -41,6 +45,10 @@ class DelayedRequests:
             return False
         entry[0].append(again)
         return True
+
+    def has_requests(self, transactional_id: str) -> bool:
+        """Return True if requests of a transactional id are delayed."""
+        return transactional_id in self._waiting
 
     def end(self, transactional_id: str) -> None:
         """Call back all delayed requests of a transactional id."""

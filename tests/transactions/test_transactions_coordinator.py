@@ -9,6 +9,7 @@ from transactions_scene import ID, OFFSETS, P0, P1, E, Scene
 
 from kreplica.errors import ErrorCode
 from kreplica.transactions import Identity, ProducerResponse, TransactionsConfig
+from kreplica.transactions.delayed_requests import WAIT_SECONDS
 from kreplica.transactions.records import decode_value, encode_value
 
 
@@ -121,11 +122,35 @@ class TestRequestsWhileMarkersAreWritten:
             assert [answer.code for answer in scene.answers] == [code]
             scene.stop()
 
+    def test_abort_waits_behind_the_first_partitions(self):
+        """An abort that overtakes the delayed AddPartitionsToTxn gets a retriable error, never INVALID_TXN_STATE."""
+        scene, producer = self.completing()
+        scene.ask_to_add(producer, P1)
+        scene.ask_to_end(producer, commits=False)
+        scene.settle(0.1)
+        assert scene.answers == []
+        scene.cluster.release()
+        scene.settle()
+        assert [answer.code for answer in scene.answers] == [E.CONCURRENT_TRANSACTIONS, E.NONE]
+        assert scene.end(producer, commits=False).code is E.NONE
+        scene.cluster.release()
+        scene.settle()
+        assert scene.markers_in(P1) == [False]
+        scene.stop()
+
+    def test_fenced_producer_does_not_wait(self):
+        """PRODUCER_FENCED is final."""
+        scene, producer = self.completing()
+        scene.ask_to_add(producer, P1)
+        scene.ask_to_end(Identity(producer.producer_id, producer.epoch - 1), commits=False)
+        assert [answer.code for answer in scene.answers] == [E.PRODUCER_FENCED]
+        scene.stop()
+
     def test_they_time_out(self):
         """After the maximum delay, a retriable error is returned."""
         scene, producer = self.completing()
         scene.ask_to_add(producer, P1)
-        scene.settle(0.25)
+        scene.settle(WAIT_SECONDS + 0.05)
         assert [answer.code for answer in scene.answers] == [E.CONCURRENT_TRANSACTIONS]
         scene.stop()
 
