@@ -78,6 +78,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Exclude the collected tests, which live to the end, from every later garbage collection."""
+    _collect_and_freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Exclude what a file leaves behind, such as reports and caches, from every later garbage collection.
+
+    Without this, each of the hundreds of tests that collect garbage visits the objects of all earlier tests.
+    """
+    if nextitem is not None and nextitem.path != item.path:
+        _collect_and_freeze()
+
+
+def _collect_and_freeze() -> None:
     gc.collect()
     gc.freeze()
 
