@@ -97,11 +97,11 @@ def command(
     if not quick and not full:
         click.echo(f"\n{SUBSET_RULE}")
     click.echo(f"\n{figures_text(figures)}")
+    rows = [row for result in results for row in result.rows()]
     if json_path is not None:
-        rows = [row for result in results for row in result.rows()]
         _write_json(json_path, {"events": rows, "design_texts": [each.row() for each in figures]})
     if pictures_path is not None:
-        for path in write_pictures(results, pictures_path):
+        for path in write_pictures(rows, pictures_path):
             click.echo(f"wrote {path}", err=True)
 
 

@@ -23,6 +23,9 @@ DESIGNS: dict[str, Callable[[BenchCluster], Design]] = {
 }
 """The designs by name."""
 
+PIPELINED_CALLS = "pipelined"
+"""Name of the way of calling ZooKeeper without waiting for each response."""
+
 NEW_TOPIC = "new-topic"
 NEW_TOPIC_PARTITIONS = 100
 REASSIGNED_MAX = 100
@@ -48,7 +51,7 @@ class Case:
             "brokers": self.shape.brokers,
             "replication_factor": self.shape.replication_factor,
             "rtt_ms": self.rtt_ms,
-            "calls": "one by one" if self.one_by_one else "pipelined",
+            "calls": "one by one" if self.one_by_one else PIPELINED_CALLS,
         }
 
 

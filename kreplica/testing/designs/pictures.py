@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape
 
-from kreplica.testing.designs.measure import CaseResult
+from kreplica.testing.designs.measure import PIPELINED_CALLS
 
 WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BOTTOM = 80, 110, 40, 50
 COLORS = {"race": "#c0392b", "leader": "#2471a3", "controller": "#1e8449"}
+
+Row = Mapping[str, Any]
+"""A row of ``CaseResult.rows``."""
 
 Points = Mapping[str, Sequence[tuple[float, float]]]
 
@@ -44,33 +48,38 @@ PICTURES = (
 )
 
 
-def write_pictures(results: Sequence[CaseResult], directory: Path) -> list[Path]:
-    """Write all pictures for the first number of brokers and the middle round trip, and return their paths."""
+def write_pictures(rows: Sequence[Row], directory: Path) -> list[Path]:
+    """Write all pictures of ``CaseResult.rows`` and return their paths."""
     directory.mkdir(parents=True, exist_ok=True)
-    chosen = _comparable(results)
     written = []
-    for picture in PICTURES:
-        points: dict[str, list[tuple[float, float]]] = {}
-        for result in chosen:
-            for row in result.rows():
-                value = row[picture.field] * picture.scale
-                if row["event"] == picture.event and value > 0:
-                    points.setdefault(row["design"], []).append((row["partitions"], value))
-        if points:
-            path = directory / f"{picture.name}.svg"
-            path.write_text(draw(picture.title, "partitions", points), encoding="utf-8")
-            written.append(path)
+    for name, text in pictures(rows):
+        path = directory / f"{name}.svg"
+        path.write_text(text, encoding="utf-8")
+        written.append(path)
     return written
 
 
-def _comparable(results: Sequence[CaseResult]) -> list[CaseResult]:
-    """Return the results of the cluster and round trip that was run with the most sizes."""
-    groups: dict[tuple[int, float], list[CaseResult]] = {}
-    for result in results:
-        if not result.case.one_by_one:
-            groups.setdefault((result.case.shape.brokers, result.case.rtt_ms), []).append(result)
-    chosen = max(groups.values(), key=len, default=[])
-    return sorted(chosen, key=lambda result: result.case.shape.partitions)
+def pictures(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
+    """Yield the name and SVG of each picture, for the first number of brokers and the middle round trip."""
+    chosen = _comparable(rows)
+    for picture in PICTURES:
+        points: dict[str, list[tuple[float, float]]] = {}
+        for row in chosen:
+            value = row[picture.field] * picture.scale
+            if row["event"] == picture.event and value > 0:
+                points.setdefault(row["design"], []).append((row["partitions"], value))
+        if points:
+            yield picture.name, draw(picture.title, "partitions", points)
+
+
+def _comparable(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of the cluster and round trip that was run with the most sizes, from the smallest size."""
+    groups: dict[tuple[int, float], list[Row]] = {}
+    for row in rows:
+        if row["calls"] == PIPELINED_CALLS:
+            groups.setdefault((row["brokers"], row["rtt_ms"]), []).append(row)
+    chosen = max(groups.values(), key=lambda group: len({row["partitions"] for row in group}), default=[])
+    return sorted(chosen, key=lambda row: row["partitions"])
 
 
 def draw(title: str, x_title: str, points: Points) -> str:
