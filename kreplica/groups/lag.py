@@ -87,8 +87,11 @@ class Window:
 
 
 def lag_between(committed_offset: int, log_end_offset: int) -> int:
-    """Return the number of unread records; 0 if the log was truncated below the committed offset."""
-    return max(log_end_offset - committed_offset, 0)
+    """Return the number of unread records; 0 if the log was truncated below the committed offset.
+
+    Clients may commit negative offsets, which count as 0.
+    """
+    return max(log_end_offset - max(committed_offset, 0), 0)
 
 
 def status_of(window: Window, lag: int, now_ms: int, silence_ms_min: int) -> Status:

@@ -81,6 +81,15 @@ def test_lag_of_a_group(scene: LagScene) -> None:
     assert found.partitions[0].committed.metadata == "here"
 
 
+def test_extreme_offsets(scene: LagScene) -> None:
+    """Any offset and time that a client can commit is sampled, and the next samples too."""
+    scene.produce("t", 0, 5)
+    for offset, lag in ((-(2**63), 5), (-1, 5), (2**63 - 1, 0), (3, 2)):
+        scene.wire.commit("g", {"t": {0: offset}})
+        scene.cluster.run_until(scene.tracker.sample())
+        assert [row.lag for row in scene.lag().partitions] == [lag]
+
+
 def test_missing_group(scene: LagScene) -> None:
     with pytest.raises(KafkaError) as refused:
         scene.lag(same_partition_as(scene, "g"))
