@@ -212,7 +212,10 @@ class Partitions:
                 await turns.next()
 
     async def stop_replica(self, key: TopicPartition, *, leader_epoch: int, delete: bool) -> ErrorCode:
-        """Stop a partition and optionally delete its files; an absent partition counts as deleted."""
+        """Stop a partition and optionally delete its files; an absent partition counts as deleted.
+
+        A power loss may undo the deletion until ``directories.sync_deletions``.
+        """
         self._without_resources.pop(key, None)
         self._damaged_since.pop(key, None)
         partition = self.get(key)

@@ -25,8 +25,8 @@ SMALL = LogConfig(segment_bytes=1000)
 class Broker:
     """One broker's directories on a simulated host."""
 
-    def __init__(self, paths=("/data/one", "/data/two"), config=SMALL):
-        self.simulation = Simulation(3)
+    def __init__(self, paths=("/data/one", "/data/two"), config=SMALL, seed=3):
+        self.simulation = Simulation(seed)
         self.host = self.simulation.host("broker")
         self.disk = self.host.disk
         self.paths = list(paths)
@@ -176,6 +176,29 @@ def test_deleted_logs_are_renamed_and_then_removed(broker):
     broker.after(61)
     assert left() == []
     assert broker.directories.topic_id(KEYS[0]) == UUID(int=78)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_synced_deletions_survive_power_loss(seed):
+    """A confirmed deletion is final: a log that comes back would belong to an older partition of the same name."""
+    broker = Broker(config=replace(SMALL, flush_messages=1), seed=seed).start()
+    for log in broker.create(*KEYS):
+        fill(log, 3)
+    broker.after(1)
+    broker.run(broker.directories.delete(KEYS[0]))
+    assert broker.run(broker.directories.sync_deletions()) == []
+    broker.host.power_loss()
+    broker.start()
+    assert sorted(broker.logs) == KEYS[1:]
+
+
+def test_a_failed_sync_of_deletions_is_reported(broker):
+    """The directory is offline then, and its deletions are not confirmed."""
+    broker.create(*KEYS)
+    broker.run(broker.directories.delete(KEYS[0]))
+    broker.disk.fail("sync_directory", "/data/*")
+    assert broker.run(broker.directories.sync_deletions()) == [KEYS[0]]
+    assert [directory.offline is not None for directory in broker.directories.directories].count(True) == 1
 
 
 def test_interrupted_deletions_are_finished(broker):

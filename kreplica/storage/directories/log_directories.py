@@ -171,7 +171,7 @@ class LogDirectories:
             await directory.create_directories(some)
 
     async def delete(self, key: TopicPartition) -> None:
-        """Delete a log if it exists.
+        """Delete a log if it exists; a power loss may undo this until ``sync_deletions``.
 
         :raise OSError: the device failed.
         """
@@ -180,6 +180,10 @@ class LogDirectories:
             self._logs.pop(key, None)
             self.periodic_work.forget(key)
             directory.delete(key)
+
+    async def sync_deletions(self) -> list[TopicPartition]:
+        """Make deletions survive a power loss, and return the logs for which this failed."""
+        return [key for directory in self.directories for key in await directory.sync_deletions()]
 
     def topic_id(self, key: TopicPartition) -> UUID | None:
         """Return the topic id of a log, or None if unknown."""

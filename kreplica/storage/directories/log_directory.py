@@ -89,6 +89,7 @@ class LogDirectory:
         self._damaged = damaged
         self._lock: DirectoryLock | None = None
         self._removals = Removals(runtime, self._removal_failed)
+        self._unsynced_deletions: list[TopicPartition] = []
         self._full_warned_s = -_FULL_WARNING_INTERVAL_S
         self._flusher = Flusher(runtime, synced, self._failed)
 
@@ -243,7 +244,7 @@ class LogDirectory:
         )
 
     def delete(self, key: TopicPartition) -> None:
-        """Rename a log's directory at once and delete its files after ``file.delete.delay.ms``.
+        """Rename a log's directory at once and delete its files after ``file.delete.delay.ms``; see ``sync_deletions``.
 
         :raise OSError: the device failed.
         """
@@ -259,7 +260,19 @@ class LogDirectory:
             deleted = self.failed_logs.pop(key).to_open
         self._disk.rename(deleted.path, path)
         self._removals.later(partial(self._disk.remove_tree, path), deleted.config.file_delete_delay_ms)
+        self._unsynced_deletions.append(key)
         self.checkpoints.request()
+
+    async def sync_deletions(self) -> list[TopicPartition]:
+        """Make deletions survive a power loss; return those for which this failed, which takes the device offline."""
+        deleted, self._unsynced_deletions = self._unsynced_deletions, []
+        try:
+            if deleted:
+                await self._runtime.offload.run(self._disk.sync_directory, self.path)
+        except OSError as error:
+            self._failed(error)
+            return deleted
+        return []
 
     def stop_using(self, log: Log, error: StorageError) -> None:
         """Stop using a log because of an error or its deletion."""

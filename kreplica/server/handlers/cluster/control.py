@@ -153,17 +153,24 @@ class StopReplica:
         refused = _refused_by_now(self._fence, body)
         if refused is not ErrorCode.NONE:
             return {"error_code": int(refused), "partition_errors": []}
-        rows = []
+        errors: dict[TopicPartition, ErrorCode] = {}
         turns = Turns(self._reactor)
         for topic in body["topic_states"]:
             for row in topic["partition_states"]:
                 key = TopicPartition(topic["topic_name"], row["partition_index"])
-                error = await self._partitions.stop_replica(
+                errors[key] = await self._partitions.stop_replica(
                     key, leader_epoch=row["leader_epoch"], delete=row["delete_partition"]
                 )
-                rows.append({"topic_name": key.topic, "partition_index": key.partition, "error_code": int(error)})
                 if turns.is_over:
                     await turns.next()
+        # The controller may assign a deleted partition's number again as soon as it has this response.
+        for key in await self._partitions.directories.sync_deletions():
+            errors[key] = ErrorCode.KAFKA_STORAGE_ERROR
+        rows = []
+        for key, error in errors.items():
+            rows.append({"topic_name": key.topic, "partition_index": key.partition, "error_code": int(error)})
+            if turns.is_over:
+                await turns.next()
         self._metadata.recheck()  # a start waits until each log has a role or was deleted
         return {"error_code": 0, "partition_errors": rows}
 
