@@ -38,7 +38,32 @@ def test_retry_gets_the_original_offsets(log):
         again = append(log, number * 2, 2)
         assert (again.duplicate, again.base_offset, again.last_offset) == (True, number * 2, number * 2 + 1)
     assert log.log_end_offset == 12
-    assert code_of(log, 0, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_retry_of_a_forgotten_batch(log):
+    """A batch before the last five was appended if the log has the producer's batches from sequence 0 on.
+
+    After OUT_OF_ORDER_SEQUENCE_NUMBER a Java producer would raise its epoch and append the batch again.
+    """
+    for number in range(7):
+        append(log, number * 2, 2)
+    for sequence, count in ((0, 2), (2, 2), (0, 4)):
+        assert code_of(log, sequence, count) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    for sequence, count in ((2, 3), (3, 2), (15, 2)):
+        assert code_of(log, sequence, count) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.log_end_offset == 14
+    append(log, 0, epoch=1)
+    for sequence in range(1, 7):
+        append(log, sequence, epoch=1)
+    assert code_of(log, 0, epoch=1) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+
+
+def test_old_batch_of_a_producer_with_an_unknown_start(log):
+    """A leader may accept a later batch first, so that an earlier one was perhaps never appended."""
+    for sequence in range(10, 17):
+        append(log, sequence)
+    assert code_of(log, 10) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert code_of(log, 9) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_partial_overlap_is_not_a_retry(log):

@@ -83,12 +83,12 @@ def test_gap_is_out_of_order(log):
     assert code_of(log, 6) is OUT_OF_ORDER
 
 
-def test_old_batch_is_out_of_order_while_another_is_refused(log):
-    """The batch precedes the refused one and is too old to be detected as a retry."""
+def test_old_batch_is_a_duplicate_while_another_is_refused(log):
+    """The batch precedes the refused one, and is older than the last five."""
     for sequence in range(8):
         append(log, sequence)
     refuse(log, 8)
-    assert code_of(log, 0) is OUT_OF_ORDER
+    assert code_of(log, 0) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
     assert append(log, 5).duplicate
 
 

@@ -38,6 +38,7 @@ class ProducerEntry:
     """State of one producer id in one log.
 
     :param transaction_first_offset: start of its open transaction, or ``NO_OFFSET``.
+    :param is_whole: True if this log has every batch of the epoch, from sequence 0 on; unknown after a snapshot.
     """
 
     producer_id: int
@@ -46,6 +47,7 @@ class ProducerEntry:
     transaction_first_offset: int = NO_OFFSET
     timestamp_ms: int = -1
     batches: list[RecentBatch] = field(default_factory=list)
+    is_whole: bool = field(default=False, compare=False)
 
     @property
     def last_sequence(self) -> int:
@@ -78,7 +80,20 @@ def precedes_known_batches(entry: ProducerEntry, header: BatchHeader) -> bool:
     known = entry.batches
     if not known or header.producer_epoch != entry.epoch or len(known) >= RECENT_BATCHES_MAX:
         return False
-    if header.base_sequence == 0:
-        return False
-    distance = (known[0].first_sequence - header.base_sequence) & SEQUENCE_MASK
+    return header.base_sequence != 0 and _is_before(header, known[0])
+
+
+def is_forgotten_duplicate(entry: ProducerEntry, header: BatchHeader) -> bool:
+    """Return True if a batch was appended, but before the last five batches of its producer.
+
+    A producer can have more than five batches without a response that it has seen: batches written after a response
+    to a later one are appended behind a retry whose response is lost.  After OUT_OF_ORDER_SEQUENCE_NUMBER, the Java
+    client would write the batch again in a new epoch.
+    """
+    return entry.is_whole and header.producer_epoch == entry.epoch and _is_before(header, entry.batches[0])
+
+
+def _is_before(header: BatchHeader, known: RecentBatch) -> bool:
+    """Return True if all sequence numbers of a batch precede those of a known one."""
+    distance = (known.first_sequence - header.base_sequence) & SEQUENCE_MASK
     return header.last_offset_delta < distance <= SEQUENCE_MASK // 2

@@ -25,6 +25,7 @@ from kreplica.storage.producers.producer_entry import (
     ProducerEntry,
     RecentBatch,
     find_duplicate,
+    is_forgotten_duplicate,
     precedes_known_batches,
 )
 from kreplica.storage.producers.producer_limits import ProducerLimits
@@ -203,6 +204,11 @@ class ProducerStates:
             expected = (entry.last_sequence + 1) & SEQUENCE_MASK
         if header.base_sequence == expected:
             return
+        if is_forgotten_duplicate(entry, header):
+            raise KafkaError(
+                ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+                f"producer {header.producer_id} resends sequence {header.base_sequence}, which was appended",
+            )
         if header.producer_id in (self.replicated_after_gap or ()) and precedes_known_batches(entry, header):
             raise KafkaError(
                 ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
@@ -330,6 +336,7 @@ class ProducerStates:
         if entry.epoch != header.producer_epoch:
             entry.epoch = header.producer_epoch
             entry.batches.clear()
+            entry.is_whole = header.base_sequence == 0
         return entry
 
 
