@@ -167,6 +167,12 @@ class Consumer:
         """
         return self._commits.identity
 
+    @property
+    def current_identity(self) -> GroupIdentity | None:
+        """The identity of its membership now, even while records of lost partitions are processed, or None."""
+        membership = self._commits.membership
+        return None if membership is None else membership.identity
+
     # --- records ---
 
     async def __aiter__(self) -> AsyncIterator[ConsumedRecord]:

@@ -50,8 +50,8 @@ class Listener:
 
     async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
         self._history.assigned(self._member, partitions)
-        if self._consumer is not None:
-            identity = self._consumer.identity
+        identity = None if self._consumer is None else self._consumer.current_identity
+        if identity is not None:
             self._history.assigned_in(identity.generation, identity.instance_id or identity.member_id, partitions)
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
