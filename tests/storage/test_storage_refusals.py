@@ -88,6 +88,7 @@ def test_old_batch_is_a_duplicate_while_another_is_refused(log):
     for sequence in range(8):
         append(log, sequence)
     refuse(log, 8)
+    log.producers.high_watermark = lambda: 8
     assert code_of(log, 0) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
     assert append(log, 5).duplicate
 

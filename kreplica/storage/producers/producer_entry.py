@@ -80,7 +80,10 @@ def precedes_known_batches(entry: ProducerEntry, header: BatchHeader) -> bool:
     known = entry.batches
     if not known or header.producer_epoch != entry.epoch or len(known) >= RECENT_BATCHES_MAX:
         return False
-    return header.base_sequence != 0 and _is_before(header, known[0])
+    if header.base_sequence == 0:
+        return False
+    distance = (known[0].first_sequence - header.base_sequence) & SEQUENCE_MASK
+    return header.last_offset_delta < distance <= SEQUENCE_MASK // 2
 
 
 def is_forgotten_duplicate(entry: ProducerEntry, header: BatchHeader) -> bool:
@@ -90,10 +93,7 @@ def is_forgotten_duplicate(entry: ProducerEntry, header: BatchHeader) -> bool:
     to a later one are appended behind a retry whose response is lost.  After OUT_OF_ORDER_SEQUENCE_NUMBER, the Java
     client would write the batch again in a new epoch.
     """
-    return entry.is_whole and header.producer_epoch == entry.epoch and _is_before(header, entry.batches[0])
-
-
-def _is_before(header: BatchHeader, known: RecentBatch) -> bool:
-    """Return True if all sequence numbers of a batch precede those of a known one."""
-    distance = (known.first_sequence - header.base_sequence) & SEQUENCE_MASK
-    return header.last_offset_delta < distance <= SEQUENCE_MASK // 2
+    if not entry.is_whole or header.producer_epoch != entry.epoch or header.base_sequence == NO_SEQUENCE:
+        return False
+    # After a wrap of the sequence numbers the answer is False: sequence 0 may then not be the start of the epoch.
+    return header.base_sequence + header.last_offset_delta < entry.batches[0].first_sequence

@@ -6,7 +6,7 @@ outside an open transaction is rejected. The same state determines the last stab
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from itertools import islice
 from typing import NamedTuple
@@ -63,6 +63,7 @@ class ProducerStates:
     :ivar refusals: batches rejected with a retriable error.
     :ivar replicated_after_gap: producers whose first known batch came from the leader after this log skipped deleted
         records, so that earlier batches of theirs may be unknown; None if the log has not skipped any.
+    :ivar high_watermark: returns the high watermark of the log's partition; set by the partition.
     """
 
     def __init__(self, expiration_ms: int) -> None:
@@ -75,6 +76,7 @@ class ProducerStates:
         """Ended transactions whose marker is not below the high watermark and which are therefore still unstable."""
         self.refusals = Refusals()
         self.replicated_after_gap: set[int] | None = None
+        self.high_watermark: Callable[[], int] = lambda: 0
         self._limits = ProducerLimits()
 
     def set_limits(self, limits: ProducerLimits) -> None:
@@ -191,7 +193,10 @@ class ProducerStates:
     def note_refusal(self, records: Buffer, error: KafkaError, now_ms: int) -> None:
         """Record that a batch was rejected; its producer may send it again."""
         header = header_at(records, 0)
-        if header is not None and header.producer_id >= 0:
+        if header is None or header.producer_id < 0:
+            return
+        entry = self._entries.get(header.producer_id)
+        if entry is None or not is_forgotten_duplicate(entry, header):
             self.refusals.note(header, error.code, now_ms)
 
     def _check_sequence(self, entry: ProducerEntry, header: BatchHeader) -> None:
@@ -205,10 +210,7 @@ class ProducerStates:
         if header.base_sequence == expected:
             return
         if is_forgotten_duplicate(entry, header):
-            raise KafkaError(
-                ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
-                f"producer {header.producer_id} resends sequence {header.base_sequence}, which was appended",
-            )
+            raise _forgotten(header, is_committed=entry.batches[0].first_offset <= self.high_watermark())
         if header.producer_id in (self.replicated_after_gap or ()) and precedes_known_batches(entry, header):
             raise KafkaError(
                 ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
@@ -355,6 +357,15 @@ def _old_epoch(header: BatchHeader, entry: ProducerEntry) -> KafkaError:
         ErrorCode.INVALID_PRODUCER_EPOCH,
         f"producer {header.producer_id} writes with epoch {header.producer_epoch}, which is older than {entry.epoch}",
     )
+
+
+def _forgotten(header: BatchHeader, *, is_committed: bool) -> KafkaError:
+    """Return the error of a batch before its producer's last five; clients treat a duplicate as success."""
+    if is_committed:
+        code, state = ErrorCode.DUPLICATE_SEQUENCE_NUMBER, "was appended"
+    else:
+        code, state = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, "was appended, but is not committed yet"
+    return KafkaError(code, f"producer {header.producer_id} resends sequence {header.base_sequence}, which {state}")
 
 
 def _must_wait(header: BatchHeader, code: ErrorCode) -> KafkaError:
