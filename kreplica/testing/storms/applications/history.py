@@ -120,8 +120,10 @@ class MemberHistory:
             for each in [each for each in owners if each == member or each.startswith(f"{member}.")]:
                 del owners[each]
 
-    def owned_by(self, member: str) -> list[TopicPartition]:
-        return [partition for partition, owners in self._owners.items() if member in owners]
+    def has_received(self, member: str, partition: TopicPartition, offset: int) -> bool:
+        """Return True if a member received a record under its current ownership, so that its commits may include it."""
+        owned = self._owners.get(partition, {}).get(member)
+        return owned is not None and 0 <= owned.begin <= offset < owned.next_offset
 
     # --- records -----------------------------------------------------------------------------------------------------
 

@@ -168,7 +168,7 @@ class Worker(Application):
         key = record.topic_partition
         self._history.processed(key, record.offset)
         self._since_commit += 1
-        if key in self._history.owned_by(self.name):
+        if self._history.has_received(self.name, key, record.offset):
             self._listener.processed[key] = record.offset + 1
 
     async def _commit_if_due(self, consumer: Consumer) -> None:
