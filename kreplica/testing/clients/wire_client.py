@@ -61,7 +61,11 @@ class WireClient:
 
     async def _connect(self, address: tuple[str, int], timeout_s: float = CONNECT_TIMEOUT_S) -> Connection:
         connection = await connect(self.reactor, *address, client_id=self.client_id, connect_timeout_s=timeout_s)
-        await connection.negotiate(self.request_timeout_s)
+        try:
+            await connection.negotiate(self.request_timeout_s)
+        except BaseException:
+            connection.abort()
+            raise
         return connection
 
     async def request(
