@@ -19,8 +19,8 @@ class Election(NamedTuple):
 
 
 def elect_new(replicas: Sequence[int], live: Collection[int]) -> Election | None:
-    """Elect the first leader of a partition: the first live replica; the ISR is all live replicas, as logs are
-    empty."""
+    """Elect the first leader of a partition: the first live replica; the ISR is all live replicas, because all
+    logs are empty."""
     alive = tuple(replica for replica in replicas if replica in live)
     return Election(alive[0], alive) if alive else None
 
@@ -74,7 +74,7 @@ def elect_reassigned(target: Sequence[int], isr: Sequence[int], live: Collection
 def elect_for_shutdown(
     replicas: Sequence[int], isr: Sequence[int], live: Collection[int], stopping: Collection[int]
 ) -> Election | None:
-    """Elect the first live in-sync replica that is not shutting down; ``stopping`` replicas leave the ISR."""
+    """Elect the first live in-sync replica that is not shutting down; replicas that are shutting down leave the ISR."""
     for replica in replicas:
         if replica in live and replica in isr and replica not in stopping:
             return Election(replica, tuple(r for r in isr if r not in stopping))
