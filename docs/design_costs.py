@@ -32,7 +32,7 @@ EVENTS = (
     "whole cluster starts",
     "broker dies",
     "broker comes back",
-    "leaders preferred again",
+    "preferred leaders elected",
     "controlled shutdown",
     "ZooKeeper session lost",
     "topic created",

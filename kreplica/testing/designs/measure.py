@@ -127,7 +127,7 @@ class CaseRun:
         return {
             "broker dies": lambda: design.kill_broker(second),
             "broker comes back": lambda: design.start_broker(second),
-            "leaders preferred again": design.elect_preferred,
+            "preferred leaders elected": design.elect_preferred,
             "controlled shutdown": lambda: design.shut_down_broker(second),
             "broker starts again": lambda: design.start_broker(second),
             "ZooKeeper session lost": lambda: design.expire_session(1),
