@@ -4,7 +4,7 @@
 * ``session``: registers again after a lost session; ``stale_session``: closes the session of a killed predecessor
 * ``startup_retries``: retries of startup steps while ZooKeeper is unavailable
 * ``incarnation``: detects lost data since an earlier start; ``stray_logs``: deletes logs of unassigned replicas
-* ``dynamic_settings``: dynamic topic and broker configurations; ``settings_writer``: changes of them
+* ``dynamic_settings``: dynamic topic and broker configurations; ``settings_writer``: changes them
 * ``partition_settings``: their values for partitions
 * ``znode_watch``: re-reads a znode after changes; used by ``cordoned_brokers`` and ``plan_throttle``
 * ``elected_controller``: reads the current controller; ``follower_incarnations``: verifies fetching followers

@@ -1,4 +1,4 @@
-"""Controlled shutdown: requests that the controller moves all leaders to other brokers before the broker stops."""
+"""Controlled shutdown: the controller moves leaderships to other brokers before the broker stops."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ControlledShutdown:
         self._config = config
 
     async def hand_over(self) -> None:
-        """Request that the controller moves all leaders, and retry; return in any case.
+        """Request the move of all leaderships, with retries; returns even if some remain.
 
         Partitions that this broker still leads are unavailable until the controller notices the stop.
         """
@@ -81,7 +81,7 @@ class ControlledShutdown:
             controller = self._peers.controller()
             response = None if controller is None else await self._ask(controller)
             if response == ():
-                log.info("broker {broker} has handed over all its leaderships", broker=self._broker_id)
+                log.info("broker {broker} has handed over the leadership of all its partitions", broker=self._broker_id)
                 return
             remaining = remaining if response is None else response
             if attempts_left:

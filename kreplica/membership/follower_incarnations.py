@@ -56,7 +56,8 @@ class FollowerIncarnations:
                     confirmed = self._is_confirmed(broker_id, broker_epoch, registered.get(broker_id))
                     if not confirmed:
                         log.warn(
-                            "rejected a fetch of broker {broker} in epoch {epoch}: registered epoch {registered}",
+                            "rejected a fetch with the id of broker {broker} and epoch {epoch}; "
+                            "the registered epoch is {registered}",
                             broker=broker_id,
                             epoch=broker_epoch,
                             registered=registered.get(broker_id),

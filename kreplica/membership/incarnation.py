@@ -45,7 +45,7 @@ def intact_since(notes: Sequence[Note | None], *, boot_id: str, clean_epoch: int
     :param notes: one per log directory, None if it cannot be read.
     :param boot_id: current boot ID; if empty (unknown), the logs are intact only after a clean shutdown.
     :param clean_epoch: broker epoch in the markers of a clean shutdown; None if any directory lacks it.
-    :param logs_missing: True if a log in the last checkpoint is missing or shorter.
+    :param logs_missing: True if a log in the last checkpoint is missing or has lost its end.
     """
     note = notes[0] if notes else None
     if note is None or logs_missing or len(notes) != note.directories_count or any(other != note for other in notes):

@@ -24,7 +24,7 @@ LEFTOVER_WAIT_SESSIONS = 1.5
 
 
 class BrokerIdInUse(KreplicaError):
-    """Another live broker is registered with this broker id; the text contains its endpoints."""
+    """Another live broker is registered with this broker id; the message contains its endpoints."""
 
 
 async def create_persistent_paths(client: ZooKeeperClient) -> None:
@@ -68,9 +68,9 @@ async def read_or_create_cluster_id(client: ZooKeeperClient, rng: random.Random)
 async def register(reactor: Reactor, client: ZooKeeperClient, registration: BrokerRegistration) -> BrokerRegistration:
     """Register this broker in ``/brokers/ids``.
 
-    If an earlier session left a znode with this broker's endpoints (KAFKA-7165), waits for its removal, slightly longer
-    than a session timeout. Does not wait for a znode with other endpoints. An existing znode of the current session was
-    created by an earlier attempt whose response was lost.
+    If an earlier session left a znode with this broker's endpoints (KAFKA-7165), waits for its removal, at most one and
+    a half session timeouts. Does not wait for a znode with other endpoints. An existing znode of the current session
+    was created by an earlier attempt whose response was lost.
 
     :return: the registration with its epoch.
     :raise ConnectionLoss: the connection was lost; a repeated call reads back the result.

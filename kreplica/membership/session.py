@@ -80,7 +80,7 @@ class Membership:
             log.warn("the session with ZooKeeper has expired: registering again")
             self.registered = False
             self._rejoining = Deferred.fromCoroutine(self._rejoin())
-            self._rejoining.addErrback(lambda failure: log.failure("registering again", failure))
+            self._rejoining.addErrback(lambda failure: log.failure("registering again failed", failure))
 
     async def _rejoin(self) -> None:
         assert self._wanted is not None

@@ -1,4 +1,4 @@
-"""Changes dynamic settings in ZooKeeper, as requests to this broker ask for."""
+"""Validates changes of dynamic settings and writes them to ZooKeeper."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Alteration:
 class SettingsWriter:
     """Validates changes and writes them, each with a notification for all brokers.
 
-    :param settings: validates the settings of topics, and uses a written change at once.
+    :param settings: validates the settings of topics; gets each written change at once.
     """
 
     def __init__(self, settings: DynamicSettings, client: ZooKeeperClient, broker_id: int) -> None:
@@ -102,7 +102,9 @@ class SettingsWriter:
                 continue  # a concurrent change: compute the new settings again
             self._settings.apply(entity_type, entity, alteration.settings)
             return
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"the settings of {name!r} are changed concurrently: try again")
+        raise KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT, f"other changes of the settings of {name!r} prevented this one: try again"
+        )
 
     async def alteration(self, entity_type: str, entity: str, operations: Sequence[AlterOperation]) -> Alteration:
         """Return the operations that change individual settings of any topic or broker, without writing them.

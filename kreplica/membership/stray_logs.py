@@ -1,4 +1,4 @@
-"""Deletes logs that are not assigned to this broker, before it joins the cluster.
+"""Deletes logs that are not assigned to this broker when it starts or registers again.
 
 Topics may have been deleted, or replicas moved, while the broker was down or had lost its session.
 """
@@ -159,7 +159,7 @@ async def remove_strays_after_reregistration(
 ) -> None:
     """Delete stray logs of a running broker that has registered again after losing its session.
 
-    Strays are searched again between two controller commands, because an earlier command may have assigned the replica.
+    The search is repeated between two controller commands, because an earlier command may have assigned a replica.
 
     :param in_order: runs a function between two commands.
     :param delete: stops a replica and deletes its log.

@@ -1,4 +1,4 @@
-"""Reads data from ZooKeeper at startup and again after every change."""
+"""Keeps a copy of a znode's data up to date."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ZnodeWatch:
         self._schedule_read()
 
     def stop(self) -> None:
-        """Stop following changes."""
+        """Stop watching for changes."""
         self._stopped = True
         if self._reading is not None:
             self._reading.cancel()
@@ -56,10 +56,10 @@ class ZnodeWatch:
     def _schedule_read(self) -> None:
         self._read_again = True
         if self._reading is None and not self._stopped:
-            self._reading = Deferred.fromCoroutine(self._follow())
+            self._reading = Deferred.fromCoroutine(self._run_scheduled_reads())
             self._reading.addErrback(lambda failure: log.failure("cannot read {what}", failure, what=self._what))
 
-    async def _follow(self) -> None:
+    async def _run_scheduled_reads(self) -> None:
         try:
             while self._read_again:
                 self._read_again = False

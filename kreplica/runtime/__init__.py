@@ -1,16 +1,16 @@
 """Runtime of a broker: the only source of time, randomness, files, threads and network connections.
 
 * ``disk`` files; the simulated disk is in ``kreplica.testing.simulator.disk``
-* ``offload`` runs blocking functions in threads
+* ``offload`` runs blocking functions in threads; ``slices`` runs long computations in short steps on the reactor
 * ``pause`` asynchronous sleep; ``turns`` loops that yield to the reactor; ``gather`` concurrent coroutines
-* ``pacing`` disables TCP pacing on local connections
+* ``pacing`` disables TCP pacing on local connections; ``lean_polling`` is a faster epoll loop
 * ``distribution`` quantiles of values; ``process_figures`` resource usage of the process
 * ``shared_coroutine`` one coroutine with several waiters; ``parent_process`` ends a process with its parent
 * ``stalls`` measures how long the reactor was blocked
 * ``hosts/`` several programs in one process, which can be killed, paused and isolated separately
 * this file: the reactor (monotonic time, TCP), the wall clock, randomness
 
-Nothing below ``service`` imports Twisted's global reactor, reads a clock, or draws a random number of its own.
+Other packages below ``service`` do not import Twisted's global reactor, read a clock or create random generators.
 """
 
 from __future__ import annotations

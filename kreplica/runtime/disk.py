@@ -53,7 +53,7 @@ class File(Protocol):
         """Reserve space up to ``size`` bytes without changing the length; does nothing if unsupported."""
 
     def is_cached(self, position: int, size: int) -> bool:
-        """Return True if the range is in the page cache."""
+        """Return True if the range is probably in the page cache; an estimate, because not every page is checked."""
 
     def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
         """Read the whole range from the page cache; None if it is not cached or extends beyond the end of the file.
@@ -113,7 +113,7 @@ class Disk(Protocol):
     def is_directory(self, path: str) -> bool: ...
 
     def list_directory(self, path: str) -> list[str]:
-        """Return the sorted names of its entries."""
+        """Return the sorted names of a directory's entries."""
 
     def make_directories(self, path: str) -> None:
         """Create a directory and its parents; existing ones are accepted."""
@@ -182,7 +182,7 @@ def is_full(error: Exception) -> bool:
 
 
 def is_out_of_descriptors(error: Exception) -> bool:
-    """Return True if too many files are open; only ``open`` fails this way, never ``sync``."""
+    """Return True if the limit of open files is reached; ``open`` can fail with this error, ``sync`` cannot."""
     return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
 
 
@@ -299,7 +299,7 @@ class OsFile:
 
 
 class OsDirectoryLock:
-    """An ``flock`` on a file named ``.lock``, as Kafka takes it."""
+    """An ``flock`` on a file named ``.lock``; Kafka locks the same file."""
 
     def __init__(self, descriptor: int) -> None:
         self._fd = descriptor

@@ -11,7 +11,7 @@ _prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)  # Linux only
 
 
 def exit_with_parent(parent_id: int) -> None:
-    """Let the kernel kill this process, even if it is stopped, when its parent exits for any reason.
+    """Make the kernel kill this process, even if it is suspended, when its parent exits for any reason (Linux only).
 
     :param parent_id: process ID of the parent, passed by the parent itself.
     """

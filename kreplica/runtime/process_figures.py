@@ -8,7 +8,11 @@ from typing import NamedTuple
 
 
 class ProcessFigures(NamedTuple):
-    """CPU time, resident memory and number of open files; None if the kernel does not report it."""
+    """CPU time, resident memory and number of open files of this process.
+
+    :param resident_bytes: the maximum since the start if there is no ``/proc``.
+    :param open_files: None if there is no ``/proc``.
+    """
 
     cpu_s: float
     resident_bytes: int
@@ -16,7 +20,7 @@ class ProcessFigures(NamedTuple):
 
 
 def process_figures() -> ProcessFigures:
-    """Read the current values from ``/proc``, which takes microseconds."""
+    """Read the current values, which takes microseconds."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     try:
         with open("/proc/self/statm") as file:

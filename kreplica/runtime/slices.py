@@ -36,13 +36,16 @@ STEP_ROWS = 100
 """Number of rows that a handler processes between two yields, if each takes about a microsecond."""
 
 SMALL_BYTES_MAX = 256 * 1024
-"""Maximum size of a small owner; small and large owners have separate admission limits."""
+"""Maximum request size of a small owner; small and large owners have separate admission limits."""
 
 ACTIVE_BYTES_MAX = 16 * 1024 * 1024
-"""Maximum total size of the admitted owners of a size class; a larger owner is admitted alone."""
+"""Maximum total request size of the admitted owners of a size class.
+
+An owner that exceeds it is admitted only if no other owner of its class is.
+"""
 
 LONG_S = 0.02
-"""Work that exceeds its share of the event loop by this much is reported to ``Slices.on_long``."""
+"""A step that runs for this time after the end of its slice is reported to ``Slices.on_long``."""
 
 ACTIVE_SMALL_MAX, ACTIVE_LARGE_MAX = 64, 4
 """Maximum number of small and of large owners that are admitted at the same time."""
@@ -99,7 +102,7 @@ class _Backlog:
 
 
 class Slices:
-    """Scheduler of all long work of one broker.
+    """Scheduler of the long computations of one broker.
 
     The owner with the fewest steps so far runs first, so short work overtakes long work. Only a limited number
     of owners is admitted at the same time, because they hold memory; small and large requests wait separately.

@@ -12,7 +12,7 @@ TURN_SECONDS_MAX = 0.005
 
 
 class Turns:
-    """Tells a loop when to yield to the reactor. Example::
+    """Decides when a long loop yields to the reactor. Example::
 
     turns = Turns(reactor)
     for each in many:
@@ -33,7 +33,7 @@ class Turns:
         return self._reactor.seconds() > self._ends_s
 
     def next(self) -> Deferred[None]:
-        """Yield to the reactor; the collection of the loop may change meanwhile.
+        """Yield to the reactor; the collection that the loop iterates over may change meanwhile.
 
         :return: a Deferred that fires in the next iteration of the reactor; cancelling it cancels the timer.
         """

@@ -51,12 +51,12 @@ def test_plugin_of_another_kind():
 @pytest.mark.parametrize(
     ("overrides", "text"),
     [
-        (["kreplica.plugin.log.names=a"], "of no plugin that was chosen; chosen are: none"),
+        (["kreplica.plugin.log.names=a"], "it belongs to no configured plugin; the configured plugins are: none"),
         (
             ["kreplica.metrics.reporters=log", "kreplica.plugin.log.names=a", "kreplica.plugin.log.nmaes=b"],
             "the plugin log has no setting 'nmaes'; did you mean names",
         ),
-        (["kreplica.metrics.reporters=log"], "the plugin log cannot be made: names: name at least one figure"),
+        (["kreplica.metrics.reporters=log"], "the plugin log cannot be created: names: list at least one metric"),
         (["kreplica.metrics.reporters=log,log", "kreplica.plugin.log.names=a"], "log is listed twice"),
         (["kreplica.placement=tags", "kreplica.plugin.tags.brokers=1"], "brokers: '1' is not of the form NAME:TAG"),
         (["kreplica.authorizer=acl-file", "kreplica.plugin.acl-file.path=/no"], "path: '/no' cannot be read"),

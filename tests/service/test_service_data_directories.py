@@ -108,7 +108,7 @@ def test_broker_refuses_a_directory_of_another_user(world_writable, tmp_path):
     file = tmp_path / "broker.properties"
     file.write_text(f"broker.id=1\nzookeeper.connect=127.0.0.1:2181\nlog.dirs={taken}\n")
     options = {"config": str(file), "overrides": [], "child-of": None}
-    with pytest.raises(SettingsError, match=r"set another directory \(log.dirs; --data-dir\)"):
+    with pytest.raises(SettingsError, match=r"Set another directory \(log.dirs or --data-dir\)"):
         broker_from_options(MemoryReactorClock(), options, lambda _: None)
 
 

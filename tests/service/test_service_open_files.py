@@ -52,8 +52,8 @@ class Warnings(list[str]):
         pytest.param(Limits(524_288, 524_288), 524_288, [], id="high already"),
         pytest.param(Limits(1024, UNLIMITED), UNLIMITED, [], id="unlimited"),
         pytest.param(Limits(256, 4096), 4096, ["only"], id="low, with a warning"),
-        pytest.param(Limits(1024, UNLIMITED, takes=False), 1024, ["stays", "only"], id="higher one refused"),
-        pytest.param(Limits(20_000, UNLIMITED, takes=False), 20_000, ["stays"], id="refused, but sufficient"),
+        pytest.param(Limits(1024, UNLIMITED, takes=False), 1024, ["cannot raise", "only"], id="higher one refused"),
+        pytest.param(Limits(20_000, UNLIMITED, takes=False), 20_000, ["cannot raise"], id="refused, but sufficient"),
     ],
 )
 def test_limit(limits: Limits, after: int, words: list[str]) -> None:

@@ -17,7 +17,13 @@ from twisted.python.failure import Failure
 
 from kreplica.service.process.broker_process import Serving
 from kreplica.service.process.log_output import relay
-from kreplica.service.standalone.supervised_broker import CALM_S, PAUSE_S_MAX, STOP_S_MAX, BrokerEnded, SupervisedBroker
+from kreplica.service.standalone.supervised_broker import (
+    PAUSE_S_MAX,
+    STABLE_S,
+    STOP_S_MAX,
+    BrokerEnded,
+    SupervisedBroker,
+)
 
 SERVING = Serving(9092, None)
 
@@ -160,7 +166,7 @@ def test_backoff_is_reset_after_a_stable_period(scene: Scene) -> None:
         scene.child.ends(1)
         scene.pause_until_next()
     scene.child.serves()
-    scene.reactor.advance(CALM_S)
+    scene.reactor.advance(STABLE_S)
     scene.child.ends(1)
     assert scene.pause_until_next() == 1
 

@@ -1,4 +1,4 @@
-"""Files of the operating system for one of several programs in a process; a kill makes them unusable."""
+"""Disk of one of several programs in a process; a kill of the program closes its open files."""
 
 from __future__ import annotations
 

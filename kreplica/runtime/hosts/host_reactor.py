@@ -172,7 +172,7 @@ class HostReactor:
     def _register(self, transport: Any) -> None:
         if transport not in self._transports:
             self._transports.add(transport)
-            self._loopback.peer_of(transport)  # cached now, because the peer may have exited later
+            self._loopback.peer_of(transport)  # caches the peer, which may have exited when it is needed
             if isinstance(transport, tcp.Server):
                 transport.logstr = self.name
 

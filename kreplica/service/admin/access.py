@@ -24,13 +24,13 @@ KEY = "kreplica.admin.tls.key.file"
 
 TOKEN_LENGTH_MIN = 16
 
-_CERTIFICATE_BEGINS = b"-----BEGIN CERTIFICATE-----"
+_PEM_HEADER = b"-----BEGIN CERTIFICATE-----"
 
 
 def admin_access(disk: Disk, settings: BrokerSettings, host: str) -> Access:
     """Return the access rules of an admin listener.
 
-    :raise SettingsError: the token's file cannot be read or is empty.
+    :raise SettingsError: the token file cannot be read, or does not hold exactly one ASCII token of the minimum length.
     """
     path: str = settings[TOKEN]
     if not path:
@@ -38,10 +38,10 @@ def admin_access(disk: Disk, settings: BrokerSettings, host: str) -> Access:
     token = _read(disk, TOKEN, path).strip()
     if len(token) < TOKEN_LENGTH_MIN or not token.isascii() or len(token.split()) != 1:
         raise SettingsError(
-            f"{TOKEN}: {path} must hold one token of at least {TOKEN_LENGTH_MIN} characters, such as "
-            "`openssl rand -hex 32` makes"
+            f"{TOKEN}: {path} must hold one token of at least {TOKEN_LENGTH_MIN} characters, such as the "
+            "output of `openssl rand -hex 32`"
         )
-    # The token protects the listener, so any host name is accepted; a DNS rebinding page has no token.
+    # A page that uses DNS rebinding does not know the token, so any host name is accepted.
     return Access(hosts=None, token=token)
 
 
@@ -57,7 +57,7 @@ def admin_tls(disk: Disk, settings: BrokerSettings) -> CertificateOptions | None
 
     certificates = _read(disk, CERTIFICATE, settings[CERTIFICATE])
     key = _read(disk, KEY, settings[KEY])
-    blocks = [_CERTIFICATE_BEGINS + each for each in certificates.split(_CERTIFICATE_BEGINS)[1:]]
+    blocks = [_PEM_HEADER + each for each in certificates.split(_PEM_HEADER)[1:]]
     if not blocks:
         raise SettingsError(f"{CERTIFICATE}: {settings[CERTIFICATE]} has no PEM certificate")
     own, *chain = blocks
@@ -88,8 +88,8 @@ def admin_trust(disk: Disk, settings: BrokerSettings) -> IPolicyForHTTPS | None:
 
     from kreplica.admin.peers.trust import trusting
 
-    pieces = _read(disk, CERTIFICATE, settings[CERTIFICATE]).split(_CERTIFICATE_BEGINS)[1:]
-    return trusting([Certificate.loadPEM(_CERTIFICATE_BEGINS + piece) for piece in pieces])
+    pieces = _read(disk, CERTIFICATE, settings[CERTIFICATE]).split(_PEM_HEADER)[1:]
+    return trusting([Certificate.loadPEM(_PEM_HEADER + piece) for piece in pieces])
 
 
 def _read(disk: Disk, name: str, path: str) -> bytes:

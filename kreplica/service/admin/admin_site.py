@@ -65,7 +65,7 @@ def admin_site(broker: AdminDependencies, stalls: StallWatch, listener: tuple[st
 
 
 def resources(broker: AdminDependencies, registrations: RegistrationReader) -> Sequence[Resource]:
-    """Return the resources that a broker serves alone, except the metrics."""
+    """Return the resources of the cluster's state, health and the dashboard."""
     return (
         *_basic(broker, registrations),
         Health(broker),
@@ -74,7 +74,7 @@ def resources(broker: AdminDependencies, registrations: RegistrationReader) -> S
 
 
 def _basic(broker: AdminDependencies, registrations: RegistrationReader) -> Sequence[Resource]:
-    """The cluster, its brokers, its topics, and their settings."""
+    """Return the resources of the cluster, its brokers, topics and partitions, their configurations and elections."""
     reactor, client, published, dynamic = (
         broker.runtime.reactor,
         broker.client,

@@ -59,7 +59,10 @@ class LocalGroupFacts:
         )
 
     def _silent(self, group: Group, now_ms: int) -> dict[str, int]:
-        """Members that have not sent a heartbeat for more than half of their session timeout."""
+        """Return the session deadlines of members without a heartbeat for more than half of their session timeout.
+
+        :return: deadlines in milliseconds since 1970, by the member's name.
+        """
         return {
             _named(each.member_id, each.instance_id, each.client_id, each.client_host): now_ms
             + round(each.left_s * 1000)

@@ -1,4 +1,4 @@
-"""Builds the admin API's resources for operators: plans, timeline, explanations and live figures."""
+"""Builds the admin API's resources for operators: plans, timeline, explanations and live metrics."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class OperationsDependencies(LiveMetricsDependencies, Protocol):
 def operating_resources(
     broker: OperationsDependencies, stalls: StallWatch, registrations: Registrations, others: OtherBrokers
 ) -> Sequence[Resource]:
-    """Return the resources for plans, the timeline, explanations and live figures."""
+    """Return the resources for plans, the timeline, explanations and live metrics."""
     runtime, broker_id = broker.runtime, broker.broker_id
     connections = broker.coordinators.connections
     return (

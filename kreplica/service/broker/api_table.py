@@ -1,4 +1,4 @@
-"""Builds the table of the APIs that a broker serves, which are also those in ApiVersions responses."""
+"""Builds the table of a broker's API handlers; ApiVersions responses list the same APIs."""
 
 from __future__ import annotations
 
@@ -200,23 +200,23 @@ def _metadata_handler(broker: ApiDependencies, topics: TopicAdmin, operations: A
 def _controller_handlers(broker: ApiDependencies) -> list[tuple[Api, Handler]]:
     """Return the handlers of requests to the controller."""
 
-    def ask_shutdown(broker_id: int, broker_epoch: int) -> Deferred[Any]:
+    def request_shutdown(broker_id: int, broker_epoch: int) -> Deferred[Any]:
         return broker.controller.submit(ShutdownRequested(broker_id, broker_epoch))
 
-    def ask_election(election_type: int, wanted: list[TopicPartition] | None) -> Deferred[Any]:
-        return broker.controller.submit(ElectionRequested(ElectionType(election_type), wanted))
+    def request_election(election_type: int, partitions: list[TopicPartition] | None) -> Deferred[Any]:
+        return broker.controller.submit(ElectionRequested(ElectionType(election_type), partitions))
 
-    def ask_reassignment(targets: Mapping[TopicPartition, tuple[int, ...] | None]) -> Deferred[Any]:
+    def request_reassignment(targets: Mapping[TopicPartition, tuple[int, ...] | None]) -> Deferred[Any]:
         return broker.controller.submit(AlterReassignmentsRequested(targets))
 
-    def ask_moves(wanted: list[TopicPartition] | None) -> Deferred[Any]:
-        return broker.controller.submit(ListReassignmentsRequested(wanted))
+    def list_reassignments(partitions: list[TopicPartition] | None) -> Deferred[Any]:
+        return broker.controller.submit(ListReassignmentsRequested(partitions))
 
     return [
-        (messages.CONTROLLED_SHUTDOWN, ControlledShutdown(ask_shutdown)),
-        (messages.ELECT_LEADERS, ElectLeaders(ask_election, broker.metadata)),
-        (messages.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignments(ask_reassignment, broker.metadata)),
-        (messages.LIST_PARTITION_REASSIGNMENTS, ListPartitionReassignments(ask_moves, broker.metadata)),
+        (messages.CONTROLLED_SHUTDOWN, ControlledShutdown(request_shutdown)),
+        (messages.ELECT_LEADERS, ElectLeaders(request_election, broker.metadata)),
+        (messages.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignments(request_reassignment, broker.metadata)),
+        (messages.LIST_PARTITION_REASSIGNMENTS, ListPartitionReassignments(list_reassignments, broker.metadata)),
     ]
 
 

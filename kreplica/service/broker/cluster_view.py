@@ -10,7 +10,7 @@ from kreplica.server.metadata.metadata_cache import MetadataCache, PartitionMeta
 
 
 class PublishedCluster:
-    """A ``coordination.ClusterView`` of a metadata cache."""
+    """Implements ``coordination.ClusterView`` with a metadata cache."""
 
     def __init__(self, metadata: MetadataCache) -> None:
         self._metadata = metadata

@@ -159,13 +159,13 @@ class Coordinators:
         )
 
     def make_internal_topics(self, topics: TopicAdmin) -> InternalTopics:
-        """Create the object that creates the coordinators' internal topics on demand, and return it."""
+        """Return the object that creates the coordinators' internal topics on demand; called once."""
         made = InternalTopics(topics, self._broker.metadata, internal_topic_configs(self._broker.settings))
         self._internal_topics = made
         return made
 
     def create_topics(self) -> None:
-        """Start to create the coordinators' topics, before a client needs them."""
+        """Start creating the coordinators' topics before a client needs them."""
         if self._internal_topics is not None:
             for topic in (CONSUMER_OFFSETS, TRANSACTION_STATE):
                 self._internal_topics.ensure(topic)
@@ -189,7 +189,7 @@ class Coordinators:
 
 
 def coordinator_settings(brokers: int) -> dict[str, str]:
-    """Return settings of internal topics and groups for small test clusters.
+    """Return settings of internal topics and groups for clusters of a few brokers.
 
     Replication factors are at most the number of brokers, and groups start without the initial rebalance delay.
     """

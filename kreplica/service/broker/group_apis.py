@@ -1,4 +1,4 @@
-"""Builds the handlers of the APIs of consumer groups."""
+"""Builds the handlers of the group APIs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kreplica.wire.messages import Api
 
 
 class GroupApiDependencies(Protocol):
-    """Parts of a broker that the handlers of consumer groups need."""
+    """Parts of a broker that the handlers of the group APIs need."""
 
     @property
     def runtime(self) -> Runtime: ...

@@ -1,4 +1,4 @@
-"""Finds the endpoints of other brokers, and the partitions that they can take over."""
+"""Looks up other brokers in the metadata cache: endpoints, liveness, and the replicas that they hold."""
 
 from __future__ import annotations
 

@@ -73,9 +73,9 @@ def not_ready(broker: ReadinessDependencies) -> list[str]:
 
 
 async def wait_until_served(broker: ReadinessDependencies, timeout_s: float) -> None:
-    """Wait until the metadata has this broker and every topic, and each local log is of a leader or follower.
+    """Wait until the metadata contains this broker and all topics, and each local replica is a leader or a follower.
 
-    After a timeout, the broker logs a warning and its start continues, because only clients need a controller.
+    After a timeout, logs a warning and returns, because a broker can start without a controller.
 
     :param timeout_s: the maximum time to wait for metadata that contains this broker.
     """
@@ -106,8 +106,8 @@ async def _remaining_topics(broker: ReadinessDependencies) -> set[str]:
         except ClientClosed:
             raise
         except ZooKeeperError as error:
-            # After a lost session, the membership creates another one.
-            log.warn("reading the topics in ZooKeeper again: {error}", error=str(error))
+            # ``Membership`` replaces an expired session.
+            log.warn("cannot read the topics from ZooKeeper, retrying: {error}", error=str(error))
             await pause(broker.runtime.reactor, RETRY_SECONDS)
 
 

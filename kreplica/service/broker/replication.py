@@ -58,7 +58,7 @@ class ReplicationDependencies(Protocol):
 
 
 class Replication:
-    """The replication of one broker; started after its registration, stopped before its logs are closed.
+    """The replication of one broker; started after the broker has registered, stopped before the logs are closed.
 
     :param purgatory: holds the requests that wait for records or acknowledgements.
     """
@@ -97,7 +97,7 @@ class Replication:
         self.lag_watch = LagWatch(reactor, self.partitions, lag_s_max / 2)
 
     def start(self) -> None:
-        """Start to check followers for lag, and to watch the ZooKeeper session."""
+        """Start checking followers for lag and watching the ZooKeeper session."""
         self.lag_watch.start()
         self._unsubscribe = self._client.on_session_event(self._session_changed)
 

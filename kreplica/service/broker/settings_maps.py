@@ -50,7 +50,7 @@ def bounds(settings: BrokerSettings) -> Bounds:
         connections_max=settings["max.connections"],
         connections_per_host_max=settings["max.connections.per.ip"],
         idle_s=idle_ms / 1000 if idle_ms > 0 else float(UNLIMITED),
-        # Kafka's defaults of these three are too small for fast networks, so only configured values apply.
+        # Kafka's defaults of the next three are too small for fast networks, so they apply only if configured.
         accept_backlog=settings["socket.listen.backlog.size"] if "socket.listen.backlog.size" in names else 1024,
         send_buffer_bytes=settings["socket.send.buffer.bytes"] if "socket.send.buffer.bytes" in names else -1,
         receive_buffer_bytes=settings["socket.receive.buffer.bytes"] if "socket.receive.buffer.bytes" in names else -1,
@@ -224,7 +224,7 @@ def admin_listener(settings: BrokerSettings) -> tuple[str, int] | None:
 
 
 def advertised(endpoint: Endpoint, listening: Endpoint, bound_port: int, host_name: str) -> Endpoint:
-    """Return the endpoint to advertise, with its missing parts.
+    """Return the endpoint to advertise, with a missing host or port filled in.
 
     :param listening: the configured listener with the same name.
     :param host_name: the machine's name, used for a listener on all interfaces.

@@ -1,4 +1,4 @@
-"""Builds the handlers of the APIs of transactions."""
+"""Builds the handlers of the transaction APIs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kreplica.wire.messages import Api
 
 
 class TransactionApiDependencies(Protocol):
-    """Parts of a broker that the handlers of transactions need."""
+    """Parts of a broker that the handlers of the transaction APIs need."""
 
     @property
     def runtime(self) -> Runtime: ...

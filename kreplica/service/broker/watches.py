@@ -1,4 +1,4 @@
-"""Watches cluster-wide state other than settings: cordoned brokers and the throttle of plans."""
+"""Watches the cordoned brokers and the throttle of plans in ZooKeeper."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Broker:
 
     :param settings: the validated ``server.properties``.
     :param failed: called with a one-line reason when the broker cannot continue; by default the broker stops itself.
-    :ivar standalone: the brokers of this process if it can kill each of them; set before the start.
+    :ivar standalone: controls the brokers of a process that runs several on virtual hosts; None otherwise.
     """
 
     def __init__(self, runtime: Runtime, settings: BrokerSettings, failed: Callable[[str], None] | None = None) -> None:
@@ -166,7 +166,7 @@ class Broker:
         for warning in self.settings.warnings:
             log.warn("{warning}", warning=warning)
         connect = self.settings["zookeeper.connect"]
-        # The lock proves that the previous process has ended, so its ZooKeeper session may be closed.
+        # Holding the lock proves that the previous process has ended, so its ZooKeeper session may be closed.
         self.directories.lock()
         timings = StartTimings(self.runtime.reactor.seconds)
         steps = StartupSteps(self.runtime, self.client)
@@ -185,7 +185,7 @@ class Broker:
         self._opened = True
         timings.done("logs")
         self.incarnations.begin()
-        await steps.run("the assignment of the logs on disk in ZooKeeper", self._remove_strays_at_start)
+        await steps.run("the replica assignments in ZooKeeper", self._remove_strays_at_start)
         timings.done("assignment")
         self.directories.start(self.partitions.high_watermarks)
         self.server = self._build_server()
@@ -210,7 +210,7 @@ class Broker:
         """Create the persistent znodes, read the cluster-wide state and return the cluster ID."""
         client, random = self.client, self.runtime.random
         await steps.run("the persistent znodes of the cluster", lambda: create_persistent_paths(client))
-        cluster_id = await steps.run("the cluster's id", lambda: read_or_create_cluster_id(client, random))
+        cluster_id = await steps.run("the cluster ID", lambda: read_or_create_cluster_id(client, random))
         self._settings_session = client.session_id
         await steps.run("the dynamic settings", self.dynamic_settings.start)
         self.dynamic_settings.check_unsupported_security()
@@ -282,7 +282,7 @@ class Broker:
     # --- events ------------------------------------------------------------------------------------------------------
 
     def _on_joined(self, registration: BrokerRegistration) -> None:
-        """Handle the first registration and each one after a lost session."""
+        """Handle the first registration and each later one, which follows a lost session."""
         last_epoch = self.fence.broker_epoch
         self.fence.broker_epoch = registration.epoch
         self.incarnations.registered(registration)
@@ -305,7 +305,7 @@ class Broker:
 
     def _remove_strays(self, last_epoch: int) -> None:
         """Remove logs that were unassigned while this broker had no session."""
-        self._removing_strays.cancel()  # a scan of the previous session; the new one covers everything
+        self._removing_strays.cancel()  # a scan started in the previous session; the new scan covers everything
         self._removing_strays = Deferred.fromCoroutine(
             remove_strays_after_reregistration(
                 self.runtime.reactor,
@@ -395,6 +395,6 @@ def _log_stray_failure(failure: Failure) -> None:
         return
     if failure.check(ZooKeeperError) is not None:
         reason = failure.getErrorMessage()
-        log.info("cannot look for stray logs now, retried at the next registration: {reason}", reason=reason)
+        log.info("cannot look for stray logs; retrying at the next registration: {reason}", reason=reason)
     else:
         log.failure("looking for stray logs failed", failure)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class StartTimings:
-    """Durations of consecutive phases; in text, such as ``session 0.03, logs 0.05``.
+    """Durations of consecutive phases; ``str`` returns them in seconds, such as ``session 0.03, logs 0.05``.
 
     :param now_s: a clock in seconds.
     """

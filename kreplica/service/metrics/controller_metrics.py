@@ -13,7 +13,7 @@ from kreplica.service.metrics.metric_families import counter, gauge, histogram
 
 
 def controller_families(controller: Controller, metadata: MetadataCache) -> Iterator[Family | Histogram]:
-    """Yield the controller's metrics; most of them only on the active controller."""
+    """Yield the controller's metrics; those of plans and of the cluster only on the active controller."""
     name = "kafka_controller_kafkacontroller"
     context = controller.context if controller.active else None
     yield gauge(f"{name}_activecontrollercount", "1 on the broker that is the controller.", controller.active)

@@ -14,7 +14,7 @@ LABELS = ("consumergroup", "topic", "partition")
 
 
 async def group_families(reactor: Reactor, tracker: LagTracker) -> AsyncIterator[Family]:
-    """Yield the committed offsets and lags of all partitions, so a scrape of all brokers has each group once."""
+    """Yield the committed offsets and lags of the groups, which each appear on one broker only."""
     turns = Turns(reactor)
     offsets: list[Sample] = []
     lags: list[Sample] = []

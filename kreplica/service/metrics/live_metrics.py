@@ -19,7 +19,7 @@ from kreplica.service.broker.replication import Replication
 from kreplica.wire.messages import FETCH, PRODUCE, Api
 
 PERCENTILE = 0.99
-RECENT_SECONDS, LOOK_SECONDS = 10.0, 1.0
+RECENT_SECONDS, SNAPSHOT_SECONDS = 10.0, 1.0
 REUSE_SECONDS = 0.5
 
 
@@ -119,22 +119,22 @@ class RecentDelays:
     def __init__(self, seconds: Callable[[], float], stalls: StallWatch) -> None:
         self._seconds = seconds
         self._stalls = stalls
-        self._looks: deque[tuple[float, Sequence[int]]] = deque([(seconds(), tuple(stalls.counts))])
+        self._snapshots: deque[tuple[float, Sequence[int]]] = deque([(seconds(), tuple(stalls.counts))])
 
     @property
     def percentile_ms(self) -> float:
-        """The bound below which 99 in 100 delays were."""
+        """``percentile_ms`` of the recent delays."""
         now_s, counts = self._seconds(), tuple(self._stalls.counts)
-        if now_s - self._looks[-1][0] >= LOOK_SECONDS:
-            self._looks.append((now_s, counts))
-        while len(self._looks) > 2 and now_s - self._looks[1][0] > RECENT_SECONDS:
-            self._looks.popleft()
-        before = self._looks[0][1]
+        if now_s - self._snapshots[-1][0] >= SNAPSHOT_SECONDS:
+            self._snapshots.append((now_s, counts))
+        while len(self._snapshots) > 2 and now_s - self._snapshots[1][0] > RECENT_SECONDS:
+            self._snapshots.popleft()
+        before = self._snapshots[0][1]
         return percentile_ms(after - earlier for after, earlier in zip(counts, before, strict=True))
 
 
 class CountedMessages:
-    """Counts new messages by comparing log end offsets between two reads, at no cost when nothing reads it."""
+    """Counts new messages by comparing log end offsets between two reads, so that appends do no counting."""
 
     def __init__(self) -> None:
         self._ends: dict[TopicPartition, int] = {}

@@ -25,14 +25,18 @@ def process_families() -> Iterator[Family]:
 async def directory_families(runtime: Runtime, directories: Sequence[LogDirectory]) -> list[Family]:
     """Return the size, free space and state of each log directory."""
     online = [directory.path for directory in directories if directory.offline is None]
-    room = await runtime.offload.run(_room, runtime.disk, online)
+    usage_by_path = await runtime.offload.run(_usage_by_path, runtime.disk, online)
     rows = (
         ("online", "1 if a log directory is online.", [(each.path, each.path in online) for each in directories]),
-        ("total_bytes", "Size of the disk of a log directory.", [(path, total) for path, (total, _) in room.items()]),
+        (
+            "total_bytes",
+            "Size of the disk of a log directory.",
+            [(path, total) for path, (total, _) in usage_by_path.items()],
+        ),
         (
             "usable_bytes",
             "Free space on the disk of a log directory.",
-            [(path, usable) for path, (_, usable) in room.items()],
+            [(path, usable) for path, (_, usable) in usage_by_path.items()],
         ),
     )
     return [
@@ -47,7 +51,7 @@ async def directory_families(runtime: Runtime, directories: Sequence[LogDirector
     ]
 
 
-def _room(disk: Disk, paths: list[str]) -> dict[str, tuple[int, int]]:
+def _usage_by_path(disk: Disk, paths: list[str]) -> dict[str, tuple[int, int]]:
     found = {}
     for path in paths:
         try:

@@ -1,4 +1,4 @@
-"""Metrics of the memory that clients make a broker hold; docs/reference/limits.md says what bounds each of them."""
+"""Metrics of the memory that clients occupy on a broker; docs/reference/limits.md lists the limits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class MemoryDependencies(Protocol):
 
 
 def memory_families(broker: MemoryDependencies) -> Iterator[Family]:
-    """Yield what each kind of buffer holds, and how often its bound refused something."""
+    """Yield the bytes held and the number of refusals at the limit, by kind of memory."""
     held, refused = _rows(broker)
     yield Family(
         "kreplica_memory_held_bytes",

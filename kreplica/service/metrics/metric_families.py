@@ -8,7 +8,7 @@ from kreplica.interfaces import Buckets, Family, Histogram, Sample
 from kreplica.interfaces import MetricKind as Kind
 
 Row = tuple[Sequence[str], Sequence[float], Sequence[int], float]
-"""Labels' values; bounds; how many fell to each and beyond the last; the sum."""
+"""Label values; bucket bounds; number of values per bucket, including the one above all bounds; sum of the values."""
 
 
 def gauge(name: str, text: str, value: float) -> Family:
@@ -22,13 +22,13 @@ def counter(name: str, text: str, value: float) -> Family:
 
 
 def by_api(name: str, text: str, values: Iterable[tuple[str, float]]) -> Family:
-    """A counter for each API."""
+    """Return a counter with one sample per API."""
     samples = [Sample((api,), value) for api, value in values]
     return Family(f"kafka_network_requestmetrics_{name}", Kind.COUNTER, text, ("request",), samples)
 
 
 def histogram(name: str, text: str, rows: Iterable[Row], labels: Sequence[str] = ()) -> Histogram:
-    """Distributions of one name."""
+    """Return a histogram with one set of buckets per row."""
     return Histogram(name, text, labels, [_buckets(*row) for row in rows])
 
 

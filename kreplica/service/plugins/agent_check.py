@@ -1,4 +1,4 @@
-"""A listener that tells load balancers whether this broker can serve clients, in HAProxy's agent-check protocol."""
+"""Listener that reports to load balancers, in HAProxy's agent-check protocol, whether this broker can serve clients."""
 
 from __future__ import annotations
 

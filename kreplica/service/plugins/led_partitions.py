@@ -24,7 +24,7 @@ from kreplica.wire.records import Record, iter_records
 
 log = Logger()
 
-PIECE_BYTES = 1024 * 1024
+READ_BYTES = 1024 * 1024
 
 Leads = Callable[[TopicPartition, bool], None]
 
@@ -81,7 +81,7 @@ class Roles:
             try:
                 leads(key, partition.is_leader)
             except Exception:
-                log.failure("a plugin that follows {partition} failed", partition=str(key))
+                log.failure("the leadership callback of a plugin failed for {partition}", partition=str(key))
 
 
 class LedView:
@@ -156,7 +156,7 @@ class LedView:
     async def _piece(self, partition: Partition, offset: int) -> memoryview:
         log_ = partition.log
         try:
-            piece = log_.read(offset, size_max=PIECE_BYTES, offset_max=log_.log_end_offset)
+            piece = log_.read(offset, size_max=READ_BYTES, offset_max=log_.log_end_offset)
             return memoryview(await self._broker.runtime.offload.run(_read_ranges, piece.ranges))
         except (OSError, StorageError) as error:
             raise partition.read_failed(offset, error) from error

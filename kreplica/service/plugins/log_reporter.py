@@ -1,4 +1,4 @@
-"""A metrics reporter that writes chosen metrics to the log."""
+"""A metrics reporter that writes configured metrics to the log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SAMPLES_MAX = 20
 
 @implementer(IMetricsReporter)
 class LogReporter:
-    """A line for each chosen name."""
+    """Logs one line per configured metric."""
 
     def __init__(self, context: PluginContext) -> None:
         """Create the reporter.
@@ -27,7 +27,7 @@ class LogReporter:
         """
         self._names = Patterns(context.settings.get("names", ""))
         if not self._names:
-            raise ValueError("names: name at least one figure, such as kafka_server_*")
+            raise ValueError("names: list at least one metric, such as kafka_server_*")
 
     async def report(self, families: AsyncIterator[Family | Histogram]) -> None:
         async for family in families:

@@ -96,7 +96,7 @@ class Plugins:
         self._reporting.stop()
         await self._listeners.stop()
 
-    # --- making ------------------------------------------------------------------------------------------------------
+    # --- creation -------------------------------------------------------------------------------------------------
 
     def _one(self, setting: str, provides: InterfaceClass, use: Callable[[Any, PluginFailures], Any]) -> Any:
         name = self._settings[setting]
@@ -115,15 +115,16 @@ class Plugins:
         maker = find(setting, name, provides)
         failures = self._failures.setdefault(name, PluginFailures(self._runtime.reactor, name))
         self._makers.setdefault(name, []).append(maker)
-        context = PluginContext(name, self._of(name), self._runtime, PluginBroker(self._broker, self.roles, name))
+        view = PluginBroker(self._broker, self.roles, name)
+        context = PluginContext(name, self._settings_of(name), self._runtime, view)
         try:
             return maker.make(context), failures
         except ValueError as error:
-            raise SettingsError(f"{setting}: the plugin {name} cannot be made: {error}") from error
+            raise SettingsError(f"{setting}: the plugin {name} cannot be created: {error}") from error
         except Exception as error:
-            raise SettingsError(f"{setting}: the plugin {name} failed to be made: {error!r}") from error
+            raise SettingsError(f"{setting}: the plugin {name} failed while it was created: {error!r}") from error
 
-    def _of(self, name: str) -> dict[str, str]:
+    def _settings_of(self, name: str) -> dict[str, str]:
         prefix = f"{PLUGIN_PREFIX}{name}."
         return {
             given.removeprefix(prefix): self._settings.text(given) or ""
@@ -132,7 +133,7 @@ class Plugins:
         }
 
     def _check_settings(self) -> None:
-        """Refuse settings of plugins that are not chosen, and settings that a plugin does not have."""
+        """Reject settings of plugins that are not configured, and settings that a plugin does not have."""
         for given in self._settings.configured_names:
             if given.startswith(PLUGIN_PREFIX):
                 self._check_setting(given)
@@ -142,7 +143,7 @@ class Plugins:
         name = next((name for name in self._makers if rest.startswith(f"{name}.")), None)
         if name is None:
             chosen = ", ".join(sorted(self._makers)) or "none"
-            raise SettingsError(f"{given}: it is of no plugin that was chosen; chosen are: {chosen}")
+            raise SettingsError(f"{given}: it belongs to no configured plugin; the configured plugins are: {chosen}")
         setting = rest.removeprefix(f"{name}.")
         known = [each for maker in self._makers[name] for each in maker.settings]
         if setting not in known and not any(k.endswith("*") and setting.startswith(k[:-1]) for k in known):

@@ -13,7 +13,7 @@ from kreplica.service.plugins.plugin_failures import PluginFailures
 
 
 class ChosenPlacement:
-    """A ``server.topic_admin.Place``."""
+    """Places replicas with a plugin, or evenly if its result is invalid."""
 
     def __init__(self, plugin: IReplicaPlacement, failures: PluginFailures) -> None:
         self._plugin = plugin
@@ -67,7 +67,7 @@ def _invalid_reason(
 
 
 class ChosenElection:
-    """A ``controller.context.Preference``."""
+    """Orders the candidates of an election with a plugin, or by the assignment if its result is invalid."""
 
     def __init__(self, plugin: ILeaderElection, failures: PluginFailures) -> None:
         self._plugin = plugin

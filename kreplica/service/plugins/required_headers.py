@@ -1,4 +1,4 @@
-"""Refuses records that lack a header: a trace id, a tenant, the version of a schema."""
+"""Rejects batches with records that lack a required header, such as a trace ID, a tenant or a schema version."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class RequiredHeaders:
             return None
         wrong = {}
         for record in batch.records:
-            there = {name for name, _ in record.headers}
-            missing = [name for name in self._headers if name not in there]
+            present = {name for name, _ in record.headers}
+            missing = [name for name in self._headers if name not in present]
             if missing:
                 wrong[record.offset] = f"the header {missing[0]} is missing"
         return Refuse(f"{len(wrong)} records lack a header", wrong) if wrong else None
 
     def appended(self, batch: ProducedBatch, note_offset: int) -> None:
-        """It leaves no notes."""
+        """Do nothing, because this interceptor adds no notes."""

@@ -22,7 +22,7 @@ log = Logger()
 
 
 class BrokerProcess(Broker):
-    """A broker that stops the process's threads when it stops."""
+    """A broker that owns its process: stopping it also stops the process's threads."""
 
     async def start(self) -> None:
         await super().start()
@@ -66,7 +66,10 @@ class ChildBrokerProcess(BrokerProcess):
 
 
 def broker_from_options(reactor: Any, options: dict[str, Any], failed: Callable[[str], None]) -> BrokerProcess:
-    """:raise SettingsError: a setting, with its line; or a log directory that another user controls."""
+    """Return the broker process that the command-line options describe.
+
+    :raise SettingsError: a setting is invalid, or another user controls a log directory.
+    """
     parent_id = options["child-of"]
     if parent_id is not None:
         exit_with_parent(parent_id)
@@ -76,7 +79,7 @@ def broker_from_options(reactor: Any, options: dict[str, Any], failed: Callable[
     warn_of_readable_secrets(options["config"], settings)
     if not {"log.dir", "log.dirs"} & set(settings.configured_names):
         log.warn(
-            "the data is kept in {directories}, where files may be deleted or made by others: set log.dirs",
+            "log.dirs is not set: the data is in {directories}, where other users may delete or create files",
             directories=", ".join(settings.log_dirs),
         )
     check_owners(settings.log_dirs)

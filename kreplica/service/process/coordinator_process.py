@@ -27,7 +27,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 class CoordinatorProcess:
     """The embedded coordinator as a process.
 
-    :param runtime: stopped with the coordinator.
+    :param runtime: its worker threads are stopped with the coordinator.
     :param failed: called with a one-line reason when the store has failed.
     """
 
@@ -51,11 +51,11 @@ class CoordinatorProcess:
             settings=settings,
             on_failure=partial(coordinator_failed, failed),
         )
-        self._asked_port = port
+        self._configured_port = port
         self._interface = interface
 
     async def start(self) -> None:
-        await start_coordinator(self._coordinator, self._interface, self._asked_port, "--port")
+        await start_coordinator(self._coordinator, self._interface, self._configured_port, "--port")
         print(
             f"the coordinator is ready on {self._interface}:{self._coordinator.port}, "
             f"its data is in {self._data_directory}",
@@ -77,13 +77,13 @@ async def start_coordinator(coordinator: EmbeddedCoordinator, interface: str, po
         await coordinator.start()
     except CannotListenError as error:
         raise SettingsError(
-            f"the coordinator cannot listen on {interface}:{port}: {error.socketError}; choose another with {option}"
+            f"the coordinator cannot listen on {interface}:{port}: {error.socketError}; set another port with {option}"
         ) from None
 
 
 def coordinator_failed(failed: Callable[[str], None], failure: Failure) -> None:
     """Report that the store failed, so that the process ends: it can no longer keep its durability guarantees."""
-    failed(f"the coordinator cannot keep its state: {failure.getErrorMessage()}")
+    failed(f"the coordinator cannot store its state: {failure.getErrorMessage()}")
 
 
 def coordinator_from_options(

@@ -27,11 +27,11 @@ def check_owners(directories: Iterable[str], own_user: int | None = None) -> Non
     """
     trusted = (ROOT, os.geteuid() if own_user is None else own_user)
     for directory in directories:
-        for path in _places(directory):
+        for path in _components(directory):
             _check(directory, path, trusted)
 
 
-def _places(directory: str) -> Iterator[Path]:
+def _components(directory: str) -> Iterator[Path]:
     """Return the existing components of a path, following symbolic links, without the root directory."""
     found = dict.fromkeys(
         place
@@ -52,6 +52,6 @@ def _check(directory: str, path: Path, trusted: tuple[int, int]) -> None:
     else:
         return
     raise SettingsError(
-        f"{directory}: {fault}, who could change its data; "
-        "set another directory (log.dirs; --data-dir), or remove it if it is not yours"
+        f"{directory}: {fault}; that user could change its data. "
+        f"Set another directory (log.dirs or --data-dir), or remove {path} if you did not create it"
     )

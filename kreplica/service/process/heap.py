@@ -1,4 +1,4 @@
-"""Returns the memory that large requests leave free in the C heap to the operating system."""
+"""Returns memory that is free in the C heap after large requests to the operating system."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = Logger()
 
 CHECK_INTERVAL_S = 5.0
 EXCESS_BYTES = 32 << 20
-"""Resident memory above its lowest level that makes a trim worth its time."""
+"""Minimum resident memory above the lowest level for which a trim is worth its time."""
 
 CHANGE_BYTES = 8 << 20
 """Change of the resident memory after which the next check may trim, and the least that a useful trim releases."""

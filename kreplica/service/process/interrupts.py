@@ -11,7 +11,7 @@ from typing import Any
 
 
 def end_on_interrupt() -> None:
-    """Make SIGINT end the process at once until ``reactor_handles_interrupts``; keep a foreign handler."""
+    """Make SIGINT end the process at once until ``reactor_handles_interrupts`` is called; keep any other handler."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 

@@ -9,7 +9,7 @@ from twisted.logger import Logger
 log = Logger()
 
 OPEN_FILES_LOW = 8192
-"""Below this a broker's own bound on open segments, with a few thousand connections, does not fit."""
+"""Minimum for a broker's limit of open segments and a few thousand connections."""
 
 
 def raise_open_files_limit() -> None:
@@ -36,7 +36,7 @@ def raise_limit(limits: Any) -> None:
             soft = hard
         except (OSError, ValueError) as error:
             # macOS reports an unlimited hard limit but rejects high values.
-            log.warn("the limit of open files stays {soft}: {error}", soft=soft, error=str(error))
+            log.warn("cannot raise the limit of {soft} open files: {error}", soft=soft, error=str(error))
     if soft != limits.RLIM_INFINITY and soft < OPEN_FILES_LOW:
         log.warn(
             "this process may have only {soft} files and connections open: raise the limit (ulimit -Hn, or "

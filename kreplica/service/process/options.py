@@ -92,13 +92,13 @@ class StandaloneOptions(_Options):
     ]
 
     optParameters: ClassVar[list[list[Any]]] = [
-        ["brokers", "n", 1, "how many brokers; broker i listens on port + i - 1", _count],
+        ["brokers", "n", 1, "number of brokers; they listen on consecutive ports", _count],
         ["data-dir", "d", "data", "data directory; created if it does not exist"],
         ["port", "p", 9092, "the first broker's port", _port],
         ["admin-port", None, 8080, "the admin API's port", _port],
         ["coordinator-port", None, 2181, "port of the embedded ZooKeeper server", _port],
         ["first-broker-id", None, 1, "ID of the first broker; the others get the following IDs", _broker_id],
-        ["advertised-host", None, "127.0.0.1", "the host clients are sent to; all listen on loopback", _host],
+        ["advertised-host", None, "127.0.0.1", "host to advertise; brokers listen on loopback only", _host],
     ]
 
 
@@ -117,15 +117,15 @@ class BrokerOptions(_Options):
 
 
 class CoordinatorOptions(_Options):
-    """The embedded ZooKeeper server alone, for clusters on one machine."""
+    """The embedded ZooKeeper server without brokers, for clusters on one machine."""
 
     optParameters: ClassVar[list[list[Any]]] = [
         ["data-dir", "d", "coordinator-data", "directory of the znodes; created if it does not exist"],
         ["port", "p", 2181, "the port", _port],
         ["interface", "i", "127.0.0.1", "the address to listen on"],
-        ["znodes-max", None, ZNODES_MAX, "how many znodes there may be", _positive],
-        ["znode-bytes-max", None, ZNODE_BYTES_MAX, "how many bytes all znodes may hold", _positive],
-        ["address-connections-max", None, ADDRESS_CONNECTIONS_MAX, "how many connections one address has", _positive],
+        ["znodes-max", None, ZNODES_MAX, "maximum number of znodes", _positive],
+        ["znode-bytes-max", None, ZNODE_BYTES_MAX, "maximum total size of the znodes in bytes", _positive],
+        ["address-connections-max", None, ADDRESS_CONNECTIONS_MAX, "maximum connections per address", _positive],
     ]
 
 
@@ -136,7 +136,7 @@ class Options(usage.Options):
     subCommands: ClassVar[list[list[Any]]] = [
         ["standalone", None, StandaloneOptions, "coordinator and brokers in one process; needs nothing else"],
         ["broker", None, BrokerOptions, "one broker of a cluster"],
-        ["coordinator", None, CoordinatorOptions, "the embedded ZooKeeper server alone"],
+        ["coordinator", None, CoordinatorOptions, "the embedded ZooKeeper server without brokers"],
     ]
 
     def postOptions(self) -> None:

@@ -31,7 +31,7 @@ def keep_files_private() -> None:
 def warn_of_readable_secrets(config: str, settings: BrokerSettings) -> None:
     """Log a warning for each file with a secret that every user of the machine may read.
 
-    :param config: the settings' file.
+    :param config: path of the settings file.
     """
     in_config = any(_SECRET.search(name) for name in settings.configured_names)
     named = (settings["kreplica.admin.token.file"], settings["kreplica.admin.tls.key.file"])

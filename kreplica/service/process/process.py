@@ -60,7 +60,7 @@ class ProcessService(Service):
     def __init__(self, build: Callable[[Any, Callable[[str], None]], Startable], observer: ILogObserver) -> None:
         self._build = build
         self._observer = observer
-        self._thing: Startable | None = None
+        self._program: Startable | None = None
         self._manager: ServiceManager | None = None
         self._starting: Deferred[None] | None = None
         self._heap: HeapTrimmer | None = None
@@ -68,7 +68,7 @@ class ProcessService(Service):
     def setServiceParent(self, parent: Any) -> None:
         # twistd reads the application's log observer right after this call.
         if isinstance(parent, Componentized):
-            keep_files_private()  # before twistd opens its log
+            keep_files_private()  # before twistd opens its log file
             parent.setComponent(ILogObserver, self._observer)
         super().setServiceParent(parent)  # type: ignore[no-untyped-call]
 
@@ -98,8 +98,8 @@ class ProcessService(Service):
             # Most objects of a start live as long as the process; freezing them keeps them out of every collection.
             gc.freeze()
             gc.set_threshold(*COLLECTION_THRESHOLDS)
-            self._thing = self._build(reactor, partial(self._give_up, reactor))
-            await self._thing.start()
+            self._program = self._build(reactor, partial(self._give_up, reactor))
+            await self._program.start()
             gc.freeze()
             self._heap = HeapTrimmer(reactor)
             self._heap.start()
@@ -122,13 +122,13 @@ class ProcessService(Service):
     async def _stop(self) -> None:
         if self._heap is not None:
             self._heap.stop()
-        thing, self._thing = self._thing, None
+        program, self._program = self._program, None
         manager, self._manager = self._manager, None
         if manager is not None:
             manager.stopping()
-        if thing is not None:
+        if program is not None:
             try:
-                await thing.stop()
+                await program.stop()
             except Exception:
                 log.failure("stopping failed")
         if manager is not None:

@@ -12,9 +12,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-OF_TLS = ("OpenSSL.SSL", "twisted.internet.ssl", "twisted.protocols.tls", "twisted.protocols._sni")
+TLS_MODULES = ("OpenSSL.SSL", "twisted.internet.ssl", "twisted.protocols.tls", "twisted.protocols._sni")
 STARTING_TLS = "twisted.internet._newtls"
-"""Modules with the TLS support of TCP connections, which Twisted treats as optional."""
+"""Module with the TLS support of TCP connections, which Twisted treats as optional."""
 
 LOADED = ("twisted.internet.posixbase", "twisted.internet.endpoints")
 """Modules that import TLS names but use them only when called."""
@@ -25,19 +25,19 @@ def load_without_tls() -> None:
 
     Does nothing if one of them was imported before. The reactor is not installed, because ``twistd`` may still fork.
     """
-    if any(name in sys.modules for name in (*OF_TLS, STARTING_TLS, *LOADED)):
+    if any(name in sys.modules for name in (*TLS_MODULES, STARTING_TLS, *LOADED)):
         return
-    sys.modules.update({name: _StandIn(name) for name in OF_TLS})
+    sys.modules.update({name: _StandIn(name) for name in TLS_MODULES})
     sys.modules[STARTING_TLS] = None  # type: ignore[assignment]
     try:
         _Named.holders = [import_module(name) for name in LOADED]
     finally:
-        for name in (*OF_TLS, STARTING_TLS):
+        for name in (*TLS_MODULES, STARTING_TLS):
             del sys.modules[name]
 
 
 class _StandIn(ModuleType):
-    """Has every name that the module has, and does not load it."""
+    """Stands for a module that is not loaded; each of its attributes is a placeholder."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -1,4 +1,4 @@
-"""One run of a broker's child process: its output, its readiness and its exit."""
+"""Handles the output and the exit of one child process that runs a broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STDOUT = 1
 
 
 class BrokerRun(ProcessProtocol):
-    """One run of a child process, spawned once.
+    """Protocol of one child process; not reused after a restart.
 
     :param relay: receives each log line of the process.
     :param served: called when the broker serves clients.

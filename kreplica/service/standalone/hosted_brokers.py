@@ -47,7 +47,7 @@ class HostedBrokers:
         return Machine(reactor, name, self.loopback, lambda runtime: build(number, runtime), create_resources)
 
     def on_change(self, callback: Callable[[int], None]) -> None:
-        """Call back with the ID of each broker whose state an admin request has changed."""
+        """Register a callback for each broker that an admin request kills, pauses, resumes, isolates or heals."""
         self._on_change.append(callback)
 
     def running(self) -> Mapping[int, Broker]:
@@ -64,7 +64,7 @@ class HostedBrokers:
         """Return True if a broker is isolated."""
         return self.loopback.is_isolated(self.machines[broker_id].name)
 
-    # --- all of them -------------------------------------------------------------------------------------------------
+    # --- all brokers -------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Start all brokers; return when they serve clients.
@@ -77,14 +77,14 @@ class HostedBrokers:
         await gather(machine.start() for machine in others)
 
     async def stop(self) -> None:
-        """Reconnect and resume all brokers, then stop them in order."""
+        """End all isolations and pauses, then stop the brokers in order."""
         self._stopping = True
         self.loopback.heal()
         for machine in self.machines.values():
             machine.resume()
         await stop_all(*(machine.stop for machine in reversed(self.machines.values())))
 
-    # --- one of them -------------------------------------------------------------------------------------------------
+    # --- one broker --------------------------------------------------------------------------------------------------
 
     def states(self) -> Mapping[int, BrokerState]:
         return {number: self._state(machine) for number, machine in self.machines.items()}
@@ -97,7 +97,7 @@ class HostedBrokers:
         return BrokerState(ISOLATED if self.loopback.is_isolated(machine.name) else RUNNING)
 
     async def do(self, action: str, broker_id: int) -> None:
-        # Not while the broker handles an event, since it may be handling this request.
+        # The broker may be handling this very request: let that event end before its state changes.
         await pause(self._runtime.reactor, 0)
         if self._stopping:
             raise Problem(503, "BROKER_NOT_AVAILABLE", "the process is stopping")

@@ -1,4 +1,4 @@
-"""An embedded coordinator and brokers in one process, as ``make run`` starts them."""
+"""An embedded coordinator and its brokers, started and stopped together."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Standalone:
     """An embedded coordinator and brokers, started and stopped together.
 
     :param store: keeps the coordinator's state; SQLite in the data directory by default.
-    :param failed: called with a one-line reason when the embedded ZooKeeper's store has failed.
+    :param failed: called with a one-line reason when the coordinator's store has failed or a broker cannot continue.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class Standalone:
     def _check_coordinator_data(self) -> None:
         """Check that coordinator data exists if broker data exists; otherwise the start would create an empty cluster.
 
-        :raise SettingsError: the message names the cluster.
+        :raise SettingsError: the coordinator data is missing; the message names the cluster.
         """
         disk = self._runtime.disk
         if disk.exists(self._coordinator_directory):

@@ -91,6 +91,6 @@ def _no_broker_problem() -> Problem:
     return Problem(
         503,
         "BROKER_NOT_AVAILABLE",
-        "no broker of this process runs",
+        "no broker of this process is running",
         what_to_do=f"Start one: POST {PREFIX}/brokers/1/start",
     )

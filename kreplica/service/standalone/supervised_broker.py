@@ -18,10 +18,10 @@ from kreplica.service.standalone.broker_run import BrokerRun
 log = Logger()
 
 PAUSE_S_MIN, PAUSE_S_MAX = 1.0, 30.0
-"""Limits of the delay before a restart; it doubles with each exit."""
+"""Limits of the delay before a restart; the delay doubles with each exit."""
 
-CALM_S = 60.0
-"""After this time in service the delay is reset to its minimum."""
+STABLE_S = 60.0
+"""Time in service after which the delay is reset to its minimum."""
 
 STOP_S_MAX = 60.0
 """Timeout of an orderly stop; after it the process is killed and recovers at its next start."""
@@ -48,26 +48,26 @@ class SupervisedBroker:
         self._command = tuple(command)
         self._relay = relay
         self._run: BrokerRun | None = None
-        self._first: Deferred[Serving] | None = None
-        self._gone: Deferred[None] | None = None
-        self._again: IDelayedCall | None = None
-        self._kept = False
+        self._first_serving: Deferred[Serving] | None = None
+        self._exited: Deferred[None] | None = None
+        self._restart_timer: IDelayedCall | None = None
+        self._is_supervised = False
         self._pause_s = PAUSE_S_MIN
         self._serving_since_s: float | None = None
 
     async def start(self) -> Serving:
         """Return when the broker serves clients; later exits cause restarts.
 
-        :raise BrokerEnded: the process exited before.
+        :raise BrokerEnded: the process exited before the broker served clients.
         :raise OSError: the system cannot start another process.
         """
-        self._first = Deferred()
+        self._first_serving = Deferred()
         try:
             self._spawn()
-            serving = await self._first
+            serving = await self._first_serving
         finally:
-            self._first = None
-        self._kept = True
+            self._first_serving = None
+        self._is_supervised = True
         return serving
 
     def resume(self) -> None:
@@ -77,24 +77,24 @@ class SupervisedBroker:
 
     async def stop(self) -> None:
         """Stop the process in order; kill it after a timeout."""
-        self._kept = False
-        if self._again is not None and self._again.active():
-            self._again.cancel()
+        self._is_supervised = False
+        if self._restart_timer is not None and self._restart_timer.active():
+            self._restart_timer.cancel()
         if self._run is None:
             return
-        self._gone = Deferred()
+        self._exited = Deferred()
         self._run.signal(signal.SIGTERM)
         bound = self._reactor.callLater(STOP_S_MAX, self._kill)
-        await self._gone
+        await self._exited
         if bound.active():
             bound.cancel()
 
     def _kill(self) -> None:
         if self._run is not None:
-            log.error("broker {broker} has not stopped in {s:g} s: it is killed", broker=self._number, s=STOP_S_MAX)
+            log.error("broker {broker} has not stopped in {s:g} s: killing it", broker=self._number, s=STOP_S_MAX)
             self._run.signal(signal.SIGKILL)
 
-    # --- its process -------------------------------------------------------------------------------------------------
+    # --- the process -------------------------------------------------------------------------------------------------
 
     def _spawn(self) -> None:
         run = BrokerRun(self._relay, self._served, self._ended)
@@ -105,33 +105,33 @@ class SupervisedBroker:
 
     def _served(self, serving: Serving) -> None:
         self._serving_since_s = self._reactor.seconds()
-        if self._first is not None:
-            self._first.callback(serving)
+        if self._first_serving is not None:
+            self._first_serving.callback(serving)
         else:
             log.info("broker {broker} serves again", broker=self._number)
 
     def _ended(self, how: str) -> None:
         self._run = None
-        if self._gone is not None:
-            self._gone.callback(None)
-        elif self._first is not None:
-            self._first.errback(BrokerEnded(f"broker {self._number}: {how}"))
-        elif self._kept:
+        if self._exited is not None:
+            self._exited.callback(None)
+        elif self._first_serving is not None:
+            self._first_serving.errback(BrokerEnded(f"broker {self._number}: {how}"))
+        elif self._is_supervised:
             self._start_later(how)
 
     def _start_later(self, how: str) -> None:
         since_s = self._serving_since_s
-        if since_s is not None and self._reactor.seconds() - since_s >= CALM_S:
+        if since_s is not None and self._reactor.seconds() - since_s >= STABLE_S:
             self._pause_s = PAUSE_S_MIN
         pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, PAUSE_S_MAX)
-        log.critical("broker {broker}: {how}; it is started again in {s:g} s", broker=self._number, how=how, s=pause_s)
-        self._again = self._reactor.callLater(pause_s, self._start_again)
+        log.critical("broker {broker}: {how}; restarting it in {s:g} s", broker=self._number, how=how, s=pause_s)
+        self._restart_timer = self._reactor.callLater(pause_s, self._start_again)
 
     def _start_again(self) -> None:
         try:
             self._spawn()
         except OSError as error:
-            self._start_later(f"the system starts no process: {error}")
+            self._start_later(f"the system cannot start a process: {error}")
 
 
 def _environment(ours: Mapping[str, str]) -> dict[str, str]:
