@@ -216,7 +216,10 @@ class Connection:
         return answered
 
     def check_deadline(self) -> None:
-        """:raise RequestTimedOut: the first pending request timed out; the connection is closed."""
+        """Close the connection if the first pending request has timed out.
+
+        :raise RequestTimedOut: it has timed out.
+        """
         if self._pending and self._runtime.clock() >= self._pending[0].deadline_s:
             name = self._pending[0].api.name
             self.close()

@@ -292,7 +292,10 @@ class Producer:
                 queue.restart_with(identity)
 
     def _check_usable(self, *, idle: bool = False) -> None:
-        """:param idle: True if the operation needs no open transaction."""
+        """Raise the error that makes this producer unusable, if any.
+
+        :param idle: True if the operation needs no open transaction.
+        """
         if self._unusable is not None:
             raise self._unusable
         transactions = self._transactions

@@ -105,8 +105,8 @@ class _PendingFetch:
 class Reader:
     """Consumes partitions; while a response is decoded, the next request to each leader is in flight.
 
-    Each leader has one request in flight, and responses are processed in the order of their arrival.  In a request, the
-    partitions that returned records last come last, so that none starves.
+    Each leader has one request in flight, and responses are processed in the order of their arrival.  A
+    request lists the partitions that returned records most recently at its end, so that no partition starves.
 
     :param start: start of each partition: an offset, ``EARLIEST`` or ``LATEST``.
     :param ends: end offset of each partition; a partition without one is consumed without limit.

@@ -131,7 +131,7 @@ class Sender:
         self._active.clear()
 
     def _drop_waiting(self, error: ClientError) -> bool:
-        """:return: True if a dropped batch had sequence numbers."""
+        """Fail all waiting batches; return True if one of them had sequence numbers."""
         numbered = [self._outcomes.drop_waiting(queue, error) for queue in self._active.values()]
         return any(numbered)
 

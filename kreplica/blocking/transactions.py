@@ -1,4 +1,4 @@
-"""Transactions of offsets, and the end of transactions that another producer has prepared."""
+"""Transactions that only commit offsets, and the end of transactions that another producer has prepared."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kreplica.client_core.transaction_coordinator import TransactionCoordinatorC
 def end_transaction(
     cluster: Cluster, transactional_id: str, identity: ProducerIdentity, *, commit: bool, timeout_s: float | None = None
 ) -> None:
-    """Commit or abort a transaction, which may be that of another producer; can be called again.
+    """Commit or abort a transaction, also one of another producer; a call may be repeated.
 
-    :param identity: id and epoch of the producer that has the transaction.
+    :param identity: id and epoch of the producer that began the transaction.
     :raise BrokerRefused: the transaction has already ended with the other outcome, or the producer was fenced.
     """
     run(
@@ -26,7 +26,7 @@ def end_transaction(
 
 
 class Transactions:
-    """Transactions of one transactional id that commit offsets of groups but have no records.
+    """Transactions of one transactional id that commit offsets of groups and contain no records.
 
     :param transaction_timeout_s: the coordinator aborts a transaction that is open for longer.
     """

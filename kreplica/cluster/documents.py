@@ -231,7 +231,7 @@ def decode_controller_epoch(data: bytes) -> int:
 
 
 def encode_broker_epochs(epochs: Mapping[int, int]) -> bytes:
-    """Encode for each broker the epoch of the last process that a controller has handled."""
+    """Encode the last epoch of each broker that a controller has handled."""
     return dump({"version": 1, "epochs": {str(broker): epoch for broker, epoch in sorted(epochs.items())}})
 
 
@@ -300,7 +300,7 @@ def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
 def next_producer_id_block(broker_id: int, current: bytes) -> ProducerIdBlock:
     """Return the block after the current one; an empty znode, in a new cluster, means that the first block starts at 0.
 
-    :raise ZnodeError: the ids of 63 bits are exhausted.
+    :raise ZnodeError: all producer ids (63 bits) have been allocated.
     """
     first = 0
     if current:

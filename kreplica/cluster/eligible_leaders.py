@@ -1,7 +1,7 @@
 """Eligible leader replicas (KIP-966): replicas that left the ISR but still hold all committed records. Pure.
 
-If the ISR becomes too small to commit anything, the replica that has left it holds every committed record. It stays
-eligible until the ISR is large enough again; until then the high watermark does not advance.
+A replica whose departure makes the ISR too small for commits holds every committed record. It stays eligible until the
+ISR is large enough again; until then the high watermark does not advance.
 """
 
 from __future__ import annotations

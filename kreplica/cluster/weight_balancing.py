@@ -79,9 +79,9 @@ def _step(holdings: WeighedHoldings, weights: Sequence[int], loads: dict[int, in
 def _best(holdings: WeighedHoldings, weights: Sequence[int], source: int, target: int, gap: int) -> Exchange | None:
     """Return the best exchange of two brokers; a single move is preferred to a swap if it is at least half as good."""
     going = _movable(holdings, weights, source, target)
-    alone = max(going, key=lambda item: _gain(weights[item], gap), default=None)
-    gain = 0 if alone is None else max(0, _gain(weights[alone], gap))
-    best = None if alone is None or not gain else Exchange(alone, None)
+    single = max(going, key=lambda item: _gain(weights[item], gap), default=None)
+    gain = 0 if single is None else max(0, _gain(weights[single], gap))
+    best = None if single is None or not gain else Exchange(single, None)
     if 8 * gain >= gap * gap:
         return best
     coming = _movable(holdings, weights, target, source)

@@ -1,7 +1,7 @@
 """Computes the target replicas for each kind of plan.
 
-Dead brokers keep their replicas, as cordoned ones do, because a short outage does not justify copying all data. An
-operator must drain a broker that will not return.
+Balancing moves no replicas of dead brokers, because a short outage does not justify copying all data. An operator must
+drain a broker that will not return.
 """
 
 from __future__ import annotations
