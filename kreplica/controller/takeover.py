@@ -64,7 +64,6 @@ async def take_over(term: ControllerTerm) -> None:
         await term.writes.remove(notifications)
 
     # Pending requests are handled like new ones.
-    context.deleting.clear()
     await deletions_changed(term)
     await _resume(term)
     await preferred_election_requested(term)

@@ -194,6 +194,7 @@ def filled_context() -> ControllerContext:
     context.leadership[P] = LeaderAndIsr(1, 4, (1, 2), 5, 7, (2,))
     context.leadership[TopicPartition("z", 0)] = LeaderAndIsr(-1, 4, (1,), 5, 7)
     context.deleting.add("z")
+    context.deletions_started.add("z")
     context.initial_replicas[P] = frozenset({1, 2})
     context.shutting_down.add(2)
     context.failed_replicas[1] = {P}
@@ -239,6 +240,7 @@ def test_a_copy_does_not_change():
     context.initial_replicas[P] -= {1}
     context.failed_replicas[1].clear()
     context.deleting.clear()
+    context.deletions_started.clear()
     context.plans["plan-0000000002"].mark(0, StepOutcome(StepState.CANCELLED))
     context.set_partition_state(P, PartitionState.OFFLINE)
     assert through_json(encode_context(copy)) == before

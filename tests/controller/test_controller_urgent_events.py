@@ -177,3 +177,30 @@ def test_a_controlled_shutdown_overtakes_waiting_events(scene: ControllerScene) 
     scene.settle()
     assert names.index("ShutdownRequested") < names.index("TopicsChanged")
     assert scene.state("new", 0).leader == 1
+
+
+def test_deletions_that_wait_for_an_urgent_event_give_no_roles(scene: ControllerScene) -> None:
+    """A broker registers again while a new controller resumes deletions: it gets no role of a deleted replica."""
+    for topic in TOPICS:
+        scene.make_topic(topic, {0: (1, 2)})
+    scene.brokers[2].kill()
+    scene.await_expiry()
+    for topic in TOPICS:
+        scene.run(scene.zookeeper.create(znodes.delete_topic_path(topic)))
+    scene.settle()
+    scene.controllers[101].kill()
+    scene.await_expiry()
+    scene.run(scene.controllers[101].start())
+    scene.until(lambda: bool(controller_of(scene).context and context_of(scene).deleting))
+    with paused(scene):
+        expire(scene, 1)
+        scene.run(scene.brokers[1].start())
+        scene.clear_received()
+    scene.settle(5)
+    roles = scene.brokers[1].received_of("LeaderAndIsr")
+    assert not [key for command in roles for key in command.partitions if key.topic in TOPICS]
+    stopped = {key.topic for command in scene.brokers[1].received_of("StopReplica") for key in command.partitions}
+    assert stopped == set(TOPICS)
+    scene.run(scene.brokers[2].start())
+    scene.settle(5)
+    assert deletions(scene) == []

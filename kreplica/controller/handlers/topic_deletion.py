@@ -23,14 +23,17 @@ log = Logger()
 async def deletions_changed(term: ControllerTerm) -> None:
     """Start the deletion of requested topics: every replica stops (phase one).
 
-    An urgent event interrupts it; the remaining topics follow after that event.
+    An urgent event interrupts it; the remaining topics follow after that event.  Their replicas get no role meanwhile:
+    the previous controller may have deleted them, and a leader without records must not start.
     """
     watch = term.watch(znodes.DELETE_TOPICS, DeletionsChanged())
     names = await term.client.get_children(znodes.DELETE_TOPICS, watch)
     context = term.context
     if any(name not in context.topics for name in names):
         await _delete_unknown(term, names)
-    new = [name for name in names if name in context.topics and name not in context.deleting]
+    requested = [name for name in names if name in context.topics]
+    context.deleting.update(requested)
+    new = [name for name in requested if name not in context.deletions_started]
     if not new:
         return
     started: list[str] = []
@@ -48,7 +51,7 @@ async def deletions_changed(term: ControllerTerm) -> None:
 
 async def _begin(term: ControllerTerm, topic: str, requests: BrokerRequests) -> None:
     context = term.context
-    context.deleting.add(topic)
+    context.deletions_started.add(topic)
     async for partition in term.in_slices(context.partitions_of(topic)):
         if context.partition_state(partition) is not PartitionState.NON_EXISTENT:
             context.set_partition_state(partition, PartitionState.OFFLINE)

@@ -62,6 +62,7 @@ def encode_context(context: ControllerContext) -> Json:
             for p, s in context.leadership.items()
         ],
         "deleting": sorted(context.deleting),
+        "deletions_started": sorted(context.deletions_started),
         "begun": [[str(partition), sorted(replicas)] for partition, replicas in context.initial_replicas.items()],
         "known_epochs": _rows(context.known_epochs),
         "shutting_down": sorted(context.shutting_down),
@@ -92,6 +93,7 @@ def decode_context(value: Mapping[str, Any]) -> ControllerContext:
         for p, leader, epoch, isr, controller_epoch, version, eligible in value["leadership"]
     }
     context.deleting = set(value["deleting"])
+    context.deletions_started = set(value.get("deletions_started", value["deleting"]))
     context.initial_replicas = {decode_partition(p): frozenset(replicas) for p, replicas in value["begun"]}
     context.known_epochs = dict(value["known_epochs"])
     context.shutting_down = set(value["shutting_down"])

@@ -48,6 +48,9 @@ class ControllerContext:
         """Versions of the topic znodes, for the next write."""
         self.leadership: dict[TopicPartition, LeaderAndIsr] = {}
         self.deleting: set[str] = set()
+        """Topics whose deletion is requested: their partitions get no role."""
+        self.deletions_started: set[str] = set()
+        """Those of them whose replicas were stopped in this term."""
         self.topic_czxids: dict[str, int] = {}
         """czxid of each topic znode (the transaction that created it)."""
         self.initial_replicas: dict[TopicPartition, frozenset[int]] = {}
@@ -274,4 +277,5 @@ class ControllerContext:
         self.topic_versions.pop(topic, None)
         self.topic_czxids.pop(topic, None)
         self.deleting.discard(topic)
+        self.deletions_started.discard(topic)
         self.unreadable.discard(topic)
