@@ -22,7 +22,7 @@ from kreplica.testing.clients.pipelining_producer import PipeliningProducer, Sty
 from kreplica.testing.clients.tailing_consumer import TailingConsumer
 from kreplica.testing.clients.wire_client import WireClient
 from kreplica.testing.cluster.cluster import Machine
-from kreplica.testing.cluster.state import is_moving, state_of
+from kreplica.testing.cluster.state import active_replicas, is_moving, state_of
 from kreplica.testing.ensemble.ensemble import EnsembleOptions
 from kreplica.testing.histories.record_history import check_nothing_lost, check_whole
 from kreplica.testing.simulator.scheduler import Process
@@ -171,6 +171,21 @@ class ReplicatedRun(ClusterRun):
             if partition.log.log_end_offset < end:
                 return False
         return True
+
+    def is_copied(self, broker: int, partition: str) -> bool:
+        """Return True if another in-sync replica has all records of this replica, or if this replica is not active.
+
+        The tail of a leader's log may not be replicated yet.  If a bit of it flips and the leader stays alone in the
+        ISR, followers cannot copy the damaged batch, and the damaged log is kept (decision 11).
+        """
+        for key in self.keys:
+            if str(key) != partition:
+                continue
+            state = state_of(self.cluster, key)
+            ends = {other: replica.log.log_end_offset for other, replica in active_replicas(self.cluster, key)}
+            others = [ends[other] for other in (state.isr if state else ()) if other != broker and other in ends]
+            return broker not in ends or max(others, default=-1) >= ends[broker]
+        return False
 
     def _committed_ends(self) -> dict[TopicPartition, int]:
         """End of the committed records by partition, as far as the invariants know."""

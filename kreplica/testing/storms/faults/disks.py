@@ -111,7 +111,7 @@ def flip_bit(run: ReplicatedRun, random: Random) -> None:
         return
     path = random.choice(segments)
     synced = disk.synced_size(path)
-    if synced:
+    if synced and run.is_copied(broker, path.split("/")[-2]):
         position = random.randrange(synced)
         run.note(f"a bit of broker {broker} flips: {path}, position {position}")
         run.maybe_incomplete[broker] = None
