@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.model import NO_EPOCH, TopicAssignment, TopicPartition
 from kreplica.testing.anomalies import Expectations, report
@@ -128,6 +128,7 @@ class SidePartition:
         self._partition = incarnation.key.partition
         self._producers: list[IdempotentProducer] = []
         self._consumer: IncarnationConsumer | None = None
+        self._abandoned = False
         simulation = run.cluster.simulation
         self.history = SideHistory(label, self._partition, lambda: simulation.now_s, self._exists, may_be_late)
 
@@ -178,19 +179,29 @@ class SidePartition:
     def abandon(self) -> None:
         """Stop the clients of a deleted partition."""
         assert self._consumer is not None
+        self._abandoned = True
         for ending in (self._producers[-1].abandon(), self._consumer.abandon()):
             Deferred.fromCoroutine(ending).addErrback(self._run.failed)
 
     # --- end of the run ----------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Run until all sent records are acknowledged and all acknowledged ones are read."""
+        """Run until all sent records are acknowledged and all acknowledged ones are read.
+
+        The partition may be deleted meanwhile, by a request whose response was lost.
+        """
         cluster, consumer = self._run.cluster, self._consumer
         assert consumer is not None
-        cluster.run_until(self._producers[-1].finish(), timeout_s=300.0)
-        end = self.history.ends(self._partition)[0]
-        cluster.run_until(lambda: consumer.position >= end, timeout_s=120.0)
-        cluster.run_until(consumer.finish(), timeout_s=120.0)
+        try:
+            if not self._abandoned:
+                cluster.run_until(self._producers[-1].finish(), timeout_s=300.0)
+            end = self.history.ends(self._partition)[0]
+            cluster.run_until(lambda: self._abandoned or consumer.position >= end, timeout_s=120.0)
+            if not self._abandoned:
+                cluster.run_until(consumer.finish(), timeout_s=120.0)
+        except CancelledError:
+            if not self._abandoned:
+                raise
 
     def check(self, *, caught_up: bool) -> None:
         """Check the history of the clients.

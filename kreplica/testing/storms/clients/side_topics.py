@@ -257,7 +257,7 @@ class SideTopics:
         if not self._topics:
             return
         self.settle()
-        for partition in self.current():
+        for partition in list(self.current()):
             partition.finish()
         self._finishing = True
         self._cluster.run(DELETE_DELAY_MS / 1000 + 1.0)
