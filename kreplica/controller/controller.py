@@ -55,9 +55,8 @@ log = Logger()
 RETRY_SECONDS_MIN = 1.0
 RETRY_SECONDS_MAX = 30.0
 
-STAND_AGAIN_SECONDS = 1.0
-"""Delay before a broker that gave up its office runs for election again, so that another broker wins if there is one.
-"""
+RESIGNED_SECONDS = 1.0
+"""Time for which a broker that resigned does not run for election, so that another broker wins if there is one."""
 
 WAITING_EVENTS_MAX = 1000
 """Queue length from which requests are rejected."""
@@ -85,7 +84,7 @@ class Controller:
         self._retry: IDelayedCall | None = None
         self._retry_seconds = RETRY_SECONDS_MIN
         self._has_given_up = False
-        """True for ``STAND_AGAIN_SECONDS`` after this broker deleted ``/controller`` by request."""
+        """True for ``RESIGNED_SECONDS`` after this broker deleted ``/controller`` by request."""
         self._closing: list[Deferred[None]] = []
         self._watches = False
         self._stopped = False
@@ -281,7 +280,7 @@ class Controller:
         self.queue.put(ControllerChanged())
 
     async def _give_up(self, reason: str, stat: Stat) -> None:
-        """Resign, delete ``/controller``, and run for election again after ``STAND_AGAIN_SECONDS``.
+        """Resign, delete ``/controller``, and run for election again after ``RESIGNED_SECONDS``.
 
         :param stat: stat of ``/controller``, which belongs to this broker's session.
         """
@@ -298,7 +297,7 @@ class Controller:
         if self._retry is not None and self._retry.active():
             self._retry.cancel()
         self._has_given_up = True
-        self._retry = self._reactor.callLater(STAND_AGAIN_SECONDS, self._queue_election_check)
+        self._retry = self._reactor.callLater(RESIGNED_SECONDS, self._queue_election_check)
 
     async def _elect(self) -> None:
         if self._has_given_up:
