@@ -225,8 +225,12 @@ class DynamicSettings:
         self._full_read = self._full_read or full
         # One reader at a time, because two would remove the same notifications.
         if self._reading is None and not self._starting and not self._stopped:
-            self._reading = Deferred.fromCoroutine(self._run_scheduled_reads())
-            self._reading.addErrback(lambda failure: log.failure("reading changed settings failed", failure))
+            self._reading = reading = Deferred.fromCoroutine(self._run_scheduled_reads())
+            reading.addErrback(lambda failure: log.failure("reading changed settings failed", failure))
+            reading.addBoth(self._reads_ended)  # at once if the session has expired
+
+    def _reads_ended(self, _: None) -> None:
+        self._reading = None
 
     async def _run_scheduled_reads(self) -> None:
         try:
@@ -245,8 +249,6 @@ class DynamicSettings:
                     await pause(self._reactor, RETRY_SECONDS)
         except CancelledError:
             pass  # cancelled by stop
-        finally:
-            self._reading = None
 
     async def _read_changes(self, *, apply: bool) -> None:
         """Apply new notifications, and remove old ones, which every broker has had time to read."""

@@ -43,30 +43,31 @@ class FollowerIncarnations:
         confirmed: Deferred[bool] = Deferred()
         self._waiting.setdefault((broker_id, broker_epoch), []).append(confirmed)
         if self._reading is None:
-            self._reading = Deferred.fromCoroutine(self._read())
-            self._reading.addErrback(lambda failure: log.failure("confirming followers failed", failure))
+            self._reading = reading = Deferred.fromCoroutine(self._read())
+            reading.addErrback(lambda failure: log.failure("confirming followers failed", failure))
+            reading.addBoth(self._read_ended)  # at once if the session has expired
         return confirmed
 
+    def _read_ended(self, _: None) -> None:
+        self._reading = None
+
     async def _read(self) -> None:
-        try:
-            while self._waiting:
-                waiting, self._waiting = self._waiting, {}
-                registered = await self._registered({broker_id for broker_id, _ in waiting})
-                for (broker_id, broker_epoch), callers in waiting.items():
-                    confirmed = self._is_confirmed(broker_id, broker_epoch, registered.get(broker_id))
-                    if not confirmed:
-                        log.warn(
-                            "rejected a fetch with the id of broker {broker} and epoch {epoch}; "
-                            "the registered epoch is {registered}",
-                            broker=broker_id,
-                            epoch=broker_epoch,
-                            registered=registered.get(broker_id),
-                        )
-                    for caller in callers:
-                        if not caller.called:  # cancelled when the connection was lost
-                            caller.callback(confirmed)
-        finally:
-            self._reading = None
+        while self._waiting:
+            waiting, self._waiting = self._waiting, {}
+            registered = await self._registered({broker_id for broker_id, _ in waiting})
+            for (broker_id, broker_epoch), callers in waiting.items():
+                confirmed = self._is_confirmed(broker_id, broker_epoch, registered.get(broker_id))
+                if not confirmed:
+                    log.warn(
+                        "rejected a fetch with the id of broker {broker} and epoch {epoch}; "
+                        "the registered epoch is {registered}",
+                        broker=broker_id,
+                        epoch=broker_epoch,
+                        registered=registered.get(broker_id),
+                    )
+                for caller in callers:
+                    if not caller.called:  # cancelled when the connection was lost
+                        caller.callback(confirmed)
 
     async def _registered(self, broker_ids: set[int]) -> dict[int, int]:
         """Return the czxids of the registrations of these brokers, without unregistered ones."""

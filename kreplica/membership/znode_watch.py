@@ -56,8 +56,12 @@ class ZnodeWatch:
     def _schedule_read(self) -> None:
         self._read_again = True
         if self._reading is None and not self._stopped:
-            self._reading = Deferred.fromCoroutine(self._run_scheduled_reads())
-            self._reading.addErrback(lambda failure: log.failure("cannot read {what}", failure, what=self._what))
+            self._reading = reading = Deferred.fromCoroutine(self._run_scheduled_reads())
+            reading.addErrback(lambda failure: log.failure("cannot read {what}", failure, what=self._what))
+            reading.addBoth(self._reads_ended)  # at once if the session has expired
+
+    def _reads_ended(self, _: None) -> None:
+        self._reading = None
 
     async def _run_scheduled_reads(self) -> None:
         try:
@@ -73,5 +77,3 @@ class ZnodeWatch:
                     await pause(self._reactor, RETRY_SECONDS)
         except CancelledError:
             pass  # cancelled by stop
-        finally:
-            self._reading = None

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, fail, succeed
 
 from kreplica.membership.follower_incarnations import FollowerIncarnations
 from kreplica.model import NO_BROKER_EPOCH
-from kreplica.zookeeper import ConnectionLoss
+from kreplica.zookeeper import ConnectionLoss, SessionExpired
 
 
 class Registrations:
@@ -111,3 +111,19 @@ def test_closed_connection_cancels_its_verification() -> None:
     registrations.answer()
     registrations.answer()
     assert outcome == [True]
+
+
+def test_a_read_that_fails_at_once_does_not_stop_later_reads() -> None:
+    """An expired session fails each request immediately; the next session confirms followers again."""
+
+    class Expired(Registrations):
+        ended = True
+
+        def exists(self, path: str) -> Deferred[Any]:
+            return fail(SessionExpired(path, "the session has expired")) if self.ended else super().exists(path)
+
+    registrations = Expired(b2=20)
+    known = followers(registrations)
+    assert not confirmed(registrations, known, 2, 20)
+    registrations.ended = False
+    assert confirmed(registrations, known, 2, 20)

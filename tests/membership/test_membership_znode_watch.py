@@ -108,3 +108,18 @@ def test_throttle_document() -> None:
     assert decode_throttle(encode_throttle(12)) == 12
     with pytest.raises(ZnodeError, match="/kreplica/plan_throttle: bytes_per_second"):
         decode_throttle(b'{"bytes_per_second": 0}')
+
+
+def test_a_read_that_fails_at_once_does_not_stop_later_reads() -> None:
+    """A read of an expired session fails immediately; the next session reads again."""
+    world = World()
+    throttle = PlanThrottle(world.reactor, world.broker)
+    world.run(throttle.watching.start())
+    assert world.coordinator.serving is not None
+    world.coordinator.serving.expire(world.broker.session_id)
+    world.run(lambda: world.broker.state.ended)
+    throttle.watching.session_renewed()
+    world.run(world.broker.renew())
+    world.run(world.operator.set_data(znodes.PLAN_THROTTLE, encode_throttle(9)))
+    throttle.watching.session_renewed()
+    world.run(lambda: throttle.bytes_per_second == 9)

@@ -13,7 +13,7 @@ from kreplica.errors import ErrorCode
 from kreplica.model import ElectedController
 from kreplica.replication import ControlFence
 from kreplica.server.protocol.control_admission import RETRY_SECONDS, UNCONFIRMED_MAX, ControlAdmission
-from kreplica.zookeeper import ConnectionLoss
+from kreplica.zookeeper import ConnectionLoss, SessionExpired
 
 BROKER_EPOCH = 10
 
@@ -23,8 +23,8 @@ class Command:
 
     api = SimpleNamespace(name="UpdateMetadata")
 
-    def __init__(self, epoch: int, controller_id: int) -> None:
-        self.body = {"controller_id": controller_id, "controller_epoch": epoch, "broker_epoch": BROKER_EPOCH}
+    def __init__(self, epoch: int, controller_id: int, broker_epoch: int) -> None:
+        self.body = {"controller_id": controller_id, "controller_epoch": epoch, "broker_epoch": broker_epoch}
         self.connection = SimpleNamespace(mark_control=lambda: None, peer="127.0.0.1:1")
         self.is_waiting = True
         self.aborted: str | None = None
@@ -38,16 +38,19 @@ class Scene:
         self.clock = Clock()
         self.fence = ControlFence(BROKER_EPOCH)
         self.reads: list[Deferred[ElectedController]] = []
+        self.read_error: Exception | None = None
         self.decided: list[tuple[Command, ErrorCode]] = []
         clock: Any = self.clock
         self.admission = ControlAdmission(clock, self.fence, self._read)
 
     def _read(self) -> Deferred[ElectedController]:
         self.reads.append(Deferred())
+        if self.read_error is not None:
+            self.reads[-1].errback(self.read_error)
         return self.reads[-1]
 
-    def send(self, epoch: int, controller_id: int = 1) -> Command:
-        command = Command(epoch, controller_id)
+    def send(self, epoch: int, controller_id: int = 1, broker_epoch: int = BROKER_EPOCH) -> Command:
+        command = Command(epoch, controller_id, broker_epoch)
         request: Any = command
         self.admission.admit(request, lambda code: self.decided.append((command, code)))
         return command
@@ -114,6 +117,19 @@ def test_requests_for_an_ended_registration_do_not_wait(scene: Scene) -> None:
     scene.reads[0].errback(ConnectionLoss("/controller", "gone"))
     assert scene.decided == [(command, ErrorCode.STALE_BROKER_EPOCH)]
     assert scene.clock.getDelayedCalls() == []
+
+
+def test_a_read_that_fails_at_once_does_not_stop_later_reads(scene: Scene) -> None:
+    """An expired session fails each request immediately; the next session confirms the controller again."""
+    scene.fence.session_ended()
+    scene.read_error = SessionExpired("/controller_epoch", "the session has expired")
+    refused = scene.send(5)
+    assert scene.decided == [(refused, ErrorCode.STALE_BROKER_EPOCH)]
+    scene.read_error = None
+    scene.fence.broker_epoch = BROKER_EPOCH + 1
+    command = scene.send(5, broker_epoch=BROKER_EPOCH + 1)
+    scene.reads[-1].callback(ElectedController(1, 5))
+    assert scene.decided[-1] == (command, ErrorCode.NONE)
 
 
 def test_requests_of_closed_connections_are_skipped(scene: Scene) -> None:

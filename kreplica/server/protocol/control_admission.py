@@ -73,8 +73,9 @@ class ControlAdmission:
         else:
             self._unconfirmed.append(command)
             if self._confirming is None:
-                self._confirming = Deferred.fromCoroutine(self._confirm())
-                self._confirming.addErrback(self._failed)
+                self._confirming = confirming = Deferred.fromCoroutine(self._confirm())
+                confirming.addErrback(self._failed)
+                confirming.addBoth(self._ended)  # at once if the session has expired
 
     def stop(self) -> None:
         """Stop confirming commands; the waiting ones are abandoned with their connections."""
@@ -93,8 +94,9 @@ class ControlAdmission:
                     self._decide_first(arrived)
         except CancelledError:
             pass  # by stop
-        finally:
-            self._confirming = None
+
+    def _ended(self, _: None) -> None:
+        self._confirming = None
 
     async def _elected(self) -> ElectedController | None:
         try:
