@@ -16,6 +16,7 @@ from kreplica.storage.producers.refused_batches import (
     KEPT_MS,
     LOGS_MISSING_MAX,
     REFUSALS_MAX,
+    RESENT_WITHIN_MS,
     Refusals,
     RefusalsWithoutLog,
 )
@@ -159,6 +160,27 @@ def test_replicated_batch_is_not_awaited(tmp_path):
     assert not follower.producers.refusals.by_producer
     assert code_of(follower, 4) is OUT_OF_ORDER
     append(follower, 3)
+
+
+def test_batch_resent_without_the_refused_one_is_out_of_order(log):
+    """Another leader acknowledged the refused batch and lost its record: the producer must learn of the gap soon."""
+    append(log, 0)
+    refuse(log, 1)
+    refuse(log, 2)
+    refuse(log, 2, now_ms=NOW_MS + RESENT_WITHIN_MS - 1)
+    assert code_of(log, 2) is FULL
+    refuse(log, 2, now_ms=NOW_MS + RESENT_WITHIN_MS)
+    assert code_of(log, 2) is OUT_OF_ORDER
+
+
+def test_refused_batch_is_awaited_while_it_is_resent(log):
+    """However long its leader refuses it, and later batches that arrive for the first time wait too."""
+    append(log, 0)
+    for now_ms in range(NOW_MS, NOW_MS + 5 * RESENT_WITHIN_MS, RESENT_WITHIN_MS // 2):
+        refuse(log, 1, now_ms=now_ms)
+        refuse(log, 2, now_ms=now_ms + 1)
+    refuse(log, 3, now_ms=NOW_MS + 10 * RESENT_WITHIN_MS)
+    assert [code_of(log, 2), code_of(log, 3), code_of(log, 4)] == [FULL] * 3
 
 
 def test_refusals_expire(log):

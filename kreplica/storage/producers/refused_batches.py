@@ -4,6 +4,7 @@ A producer has several batches in flight. After a rejected batch, the following 
 OUT_OF_ORDER_SEQUENCE_NUMBER: librdkafka would increase its epoch and send all unacknowledged batches again, on all
 partitions, and those already appended would be duplicated. They get the error of the rejected batch until that one is
 sent again and appended. A missing batch that was never rejected is a real gap and gets OUT_OF_ORDER_SEQUENCE_NUMBER.
+So is one whose followers are sent again without it: another leader acknowledged it, and its record was lost.
 """
 
 from __future__ import annotations
@@ -23,6 +24,12 @@ PRODUCERS_WITHOUT_LOG_MAX = 100
 
 KEPT_MS = 600_000
 """Time after which a producer no longer retries a rejected batch (5 minutes in librdkafka)."""
+
+RESENT_WITHIN_MS = 30_000
+"""Time after which a rejected batch is missing for good if later batches are sent again without it.
+
+Producers send their batches again in order; only batches that were in flight together arrive in between.
+"""
 
 _NOT_REFUSED = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 """Errors after which the producer's other batches are handled as before."""
@@ -147,7 +154,7 @@ def _is_refused(sequence: int, refusal: Refusal) -> bool:
 
 
 def _updated(known: Refusal, first: int, end: int, code: ErrorCode, now_ms: int) -> Refusal | None:
-    """Return this state updated by another refusal of the same epoch."""
+    """Return this state updated by another refusal of the same epoch, or None if no batch is awaited any longer."""
     if not code.retriable:
         if not _is_refused(first, known):
             return known
@@ -159,7 +166,7 @@ def _updated(known: Refusal, first: int, end: int, code: ErrorCode, now_ms: int)
     if _distance(first, known.first) < _HALF:
         joined = known.end if end == known.first else end
         return Refusal(known.epoch, first, joined, code, now_ms)
-    return known
+    return known if now_ms - known.noted_ms < RESENT_WITHIN_MS else None
 
 
 def _distance(start: int, sequence: int) -> int:
