@@ -120,6 +120,23 @@ def test_partitions_are_handed_over_in_order(scene: Scene, protocol: str) -> Non
         scene.run_until(each)
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_commit_includes_partitions_that_are_being_revoked(scene: Scene, protocol: str) -> None:
+    """The revocation waits for the records, which the commit declares processed."""
+    group = GroupOptions(group_id="g", session_timeout_s=10.0, heartbeat_interval_s=1.0, **PROTOCOLS[protocol])
+    one, two = (scene.consumer(host, group=group, auto_commit_s=None) for host in ("one", "two"))
+    scene.run_until(one.subscribe(["t"]))
+    scene.read(one, 40)
+    joining = Deferred.fromCoroutine(two.subscribe(["t"]))
+    scene.run(5)
+    assert len(one.assignment) == 4
+    scene.run_until(one.commit())
+    committed = scene.run_until(one.committed(keys("t", 4)))
+    assert {key: each.offset for key, each in committed.items()} == dict.fromkeys(keys("t", 4), 10)
+    scene.run_until(joining)
+    scene.run_until(lambda: len(one.assignment) == len(two.assignment) == 2, 60)
+
+
 def test_topics_matching_a_pattern(scene: Scene) -> None:
     """Later topics are found too; the pattern matches whole names."""
     consumer = scene.consumer(group_id="p", pattern_refresh_s=5.0)

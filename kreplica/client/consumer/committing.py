@@ -70,14 +70,16 @@ class OffsetCommits:
             states = self._flow.states.values()
             for state in states:
                 state.mark_processed()
-            self._flow.progressed.notify()
             given = self._committable(self._flow.states)
         else:
             given = {
                 key: offset if isinstance(offset, CommittedOffset) else CommittedOffset(offset)
                 for key, offset in offsets.items()
             }
-        await self._commit(given)
+        committing = Deferred.fromCoroutine(self._commit(given))
+        if offsets is None:
+            self._flow.progressed.notify()  # after the request: a revocation may wait for this progress
+        await committing
 
     async def _commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         if not offsets:
