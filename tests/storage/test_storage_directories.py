@@ -157,6 +157,25 @@ def test_new_logs_go_to_the_directory_with_the_fewest(broker):
         broker.create(KEYS[0])
 
 
+@pytest.mark.parametrize("start_offset", [0, 15])
+def test_checkpoints_of_a_deleted_log_do_not_affect_its_successor(broker, start_offset):
+    """The process is killed after the first appends to the new log, before any periodic checkpoint."""
+    (log,) = broker.create(KEYS[0])
+    fill(log, 20)
+    log.advance_log_start_offset(start_offset)
+    broker.after(120)
+    broker.run(broker.directories.delete(KEYS[0]))
+    (log,) = broker.create(KEYS[0])
+    while log.appends_blocked:
+        broker.after(0.01)
+    fill(log, 3)
+    broker.directories.abandon()
+    broker.start()
+    assert broker.directories.high_watermark(KEYS[0]) == 0
+    log = broker.logs[KEYS[0]]
+    assert (log.log_start_offset, log.log_end_offset) == (0, 3)
+
+
 def test_deleted_logs_are_renamed_and_then_removed(broker):
     """The name is free at once, also for a topic with another ID; the files are removed after ``file.delete.delay.ms``.
     """

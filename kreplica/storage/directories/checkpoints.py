@@ -24,7 +24,7 @@ _RETRY_SECONDS = 1.0
 
 
 class Checkpoints:
-    """Checkpoint files of one log directory; a log whose recovery point on disk is too high waits for the next write.
+    """Checkpoint files of one log directory; a log for which they contain too high an offset waits for the next write.
 
     :param logs: the directory's usable logs.
     :param failed_logs: the directory's other logs.
@@ -48,7 +48,7 @@ class Checkpoints:
         self._runtime = runtime
         self._offsets = OffsetCheckpoints(path, runtime, failed)
         self._overstated: dict[Log, None] = {}
-        """Logs that reject appends because the recovery point on disk is above their durable records."""
+        """Logs that reject appends because a checkpoint on disk contains too high an offset for them."""
         self._retry: IDelayedCall | None = None
         self._writes = Coalescing(self._write_logs)
         self._ended = False
@@ -81,18 +81,26 @@ class Checkpoints:
 
     async def _write_logs(self) -> None:
         await self._write(RECOVERY_POINTS, recovery_points(self._logs, self._failed_logs))
-        self._update_overstated()
         await self._write(LOG_START_OFFSETS, start_offsets(self._logs, self._failed_logs))
+        if self._overstated:
+            await self._write(HIGH_WATERMARKS, dict(self.high_watermarks))
+        self._update_overstated()
 
     def block_appends_if_overstated(self, log: Log) -> bool:
-        """Reject appends, and return True, while the recovery point on disk is above the durable records.
+        """Reject appends, and return True, while a checkpoint on disk contains too high an offset for the log.
 
-        After a power loss recovery does not check records below that point, so it would accept truncated or torn
-        records.
+        * Recovery point above the durable records: after a power loss, recovery would not check the records below it.
+        * High watermark above the log end, or log start offset above the log's own, from a deleted log of the same
+          name or before a truncation: after a restart, records appended since would count as committed or deleted.
         """
         self._overstated.pop(log, None)
+        key, end_offset = log.topic_partition, log.log_end_offset
+        if self.high_watermarks.get(key, 0) > end_offset:
+            self.high_watermarks[key] = end_offset
         log.appends_blocked = (
-            self._offsets.highest(RECOVERY_POINTS, log.topic_partition) > log.durability.recovery_point
+            self._offsets.highest(RECOVERY_POINTS, key) > log.durability.recovery_point
+            or self._offsets.highest(LOG_START_OFFSETS, key) > log.log_start_offset
+            or self._offsets.highest(HIGH_WATERMARKS, key) > end_offset
         )
         if log.appends_blocked:
             self._overstated[log] = None

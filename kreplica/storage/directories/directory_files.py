@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from twisted.internet.defer import DeferredLock
 from twisted.logger import Logger
 
 from kreplica.errors import StorageError
@@ -60,6 +61,7 @@ class OffsetCheckpoints:
         self._directory = directory
         self._runtime = runtime
         self._failed = failed
+        self._writing = DeferredLock()
         self._written: dict[str, Mapping[TopicPartition, int]] = {}
         self._failed_writes: dict[str, None] = {}
         """Checkpoints whose last write failed."""
@@ -81,10 +83,17 @@ class OffsetCheckpoints:
         return self._possible_offsets.get(name, {}).get(key, 0)
 
     async def write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace a checkpoint durably, unless it is unchanged.
+        """Replace a checkpoint durably, unless it is unchanged; writes run one at a time, in the order of the calls.
 
         :param offsets: must not be changed afterwards.
         """
+        await self._writing.acquire()
+        try:
+            await self._replace(name, offsets)
+        finally:
+            self._writing.release()
+
+    async def _replace(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         if self._written.get(name) == offsets:
             return
         path = f"{self._directory}/{name}"

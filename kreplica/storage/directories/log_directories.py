@@ -319,8 +319,7 @@ class LogDirectories:
         :param broker_epoch: written to the markers (KIP-966); -1 if unknown.
         """
         await self.periodic_work.stop()
-        high_watermarks = self.periodic_work.high_watermarks()
         for directory in self.directories:
-            await directory.checkpoints.write_high_watermarks(high_watermarks)
+            await directory.checkpoints.write_high_watermarks(self.periodic_work.high_watermarks())
             await directory.close(broker_epoch)
         self._logs.clear()

@@ -80,9 +80,8 @@ class PeriodicWork:
             directory.checkpoints.request()
 
     async def _checkpoint_high_watermarks(self) -> None:
-        high_watermarks = self.high_watermarks()
         for directory in self._directories:
-            await directory.checkpoints.write_high_watermarks(high_watermarks)
+            await directory.checkpoints.write_high_watermarks(self.high_watermarks())  # a log may be replaced meanwhile
 
     async def delete_expired(self) -> None:
         """Apply retention to every log."""

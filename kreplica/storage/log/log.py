@@ -47,7 +47,7 @@ class Log:
     :ivar segments: only the log may change them.
     :ivar generation: number of truncations.
     :ivar failure: the failure that prevents writes, or None.
-    :ivar appends_blocked: True while the recovery point on disk is beyond the durable records; set by the owner.
+    :ivar appends_blocked: True while a checkpoint on disk contains too high an offset for this log; set by the owner.
     :ivar was_truncated: True if recovery removed records.
     """
 
@@ -150,7 +150,7 @@ class Log:
         if self.appends_blocked:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"{self.path} was truncated, and the new recovery point is not durable yet",
+                f"{self.path} was truncated or created again, and its checkpoints are not written yet",
             )
 
     def write(self, run: AppendRun, now_ms: int) -> None:
