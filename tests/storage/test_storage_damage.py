@@ -94,6 +94,8 @@ class TestScrubbing:
             fill(log, 7, epoch=turn, size=RECORD_BYTES)
             world.run(3)
             log.truncate_to(log.log_end_offset - turn % 5)
+            while log.appends_blocked:  # until the high watermark on disk is below the new end
+                world.run(0.01)
             log.advance_log_start_offset(log.log_start_offset + 3)
         world.run(2 * PASS_STEPS_MIN)
         assert world.found == []

@@ -40,7 +40,7 @@ class Log:
     """Append-only log of one partition, owned by one log directory; not thread-safe.
 
     It accepts no records after a truncation until the state that recovery relies on is updated: ``derived_state`` and
-    (``appends_blocked``) the recovery point on disk.
+    (``appends_blocked``) the checkpoints on disk.
 
     :ivar log_start_offset: the first readable offset.
     :ivar log_end_offset: the next offset to assign.
