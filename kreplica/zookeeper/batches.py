@@ -1,7 +1,8 @@
-"""Batches of writes or reads: split into multis of bounded size and pipelined, with one outcome per unit.
+"""Batches of writes or reads, split into multis of bounded size and pipelined.
 
-A multi is atomic, so one conflict fails every write in it.  The unit that failed is removed and the others are sent
-again, so that a conflict costs one more round trip but does not fail unrelated writes.
+A unit is a sequence of operations that is written atomically.  One multi contains many units and is atomic too, so one
+conflict fails all of them.  The unit that failed is then removed and the others are sent again: a conflict costs one
+more round trip but does not fail unrelated units.
 """
 
 from __future__ import annotations

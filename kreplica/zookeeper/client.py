@@ -366,7 +366,7 @@ class ZooKeeperClient:
         Changes during a connection loss are not delivered.  After the reconnect, the listener is called with an event
         of type ``NONE`` and the watched path: the caller must read the state again.  (ZooKeeper 3.6 and newer.)
 
-        :param recursive: watch all descendants as well; the server then sends no children events.
+        :param recursive: also watch all descendants; the server then sends no NODE_CHILDREN_CHANGED events.
         """
         absolute = self._absolute(path)
         mode = AddWatchMode.PERSISTENT_RECURSIVE if recursive else AddWatchMode.PERSISTENT

@@ -40,9 +40,9 @@ from kreplica.zookeeper.records import (
 # Decodes a response body from (buffer, start, end); a ZooKeeperError it raises fails the request.
 Decode: TypeAlias = Callable[[bytes, int, int], Any]
 # Called with the response's error code (0 is success) before the request completes, to register a watch.
-Answered: TypeAlias = Callable[[int], None]
-# Transaction ID, size of the frame, Deferred, decoder, the caller's path, callback of a watch.
-UnansweredRequest: TypeAlias = tuple[int, int, "Deferred[Any]", Decode, str | None, Answered | None]
+OnResponse: TypeAlias = Callable[[int], None]
+# Xid, size of the frame, Deferred, decoder, the caller's path, callback that registers a watch.
+UnansweredRequest: TypeAlias = tuple[int, int, "Deferred[Any]", Decode, str | None, OnResponse | None]
 
 _pack_header = REQUEST_FRAME_HEADER.pack
 _unpack_reply = REPLY_HEADER.unpack_from
@@ -60,7 +60,7 @@ class ConnectionOwner(Protocol):
     def watch_fired(self, event: WatchEvent) -> None: ...
 
     def authenticated(self, connection: Connection, error: ZooKeeperError | None) -> None:
-        """Called when the server has accepted or rejected one of the identities."""
+        """Called when the server has accepted (``error`` is None) or rejected one of the session's credentials."""
 
     def connection_lost(self, connection: Connection, reason: str) -> None: ...
 
@@ -94,7 +94,7 @@ class Connection(TwistedProtocol):
         self._pings_sent_at: deque[float] = deque()
         #: Send time of the latest answered handshake or ping; the server restarted the session timeout then or later.
         self.confirmed_at = self._received_at
-        #: Unanswered requests, oldest first.
+        #: Requests without a response yet, oldest first.
         self.unanswered: deque[UnansweredRequest] = deque()
         #: Their total size in bytes.
         self.unanswered_bytes = 0
@@ -150,26 +150,26 @@ class Connection(TwistedProtocol):
         deferred: Deferred[Any],
         decode: Decode,
         path: str | None,
-        answered: Answered | None,
+        on_response: OnResponse | None,
     ) -> None:
         """Send a request; the Deferred receives the decoded response or the error."""
         xid = self._xid = self._xid + 1 if self._xid < _XID_MAX else 1
         size = len(body) + 8
         self.unanswered_bytes += size
-        self.unanswered.append((xid, size, deferred, decode, path, answered))
+        self.unanswered.append((xid, size, deferred, decode, path, on_response))
         out = self._out
         if not out and not self._reading:
             self._flushing = self._reactor.callLater(0, self._flush)
         out += (_pack_header(size, xid, opcode), body)
 
     def send_reserved(self, xid: int, opcode: Opcode, body: bytes) -> None:
-        """Send a message with a reserved transaction ID (ping, auth, setWatches)."""
+        """Send a message with a reserved xid (ping, auth, setWatches)."""
         if not self._out and not self._reading:
             self._flushing = self._reactor.callLater(0, self._flush)
         self._out.append(request_frame(xid, opcode, body))
 
     def end(self, reason: str) -> None:
-        """Close the connection after flushing the written data."""
+        """Close the connection after sending the requests written so far."""
         self._reason = self._reason or reason
         if not self._ended and self.transport is not None:
             self._flush()
@@ -187,7 +187,7 @@ class Connection(TwistedProtocol):
         """Fail all unanswered requests, oldest first."""
         unanswered, self.unanswered = self.unanswered, deque()
         self.unanswered_bytes = 0
-        for _xid, _size, deferred, _decode, path, _answered in unanswered:
+        for _xid, _size, deferred, _decode, path, _on_response in unanswered:
             deferred.errback(error(path))
 
     def _flush(self) -> None:
@@ -225,10 +225,10 @@ class Connection(TwistedProtocol):
                 raise ProtocolError("reply", f"response to request {xid}, which is not the oldest unanswered one")
             if zxid > self.last_zxid:
                 self.last_zxid = zxid
-            _xid, size, deferred, decode, path, answered = unanswered.popleft()
+            _xid, size, deferred, decode, path, on_response = unanswered.popleft()
             self.unanswered_bytes -= size
-            if answered is not None:
-                answered(error)
+            if on_response is not None:
+                on_response(error)
             if error:
                 deferred.errback(error_of(error, path))
                 continue
@@ -251,7 +251,7 @@ class Connection(TwistedProtocol):
         elif xid == XID_AUTH:
             self._owner.authenticated(self, error_of(error) if error else None)
         elif xid != XID_SET_WATCHES:
-            raise ProtocolError("reply", f"the server sent the unknown transaction id {xid}")
+            raise ProtocolError("reply", f"the server sent the unknown xid {xid}")
         elif error:
             self.abort(f"the server did not restore the watches: {error_of(error)}")
 

@@ -1,4 +1,4 @@
-"""Jute, ZooKeeper's record encoding: big-endian integers, counted bytes and text, counted vectors.
+"""Jute, ZooKeeper's record encoding: big-endian integers, and byte arrays, strings and vectors after their length.
 
 ``Reader`` decodes records of any shape and checks every bound.  ``requests`` and ``responses`` pack and unpack the
 most frequent records directly, with the ``Struct`` values of this module.
@@ -27,24 +27,24 @@ FALSE = b"\x00"
 
 
 def pack_text(text: str) -> bytes:
-    """Encode a text as its UTF-8 length (int32) and bytes."""
+    """Encode a string: its length in UTF-8 (int32), then the UTF-8 bytes."""
     data = text.encode()
     return pack_int32(len(data)) + data
 
 
 def pack_text_and_flag(text: str, flag: bool) -> bytes:
-    """Encode a text and a boolean, the body of every read with an optional watch."""
+    """Encode a string and a boolean, which are the body of every read with an optional watch."""
     data = text.encode()
     return pack_int32(len(data)) + data + (TRUE if flag else FALSE)
 
 
 def pack_buffer(data: bytes | None) -> bytes:
-    """Encode bytes behind their length (int32); None has length -1."""
+    """Encode bytes after their length (int32); None has length -1."""
     return b"\xff\xff\xff\xff" if data is None else pack_int32(len(data)) + data
 
 
 def pack_texts(texts: Iterable[str]) -> bytes:
-    """Encode a vector of texts: their count (int32), then each text."""
+    """Encode a vector of strings: their count (int32), then each string."""
     encoded = [text.encode() for text in texts]
     pieces = [pack_int32(len(encoded))]
     for data in encoded:
@@ -100,7 +100,7 @@ class Reader:
         return layout.unpack_from(self.data, self._take(layout.size))
 
     def buffer(self) -> bytes | None:
-        """Read counted bytes; None if the count is -1."""
+        """Read length-prefixed bytes; None if the length is -1."""
         size = self.int32()
         if size < 0:
             if size != -1:
@@ -110,7 +110,7 @@ class Reader:
         return self.data[start : start + size]
 
     def text(self) -> str:
-        """Read counted UTF-8; a missing text (count -1) is empty."""
+        """Read a length-prefixed UTF-8 string; a null string (length -1) is returned as an empty one."""
         data = self.buffer() or b""
         try:
             return data.decode()
@@ -118,18 +118,18 @@ class Reader:
             raise ProtocolError(self.name, f"not UTF-8: {error.reason}") from None
 
     def vector(self, element: Callable[[], T], size_min: int = 4) -> list[T]:
-        """Read a counted vector; a missing one (count -1) is empty.
+        """Read a length-prefixed vector; a null vector (length -1) is returned as an empty list.
 
         :param element: reads one element, usually a bound method of this reader.
         :param size_min: minimum encoded size of an element in bytes; bounds the count before anything is allocated.
         """
         count = self.int32()
         if count < -1 or count * size_min > self.end - self.position:
-            raise ProtocolError(self.name, f"a vector of {count} in {self.end - self.position} bytes")
+            raise ProtocolError(self.name, f"a vector of {count} elements in {self.end - self.position} bytes")
         return [element() for _ in range(count)]
 
     def texts(self) -> list[str]:
-        """Read a vector of texts, such as the names of thousands of children."""
+        """Read a vector of strings; fast path for the names of thousands of children."""
         begin = self.position
         count = self.int32()
         data, end, position = self.data, self.end, self.position
@@ -150,7 +150,7 @@ class Reader:
                 self.position = position
                 return texts
         self.position = begin
-        return self.vector(self.text)  # has a missing text, or raises the error
+        return self.vector(self.text)  # reads null strings, or raises the error
 
     def finish(self) -> None:
         """Check that the whole record has been read."""

@@ -21,7 +21,7 @@ def multi_decoder(operations: Sequence[Operation], relative: Callable[[str], str
     def decode(data: bytes, start: int, end: int) -> list[OperationResult]:
         results = decode_multi_results(data, start, end)
         if len(results) != len(operations):
-            raise ProtocolError("multi", f"{len(results)} results of {len(operations)} operations")
+            raise ProtocolError("multi", f"{len(results)} results for {len(operations)} operations")
         if results and isinstance(results[0], int):
             raise _failure(operations, cast(list[int], results))
         if relative is not None:

@@ -19,8 +19,8 @@ ANY_VERSION = -1
 class Create(NamedTuple):
     """Create a znode.
 
-    :param sequence: the server appends a ten-digit counter of the parent to the path.
-    :param with_stat: request the stat as well (``create2``, ZooKeeper 3.5 and newer).
+    :param sequence: the server appends the parent's counter to the path, as ten digits.
+    :param with_stat: the response includes the stat (``create2``, ZooKeeper 3.5 and newer).
     """
 
     path: str
@@ -80,7 +80,7 @@ class SetData(NamedTuple):
 
 
 def encode_set_data(path: str, data: bytes | None, version: int) -> bytes:
-    """Encode ``SetData`` without creating it."""
+    """Encode a setData request without creating a ``SetData``."""
     name = path.encode()
     if data is None:
         return pack_int32(len(name)) + name + _TWO_INTS.pack(-1, version)
@@ -121,7 +121,7 @@ class GetData(NamedTuple):
 class GetChildren(NamedTuple):
     """Read the names of a znode's children.
 
-    :param with_stat: request the znode's stat as well (``getChildren2``).
+    :param with_stat: the response includes the znode's stat (``getChildren2``).
     """
 
     path: str
@@ -143,13 +143,14 @@ class GetChildren(NamedTuple):
 Operation: TypeAlias = Create | Delete | SetData | Check
 Read: TypeAlias = GetData | GetChildren
 
-# Each operation of a multi follows a header: operation code, done = false, error = -1.  A header with done ends it.
+# Each operation of a multi follows a header: operation code, done = false, error = -1.  A header with done = true ends
+# the multi.
 MULTI_HEADER = Struct(">i?i")
 _MULTI_END = MULTI_HEADER.pack(-1, True, -1)
 
 
 class Multi(NamedTuple):
-    """Apply all of these operations, or none."""
+    """Apply all of these operations or none of them."""
 
     operations: Sequence[Operation]
 
@@ -216,7 +217,7 @@ def size_at_most(operation: Operation) -> int:
 
 
 _OVERHEAD_MAX = 64
-"""Upper bound of the bytes besides path and data: 9 bytes of header, 31 of the open ACL, lengths, flags."""
+"""Upper bound of the bytes in addition to path and data: 9 bytes of header, 31 of the open ACL, lengths, flags."""
 
 
 def encode_operations(operations: Sequence[Operation | Read]) -> bytes:

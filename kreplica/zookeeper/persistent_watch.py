@@ -32,9 +32,10 @@ class Watch:
         return self
 
     async def remove(self) -> None:
-        """Stop calling the listener immediately; later calls have no effect.
+        """Stop calling the listener, even before the server responds; idempotent.
 
-        A server removes all watches of a session on a path at once, so the request is sent only for the last of them.
+        The server can only remove all watches of a session on a path together, so the request is sent when the last of
+        them is removed.
         """
         if self._is_removed:
             return
@@ -45,4 +46,4 @@ class Watch:
             try:
                 await self._session.submit(Opcode.REMOVE_WATCHES, body, decode_empty, self.path)
             except NoWatcher:
-                pass  # removed by a connection loss in the meantime
+                pass  # a connection loss has removed it in the meantime

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kreplica.errors import ProtocolError
 from kreplica.zookeeper.jute import FALSE, INT32, TRUE, Reader, pack_buffer, pack_int32, pack_text
 
-# Reserved transaction IDs of messages that are not numbered requests.
+# Reserved xids (request IDs) of messages that are not numbered requests.
 XID_WATCH_EVENT = -1
 XID_PING = -2
 XID_AUTH = -4
@@ -249,11 +249,11 @@ class ConnectResponse(NamedTuple):
 
 _CONNECT_RESPONSE = Struct(">iiq")
 
-# Header of later requests: frame length, transaction ID, operation code.
+# Header of every request after the handshake: frame length, xid, operation code.
 REQUEST_FRAME_HEADER = Struct(">iii")
 # The same without the frame length.
 REQUEST_HEADER = Struct(">ii")
-# Header of later responses and events: frame length, transaction ID, zxid, error code.
+# Header of responses and events after the handshake: frame length, xid, zxid, error code.
 REPLY_FRAME_HEADER = Struct(">iiqi")
 REPLY_HEADER = Struct(">iqi")
 

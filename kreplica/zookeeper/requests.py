@@ -1,7 +1,7 @@
 """All requests of ZooKeeper's protocol as immutable values, with encoding and decoding.
 
 A client sends ``value.encode()`` after a header with ``opcode_of(value)``; a server calls ``decode_request``.
-The values are independent of transaction IDs and connections.
+The values are independent of xids and connections.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from kreplica.zookeeper.operations import (
 )
 from kreplica.zookeeper.records import Acl, AddWatchMode, Opcode, WatcherType, pack_acl, read_acl
 
-# The operations of ``operations`` are requests as well, so they are exported here.
+# The operations of a multi are also requests, so they are exported here too.
 __all__ = [
     "ANY_VERSION",
     "MULTI_HEADER",
@@ -216,7 +216,7 @@ class SetWatches(NamedTuple):
 
     The server immediately fires the watches whose znode has changed after ``relative_zxid``.
 
-    :param persistent: only sent by ``setWatches2`` (ZooKeeper 3.6), like ``recursive``.
+    :param persistent: like ``recursive``, exists only in ``setWatches2`` (ZooKeeper 3.6).
     """
 
     relative_zxid: int

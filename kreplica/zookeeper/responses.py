@@ -222,7 +222,7 @@ def decode_multi_results(data: bytes, start: int, end: int) -> list[OperationRes
             reader = Reader(data, position, end, "multi")
             append(_decode_multi_result(opcode, reader))
             position = reader.position
-    raise ProtocolError("multi", "cut short")
+    raise ProtocolError("multi", "the header that ends the multi is missing")
 
 
 _WITHOUT_RESULT = frozenset({int(Opcode.DELETE), int(Opcode.CHECK)})
@@ -236,7 +236,7 @@ def _remaining_sets(data: bytes, start: int, end: int) -> list[Stat]:
     """Decode the results between two positions if all of them are sets; otherwise return an empty list."""
     size = _SET_DATA_RESULT.size
     count, rest = divmod(end - start, size)
-    # One strided slice has the byte at the same offset of every header.
+    # Each strided slice holds the bytes at one offset of all headers.
     if rest or any(data[start + at : end : size] != bytes((byte,)) * count for at, byte in enumerate(_SET_DATA_HEADER)):
         return []
     return list(map(new_stat, _SET_DATA_RESULT.iter_unpack(memoryview(data)[start:end])))

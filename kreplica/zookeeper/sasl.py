@@ -36,12 +36,12 @@ async def authenticate(connection: Connection, credentials: SaslCredentials, ran
     """
     fields = _fields(await _step(connection, b""))
     if "nonce" not in fields:
-        raise AuthFailed(None, "the server's challenge is not DIGEST-MD5")
+        raise AuthFailed(None, "the server's challenge is not a DIGEST-MD5 challenge: it has no nonce")
     client_nonce = f"{randomness.getrandbits(128):032x}"
     exchange = DigestExchange(credentials, fields.get("realm", ""), fields["nonce"], client_nonce)
     proof = _fields(await _step(connection, exchange.response()))
     if proof.get("rspauth") != exchange.digest(from_client=False):
-        raise AuthFailed(None, "the server does not know the password")
+        raise AuthFailed(None, "the server did not prove that it knows the password")
 
 
 async def _step(connection: Connection, token: bytes) -> bytes:

@@ -19,7 +19,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from kreplica.runtime import Reactor
-from kreplica.zookeeper.connection import Answered, Connection, Decode
+from kreplica.zookeeper.connection import Connection, Decode, OnResponse
 from kreplica.zookeeper.ensemble import PAUSE_S_MAX, Ensemble, Server, ServerOrder, TlsContextFactory, connect
 from kreplica.zookeeper.errors import (
     AuthFailed,
@@ -51,7 +51,7 @@ _log = Logger()
 
 # ``jute.maxbuffer`` limits requests, not responses: a multi-read of many small requests has a large response.
 RESPONSE_SIZE_MAX = 64 * 1024 * 1024
-# Timeout of the server's response to closing a session; after it the connection is closed anyway.
+# Timeout for the response to closeSession; the connection is closed after it in any case.
 CLOSE_TIME_S_MAX = 5.0
 
 
@@ -89,7 +89,7 @@ class SessionOptions:
     :param frame_size_max: maximum request size in bytes (``jute.maxbuffer`` of the server).
     :param response_size_max: maximum response size in bytes.
     :param requests_max: maximum number of unanswered requests, including queued ones.
-    :param request_bytes_max: maximum total size of these; a single larger request is accepted if it is the only one.
+    :param request_bytes_max: further requests fail once the total size of the unanswered ones exceeds this.
     :param waiting_ms_max: maximum time for which a request waits for a connection; None means the session timeout.
     """
 
@@ -185,7 +185,7 @@ class Session:
         return established
 
     def submit(
-        self, opcode: int, body: bytes, decode: Decode, path: str | None, answered: Answered | None = None
+        self, opcode: int, body: bytes, decode: Decode, path: str | None, on_response: OnResponse | None = None
     ) -> Deferred[Any]:
         """Send a request now, or when the session is connected.
 
@@ -199,13 +199,13 @@ class Session:
             if self.state.ended or self._closed:
                 deferred.errback(self._failure_of_unsent(path))
             else:
-                self._waiting.add(WaitingRequest(opcode, body, deferred, decode, path, answered))
+                self._waiting.add(WaitingRequest(opcode, body, deferred, decode, path, on_response))
         elif (
             connection.unanswered_bytes > self._request_bytes_max or len(connection.unanswered) >= self._requests_max
         ):
             deferred.errback(PipelineFull(path))
         else:
-            connection.send(opcode, body, deferred, decode, path, answered)
+            connection.send(opcode, body, deferred, decode, path, on_response)
         return deferred
 
     def close(self) -> Deferred[None]:
@@ -266,7 +266,7 @@ class Session:
                 self._end(SessionState.CLOSED, ClientClosed())
             elif self.state is SessionState.CONNECTED:
                 self._change(SessionState.SUSPENDED)
-        # Requests fail after the listeners were called.
+        # Only after the session listeners were called do the requests fail.
         connection.fail_outstanding(lambda path: ConnectionLoss(path, f"{ConnectionLoss.meaning} ({reason})"))
         if current and not self.state.ended:
             self._try_next()
@@ -300,7 +300,7 @@ class Session:
         self._cancel_timer()
         if self.state.ended:
             return
-        self.problem = f"{server}: {failure.getErrorMessage() or 'no answer in time'}"
+        self.problem = f"{server}: {failure.getErrorMessage() or 'no response in time'}"
         self._try_next()
 
     def _attempt_too_slow(self) -> None:
@@ -343,7 +343,7 @@ class Session:
         connection.send(Opcode.CLOSE_SESSION, b"", answered, decode_empty, None, None)
         answered.addBoth(lambda _: connection.end("closed by its owner"))
         self._timer = self._reactor.callLater(
-            CLOSE_TIME_S_MAX, connection.abort, "the end of the session took too long"
+            CLOSE_TIME_S_MAX, connection.abort, "the server did not close the session in time"
         )
 
     def _end(self, state: SessionState, error: ZooKeeperError) -> None:
@@ -375,7 +375,7 @@ class Session:
             self._last_zxid = self._connection.last_zxid
         if self._usable is not None:
             self._confirmed_at = self._usable.confirmed_at
-            # The backoff is not reset by a server that accepts the session and loses the connection immediately.
+            # A server that accepts the session and then drops the connection immediately must not reset the backoff.
             if self._reactor.seconds() - self._usable_since >= PAUSE_S_MAX:
                 self._order.succeeded()
         self._connection = self._usable = None

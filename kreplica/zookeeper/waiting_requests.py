@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 
 from kreplica.runtime import Reactor
-from kreplica.zookeeper.connection import Answered, Decode
+from kreplica.zookeeper.connection import Decode, OnResponse
 from kreplica.zookeeper.errors import NotSent, PipelineFull
 
 
@@ -21,7 +21,7 @@ class WaitingRequest(NamedTuple):
     deferred: Deferred[Any]
     decode: Decode
     path: str | None
-    answered: Answered | None
+    on_response: OnResponse | None
 
 
 class WaitingRequests:

@@ -34,7 +34,7 @@ _CHANGES = frozenset(
 class Watches:
     """Listeners by server path (with the chroot).
 
-    Each registration of a one-shot listener results in one call, also if the same listener was registered several
+    Each registration of a one-shot listener results in one call, even if the same listener was registered several
     times.  Persistent listeners remain until they are removed.
     """
 

@@ -110,7 +110,7 @@ def test_killed_broker_is_restarted(process: StandaloneProcess, tmp_path: Path) 
     assert not any(lives(pid) for pid in last.values())
     handed_over = r"^broker-2: .* broker 2 has handed over the leadership of all its partitions$"
     assert re.search(handed_over, process.output, re.MULTILINE)
-    assert process.output.splitlines()[-1].endswith(f"coordinator on port {process.coordinator_port} stopped")
+    assert process.output.splitlines()[-1].endswith(f"ZooKeeper server on port {process.coordinator_port} stopped")
     for number in (1, 2):
         marker = process.data_directory / f"broker-{number}" / ".kafka_cleanshutdown"
         assert json.loads(marker.read_text())["brokerEpoch"] > 0

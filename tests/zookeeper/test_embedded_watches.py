@@ -12,8 +12,8 @@ from kreplica.zookeeper.embedded.access import (
     check_access,
     digest_identity,
     effective_acl,
-    hidden_digests,
-    sees_digests,
+    hide_digests,
+    may_see_digests,
 )
 from kreplica.zookeeper.embedded.sessions import SessionRow, Sessions
 from kreplica.zookeeper.embedded.watches import Notice, Watches
@@ -230,9 +230,9 @@ def test_scheme_auth_means_the_caller() -> None:
 def test_hashes_are_hidden_from_readers() -> None:
     """The hashes are visible with the ADMIN permission."""
     acl = (Acl(31, *ANN), Acl(1, "world", "anyone"))
-    assert hidden_digests(acl) == (Acl(31, "digest", "ann:x"), Acl(1, "world", "anyone"))
-    assert sees_digests(acl, (ANN,))
-    assert not sees_digests(acl, ())
+    assert hide_digests(acl) == (Acl(31, "digest", "ann:x"), Acl(1, "world", "anyone"))
+    assert may_see_digests(acl, (ANN,))
+    assert not may_see_digests(acl, ())
 
 
 @pytest.mark.parametrize(("scheme", "credentials"), [("digest", b"x"), ("digest", b"\xff:x"), ("sasl", b"x:y")])

@@ -193,7 +193,7 @@ def test_names_round_trip(names: list[str]) -> None:
         (pack_int32(1) + pack_int32(-2), "negative length -2"),
         (pack_int32(1) + pack_int32(2) + b"a", "2 bytes expected, 1 left"),
         (pack_int32(2) + pack_text("abcd"), "4 bytes expected, 0 left"),
-        (pack_int32(9) + pack_text("a"), "a vector of 9 in 5 bytes"),
+        (pack_int32(9) + pack_text("a"), "a vector of 9 elements in 5 bytes"),
         (pack_int32(1) + pack_int32(1) + b"\xff", "not UTF-8"),
     ],
 )

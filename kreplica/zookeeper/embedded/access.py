@@ -54,7 +54,7 @@ def digest_identity(credentials: bytes) -> Identity:
     """
     user, colon, _password = credentials.partition(b":")
     if not colon:
-        raise AuthFailed(None, "digest credentials are user:password")
+        raise AuthFailed(None, "digest credentials must have the form user:password")
     try:
         name = user.decode()
     except UnicodeDecodeError:
@@ -72,7 +72,7 @@ def authenticate(scheme: str, credentials: bytes, address: str) -> Identity:
         return digest_identity(credentials)
     if scheme == "ip":
         return "ip", address
-    raise AuthFailed(None, f"the scheme {scheme!r} is not one of digest, ip")
+    raise AuthFailed(None, f"authentication scheme {scheme!r} is not supported; use digest or ip")
 
 
 def effective_acl(requested: Iterable[Acl], identities: Sequence[Identity], path: str) -> tuple[Acl, ...]:
@@ -111,13 +111,13 @@ def _is_valid(entry: Acl) -> bool:
     return False
 
 
-def hidden_digests(acl: tuple[Acl, ...]) -> tuple[Acl, ...]:
+def hide_digests(acl: tuple[Acl, ...]) -> tuple[Acl, ...]:
     """Return the ACL without password hashes, for clients without ADMIN permission."""
     return tuple(
         entry._replace(id=entry.id.partition(":")[0] + ":x") if entry.scheme == "digest" else entry for entry in acl
     )
 
 
-def sees_digests(acl: tuple[Acl, ...], identities: Sequence[Identity]) -> bool:
-    """Return True if an identity has ADMIN permission and may see the password hashes of the ACL."""
+def may_see_digests(acl: tuple[Acl, ...], identities: Sequence[Identity]) -> bool:
+    """Return True if an identity has ADMIN permission, which allows it to read the password hashes of the ACL."""
     return acl is OPEN_ACL or is_allowed(acl, Permission.ADMIN, identities)

@@ -168,7 +168,7 @@ class GroupCommit:
         return idle
 
     def _schedule(self) -> None:
-        # At the end of this reactor iteration, so that one group has the requests of all connections.
+        # At the end of this reactor iteration, so that one group contains the requests of all connections.
         self._scheduled = True
         self._reactor.callLater(0, self._start)
 

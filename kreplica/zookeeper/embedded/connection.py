@@ -25,7 +25,7 @@ from kreplica.zookeeper.embedded.commits import Group
 from kreplica.zookeeper.embedded.sessions import Session
 from kreplica.zookeeper.jute import unpack_int32
 
-# Maximum number of responses that wait for one group's commit; beyond it, reading pauses.
+# Maximum number of responses of one connection that wait for a group's commit; beyond it, reading pauses.
 WAITING_RESPONSES_MAX = 10_000
 # Maximum size of unsent responses and watch events: beyond the first limit reading pauses, beyond the second the
 # connection is closed (watch events are sent without requests).
@@ -42,7 +42,7 @@ FOUR_LETTERS_SIZE = 4
 class ServerInterface:
     """Functions and limits that a connection gets from the server.
 
-    :param admit: registers a new connection; returns False if there are too many.
+    :param admit: registers a new connection; returns False if a connection limit is reached.
     :param forget: unregisters a connection.
     :param word: returns the response to a four-letter word, or None if the word is unknown.
     :param frame_size_max: maximum request size in bytes.
@@ -81,12 +81,12 @@ class RequestDispatch(TypingProtocol):
 
 @implementer(IPushProducer)
 class Connection(Protocol):
-    """A client's connection, created by the coordinator's factory.
+    """A client's connection, created by ``Serving``.
 
     :ivar session: the client's session; None before the handshake.
     :ivar identities: authenticated identities of the client; the first is its address.
     :ivar received: number of received requests, for ``cons``.
-    :ivar opened: time of the connection's start, in seconds of the reactor's clock.
+    :ivar opened: time at which the connection was created, in seconds of the reactor's clock.
     """
 
     _log = Logger()
@@ -124,7 +124,7 @@ class Connection(Protocol):
         self.name = f"{self.address}:{getattr(peer, 'port', 0)}"
         self.identities = (("ip", self.address),)
         if not self._dispatch.server.admit(self):
-            self._log.warn("refused {name}: the limit of connections is reached", name=self.name)
+            self._log.warn("refused {name}: the connection limit is reached", name=self.name)
             self.abort()
             return
         self._transport.registerProducer(self, True)
@@ -155,10 +155,10 @@ class Connection(Protocol):
                 self._serve_frames()
                 self._flush()
         except (ProtocolError, struct.error, UnicodeDecodeError) as error:
-            self._log.info("closing {name}: not a ZooKeeper request: {error}", name=self.name, error=error)
+            self._log.info("closing {name}: malformed request: {error}", name=self.name, error=error)
             self.abort()
         except Exception:
-            self._log.failure("closing {name}: a request could not be served", name=self.name)
+            self._log.failure("closing {name}: unexpected error while serving a request", name=self.name)
             self.abort()
         finally:
             self._busy = False
@@ -219,7 +219,7 @@ class Connection(Protocol):
     # --- responses ---
 
     def count_unsent(self, size: int) -> None:
-        """Count a large response that was added to the sink."""
+        """Count a response or event that was added to the sink; close the connection if too many bytes are unsent."""
         self._unsent_size += size
         if self._unsent_size > UNSENT_BYTES_MAX:
             self._log.warn("closing {name}: the client does not read its responses", name=self.name)

@@ -153,16 +153,16 @@ class DiskStore:
         self.log_size = valid_size
 
     def _check_torn(self, path: str, data: bytes, valid_size: int) -> None:
-        """Raise an error if a valid frame follows the invalid one: the log is then corrupt, not torn by a crash.
+        """Check that the invalid frame was torn by a crash.
 
-        :raise StorageError: a valid frame follows.
+        :raise StorageError: a valid frame follows the invalid one, so the log is corrupt.
         """
         if len(data) - valid_size < _FRAME.size:
             return
         size, _ = _FRAME.unpack_from(data, valid_size)
         if next(_bodies(data[valid_size + _FRAME.size + size :]), None) is not None:
             where = f"{path} is damaged at byte {valid_size}"
-            raise StorageError(f"{where}, but valid records follow; restore it from a backup")
+            raise StorageError(f"{where}, but valid frames follow; restore the directory from a backup")
 
 
 def _frame(body: bytes) -> bytes:

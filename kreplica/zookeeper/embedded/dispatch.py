@@ -20,13 +20,13 @@ from kreplica.zookeeper.requests import decode_request
 _HEADER = Struct(">ii")
 
 # (connection, xid, opcode, data, position, end): decodes ``data[position:end]`` itself.
-InPlace: TypeAlias = Callable[[Connection, int, int, bytes, int, int], None]
-# (connection, xid, request)
-OfValue: TypeAlias = Callable[[Connection, int, Any], None]
+InPlaceHandler: TypeAlias = Callable[[Connection, int, int, bytes, int, int], None]
+# (connection, xid, decoded request)
+RequestHandler: TypeAlias = Callable[[Connection, int, Any], None]
 
 
 class Dispatch:
-    """Implements ``RequestDispatch``; one per coordinator, used by all of its connections."""
+    """Implements ``RequestDispatch``; one per server, used by all of its connections."""
 
     def __init__(
         self,
@@ -40,9 +40,9 @@ class Dispatch:
         self._commits = commits
         self._connect = sessions.connect
         self._now = server.now
-        self._in_place = _in_place_handlers(reads, writes)
-        self._of_value = _value_handlers(reads, writes, sessions)
-        self._of_value[Opcode.WHO_AM_I] = self._who_am_i
+        self._in_place_handlers = _in_place_handlers(reads, writes)
+        self._handlers = _request_handlers(reads, writes, sessions)
+        self._handlers[Opcode.WHO_AM_I] = self._who_am_i
 
     @property
     def durable(self) -> Group:
@@ -72,18 +72,18 @@ class Dispatch:
             raise ProtocolError("request", f"only {end - start} bytes")
         xid, opcode = _HEADER.unpack_from(data, start)
         try:
-            in_place = self._in_place.get(opcode)
+            in_place = self._in_place_handlers.get(opcode)
             if in_place is not None:
                 in_place(connection, xid, opcode, data, start + 8, end)
             else:
-                self._serve_value(connection, xid, opcode, Reader(data, start + 8, end, "request"))
+                self._serve_decoded(connection, xid, opcode, Reader(data, start + 8, end, "request"))
         except ZooKeeperError as error:
             self._send_error(connection, xid, error)
 
-    def _serve_value(self, connection: Connection, xid: int, opcode: int, reader: Reader) -> None:
-        handler = self._of_value.get(opcode)
+    def _serve_decoded(self, connection: Connection, xid: int, opcode: int, reader: Reader) -> None:
+        handler = self._handlers.get(opcode)
         if handler is None:
-            raise Unimplemented(None, f"operation {opcode}")
+            raise Unimplemented(None, f"operation {opcode} is not supported")
         handler(connection, xid, None if opcode == Opcode.WHO_AM_I else decode_request(opcode, reader))
 
     def _send_error(self, connection: Connection, xid: int, error: ZooKeeperError) -> None:
@@ -99,7 +99,7 @@ class Dispatch:
         connection.sink.append(reply_frame(xid, connection.barrier.zxid, 0, body))
 
 
-def _in_place_handlers(reads: Reads, writes: Writes) -> dict[int, InPlace]:
+def _in_place_handlers(reads: Reads, writes: Writes) -> dict[int, InPlaceHandler]:
     return {
         Opcode.GET_DATA: reads.get_data,
         Opcode.EXISTS: reads.exists,
@@ -114,7 +114,7 @@ def _in_place_handlers(reads: Reads, writes: Writes) -> dict[int, InPlace]:
     }
 
 
-def _value_handlers(reads: Reads, writes: Writes, sessions: SessionRequests) -> dict[int, OfValue]:
+def _request_handlers(reads: Reads, writes: Writes, sessions: SessionRequests) -> dict[int, RequestHandler]:
     return {
         Opcode.GET_CHILDREN: reads.get_children,
         Opcode.GET_CHILDREN2: reads.get_children,

@@ -21,7 +21,7 @@ ZOOKEEPER_VERSION = "3.9.0"
 
 
 class FourLetterWords:
-    """Responds to four-letter words; one per coordinator.
+    """Responds to four-letter words; one per server.
 
     :param settings: shown by ``conf``.
     :param connections: the open connections.
@@ -150,7 +150,7 @@ class FourLetterWords:
 
     def _wchs(self) -> str:
         tables = (self._watches.data, self._watches.children)
-        watchers = {who for table in tables for who in table.by_watcher}
+        watchers = {watcher for table in tables for watcher in table.by_watcher}
         paths = {path for table in tables for path in table.by_path}
         return _lines(
             [

@@ -25,7 +25,7 @@ class Change(NamedTuple):
 
     :param value: data of a create or set.
     :param number: creation flags of a create; expected version of the other operations.
-    :param time_to_live_ms: time to live of a created znode; 0: unlimited.
+    :param time_to_live_ms: time to live of a created znode; 0 means unlimited.
     """
 
     opcode: int
@@ -47,7 +47,7 @@ def decode_change(opcode: int, data: bytes, position: int, end: int) -> tuple[Pl
     start = position + 4
     stop = start + unpack_int32(data, position)[0]
     if not start <= stop <= end:
-        raise ProtocolError("path", f"length {stop - start}")
+        raise ProtocolError("path", f"length {stop - start} is negative or exceeds the request")
     return _DECODERS[opcode](opcode, data[start:stop].decode(), data, stop, end)
 
 
@@ -83,7 +83,7 @@ def _value(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
         return None, start
     stop = start + size
     if not start <= stop <= end:
-        raise ProtocolError("data", f"length {size}")
+        raise ProtocolError("data", f"length {size} is negative or exceeds the request")
     return data[start:stop], stop
 
 

@@ -16,7 +16,7 @@ ZNODE_OVERHEAD_BYTES = 500
 """Bytes counted for each znode in addition to its path, data and ACL."""
 
 ACL_OVERHEAD_BYTES = 200
-"""Bytes counted for each entry of an ACL other than ``OPEN_ACL``, in addition to its texts."""
+"""Bytes counted for each entry of an ACL other than ``OPEN_ACL``, in addition to its scheme and ID."""
 
 REGISTRATIONS = "/brokers/ids/"
 """Parent of the brokers' ephemeral znodes, under any chroot: a session with a znode below it is a broker's."""
@@ -45,7 +45,7 @@ class Quota:
 
     :ivar held_bytes: size of all znodes.
     :ivar count: number of znodes.
-    :ivar refused: number of writes refused since the start.
+    :ivar refused: number of writes rejected since the start.
     """
 
     def __init__(self, bounds: QuotaBounds) -> None:
@@ -67,7 +67,7 @@ class Quota:
         self.held_bytes -= size_of(node)
 
     def needs_reserve(self, growth: int, nodes: int) -> bool:
-        """Return True if only a broker may make a write, because it needs the reserve."""
+        """Return True if a write needs the reserve, so that only a broker may make it."""
         return self.held_bytes + growth > self._bytes_open or self.count + nodes > self._count_open
 
     def check(self, path: str, growth: int, nodes: int, *, is_broker: bool) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from struct import Struct
 
 from kreplica.errors import ProtocolError
-from kreplica.zookeeper.embedded.access import check_access, hidden_digests, sees_digests
+from kreplica.zookeeper.embedded.access import check_access, hide_digests, may_see_digests
 from kreplica.zookeeper.embedded.commits import Commits
 from kreplica.zookeeper.embedded.connection import Connection
 from kreplica.zookeeper.embedded.tree import Tree
@@ -43,7 +43,7 @@ MULTI_READ_BYTES_MAX = 16 << 20
 # Larger responses are counted, so that a slow client cannot make the server buffer them without limit.
 LARGE_RESPONSE_BYTES = 1024
 
-# Length of the frame, transaction ID, zxid, error code (0), and length of the data.
+# Length of the frame, xid, zxid, error code (0), and length of the data.
 _DATA_RESPONSE = Struct(">iiqii")
 _DATA_RESPONSE_FIXED_SIZE = _DATA_RESPONSE.size - 4 + STAT.size
 
@@ -52,12 +52,12 @@ def _path_and_watch(data: bytes, position: int, end: int) -> tuple[str, int]:
     start = position + 4
     stop = start + unpack_int32(data, position)[0]
     if stop + 1 != end:
-        raise ProtocolError("read", f"a path of {stop - start} bytes in {end - position}")
+        raise ProtocolError("read", f"a path of {stop - start} bytes in a body of {end - position} bytes")
     return data[start:stop].decode(), data[stop]
 
 
 class Reads:
-    """Serves reads; one per coordinator."""
+    """Serves reads; one per server."""
 
     def __init__(self, tree: Tree, watches: Watches[Connection], commits: Commits) -> None:
         self._tree = tree
@@ -114,7 +114,7 @@ class Reads:
         """Serve getACL; password hashes are hidden from clients without ADMIN permission."""
         node = self._tree.get(request.path)
         check_access(node.acl, Permission.READ | Permission.ADMIN, connection.identities, request.path)
-        acl = node.acl if sees_digests(node.acl, connection.identities) else hidden_digests(node.acl)
+        acl = node.acl if may_see_digests(node.acl, connection.identities) else hide_digests(node.acl)
         self._commits.sink_of_read(connection, request.path)
         _respond(connection, xid, encode_acl(acl, node.stat()))
 

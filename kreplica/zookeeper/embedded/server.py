@@ -25,8 +25,8 @@ class EmbeddedCoordinator:
 
     :param runtime: clock, network, threads, disk and randomness.
     :param data_directory: created if absent, and locked; None keeps all state in memory.
-    :param port: 0 lets the system choose; after the start the attribute ``port`` is the actual port.
-    :param store: used instead of SQLite in the data directory; closed by the coordinator.
+    :param port: 0 lets the system choose; after ``start``, the attribute ``port`` is the actual port.
+    :param store: used instead of SQLite in the data directory; closed by ``stop``.
     :param on_failure: called if the store fails while running, after all connections were closed.
     :param settings: tick time and limits; ``tick_time_ms`` overrides the tick time.
     """
@@ -80,7 +80,7 @@ class EmbeddedCoordinator:
         self.port = self._listener.getHost().port
         serving.start_clock()
         self._log.info(
-            "coordinator on {interface}:{port}: {znodes} znodes, {sessions} sessions, transaction 0x{zxid:x}",
+            "ZooKeeper server on {interface}:{port}: {znodes} znodes, {sessions} sessions, zxid 0x{zxid:x}",
             interface=self.interface,
             port=self.port,
             znodes=len(serving.tree.nodes),
@@ -99,7 +99,7 @@ class EmbeddedCoordinator:
         return () if self._serving is None else self._serving.connections
 
     def stop(self) -> Deferred[None]:
-        """Close all connections and the store, which keeps the sessions; idempotent."""
+        """Close all connections and the store; sessions remain in the store.  Idempotent."""
         return self._lifecycle.run(lambda: Deferred.fromCoroutine(self._stop()))
 
     async def _stop(self) -> None:
@@ -110,7 +110,7 @@ class EmbeddedCoordinator:
         if serving is not None:
             serving.disconnect_all()
             await serving.commits.when_idle()
-            self._log.info("coordinator on port {port} stopped", port=self.port)
+            self._log.info("ZooKeeper server on port {port} stopped", port=self.port)
         await self._release()
 
     async def _release(self) -> None:
@@ -129,7 +129,7 @@ class EmbeddedCoordinator:
             try:
                 make_directories_durably(self._runtime.disk, directory)
             except OSError as error:
-                raise StorageError(f"{directory} cannot be the coordinator's data directory: {error}") from error
+                raise StorageError(f"{directory} cannot be the embedded ZooKeeper's data directory: {error}") from error
             self._lock = self._runtime.disk.lock_directory(directory)
         if self._store is not None:
             return self._store

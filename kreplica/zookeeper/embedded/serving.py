@@ -1,4 +1,4 @@
-"""Runtime state of a started coordinator: its components, open connections and timers."""
+"""Runtime state of a started server: its components, open connections and timers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kreplica.zookeeper.embedded.znode import is_expired
 
 
 class Serving(Factory):
-    """Creates and registers the connections of one coordinator, from its start to its stop.
+    """Creates and registers the connections of one server, from its start to its stop.
 
     :param on_failure: called once, if the store fails.
     :ivar connections: the open connections.
@@ -153,7 +153,7 @@ class Serving(Factory):
         return connection
 
     def admit(self, connection: Connection) -> bool:
-        """Register a new connection; return False if its address or the coordinator has too many."""
+        """Register a new connection; return False if its address or the server has too many."""
         settings = self._settings
         from_address = self._address_counts.get(connection.address, 0)
         if (

@@ -26,7 +26,7 @@ _EXPIRED = ConnectResponse(0, 0, NO_PASSWORD)
 
 
 class SessionRequests:
-    """Opens, resumes and ends sessions; one per coordinator.
+    """Opens, resumes and ends sessions; one per server.
 
     :param now: returns seconds of the reactor's clock.
     :param sessions_max: see ``CoordinatorSettings``.
@@ -82,14 +82,18 @@ class SessionRequests:
             return
         session = self._session_for(request)
         if session is None:
-            self._log.info("session 0x{id:x} of {name} has ended", id=request.session_id, name=connection.name)
+            self._log.info(
+                "refused {name}: session 0x{id:x} has ended, or its password is wrong",
+                name=connection.name,
+                id=request.session_id,
+            )
             self._commits.sink_of_everything(connection).append(frame(_EXPIRED.encode()))
             connection.end()
             return
         self._attach(connection, session)
 
     def _has_room(self) -> bool:
-        """Return True if another session is allowed; if necessary, close the longest idle ones without ephemerals."""
+        """Return True if another session is allowed; if necessary, close idle sessions without ephemerals."""
         if len(self._sessions.by_id) < self._sessions_max:
             return True
         idle = [
@@ -100,7 +104,7 @@ class SessionRequests:
         if not idle:
             return False
         idle.sort(key=lambda each: each.last_heard)
-        for session in idle[: max(len(idle) // 10, 1)]:  # several at a time, so that the search is rare
+        for session in idle[: max(len(idle) // 10, 1)]:  # a tenth of them, so that this search is rare
             self.end_session(session)
         return True
 

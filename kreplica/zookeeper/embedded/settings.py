@@ -1,4 +1,4 @@
-"""Settings of an embedded coordinator."""
+"""Settings of an embedded ZooKeeper server."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from kreplica.zookeeper.records import FRAME_SIZE_MAX
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorSettings:
-    """Settings of one coordinator.
+    """Settings of one embedded ZooKeeper server.
 
     :param tick_time_ms: session timeouts are clamped to 2 to 20 ticks.
-    :param connections_max: further connections are closed at once.
+    :param connections_max: maximum number of connections; further ones are closed at once.
     :param address_connections_max: maximum number of connections of one client address (ZooKeeper's
         ``maxClientCnxns``); further ones are closed at once.
     :param frame_size_max: maximum request size in bytes (ZooKeeper's ``jute.maxbuffer``).
     :param expendable_check_ms: interval between checks for empty containers and znodes whose time to live has passed.
-    :param sessions_max: beyond it, a new session replaces the session that has been silent longest and has neither
-        connection nor ephemeral znodes; without such a session the new one is rejected.
+    :param sessions_max: maximum number of sessions.  At the maximum, a new session ends the longest silent tenth of the
+        sessions without connection and ephemeral znodes; if there are no such sessions, the new one is rejected.
     :param quota: limits of znodes and their data.
     """
 

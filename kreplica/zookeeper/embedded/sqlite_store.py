@@ -1,9 +1,9 @@
-"""Production store: one SQLite file in write-ahead mode, synced at every commit.
+"""Production store: one SQLite file in WAL mode, synced at every commit.
 
 Each group of transactions is one SQLite transaction, run in a thread.  One statement writes many rows, because SQLite
 then runs without the GIL, whereas ``executemany`` acquires it for every row.
 
-The file can be read while the coordinator runs: ``sqlite3 coordinator.db 'select path, data from znodes'``.
+The file can be read while the server runs: ``sqlite3 coordinator.db 'select path, data from znodes'``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ create table if not exists progress (only integer primary key check (only = 0), 
 
 
 class SqliteStore:
-    """A ``Store`` in an existing directory that belongs to it alone."""
+    """A ``Store`` in an existing directory, which no other store may use."""
 
     def __init__(self, directory: str, offload: Offload) -> None:
         self.path = os.path.join(directory, FILE_NAME)
@@ -93,14 +93,14 @@ def _open(path: str) -> sqlite3.Connection:
     version = database.execute("pragma user_version").fetchone()[0]
     if version not in (0, LAYOUT_VERSION):
         database.close()
-        raise StorageError(f"{path} has layout {version}; this program knows layout {LAYOUT_VERSION}")
+        raise StorageError(f"{path} has layout {version}; this version of kreplica supports layout {LAYOUT_VERSION}")
     database.executescript(_SCHEMA)
     database.execute(f"pragma user_version={LAYOUT_VERSION}")
     return database
 
 
 def _make_private(path: str) -> None:
-    """Remove other users' access to the database, which has the whole state of the cluster.
+    """Remove other users' access to the database, which contains the whole state of the cluster.
 
     SQLite creates its journals with the mode of the database.
     """

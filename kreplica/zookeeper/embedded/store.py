@@ -1,4 +1,4 @@
-"""Interface and values of the stores that make the coordinator's state durable.
+"""Interface and values of the stores that make the server's state durable.
 
 A store receives changed state, not operations: the rows of znodes and sessions after a group of transactions.
 Writing a group is idempotent.
@@ -62,7 +62,7 @@ class Store(Protocol):
 
 
 class MemoryStore:
-    """Store without durability, for tests and temporary coordinators."""
+    """Store without durability, for tests and temporary servers."""
 
     def load(self) -> Deferred[Image]:
         return succeed(Image())

@@ -42,7 +42,7 @@ class Tree:
     :ivar quota: counts the znodes; callers check that a write is within the quota.
     :ivar changed: paths created, changed or deleted since the owner last replaced this set.
     :ivar ephemerals: session ID -> paths of its ephemeral znodes.
-    :ivar expendable: paths of containers and znodes with a time to live, which are removed when they expire.
+    :ivar expendable: paths of containers and of znodes with a time to live, which the server deletes when they expire.
     """
 
     def __init__(self, quota: Quota | None = None) -> None:
@@ -106,7 +106,7 @@ class Tree:
         """
         cut = path.rfind("/")
         if cut < 0:
-            raise BadArguments(path, "a path starts with /")
+            raise BadArguments(path, "a path must start with /")
         parent = self.nodes.get(path[:cut] or ROOT)
         if parent is None:
             raise NoNode(path)
@@ -210,7 +210,7 @@ class Tree:
         return node
 
     def check(self, path: str, version: int, identities: Sequence[Identity]) -> None:
-        """Raise an error unless the znode has this version (-1: unless it exists)."""
+        """Raise an error unless the znode exists and has this version (-1 matches any)."""
         node = self.nodes.get(path)
         if node is None:
             raise missing(path)
@@ -229,7 +229,7 @@ class Tree:
         self._undo = None
 
     def roll_back(self) -> None:
-        """Undo the changes since ``begin``, the last one first."""
+        """Undo the changes since ``begin``, newest first."""
         undo, self._undo = self._undo or [], None
         for step, arguments in reversed(undo):
             step(*arguments)

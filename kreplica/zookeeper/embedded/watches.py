@@ -1,6 +1,7 @@
 """Registry of ZooKeeper's one-shot, persistent and recursive watches, without I/O.
 
-A watcher is an opaque value of the caller (a connection); each change returns the notices to send to watchers.
+A watcher is an opaque value of the caller (a connection); each change of a znode returns the notices to
+send to watchers.
 
 * A data watch (set by getData and exists) fires when the znode is created, changed or deleted.
 * A child watch (set by getChildren) fires when a child is created or deleted, or the znode itself is deleted.
@@ -61,7 +62,7 @@ class WatchTable(Generic[W]):
         self._recursive_count = 0
 
     def add(self, path: str, watcher: W, mode: int = WatchMode.ONCE) -> None:
-        """Add a watch; its mode is added to those of the same watcher on the same path.
+        """Add a watch; a watcher can have watches of several modes on a path.
 
         :raise Throttled: the watcher, or all watchers together, use too much memory.
         """
@@ -69,9 +70,9 @@ class WatchTable(Generic[W]):
         if path not in paths:
             size = self._sizes.get(watcher, 0) + len(path) + WATCH_BYTES
             if size > WATCHER_BYTES_MAX:
-                raise Throttled(path, "this connection watches too much")
+                raise Throttled(path, "the watches of this connection use too much memory")
             if self.held_bytes > TOTAL_BYTES_MAX and size > SMALL_WATCHER_BYTES:
-                raise Throttled(path, "all connections together watch too much")
+                raise Throttled(path, "the watches of all connections use too much memory")
             self.held_bytes += len(path) + WATCH_BYTES
             self._sizes[watcher] = size
             paths[path] = None

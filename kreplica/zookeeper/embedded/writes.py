@@ -52,7 +52,7 @@ Applied: TypeAlias = tuple[bytes, Znode | None]
 
 
 class Requester(ResponseQueue, Protocol):
-    """Client on whose behalf a write is served: a connection, or one that another server forwarded.
+    """Client that sent a write: a connection or, in the simulated ensemble, a client of another server.
 
     :ivar identities: authenticated identities of the client.
     """
@@ -64,11 +64,11 @@ class Requester(ResponseQueue, Protocol):
         """ID of the client's session."""
 
     def count_unsent(self, size: int) -> None:
-        """Count a large response that was added to the sink."""
+        """Count a response or event that was added to the sink; close the connection if too many bytes are unsent."""
 
 
 class Writes:
-    """Serves writes and sends watch events; one per coordinator.
+    """Serves writes and sends watch events; one per server.
 
     :param wall_clock_ms: stamps ``ctime`` and ``mtime``.
     """
@@ -159,7 +159,7 @@ class Writes:
     def remove(self, paths: Iterable[str]) -> None:
         """Delete znodes of a closed session or expired ones in one transaction, regardless of their ACLs.
 
-        Without znodes the transaction ID is incremented nevertheless, because closing a session is a transaction.
+        The zxid is incremented even if there are no znodes, because closing a session is a transaction.
         """
         commits = self._commits
         commits.zxid += 1
@@ -187,14 +187,14 @@ class Writes:
 
     def _owner(self, connection: Requester, opcode: int, path: str, flags: int, time_to_live_ms: int) -> int:
         if not 0 <= flags <= _FLAGS_MAX or (flags in _TIME_TO_LIVE_FLAGS) != (opcode == CREATE_TTL):
-            raise BadArguments(path, f"creation flags {flags} in operation {opcode}")
+            raise BadArguments(path, f"creation flags {flags} are invalid in operation {opcode}")
         if flags in _EPHEMERAL_FLAGS:
             return connection.session_id
         if flags == _CONTAINER_FLAG:
             return CONTAINER_OWNER
         if flags in _TIME_TO_LIVE_FLAGS:
             if not 0 < time_to_live_ms <= TTL_MS_MAX:
-                raise BadArguments(path, f"a time to live of {time_to_live_ms} ms")
+                raise BadArguments(path, f"time to live {time_to_live_ms} ms is not between 1 and {TTL_MS_MAX}")
             return TTL_OWNER_BASE + time_to_live_ms
         return 0
 
