@@ -1,13 +1,13 @@
 """Coordinator state stored in the partitions of an internal topic; used for groups and transactions.
 
-The leader of such a partition coordinates the groups or transactional ids stored in it. Data flow: request -> shard ->
+The leader of such a partition coordinates the groups or transactional IDs stored in it. Data flow: request -> shard ->
 state log -> commit -> shard's memory -> response. A new leader rebuilds the memory from the log.
 
 * ``shards``: partitions that this broker coordinates
 * ``state_log``: appends to one partition; ``loading``: replay of one partition
-* ``hashing``: partition of a group or transactional id
-* ``cluster_view``: metadata for coordinators; ``brokers``: connections to other brokers
-* ``end_offsets``: end offsets of partitions of any broker; ``memory_totals``: memory held for clients
+* ``hashing``: partition of a group or transactional ID
+* ``cluster_view``: cluster metadata for coordinators; ``brokers``: connections to brokers
+* ``end_offsets``: end offsets of partitions that any broker leads; ``memory_totals``: memory held for clients
 """
 
 from kreplica.coordination.brokers import BrokerConnections

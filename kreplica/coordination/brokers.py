@@ -25,9 +25,10 @@ CONNECT_TIMEOUT_S = 5.0
 
 
 class BrokerConnections:
-    """One pipelined connection per broker, including this one; opened on demand and reopened after a loss.
+    """One pipelined connection to each broker, also to this one; opened on demand and reopened after a loss.
 
-    Owned by a broker and shared by both coordinators. There is no reconnect backoff: callers pace their retries.
+    Owned by a broker and shared by its group and transaction coordinators. There is no reconnect backoff: callers pace
+    their retries.
 
     :param endpoint_of: returns the inter-broker endpoint of a broker; None if it is not alive.
     :param client_id: client id in requests.
@@ -47,11 +48,12 @@ class BrokerConnections:
     def request(
         self, broker_id: int, api: Api, body: dict[str, Any], *, timeout_s: float, at_most: int | None = None
     ) -> Deferred[dict[str, Any]]:
-        """Send a request in the highest version that both brokers support.
+        """Send a request to a broker, in the highest version that both brokers support.
 
         :param at_most: maximum version, or None.
         :return: fires with the response body; fails with a ``ClientError``. Except for ``ConnectionFailed``,
-            ``TooManyRequests`` and ``UnsupportedVersion``, the broker may have executed the request. May be cancelled.
+            ``TooManyRequests`` and ``UnsupportedVersion``, the broker may have executed the request. May be
+            cancelled.
         """
         return Deferred.fromCoroutine(self._request(broker_id, api, body, timeout_s, at_most))
 
@@ -74,7 +76,7 @@ class BrokerConnections:
         return address
 
     def stop(self) -> None:
-        """Close all connections; pending and later requests fail with ``ConnectionLost``."""
+        """Close all connections; pending requests fail with ``ConnectionLost``, later ones with ``ClientClosed``."""
         Deferred.fromCoroutine(self._connections.close()).addErrback(_log_close_failure)
 
 

@@ -24,7 +24,7 @@ _LATEST = -1
 
 
 class EndOffsets:
-    """Finds the end offset of partitions, which is the high watermark; owned by a broker.
+    """Finds the end offsets of partitions, which are their high watermarks; owned by a broker.
 
     :param local_high_watermark: returns the high watermark of a partition if this broker leads it, else None.
     """

@@ -1,4 +1,4 @@
-"""Assigns group ids and transactional ids to partitions of internal topics, as Kafka does."""
+"""Assigns group IDs and transactional IDs to partitions of internal topics, as Kafka does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def java_hash(text: str) -> int:
 
 
 def partition_of(name: str, partitions: int) -> int:
-    """Return the partition of a group id or transactional id.
+    """Return the partition of a group ID or transactional ID.
 
     :param partitions: partition count of the internal topic, at least 1.
     """

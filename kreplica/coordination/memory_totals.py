@@ -1,13 +1,13 @@
-"""Bytes of memory that a broker's coordinator holds for clients, in total and by client address."""
+"""Memory in bytes that a coordinator holds for clients, in total and by client address."""
 
 from __future__ import annotations
 
 
 class MemoryTotals:
-    """Memory totals of one broker.
+    """Memory totals of one coordinator.
 
     :ivar held_bytes: total of all clients.
-    :ivar refused: number of requests refused since the start because of a limit.
+    :ivar refused: number of requests rejected since the start because of a memory limit.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Partitions of an internal topic that this broker leads, with the coordinator's state of each."""
+"""Shards: the coordinator's state of each partition of an internal topic that this broker leads."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Shards(Generic[S]):
     # --- finding -----------------------------------------------------------------------------------------------------
 
     def shard_of(self, name: str) -> S:
-        """Return the shard that coordinates a group or a transactional id.
+        """Return the shard that coordinates a group or a transactional ID.
 
         :raise KafkaError: COORDINATOR_NOT_AVAILABLE if the topic is unknown or its partition cannot be loaded;
             NOT_COORDINATOR if another broker leads the partition; COORDINATOR_LOAD_IN_PROGRESS.
@@ -112,9 +112,9 @@ class Shards(Generic[S]):
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def current_shard_of(self, name: str) -> S:
-        """Return the shard like ``shard_of``, but only while this broker holds the lease.
+        """Return the shard like ``shard_of``, but only while this broker holds the leader's lease.
 
-        While it does, no newer coordinator can have committed anything.
+        During the lease, no newer coordinator can have committed anything.
 
         :raise KafkaError: as ``shard_of``; NOT_COORDINATOR without a connection to ZooKeeper.
         """
@@ -153,7 +153,7 @@ class Shards(Generic[S]):
     def _role_changed(self, partition: Partition) -> None:
         """Load or unload a partition after a change of its role.
 
-        Nothing is loaded again if this broker has been leader without interruption.
+        A partition that this broker has led without interruption is not loaded again.
         """
         number = partition.topic_partition.partition
         led = self._led.get(number)

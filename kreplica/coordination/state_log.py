@@ -48,7 +48,7 @@ _TRANSACTION_ERRORS = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INV
 class StateLogConfig:
     """Settings of a state log.
 
-    :param batch_bytes_max: maximum size of a shared batch; a larger append gets a batch of its own.
+    :param batch_bytes_max: maximum size of a shared batch; a larger append is written as a separate batch.
     :param timeout_s: time after which a pending append fails: ``offsets.commit.timeout.ms``.
     :param codec: a ``compression.Codec``: ``offsets.topic.compression.codec``.
     """
@@ -148,12 +148,12 @@ class StateLog:
     def append_batch(
         self, batch: BatchBuilder, committed: Committed, respond: Respond, records: Sequence[Pair] = ()
     ) -> bool:
-        """Append a batch of its own; otherwise like ``append``.
+        """Append one batch that other appends do not share; otherwise like ``append``.
 
-        :param batch: from ``new_batch``. Many records are added to it in advance, because each takes 5 us.
+        :param batch: from ``new_batch``; the caller may have added many records in slices, because each takes 5 us.
         :param respond: in a transaction also INVALID_PRODUCER_EPOCH if the producer is fenced, and INVALID_TXN_STATE if
             the transaction has not been verified or has ended.
-        :param records: added to the batch; needed if it is empty.
+        :param records: added to the batch; at least one if the batch is empty.
         :return: True if the records are in the log, so that the marker of their transaction will follow them.
         """
         self._flush()
@@ -177,7 +177,7 @@ class StateLog:
         self._settle()
 
     def _flush(self) -> None:
-        """Write the collected appends as one batch; an append that is too large is refused alone."""
+        """Write the gathered appends as one batch, or one by one if the batch is too large for the log."""
         gathered, self._gathered = self._gathered, []
         self._gathered_bytes = 0
         if gathered:
@@ -291,11 +291,11 @@ def _call_committed(append: PendingAppend) -> None:
     try:
         append.committed()
     except Exception:
-        log.failure("cannot apply a committed record of a coordinator")
+        log.failure("unexpected error while applying a coordinator's committed records")
 
 
 def _call(respond: Respond, code: ErrorCode) -> None:
     try:
         respond(code)
     except Exception:
-        log.failure("the callback of a coordinator's append failed")
+        log.failure("unexpected error in the callback of a coordinator's append")

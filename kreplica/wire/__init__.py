@@ -6,7 +6,7 @@
 * ``parsing``, ``building``: generate the source of one fast function from a tree of types
 * ``template_cache``: templates of messages that differ only in a few numbers; ``message_parsers``: parsers with such
   templates
-* ``primitives``: functions that this source calls (varints, tag sections), and the limits on input
+* ``primitives``: functions that the generated code calls (varints, tag sections), and the limits on input
 * ``messages``: every message of the protocol, one module per subject; ``messages.APIS`` by key
 * ``headers``: request and response headers
 * ``framing``: splits a byte stream into frames

@@ -1,6 +1,6 @@
 """Headers of record batches (magic 2): parses, checks and updates them without reading the records.
 
-A leader handles a produced batch with one unpack and one CRC.  Batches of magic 0 and 1 are detected and refused.
+A leader handles a produced batch with one unpack and one CRC.  Batches of magic 0 and 1 are detected and rejected.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def parse_header(buffer: Bytes, position: int = 0) -> BatchHeader:
     :raise ProtocolError: the buffer has fewer than ``HEADER_SIZE`` bytes, or the length or the magic is invalid.
     """
     if position + HEADER_SIZE > len(buffer):
-        raise ProtocolError("RecordBatch", f"{len(buffer) - position} bytes, the header has {HEADER_SIZE}")
+        raise ProtocolError("RecordBatch", f"the header has {HEADER_SIZE} bytes, but {len(buffer) - position} remain")
     header = _new_tuple(BatchHeader, _unpack_header(buffer, position))
     if header[3] != MAGIC:
         raise ProtocolError("RecordBatch.magic", f"{header[3]} is not supported, only {MAGIC} is")
@@ -179,7 +179,7 @@ def iter_headers(buffer: Bytes, *, incomplete_last: bool = False) -> Iterator[tu
 
 
 def verify_crc(buffer: Bytes, header: BatchHeader, position: int = 0) -> bool:
-    """Return True if the CRC-32C of the batch is correct, False also if the batch is truncated."""
+    """Return True if the CRC-32C of the batch is correct; False if it is not, or if the batch is truncated."""
     end = position + header[1] + LENGTH_END
     if end > len(buffer):
         return False
@@ -218,12 +218,17 @@ def check_batch(buffer: Bytes) -> BatchHeader:
     if not attributes & CODEC_MASK and count * RECORD_SIZE_MIN > size - HEADER_SIZE:
         raise _invalid(f"{count} records do not fit into {size - HEADER_SIZE} bytes")
     if base_timestamp < NO_TIMESTAMP or (max_timestamp < base_timestamp and max_timestamp != NO_TIMESTAMP):
-        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, f"timestamps from {base_timestamp} to {max_timestamp}")
+        text = f"invalid timestamps: base {base_timestamp}, maximum {max_timestamp}"
+        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, text)
     if producer_id >= 0:
         if epoch < 0 or sequence < 0:
             raise _invalid(f"producer {producer_id} has a negative epoch or sequence: {epoch}, {sequence}")
     elif producer_id != NO_PRODUCER_ID or attributes & TRANSACTIONAL_BIT:
-        raise _invalid(f"producer ID {producer_id}" + (" in a transaction" if producer_id == NO_PRODUCER_ID else ""))
+        raise _invalid(
+            "a transactional batch has no producer ID"
+            if producer_id == NO_PRODUCER_ID
+            else f"invalid producer ID {producer_id}"
+        )
     return header
 
 

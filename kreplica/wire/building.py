@@ -37,7 +37,7 @@ SlicedBuilder = Callable[[Any, bytes], Generator[None, None, list[Any]]]
 
 
 def compile_sliced_builder(root: WireType, *, lenient: bool = True) -> SlicedBuilder:
-    """Compile a tree to a generator function that yields after elements of ``STEP_COST``; see ``compile_builder``.
+    """Compile a tree to a generator function that yields after every ``STEP_COST``; see ``compile_builder``.
 
     Its result has a separate piece for each step, so that the bytes of a large message are never joined.
     """
@@ -85,7 +85,7 @@ class BuilderSource:
         }
 
     def function(self) -> Callable[..., Any]:
-        """Compile the source to the function."""
+        """Compile the source and return the function."""
         self._emit_value(self._root, "value")
         self._emit_pending()
         head = ["def build(value, prefix=b''):", "    pieces = [prefix]", "    append = pieces.append"]
@@ -95,7 +95,7 @@ class BuilderSource:
             end = ["    if pieces or not done:", "        done.append(join(pieces))", "    return done"]
         if self._sliced:
             head.append("    step = 0")
-            end.append("    yield")  # unreachable; makes a generator function of any tree
+            end.append("    yield")  # unreachable; makes this a generator function even without arrays
         lines = [*head, *self._lines, *end]
         exec(compile("\n".join(lines), f"<builder of {self._root!r}>", "exec"), self._scope)
         function: Callable[..., Any] = self._scope["build"]

@@ -11,7 +11,7 @@ A line is ``name type versions @tag:versions =default``; all parts after the typ
 * ``?`` after the type: the field is nullable, in all versions or in the given ones (``str?7+``, ``str?1-3``).
 * Versions: ``3``, ``3+``, ``0-4``; a field exists only in versions that its parent also has.
 * ``@0``: the field has this tag in the tag section, in all versions or in those after a colon (KIP-482).
-* ``=``: the default: a number, ``null``, or text.  Without ``=``, the default is null if the field is nullable,
+* ``=``: the default: a number, ``null``, or a string.  Without ``=``, the default is null if the field is nullable,
   otherwise the zero value of the type.
 """
 
@@ -39,7 +39,7 @@ _ALWAYS = range(1 << 15)
 
 
 def version_range(text: str | None) -> range:
-    """Parse ``3``, ``3+`` or ``0-4``; None and the empty text mean all versions."""
+    """Parse ``3``, ``3+`` or ``0-4``; None and the empty string mean all versions."""
     if not text:
         return _ALWAYS
     first, dash, last = text.rstrip("+").partition("-")

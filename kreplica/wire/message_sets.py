@@ -39,7 +39,7 @@ class Message(NamedTuple):
 
 
 def is_message_set(records: Bytes) -> bool:
-    """True if the bytes start with a message of format 0 or 1."""
+    """Return True if the bytes start with a message of format 0 or 1."""
     return len(records) > MAGIC_POSITION and records[MAGIC_POSITION] < 2
 
 

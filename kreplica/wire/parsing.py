@@ -1,8 +1,8 @@
 """Generates the source of one flat parsing function from a tree of types.
 
 One ``unpack_from`` reads adjacent fields of fixed size and the length or count after them; ``iter_unpack`` reads arrays
-of rows of fixed size.  The count of an array is checked against the remaining bytes at once.  The length of a text or
-of bytes is not: the next read, or the check at the end, fails.
+of rows of fixed size.  The count of an array is checked against the remaining bytes before the array is read.  The
+length of a string or of bytes is not checked: if it is too large, the next read or the check at the end fails.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SHORT_ARRAY_MAX = 16
 """Maximum length of number arrays that have a precompiled ``Struct``."""
 
 NUMBERS_PER_STEP = 8192
-"""How many numbers of an array a sliced parser reads between two yields."""
+"""Maximum number of array elements (numbers) that a sliced parser reads between two yields."""
 
 Parser = Callable[[Buffer, int], tuple[Any, int]]
 
@@ -54,7 +54,7 @@ def compile_parser(root: WireType, cost_max: int = COST_MAX) -> Parser:
 
 
 def compile_sliced_parser(root: WireType, cost_max: int = COST_MAX) -> SlicedParser:
-    """Compile a tree to a generator function that yields after elements of ``STEP_COST``, for large messages.
+    """Compile a tree to a generator function that yields after every ``STEP_COST``, for large messages.
 
     :param cost_max: maximum cost of a message.
     """
@@ -76,7 +76,7 @@ class ParserSource:
     ``_pending_fields`` holds the ``struct`` letters and variable names of adjacent fixed fields; no code that reads
     them is emitted until they are complete, so that one ``unpack_from`` reads all of them.
 
-    :param inner: True for a field of a tag section; the function also takes and returns the cost of the frame so far.
+    :param inner: True for a field of a tag section; the function also takes and returns the cost of the message so far.
     :param sliced: generate a generator function, which yields between elements of arrays.
     """
 
@@ -118,7 +118,7 @@ class ParserSource:
             head = ["def parse(buffer, position=0):", "    size = len(buffer)", "    cost = 0"]
         if self._sliced:
             head.append("    step = 0")
-            self._emit("yield")  # unreachable; makes a generator function of any tree
+            self._emit("yield")  # unreachable; makes this a generator function even without arrays
         if any("view[" in line for line in self._lines):
             head.append("    view = memoryview(buffer)")
         exec(compile("\n".join(head + self._lines), f"<parser of {self._root!r}>", "exec"), self._scope)
@@ -138,7 +138,7 @@ class ParserSource:
         return name
 
     def _defer_read(self, code: str) -> str:
-        """Add a fixed field to the pending ones, and return the variable that will have its value."""
+        """Add a fixed field to the pending ones, and return the variable that will hold its value."""
         name = self._new_name("v")
         self._pending_fields.append((code, name))
         return name
@@ -262,7 +262,9 @@ class ParserSource:
         self._emit("        yield")
 
     def _try_emit_rows(self, item: Record, length: str, target: str) -> bool:
-        """Emit ``if``: no row has tags: read an array of fixed-size rows in one step.  The caller emits the ``else``.
+        """Emit an ``if`` that reads an array of fixed-size rows in one step if no row has tags.
+
+        The caller emits the ``else``.
 
         :return: False if the rows have no fixed size; then nothing is emitted.
         """

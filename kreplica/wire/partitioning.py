@@ -1,4 +1,4 @@
-"""Partition of a key, computed as by Kafka's Java clients."""
+"""Computes the partition of a key, like Kafka's Java clients."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class PrebuiltElements:
 
 
 class MalformedError(Exception):
-    """Raised by generated parsers for malformed bytes; the types then parse them again and raise a detailed error."""
+    """Raised by generated parsers for malformed bytes; ``types`` then parses them again and raises a detailed error."""
 
 
 class CostLimitExceeded(MalformedError):
@@ -76,7 +76,7 @@ _UVARINTS = [bytes((number,)) for number in range(128)]
 
 
 def uvarint(number: int) -> bytes:
-    """Write an unsigned varint (KIP-482).
+    """Encode an unsigned varint (KIP-482).
 
     :param number: at least 0.
     """
@@ -159,7 +159,7 @@ def read_tags(
 
 
 def write_tags(fields: Iterable[tuple[int, Any, Any, Callable[[Any], bytes]]]) -> bytes:
-    """Write a tag section of the fields that differ from their default.
+    """Encode the tag section of the fields that differ from their default.
 
     :param fields: tag, value, default, and the function that builds the value; tags ascend.
     """
@@ -185,7 +185,7 @@ def bytes_size(data: Any) -> int:
 
 
 def records_size(records: Any) -> int:
-    """Return the size of records: of a bytes-like object, or the ``size`` of a range of a file."""
+    """Return the size in bytes of records: a bytes-like object, or an object with a ``size`` (a file range)."""
     if records.__class__ is bytes:
         return len(records)
     size: int | None = getattr(records, "size", None)

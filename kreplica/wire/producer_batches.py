@@ -19,10 +19,10 @@ from kreplica.wire.compression import compress
 from kreplica.wire.records import Headers
 
 PLAIN_SIZE_END = 8000
-"""Values of at least this size are not encoded by column, because that takes tables with an entry per value size."""
+"""Values of at least this size are not encoded by column, because the tables have an entry for each value size."""
 
 _VARINT_ENDS = (1 << 6, 1 << 13, 1 << 20, 1 << 27, 1 << 31)
-"""The smallest numbers whose zigzag varints take two bytes, three bytes, and so on."""
+"""The smallest numbers whose zigzag varints take two, three, four and five bytes, and the end of all numbers."""
 
 
 def build_producer_batch(
@@ -67,7 +67,7 @@ def _plain_records(
     values: Sequence[bytes | None],
     headers: Sequence[Headers],
 ) -> bytes:
-    """Encode plain records (no keys, no headers, close timestamps) by column; return nothing if a record is not
+    """Encode plain records (no keys, no headers, timestamps within 64 ms) by column; return ``b""`` if a record is not
     plain."""
     count, base_timestamp, end = len(timestamps), timestamps[0], _VARINT_ENDS[0]
     if (

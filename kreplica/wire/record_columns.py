@@ -28,13 +28,13 @@ from kreplica.wire.records import (
 )
 
 SAME_SIZE_MIN = 12
-"""Minimum number of records of equal size that are read at once."""
+"""Minimum number of records of equal size that are read in bulk."""
 
 EXTRACTORS_CACHED = 32
 """Maximum number of cached ``_extractor`` structs."""
 
 RETRY_AFTER = 16
-"""Number of records read one by one after two failed attempts to read several at once."""
+"""Number of records read one by one after two consecutive failed attempts to read records in bulk."""
 
 _TIMESTAMP_MAX = 1 << 62
 _new = tuple.__new__
@@ -249,7 +249,7 @@ class _SectionReader:
         return [low | high << 8 for low, high in zip(times, section[time_at + size + 1 : stop : size], strict=True)]
 
     def _read_one_by_one(self, try_from: int) -> None:
-        """Read records one by one, to the end or until the next ones may be read several at once."""
+        """Read records one by one, until the end or until bulk reading may be tried again."""
         section, header, count = self.section, self.header, self.count
         base_offset, base_timestamp = header.base_offset, header.base_timestamp
         columns = self.columns

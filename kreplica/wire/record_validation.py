@@ -31,7 +31,7 @@ ANY_TIMESTAMP = TimestampRange(-INT64_END, INT64_END - 1)
 
 
 class RecordFacts(NamedTuple):
-    """Facts about the records of one batch that passed the check.
+    """Results of the check of one valid batch.
 
     :param max_timestamp_ms: the highest timestamp of a record.
     :param without_key: indexes of records without a key, the first ``REPORTED_MAX``.
@@ -71,7 +71,7 @@ def check_records(
 
 
 class _RecordCheck:
-    """Check of one batch, in several slices."""
+    """Check of one batch, in slices; positions and counts are kept between slices."""
 
     def __init__(self, section: bytes | bytearray, header: BatchHeader, accepted: TimestampRange) -> None:
         self.section = section
@@ -119,7 +119,7 @@ class _RecordCheck:
                     number, position = _zigzag(section, position - 2)
             if number & 1 or not previous < number <= last:
                 raise _malformed(
-                    index, "offset_delta", f"{_decoded(number)} after {previous // 2}, the last is {last // 2}"
+                    index, "offset_delta", f"{_decoded(number)} is not between {previous // 2 + 1} and {last // 2}"
                 )
             previous = number
             number, position = section[position], position + 1
@@ -143,7 +143,8 @@ class _RecordCheck:
             if number:
                 position = _skip_headers(section, position - 1, end, index)
             if position != end or length & 1:
-                raise _malformed(index, "length", f"{_decoded(length)}, but its fields end at {position - end:+d}")
+                fields_size = position - end + (length >> 1)
+                raise _malformed(index, "length", f"{_decoded(length)}, but the fields take {fields_size} bytes")
         self.position, self.previous, self.highest = position, previous, highest
 
     def _report_without_key(self, index: int) -> None:

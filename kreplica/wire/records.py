@@ -29,7 +29,7 @@ class Record(NamedTuple):
     """One record of a log.
 
     :param timestamp_ms: creation or append time; -1 if the producer did not set it.
-    :param key: None if absent; compacted topics refuse such records.
+    :param key: None if absent; compacted topics reject such records.
     :param value: None deletes the key from a compacted topic.
     :param headers: in order; names may repeat, and invalid UTF-8 in a name becomes lone surrogates.
     """
@@ -81,7 +81,7 @@ def iter_keys(
 def find_timestamp(
     batch: Bytes, timestamp_ms: int, start_offset: int = 0, *, decompressed_size_max: int = DECOMPRESSED_SIZE_MAX
 ) -> RecordTime | None:
-    """Return the first record with at least the given timestamp, or None.
+    """Return offset and timestamp of the first record whose timestamp is at least the given one, or None.
 
     :param start_offset: records before it are ignored, because the log may start inside the batch.
     :raise ProtocolError: as in ``iter_records``, up to the returned record.
@@ -97,7 +97,7 @@ def find_timestamp(
 def max_timestamp_record(
     batch: Bytes, start_offset: int = 0, *, decompressed_size_max: int = DECOMPRESSED_SIZE_MAX
 ) -> RecordTime | None:
-    """Return the first record with the highest timestamp, or None (KIP-734).
+    """Return offset and timestamp of the first record with the highest timestamp, or None (KIP-734).
 
     :param start_offset: records before it are ignored.
     :raise ProtocolError: as in ``iter_records``.
@@ -155,10 +155,10 @@ def iter_heads(section: bytes, header: BatchHeader) -> Iterator[RecordHead]:
         if not position + _LENGTHS_SIZE_MIN <= end <= section_end:
             raise _malformed(index, "length", f"{length}, but {section_end - start} bytes remain")
         if not previous < delta <= last_delta:
-            raise _malformed(index, "offset_delta", f"{delta} after {previous}, the last is {last_delta}")
+            raise _malformed(index, "offset_delta", f"{delta} is not between {previous + 1} and {last_delta}")
         timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
         if not -INT64_END <= timestamp < INT64_END:
-            raise _malformed(index, "timestamp_delta", f"{timestamp_delta} after {base_timestamp}")
+            raise _malformed(index, "timestamp_delta", f"{base_timestamp} + {timestamp_delta} exceeds 64 bits")
         yield start, position, end, timestamp, base_offset + delta
         previous, position = delta, end
     if position != section_end:
@@ -166,7 +166,7 @@ def iter_heads(section: bytes, header: BatchHeader) -> Iterator[RecordHead]:
 
 
 def read_record(section: bytes, head: RecordHead) -> Record:
-    """Return the record of a ``RecordHead``.
+    """Read the record that a ``RecordHead`` describes.
 
     :raise ProtocolError: the record is malformed.
     """
@@ -195,7 +195,7 @@ def read_headers(section: bytes, position: int, end: int, offset: int) -> tuple[
     for _ in range(count):
         name, position = _read_bytes(section, position, end, offset, "headers.key")
         if name is None:
-            raise _malformed_at(offset, "headers.key", "null")
+            raise _malformed_at(offset, "headers.key", "null is not allowed")
         value, position = _read_bytes(section, position, end, offset, "headers.value")
         headers.append((name.decode(errors="surrogateescape"), value))
     return tuple(headers), position

@@ -196,7 +196,7 @@ class Schema:
                 return value
             except CostLimitExceeded:
                 if step_cost_max is not None:
-                    raise LargeMessage(tree.title, "it has too many elements for one step") from None
+                    raise LargeMessage(tree.title, "too many elements to be parsed in one step") from None
             except INPUT_ERRORS:
                 pass  # frees the partial result before the message is parsed again
             return _parse_with_errors(tree, buffer, offset, cost_max)

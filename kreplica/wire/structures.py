@@ -1,6 +1,6 @@
 """Array and record types, with the tag sections of flexible versions (KIP-482).
 
-They also add up the memory cost of a message.
+Parsing adds up the memory cost of the message.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Array(Sized):
 
     @property
     def zero(self) -> list[Any]:
-        """A new empty list, because the caller may change it."""
+        """A new empty list for each caller, which may change it."""
         return []
 
     def _parse_content(self, stream: BytesIO, length: int, context: Any, path: str) -> list[Any]:
@@ -131,7 +131,7 @@ class Record(WireType):
         for _ in range(count):
             tag = take_uvarint(stream, f"{path}.tags")
             if tag <= last:
-                raise ProtocolError(f"{path}.tags", f"tag {tag} follows tag {last}")
+                raise ProtocolError(f"{path}.tags", f"tags are not in ascending order: {tag} follows {last}")
             last = tag
             size = take_uvarint(stream, f"{path}.tags")
             if size > remaining(stream):

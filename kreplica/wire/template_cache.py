@@ -1,8 +1,8 @@
 """Templates of messages that differ only in a few numeric fields and in their records.
 
 Fetch requests, their responses and Produce requests repeat with few changes.  The template of a parsed message
-has the positions of these fields: if all other bytes of a new message are equal, only these fields are read.  The same
-templates build messages by filling in numbers.
+records the positions of these fields: if all other bytes of a new message are equal, only these fields are read.
+The same templates build messages by filling in numbers.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ on."""
 
 ENTRIES_MAX = 1000
 HEADS_MAX = 4
+"""Maximum number of layouts of messages with records."""
+
 TEMPLATE_BYTES_MAX = 512
 """Maximum size of a cached message, without its records."""
 
@@ -132,8 +134,8 @@ class TemplateCache(Generic[T, R]):
     def can_add(self) -> bool:
         """Return True if another entry can be added.
 
-        A full cache refuses ``ENTRIES_MAX`` entries before it is cleared: so it adapts when the traffic changes, but
-        does not thrash if more messages alternate than it can hold.
+        A full cache rejects ``ENTRIES_MAX`` entries before it is cleared: it adapts when the traffic changes, but does
+        not thrash if more messages alternate than it can hold.  Call this method once for each entry.
         """
         if len(self._entries) < ENTRIES_MAX:
             return True
@@ -262,7 +264,7 @@ class TemplateParser:
         constants = struct.unpack_from(buffer, position)[::2]
         self.cache.add(parsed, struct, constants, tail, compact=self._is_compact)
         if self.cache.find(buffer, position) != message:
-            self.cache.discard(constants)  # the sender encodes this message in another way than our builder
+            self.cache.discard(constants)  # the sender encodes this message differently from our builder
 
     def _template(self, message: Message, topic: Message | None, row: Message | None) -> tuple[Template, bytes | None]:
         """Return the template of the message up to the length of its records, and the bytes after the records."""

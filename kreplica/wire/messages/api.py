@@ -13,7 +13,7 @@ from kreplica.wire.template_cache import VaryingFields
 class Api:
     """One API of the protocol.
 
-    :param versions: lowest and highest version of Apache Kafka 3.9.
+    :param versions: lowest and highest supported version.
     :param flexible_from: first version with the encodings of KIP-482, or None.
     """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kreplica.wire.messages.api import Api
 
-# Tags from 7000 on are ours: other brokers skip them (KIP-482).
+# Tags from 7000 on are kreplica's own: Kafka's brokers skip unknown tags (KIP-482).
 LEADER_AND_ISR = Api.define(
     4,
     "LeaderAndIsr",
