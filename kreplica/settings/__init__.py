@@ -1,6 +1,6 @@
 """Definitions of all broker and topic settings, and their values from files, the command line and ZooKeeper.
 
-* ``setting`` one setting: name, type, default, valid values, possible changes
+* ``setting`` one setting: name, type, default, valid values, update mode
 * ``validators`` rules for valid values
 * ``definitions/`` all settings, by subject
 * ``names`` look-up of settings by name, with suggestions for unknown names

@@ -38,7 +38,7 @@ def alter_incrementally(
 ) -> dict[str, str]:
     """Apply operations to the settings of an entity, without validating the result.
 
-    :param current: the content of its znode.
+    :param current: the settings in the entity's znode.
     :param known: the settings of the entity: ``TOPIC_SETTINGS`` or ``BROKER_SETTINGS``.
     :raise KafkaError: INVALID_REQUEST if a name is repeated, a value is missing or an operation is unknown;
         INVALID_CONFIG for APPEND or SUBTRACT on a setting that is not a list.
@@ -60,7 +60,7 @@ def validate_topic_config(
 ) -> None:
     """Validate the overrides of a topic.
 
-    :param configs: all new overrides of the topic.
+    :param configs: all overrides of the topic after the change.
     :param defaults: the broker's typed defaults for the other settings; None for Kafka's defaults.
     :raise KafkaError: INVALID_CONFIG; the message names the setting, the value and the allowed values.
     """
@@ -82,11 +82,11 @@ def validate_broker_config(
 ) -> None:
     """Validate dynamic settings of brokers.
 
-    :param configs: all new dynamic settings of the broker or of the cluster.
-    :param changed: names of the settings in the request, which must be dynamic.
+    :param configs: all dynamic settings of the broker or of the cluster after the change.
+    :param changed: names of the settings in the request; they must be changeable at run time.
     :param per_broker: True for one broker, False for the whole cluster.
     :param allows_custom: accept unknown names, as Kafka does; they are stored without effect.
-    :raise KafkaError: INVALID_REQUEST if a setting cannot change at run time, or not for these brokers; INVALID_CONFIG
+    :raise KafkaError: INVALID_REQUEST if a setting cannot change at run time, or only per broker; INVALID_CONFIG
         for an invalid name or value.
     """
     changed = set(changed)
@@ -124,7 +124,7 @@ def _check_operations(operations: Sequence[AlterOperation]) -> None:
 
 
 def _edit_list(name: str, operation: int, value: str, current: str | None, known: Mapping[str, Setting]) -> list[str]:
-    """Append to or subtract from a list; a list that is not set is Kafka's default."""
+    """Append to or subtract from a list; a list that is not set starts as Kafka's default."""
     verb = "append" if operation == OperationType.APPEND else "subtract"
     setting = known.get(name)
     if setting is None:

@@ -48,9 +48,9 @@ class ConfiguredText(NamedTuple):
 class BrokerSettings:
     """Settings of a broker at startup, immutable; ``kreplica.settings.dynamic`` applies changes at run time.
 
-    :ivar warnings: one sentence for each configured setting that is ignored.
+    :ivar warnings: one sentence for each configured setting that is ignored or has a deprecated name.
     :ivar listeners: addresses to listen on; an empty host means all interfaces, port 0 lets the system choose.
-    :ivar advertised_listeners: addresses to publish; an empty host is this machine's name, port 0 the bound port.
+    :ivar advertised_listeners: addresses to publish; an empty host means this machine's name, port 0 the bound port.
     :ivar inter_broker_listener: the name of the listener for requests between brokers.
     :ivar log_dirs: the log directories; at least one, without duplicates.
     """
@@ -72,7 +72,7 @@ class BrokerSettings:
 
     @classmethod
     def from_text(cls, text: str, overrides: Sequence[str] = (), *, origin: str = "the settings") -> BrokerSettings:
-        """Return the settings from a text in Java properties format and overrides.
+        """Parse settings from text in Java's properties format and from overrides.
 
         :param overrides: ``name=value`` each; they take precedence over the text, and later ones over earlier ones.
         :param origin: source of the text for error messages, such as a path.
@@ -103,7 +103,7 @@ class BrokerSettings:
         return self._values[name]
 
     def text(self, name: str) -> str | None:
-        """Return the configured text, or the default as Kafka's tools print it; None if there is neither."""
+        """Return the configured text, otherwise the default as Kafka's tools print it; None if there is no default."""
         given = self._configured.get(name)
         return given.text.strip() if given is not None else format_value(BROKER_SETTINGS[name].default)
 

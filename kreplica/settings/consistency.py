@@ -115,7 +115,7 @@ RULES = (
     Rule(
         ("max.connections.per.ip", "max.connections.per.ip.overrides"),
         lambda values: values["max.connections.per.ip"] != 0,
-        "must be above 0, or no client could connect",
+        "would allow no connections: set max.connections.per.ip to at least 1",
     ),
     Rule(
         ("kreplica.admin.tls.certificate.file", "kreplica.admin.tls.key.file"),

@@ -45,9 +45,9 @@ class Synonym(NamedTuple):
 class ConfigRow:
     """One setting in a response to DescribeConfigs.
 
-    :param value: None if it is a secret or not set.
+    :param value: None if the setting is a secret or not set.
     :param config_type: Kafka's code of the type; 0 is unknown.
-    :param synonyms: its values in all layers; the first one applies.
+    :param synonyms: values of the setting in all layers; the first one applies.
     """
 
     name: str
@@ -61,7 +61,7 @@ class ConfigRow:
 
     @property
     def is_default(self) -> bool:
-        """True if no layer sets it; version 0 of DescribeConfigs has this field instead of the source."""
+        """True if no layer sets the setting; version 0 of DescribeConfigs has this field instead of the source."""
         return self.source is Source.DEFAULT_CONFIG
 
 
@@ -87,7 +87,7 @@ class EffectiveSettings:
     """Immutable effective settings of a broker: its file and the dynamic layers.
 
     :ivar ignored: an error message for each dynamic value that is ignored because it is malformed or not allowed.
-    :ivar unsupported: an error message for each dynamic value that requires a protection that is not implemented.
+    :ivar unsupported: an error message for each dynamic value that requires a security feature that is not implemented.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class EffectiveSettings:
         return [row for rows in (known, unknown) for row in rows if names is None or row.name in names]
 
     def describe_broker(self, names: Collection[str] | None = None) -> list[ConfigRow]:
-        """Describe the settings of this broker, except unset ones that Kafka does not list."""
+        """Describe the settings of this broker, except those that Kafka lists only if they are set."""
         listed = {setting.name: setting for setting in BROKER_SETTINGS.values() if setting.listed}
         for name in (*self.static.configured_names, *self._default, *self._broker):
             setting = broker_setting(name)
@@ -238,7 +238,7 @@ def _valid_settings(layer: Mapping[str, str], ignored: list[str]) -> dict[str, s
 
 
 def _apply_timestamp_difference(values: dict[str, Value]) -> None:
-    """Apply ``message.timestamp.difference.max.ms`` to its successors if these have their default (KIP-937)."""
+    """Apply ``message.timestamp.difference.max.ms`` to its replacements if these have their default (KIP-937)."""
     for newer in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"):
         if values[newer] == TOPIC_SETTINGS[newer].default:
             values[newer] = values["message.timestamp.difference.max.ms"]

@@ -97,7 +97,7 @@ def _parse_endpoint(item: str, protocols: Mapping[str, str]) -> Endpoint:
         raise ValueError(f"{item!r}: listener.security.protocol.map has no protocol for {name}")
     if protocol != SUPPORTED_PROTOCOL:
         raise ValueError(
-            f"{item!r}: the protocol {protocol} is not supported, only {SUPPORTED_PROTOCOL}: choose another "
+            f"{item!r}: the protocol {protocol} is not supported, only {SUPPORTED_PROTOCOL}: change the "
             "listener if you do not need protection, or wait for the release that supports it"
         )
     return Endpoint(name, address or host, int(port), protocol)

@@ -14,7 +14,7 @@ CURRENT_NAMES = {
     f"kreplica.{scope}.outstanding.answer.bytes": f"kreplica.{scope}.outstanding.response.bytes"
     for scope in ("connection", "address", "broker")
 }
-"""Current names of renamed settings by their earlier names, which are deprecated but still accepted."""
+"""Renamed settings: deprecated name, which is still accepted -> current name."""
 
 LISTENER_PREFIX = "listener.name."
 PLUGIN_PREFIX = "kreplica.plugin."
@@ -35,13 +35,13 @@ def broker_setting(name: str) -> Setting | None:
         for start in (1, 2):
             base = BROKER_SETTINGS.get(".".join(parts[start:]))
             if base is not None:
-                actual = base.actual_behavior or f"listeners have no individual settings: {base.name} applies to all"
+                actual = base.actual_behavior or f"listeners have no settings of their own: {base.name} applies to all"
                 return replace(base, name=name, default=None, documentation="", actual_behavior=actual, synonyms=())
     return known
 
 
 def hint(name: str) -> str:
-    """Return a sentence, after a space, with the most similar known name; empty if no name is similar."""
+    """Return a hint for an unknown name, with a leading space: the most similar names; empty if no name is similar."""
     topic = TOPIC_SETTINGS.get(name)
     if topic is not None and topic.synonyms:
         return f" It is a topic setting; the broker setting is {topic.synonyms[0]}."
@@ -66,7 +66,7 @@ def ignored_warnings(settings: Iterable[Setting]) -> tuple[str, ...]:
 
 
 def renamed_warnings(names: Iterable[str]) -> tuple[str, ...]:
-    """Return a warning for each earlier name of a renamed setting."""
+    """Return a warning for each deprecated name."""
     return tuple(f"{name} is deprecated; use {CURRENT_NAMES[name]}" for name in names if name in CURRENT_NAMES)
 
 

@@ -12,13 +12,13 @@ _INTRODUCTION = """\
 
 A broker reads its settings from a file in the format of Kafka's `server.properties`. Names, units and defaults are
 those of Apache Kafka 3.9; kreplica's own settings start with `kreplica.`. `--override name=value` takes precedence over
-the file. An unknown name or an invalid value is an error with the line number, and the broker does not start.
+the file. If a name is unknown or a value is invalid, the broker does not start, and the error names the line.
 
-Kafka's settings [without effect](#settings-without-effect) are accepted with a warning. Settings that promise
-protection (encryption, authentication, authorization, quotas, policies) are an exception, because the broker would
-serve clients that they exclude: with any value except Kafka's default, the broker does not start. This includes such
-settings in ZooKeeper (`/config/brokers`), where `kafka-configs` or Kafka's brokers may have written them. A request
-that sets one is rejected; one that is written to ZooKeeper while the broker runs is logged as critical.
+Kafka's settings [without effect](#settings-without-effect) are accepted with a warning. Security settings (encryption,
+authentication, authorization, quotas, policies) are the exception: if one has a value other than Kafka's default or an
+empty one, the broker does not start, because it would serve clients that the setting should exclude. This includes
+security settings that `kafka-configs` or Kafka's brokers have written to ZooKeeper (`/config/brokers`). A request that
+sets one is rejected; if one is written to ZooKeeper while the broker runs, the broker logs a critical error.
 
 *Change* says how a setting changes: *restart* of the broker, or at run time for *one broker* or for *all brokers* (or
 one of them). Use any Kafka client or tool for changes at run time and for topic settings (`kafka-configs`,
@@ -28,8 +28,8 @@ one of them). Use any Kafka client or tool for changes at run time and for topic
 """
 _AT_RUN_TIME = {"read-only": "restart", "per-broker": "one broker", "cluster-wide": "all brokers"}
 _BROKER_HEAD = "| Setting | Default | Allowed | Change | Description |\n|---|---|---|---|---|"
-_TOPIC_HEAD = "| Setting | Default | Allowed | Broker setting of the default | Description |\n|---|---|---|---|---|"
-_KNOWN_HEAD = "| Setting | Default | Other values | Behaviour |\n|---|---|---|---|"
+_TOPIC_HEAD = "| Setting | Default | Allowed | Broker setting with the default | Description |\n|---|---|---|---|---|"
+_IGNORED_HEAD = "| Setting | Default | Other values | Behaviour |\n|---|---|---|---|"
 
 
 def reference_page() -> str:
@@ -47,8 +47,8 @@ def _lines() -> Iterator[str]:
     topics = (_topic_row(setting) for setting in TOPIC_SETTINGS.values() if setting.implemented)
     yield from _table("## Topics", _TOPIC_HEAD, topics)
     yield "## Settings without effect\n"
-    yield from _table("### Broker settings without effect", _KNOWN_HEAD, _known_rows(BROKER_SETTINGS.values()))
-    yield from _table("### Topic settings without effect", _KNOWN_HEAD, _known_rows(TOPIC_SETTINGS.values()))
+    yield from _table("### Broker settings without effect", _IGNORED_HEAD, _ignored_rows(BROKER_SETTINGS.values()))
+    yield from _table("### Topic settings without effect", _IGNORED_HEAD, _ignored_rows(TOPIC_SETTINGS.values()))
 
 
 def _table(heading: str, head: str, rows: Iterable[str]) -> Iterator[str]:
@@ -73,7 +73,7 @@ def _topic_row(setting: Setting) -> str:
     return _row(f"`{setting.name}`", _default(setting), _allowed(setting), synonyms, setting.documentation)
 
 
-def _known_rows(settings: Iterable[Setting]) -> Iterator[str]:
+def _ignored_rows(settings: Iterable[Setting]) -> Iterator[str]:
     for setting in settings:
         if setting.actual_behavior is not None:
             outcome = "warning" if setting.unprotected_values is None else "the broker does not start"
@@ -88,7 +88,7 @@ def _default(setting: Setting) -> str:
 
 
 def _allowed(setting: Setting) -> str:
-    """Return the valid values as in error messages, without the bounds of the type."""
+    """Return the valid values as in error messages, but without the bounds of integer types."""
     whole = setting.type in {Type.SHORT, Type.INT, Type.LONG}
     return "a whole number" if whole and not setting.valid.allowed else setting.expected
 

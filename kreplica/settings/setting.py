@@ -1,4 +1,4 @@
-"""Defines ``Setting``: name, type, default, valid values and possible changes of one setting."""
+"""Defines ``Setting``: name, type, default, valid values and update mode of one setting."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ class Update(Enum):
 _BITS = {Type.SHORT: 16, Type.INT: 32, Type.LONG: 64}
 _UNITS = {
     "ms": "ms", "bytes": "bytes", "hours": "hours", "minutes": "minutes", "seconds": "seconds", "secs": "seconds",
-    "percentage": "percent", "second": "bytes per second",
+    "percentage": "percent", "second": "bytes per second", "bytes.max": "bytes", "throttled.rate": "bytes per second",
+    "request.rate.min": "bytes per second", "buffer.size": "bytes",
 }  # fmt: skip
 
 
@@ -66,9 +67,9 @@ class Setting:
     :param valid: validation rule besides the type.
     :param update: whether and for which brokers it can change at run time.
     :param documentation: one sentence; may be empty for a setting that is ignored.
-    :param actual_behavior: how the broker behaves, whatever the value, if the setting is ignored; None if it is not.
-    :param unprotected_values: for a setting of a protection that is not implemented, the values that require no
-        protection; with any other value, a broker does not start.  None for all other settings.
+    :param actual_behavior: if the setting is ignored, how the broker behaves instead; None for all other settings.
+    :param unprotected_values: for a setting of a security feature that is not implemented, the values that do not
+        require the feature; with any other value, the broker does not start.  None for all other settings.
     :param listed: True if DescribeConfigs lists it even if it is not set.
     :param synonyms: for a topic setting, the broker settings that provide its default; the first that is set applies.
     """
@@ -87,7 +88,7 @@ class Setting:
 
     @property
     def implemented(self) -> bool:
-        """False if the setting is accepted with a warning and ignored."""
+        """False if the setting is ignored: accepted with a warning, or rejected if it requires protection."""
         return self.actual_behavior is None
 
     def requires_protection(self, value: Value) -> bool:
@@ -102,15 +103,15 @@ class Setting:
     @property
     def unit(self) -> str:
         """The unit of the value; empty if it has none."""
-        return "bytes" if self.name.endswith("buffer.size") else _UNITS.get(self.name.rpartition(".")[2], "")
+        return next((unit for suffix, unit in _UNITS.items() if self.name.endswith(f".{suffix}")), "")
 
     @property
     def expected(self) -> str:
-        """Description of valid values."""
+        """The valid values in words, for error messages and the reference page."""
         if self.type is Type.BOOLEAN:
             return "true or false"
         if self.type is Type.DOUBLE:
-            return " ".join(filter(None, ("a number", self.valid.allowed)))
+            return ", ".join(filter(None, ("a number", self.valid.allowed)))
         if self.type in _BITS:
             low, high = self._bounds()
             return f"a whole number, {self.valid.allowed or f'{low} to {high}'}"

@@ -15,7 +15,7 @@ class Validator(Protocol):
 
     @property
     def allowed(self) -> str:
-        """The rule in words, after "expected"; empty if every value of the type is valid."""
+        """The rule in words, which follow "expected"; empty if every value of the type is valid."""
 
     def accepts(self, value: Value) -> bool:
         """Return True if a value of the right type is valid."""
@@ -83,7 +83,8 @@ class OneOf:
 
     @property
     def allowed(self) -> str:
-        return f"one of {', '.join(self.choices)}"
+        words = ", ".join(filter(None, self.choices))
+        return f"one of {words}, or empty" if "" in self.choices else f"one of {words}"
 
     def accepts(self, value: Value) -> bool:
         return value in self.choices or (

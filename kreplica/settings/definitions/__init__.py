@@ -1,6 +1,6 @@
 """Definitions of all broker and topic settings: those of Apache Kafka 3.9 and those that begin with ``kreplica.``.
 
-``helpers`` has the constants and functions of the tables; ``unsupported`` has the settings that kreplica ignores.
+``helpers`` has constants and functions for these tables; ``unsupported`` has the settings of unsupported features.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ BROKER_GROUPS: Mapping[str, tuple[Setting, ...]] = MappingProxyType(
         "Groups": coordinators.GROUPS,
         "Transactions": coordinators.TRANSACTIONS,
         "kreplica's own": own_settings.OWN_SETTINGS,
-        "Memory of clients": limits.LIMITS,
+        "Memory limits": limits.LIMITS,
         "Security": security.SECURITY,
         "Settings without effect": unsupported.UNSUPPORTED,
     }
 )
-"""The broker's settings under the headings of the reference page, in its order."""
+"""The broker settings by heading of the reference page, in the page's order."""
 
 BROKER_SETTINGS: Mapping[str, Setting] = MappingProxyType(
     {setting.name: setting for group in BROKER_GROUPS.values() for setting in group}
 )
-"""The broker's settings by name."""
+"""Broker settings by name."""
 
 TOPIC_SETTINGS: Mapping[str, Setting] = MappingProxyType({setting.name: setting for setting in TOPIC})
-"""The topics' settings by name."""
+"""Topic settings by name."""

@@ -82,7 +82,7 @@ ZOOKEEPER = (
         Row("zookeeper.set.acl", BOOLEAN, False, ANY, HIGH, READ_ONLY),
     ),
     *not_implemented(
-        "requests to ZooKeeper are pipelined without this bound",
+        "requests to ZooKeeper are pipelined without this limit",
         Row("zookeeper.max.in.flight.requests", INT, 10, at_least(1), HIGH, READ_ONLY),
     ),
     *not_implemented(
@@ -97,7 +97,7 @@ TOPICS = (
     Setting(
         "auto.create.topics.enable", BOOLEAN, True, ANY, HIGH, READ_ONLY,
         "Whether a Metadata request creates unknown topics if the client allows it, as consumers and producers do by "
-        "default; topics of coordinators are created regardless.",
+        "default; internal topics are created regardless.",
     ),
     Setting(
         "default.replication.factor", INT, 1, ANY, MEDIUM, READ_ONLY,
@@ -145,11 +145,12 @@ CONTROLLER = (
     ),
     Setting(
         "leader.imbalance.check.interval.seconds", LONG, 300, at_least(1), HIGH, READ_ONLY,
-        "How often the controller checks whether leadership must move back to preferred replicas.",
+        "How often the controller checks whether to move leadership back to preferred replicas.",
     ),
     Setting(
         "leader.imbalance.per.broker.percentage", INT, 10, ANY, HIGH, READ_ONLY,
-        "The percentage of the partitions that prefer a broker that may be led by others before leadership moves back.",
+        "The percentage of the partitions with this preferred replica that other brokers may lead before leadership "
+        "moves back.",
     ),
     Setting(
         "unclean.leader.election.enable", BOOLEAN, False, ANY, HIGH, CLUSTER_WIDE,

@@ -27,13 +27,13 @@ CONSUMER_ASSIGNORS = (
 )
 MIGRATION_POLICIES = OneOf(("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), ignore_case=True)
 GROUP_PROTOCOLS = EachOneOf(("consumer", "classic", "share", "unknown"))
-LOADED_IN_PIECES = "the log is read in chunks of 1 MiB"
+LOADED_IN_CHUNKS = "the log is read in chunks of 1 MiB"
 
 PRODUCERS = (
     Setting(
         "producer.id.expiration.check.interval.ms", INT, 600_000, at_least(1), LOW, READ_ONLY,
         "How often partitions check for expired idempotent producers.",
-        actual_behavior="expired producers are removed with old segments, every log.retention.check.interval.ms",
+        actual_behavior="the retention check removes expired producers, every log.retention.check.interval.ms",
         listed=False,
     ),
     Setting(
@@ -77,7 +77,7 @@ GROUPS = (
     Setting(
         "offsets.load.buffer.size", INT, 5_242_880, at_least(1), HIGH, READ_ONLY,
         "The read size when committed offsets are loaded, in bytes.",
-        actual_behavior=LOADED_IN_PIECES,
+        actual_behavior=LOADED_IN_CHUNKS,
     ),
     Setting(
         "offsets.retention.check.interval.ms", LONG, 600_000, at_least(1), HIGH, READ_ONLY,
@@ -121,11 +121,11 @@ GROUPS = (
     ),
     Setting(
         "group.coordinator.rebalance.protocols", LIST, ("classic", "consumer"), GROUP_PROTOCOLS, MEDIUM, READ_ONLY,
-        "The supported group protocols. Consumer groups (KIP-848) are supported only if the list contains consumer; "
-        "classic groups are always supported.",
+        "The enabled group protocols. Consumer groups (KIP-848) are enabled only if the list contains consumer; "
+        "classic groups are always enabled.",
     ),
     *not_implemented(
-        "groups do not have individual settings",
+        "groups have no settings of their own that these limits could apply to",
         Row("group.consumer.max.heartbeat.interval.ms", INT, 15_000, at_least(1), MEDIUM, READ_ONLY),
         Row("group.consumer.max.session.timeout.ms", INT, 60_000, at_least(1), MEDIUM, READ_ONLY),
         Row("group.consumer.min.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM, READ_ONLY),
@@ -138,7 +138,7 @@ GROUPS = (
         ),
     ),
     *not_implemented(
-        "one coordinator runs on the broker's reactor and writes the records of one reactor iteration together",
+        "the only group coordinator runs on the reactor and writes the records of one reactor iteration together",
         Row("group.coordinator.append.linger.ms", INT, 10, at_least(0), MEDIUM, READ_ONLY),
         Row("group.coordinator.new.enable", BOOLEAN, False, ANY, MEDIUM, READ_ONLY, listed=False),
         Row("group.coordinator.threads", INT, 1, at_least(1), MEDIUM, READ_ONLY),
@@ -179,7 +179,7 @@ TRANSACTIONS = (
     Setting(
         "transaction.state.log.load.buffer.size", INT, 5_242_880, at_least(1), HIGH, READ_ONLY,
         "The read size when transaction state is loaded, in bytes.",
-        actual_behavior=LOADED_IN_PIECES,
+        actual_behavior=LOADED_IN_CHUNKS,
     ),
     Setting(
         "transaction.state.log.min.isr", INT, 2, at_least(1), HIGH, READ_ONLY,

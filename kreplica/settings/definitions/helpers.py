@@ -17,11 +17,11 @@ AT_START = Update.READ_ONLY
 """Update mode of settings that Kafka can change at run time, but kreplica reads only at startup."""
 
 CODECS = OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"))
-CLOCKS = OneOf(("CreateTime", "LogAppendTime"))
+TIMESTAMP_TYPES = OneOf(("CreateTime", "LogAppendTime"))
 
 
 class Row(NamedTuple):
-    """The fields of a setting that kreplica does not implement; it has no description."""
+    """A setting that kreplica does not implement: the fields of ``Setting`` except its documentation."""
 
     name: str
     type: Type
@@ -35,8 +35,7 @@ class Row(NamedTuple):
 def not_implemented(actual_behavior: str, *rows: Row) -> tuple[Setting, ...]:
     """Return settings of Kafka that kreplica accepts but ignores.
 
-    :param actual_behavior: how kreplica behaves, whatever the value, as one clause; shown in warnings and on the
-        reference page.
+    :param actual_behavior: how kreplica behaves instead, as one clause; shown in warnings and on the reference page.
     """
     return tuple(
         Setting(
@@ -54,9 +53,9 @@ def not_implemented(actual_behavior: str, *rows: Row) -> tuple[Setting, ...]:
 
 
 def not_implemented_protection(actual_behavior: str, *rows: Row) -> tuple[Setting, ...]:
-    """Return settings of protections that kreplica does not implement.
+    """Return settings of security features that kreplica does not implement.
 
-    Only values that request no protection are accepted: Kafka's default and an empty value.
+    Only values that do not require the feature are accepted: Kafka's default and an empty value.
 
     :param actual_behavior: as for ``not_implemented``.
     """

@@ -1,4 +1,4 @@
-"""Limits on the broker memory that clients can occupy; docs/reference/limits.md lists all limits."""
+"""Limits on the memory that clients can occupy on a broker; docs/reference/limits.md lists all limits."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ MIB = 2**20
 LIMITS = (
     Setting(
         "kreplica.partial.request.stall.ms", LONG, 5000, at_least(1), LOW, READ_ONLY,
-        "How long the rate of an incomplete request is measured before its connection may be closed as too slow.",
+        "The period over which the rate of an incomplete request is measured before its connection may be closed.",
     ),
     Setting(
         "kreplica.partial.request.rate.min", LONG, 16_384, at_least(0), LOW, READ_ONLY,
-        "The rate in bytes per second below which an incomplete request is dropped when others need its memory.",
+        "The minimum rate of an incomplete request in bytes per second; the connections of slower requests are closed "
+        "when other requests need the memory.",
     ),
     Setting(
         "kreplica.address.outstanding.requests.max", INT, 30_000, at_least(1), LOW, READ_ONLY,
-        "The maximum number of pending requests of one client address; beyond it, each of its connections has only "
-        "one at a time.",
+        "The maximum number of pending requests of one client address; beyond it, each of its connections may have "
+        "only one.",
     ),
     Setting(
         "kreplica.broker.outstanding.requests.max", INT, 100_000, at_least(1), LOW, READ_ONLY,
-        "The maximum number of pending requests of all connections; beyond it, client addresses with more than "
-        "their share are limited to it.",
+        "The maximum number of pending requests of all connections; beyond it, each client address may "
+        "have only an equal share.",
     ),
     Setting(
         "kreplica.address.outstanding.response.bytes", LONG, 256 * MIB, at_least(1024), LOW, READ_ONLY,
@@ -81,7 +82,7 @@ LIMITS = (
     Setting(
         "kreplica.broker.producer.ids.max", INT, 2_000_000, at_least(1), LOW, READ_ONLY,
         "The maximum number of idempotent producers that all partitions remember; beyond it, only partitions with "
-        "less than their share accept new ones.",
+        "less than an equal share accept new ones.",
     ),
     Setting(
         "kreplica.fetch.session.partitions.max", INT, 1_000_000, at_least(1000), LOW, READ_ONLY,

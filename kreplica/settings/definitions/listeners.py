@@ -19,7 +19,7 @@ from kreplica.settings.setting import Setting
 from kreplica.settings.validators import ANY, OneOf, at_least
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-EACH_BY_ITS_NAME = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
+DEFAULT_PROTOCOL_MAP = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
 
 LISTENERS = (
     Setting(
@@ -33,13 +33,13 @@ LISTENERS = (
         "security.inter.broker.protocol.",
     ),
     Setting(
-        "listener.security.protocol.map", STRING, EACH_BY_ITS_NAME, ANY, LOW, AT_START,
+        "listener.security.protocol.map", STRING, DEFAULT_PROTOCOL_MAP, ANY, LOW, AT_START,
         "The security protocol of each listener name, as NAME:PROTOCOL separated by commas.",
     ),
     Setting(
         "listeners", STRING, "PLAINTEXT://:9092", ANY, HIGH, AT_START,
         "The addresses on which the broker listens, as NAME://host:port separated by commas; an empty host means all "
-        "interfaces, port 0 lets the system choose.",
+        "interfaces; port 0 lets the operating system choose.",
     ),
     Setting(
         "security.inter.broker.protocol", STRING, "PLAINTEXT", OneOf(PROTOCOLS), MEDIUM, READ_ONLY,
@@ -80,8 +80,8 @@ CONNECTIONS = (
     ),
     Setting(
         "queued.max.request.bytes", LONG, -1, ANY, MEDIUM, READ_ONLY,
-        "The maximum received bytes of incomplete requests of all connections; -1 is 512 MiB. Beyond it, slow "
-        "connections are closed.",
+        "The maximum memory of incomplete requests of all connections; -1 is 512 MiB. Beyond it, connections whose "
+        "requests arrive too slowly (kreplica.partial.request.rate.min) are closed.",
     ),
     Setting(
         "queued.max.requests", INT, 500, at_least(1), HIGH, READ_ONLY,
@@ -95,7 +95,8 @@ CONNECTIONS = (
     ),
     Setting(
         "socket.receive.buffer.bytes", INT, 102_400, ANY, HIGH, READ_ONLY,
-        "The size of a connection's receive buffer. If it is -1 or not configured, the system adapts it.",
+        "The size of a connection's receive buffer (SO_RCVBUF); chosen by the operating system if it is -1 or not "
+        "configured.",
     ),
     Setting(
         "socket.request.max.bytes", INT, 104_857_600, at_least(1), HIGH, READ_ONLY,
@@ -103,7 +104,8 @@ CONNECTIONS = (
     ),
     Setting(
         "socket.send.buffer.bytes", INT, 102_400, ANY, HIGH, READ_ONLY,
-        "The size of a connection's send buffer. If it is -1 or not configured, the system adapts it.",
+        "The size of a connection's send buffer (SO_SNDBUF); chosen by the operating system if it is -1 or not "
+        "configured.",
     ),
     *not_implemented(
         "one reactor serves all connections and requests; to use more cores, run more brokers",
@@ -126,7 +128,8 @@ CONNECTIONS = (
         Row("producer.purgatory.purge.interval.requests", INT, 1000, ANY, MEDIUM, READ_ONLY),
     ),
     *not_implemented(
-        "requests between brokers use controller.socket.timeout.ms and replica.socket.timeout.ms",
+        "the controller uses controller.socket.timeout.ms and followers use replica.socket.timeout.ms; other requests "
+        "between brokers have fixed timeouts",
         Row("request.timeout.ms", INT, 30_000, ANY, HIGH, READ_ONLY),
     ),
     *not_implemented(

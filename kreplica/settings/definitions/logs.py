@@ -7,7 +7,6 @@ import sys
 from kreplica.settings.definitions.helpers import (
     AT_START,
     BOOLEAN,
-    CLOCKS,
     CLUSTER_WIDE,
     CODECS,
     DOUBLE,
@@ -19,6 +18,7 @@ from kreplica.settings.definitions.helpers import (
     MEDIUM,
     READ_ONLY,
     STRING,
+    TIMESTAMP_TYPES,
     Row,
     not_implemented,
 )
@@ -58,7 +58,7 @@ STORAGE = (
     Setting(
         "log.flush.start.offset.checkpoint.interval.ms", INT, 60_000, at_least(0), HIGH, READ_ONLY,
         "How often the log start offset of each log is checkpointed.",
-        actual_behavior="they are written with the recovery points, every log.flush.offset.checkpoint.interval.ms",
+        actual_behavior="log start offsets are checkpointed every log.flush.offset.checkpoint.interval.ms",
     ),
     Setting(
         "log.index.interval.bytes", INT, 4096, at_least(0), MEDIUM, CLUSTER_WIDE,
@@ -81,7 +81,7 @@ STORAGE = (
         "Default of the topic setting message.timestamp.difference.max.ms.",
     ),
     Setting(
-        "log.message.timestamp.type", STRING, "CreateTime", CLOCKS, MEDIUM, CLUSTER_WIDE,
+        "log.message.timestamp.type", STRING, "CreateTime", TIMESTAMP_TYPES, MEDIUM, CLUSTER_WIDE,
         "Default of the topic setting message.timestamp.type.",
     ),
     Setting(
@@ -123,7 +123,7 @@ STORAGE = (
     Setting(
         "num.recovery.threads.per.data.dir", INT, 1, at_least(1), HIGH, AT_START,
         "The number of threads per log directory that open logs at startup and close them at shutdown.",
-        actual_behavior="logs are opened by a fixed number of threads, which all blocking work of the broker shares",
+        actual_behavior="the broker's thread pool, which has a fixed size, opens the logs",
     ),
     *not_implemented(
         "codecs compress with their default level",
@@ -145,7 +145,7 @@ STORAGE = (
         Row("log.message.format.version", STRING, "3.0-IV1", ReleaseVersion(), MEDIUM, READ_ONLY),
     ),
     *not_implemented(
-        "a directory that fails goes offline at once",
+        "a log directory that fails goes offline immediately",
         Row("log.dir.failure.timeout.ms", LONG, 30_000, at_least(1), LOW, READ_ONLY),
     ),
     *not_implemented(
@@ -162,7 +162,7 @@ RETENTION = (
     ),
     Setting(
         "log.cleaner.dedupe.buffer.size", LONG, 134_217_728, ANY, MEDIUM, AT_START,
-        "The maximum memory of the key table of a compaction.",
+        "The maximum memory of the table of keys (offset map) that compaction uses.",
     ),
     Setting(
         "log.cleaner.delete.retention.ms", LONG, 86_400_000, at_least(0), MEDIUM, CLUSTER_WIDE,
@@ -187,7 +187,7 @@ RETENTION = (
     Setting(
         "log.cleaner.threads", INT, 1, at_least(0), MEDIUM, AT_START,
         "How many threads compact logs.",
-        actual_behavior="compaction uses the fixed number of threads that all blocking work of the broker shares",
+        actual_behavior="compaction runs in the broker's thread pool, which has a fixed size",
     ),
     Setting(
         "log.cleanup.policy", LIST, ("delete",), EachOneOf(("compact", "delete")), MEDIUM, CLUSTER_WIDE,
@@ -220,7 +220,7 @@ RETENTION = (
         "The maximum bytes per second that compaction reads and writes.",
     ),
     *not_implemented(
-        "compaction chooses its buffer sizes itself",
+        "the buffer sizes of compaction are not configurable",
         Row("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, ANY, MEDIUM, CLUSTER_WIDE),
         Row("log.cleaner.io.buffer.size", INT, 524_288, at_least(0), MEDIUM, CLUSTER_WIDE),
     ),

@@ -65,9 +65,9 @@ OWN_SETTINGS = (
     ),
     Setting(
         "kreplica.auto.create.topics.address.rate.max", INT, 20, at_least(1), LOW, READ_ONLY,
-        "The maximum number of automatic topic creations per second for one client address; the unused rate of 50 s "
-        "accumulates. Requests for further topics receive LEADER_NOT_AVAILABLE, and the topics are created when their "
-        "clients retry.",
+        "The maximum number of automatic topic creations per second for one client address; a burst may "
+        "use up to 50 s of unused rate. Requests for further topics receive LEADER_NOT_AVAILABLE, and the topics are "
+        "created when their clients retry.",
     ),
     Setting(
         "kreplica.controller.journal.directory", STRING, "", ANY, LOW, READ_ONLY,
@@ -84,8 +84,8 @@ OWN_SETTINGS = (
     ),
     Setting(
         "kreplica.scrub.bytes.per.second", LONG, 2**20, at_least(0), LOW, READ_ONLY,
-        "The rate at which stored records are verified, to detect corruption while other replicas have them; 0 "
-        "disables verification.",
+        "The rate at which stored records are verified, to detect corruption while other replicas have "
+        "intact copies; 0 disables verification.",
     ),
     Setting(
         "kreplica.partition.removal.wait.ms", LONG, 60_000, at_least(0), LOW, READ_ONLY,
@@ -120,4 +120,4 @@ OWN_SETTINGS = (
         "Plugins that the broker starts, such as listeners for other protocols.",
     ),
 )
-"""The broker's settings that Kafka does not have."""
+"""Broker settings that Kafka does not have."""

@@ -35,11 +35,11 @@ REPLICATION = (
     ),
     Setting(
         "replica.fetch.response.max.bytes", INT, 10_485_760, at_least(0), MEDIUM, READ_ONLY,
-        "The maximum bytes of one fetch over all partitions of a follower.",
+        "The maximum bytes of one fetch response to a follower, over all partitions.",
     ),
     Setting(
         "replica.fetch.wait.max.ms", INT, 500, ANY, HIGH, READ_ONLY,
-        "How long a leader may delay a follower's fetch without new records.",
+        "How long a leader waits for new records before it responds to a follower's fetch.",
     ),
     Setting(
         "replica.high.watermark.checkpoint.interval.ms", LONG, 5000, ANY, HIGH, READ_ONLY,
@@ -58,7 +58,7 @@ REPLICATION = (
         "How long a follower waits for a fetch response.",
     ),
     *not_implemented(
-        "one connection to each leader fetches for all partitions",
+        "a follower fetches all partitions of a leader over one connection",
         Row("num.replica.fetchers", INT, 1, ANY, HIGH, CLUSTER_WIDE),
     ),
     Setting(
@@ -67,7 +67,7 @@ REPLICATION = (
         "in-sync replica in that rack, otherwise the leader; LeaderSelector, empty or not set: the leader. Other "
         "classes are not supported.",
     ),
-    # Kafka knows these two as dynamic settings only.
+    # In Kafka, these two are dynamic settings only.
     Setting(
         "leader.replication.throttled.rate", LONG, 2**63 - 1, at_least(0), MEDIUM, PER_BROKER,
         "The maximum bytes per second that the broker sends, as leader, to throttled replicas that are not in sync.",

@@ -1,4 +1,5 @@
-"""Kafka's security settings.  They are not implemented: a broker rejects any value except the default."""
+"""Kafka's security settings.  They are not implemented: a broker with any value except the default or an
+empty one does not start."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafka
 
 SECURITY = (
     *not_implemented_protection(
-        "connections are not encrypted, every listener speaks PLAINTEXT",
+        "connections are not encrypted because every listener uses PLAINTEXT",
         Row("ssl.allow.dn.changes", BOOLEAN, False, ANY, LOW, READ_ONLY),
         Row("ssl.allow.san.changes", BOOLEAN, False, ANY, LOW, READ_ONLY),
         Row("ssl.cipher.suites", LIST, (), ANY, MEDIUM, PER_BROKER),
@@ -53,7 +54,7 @@ SECURITY = (
         Row("security.providers", STRING, None, ANY, LOW, READ_ONLY),
     ),
     *not_implemented_protection(
-        "clients are not authenticated, every listener speaks PLAINTEXT",
+        "clients are not authenticated because every listener uses PLAINTEXT",
         Row("sasl.client.callback.handler.class", CLASS, None, ANY, MEDIUM, READ_ONLY),
         Row("sasl.enabled.mechanisms", LIST, ("GSSAPI",), ANY, MEDIUM, PER_BROKER),
         Row("sasl.jaas.config", PASSWORD, None, ANY, MEDIUM, PER_BROKER),
@@ -94,7 +95,7 @@ SECURITY = (
         ),
     ),
     *not_implemented_protection(
-        "every client may send every request",
+        "Kafka's authorizers are not supported; kreplica.authorizer selects a plugin instead",
         Row("authorizer.class.name", STRING, "", ANY, LOW, READ_ONLY),
         Row("super.users", STRING, None, ANY, MEDIUM, READ_ONLY, listed=False),
     ),

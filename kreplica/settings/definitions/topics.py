@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from kreplica.settings.definitions.helpers import (
     BOOLEAN,
-    CLOCKS,
     CLUSTER_WIDE,
     CODECS,
     DOUBLE,
@@ -14,6 +13,7 @@ from kreplica.settings.definitions.helpers import (
     LOW,
     MEDIUM,
     STRING,
+    TIMESTAMP_TYPES,
 )
 from kreplica.settings.setting import Setting
 from kreplica.settings.validators import (
@@ -55,7 +55,7 @@ TOPIC = (
     ),
     Setting(
         "delete.retention.ms", LONG, 86_400_000, at_least(0), MEDIUM, CLUSTER_WIDE,
-        "How long a record without a value (a tombstone) stays on a compacted topic after compaction has reached it.",
+        "How long a record without a value (a tombstone) stays in a compacted topic after compaction has reached it.",
         synonyms=("log.cleaner.delete.retention.ms",),
     ),
     Setting(
@@ -102,7 +102,7 @@ TOPIC = (
     ),
     Setting(
         "max.compaction.lag.ms", LONG, 2**63 - 1, at_least(1), MEDIUM, CLUSTER_WIDE,
-        "The maximum time that a record may stay uncompacted on a compacted topic.",
+        "The maximum time that a record may stay uncompacted in a compacted topic.",
         synonyms=("log.cleaner.max.compaction.lag.ms",),
     ),
     Setting(
@@ -137,7 +137,7 @@ TOPIC = (
         synonyms=("log.message.timestamp.difference.max.ms",),
     ),
     Setting(
-        "message.timestamp.type", STRING, "CreateTime", CLOCKS, MEDIUM, CLUSTER_WIDE,
+        "message.timestamp.type", STRING, "CreateTime", TIMESTAMP_TYPES, MEDIUM, CLUSTER_WIDE,
         "The clock that sets record timestamps: CreateTime is the producer's, LogAppendTime the broker's.",
         synonyms=("log.message.timestamp.type",),
     ),

@@ -37,7 +37,6 @@ UNSUPPORTED = (
         Row("controller.quorum.request.timeout.ms", INT, 2000, ANY, MEDIUM, READ_ONLY),
         Row("controller.quorum.retry.backoff.ms", INT, 20, ANY, LOW, READ_ONLY),
         Row("controller.quorum.voters", LIST, (), ANY, HIGH, READ_ONLY),
-        Row("eligible.leader.replicas.enable", BOOLEAN, False, ANY, HIGH, READ_ONLY),
         Row("initial.broker.registration.timeout.ms", INT, 60_000, ANY, MEDIUM, READ_ONLY),
         Row("metadata.log.dir", STRING, None, ANY, HIGH, READ_ONLY),
         Row("metadata.log.max.record.bytes.between.snapshots", LONG, 20_971_520, at_least(1), HIGH, READ_ONLY),
@@ -54,7 +53,11 @@ UNSUPPORTED = (
         Row("unstable.feature.versions.enable", BOOLEAN, False, ANY, HIGH, READ_ONLY, listed=False),
     ),
     *not_implemented(
-        "request versions between brokers are fixed",
+        "eligible leader replicas are always tracked, in ZooKeeper",
+        Row("eligible.leader.replicas.enable", BOOLEAN, False, ANY, HIGH, READ_ONLY),
+    ),
+    *not_implemented(
+        "brokers negotiate request versions, except those of the controller's commands, which are fixed",
         Row("inter.broker.protocol.version", STRING, "3.9-IV0", ReleaseVersion(), MEDIUM, READ_ONLY),
     ),
     *not_implemented(
@@ -102,7 +105,7 @@ UNSUPPORTED = (
         Row("client.quota.callback.class", CLASS, None, ANY, LOW, READ_ONLY),
     ),
     *not_implemented(
-        "the rate of throttled replicas is enforced per second, and excess is compensated",
+        "the rates of throttled replicas are enforced by token buckets without these windows",
         Row("replication.quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY),
         Row("replication.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY),
     ),
