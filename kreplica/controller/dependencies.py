@@ -80,7 +80,7 @@ async def no_configurations_to_load(_: Sequence[str]) -> None:
 class ControllerConfig:
     """Configuration of a controller, fixed at its start.
 
-    :param listener: name of the listener for traffic between brokers.
+    :param listener: name of the inter-broker listener.
     :param unclean_allowed: returns True if a topic's configuration allows unclean leader election.
     :param request_timeout_s: time in which a broker must respond to a command.
     :param min_insync_replicas: returns ``min.insync.replicas`` of a topic.

@@ -21,8 +21,8 @@ log = Logger()
 class EventQueue:
     """Passes events to a coroutine that handles one at a time: urgent ones first, otherwise in order.
 
-    Owned by the controller.  An event that is already waiting is not queued again: handlers read the current state.  So
-    the number of different events bounds the queue.
+    Owned by the controller.  An event that is already waiting is not queued again: handlers read the current state.
+    The queue is thus bounded by the number of different events, and by the controller's limit for requests.
 
     :param handle: handles one event; its exceptions are passed to ``failed``, then the next event follows.
     :param failed: reacts to a failed event (for example by resigning).
@@ -90,7 +90,7 @@ class EventQueue:
         self._next()
 
     def pause(self) -> None:
-        """Start no further event until ``resume``, while the ZooKeeper connection is lost."""
+        """Start no other event until ``resume``; called when the ZooKeeper connection is lost."""
         self._paused = True
 
     def resume(self) -> None:
@@ -98,7 +98,7 @@ class EventQueue:
         self._next()
 
     def discard(self) -> None:
-        """Drop the waiting events, because the session expired and everything will be read again."""
+        """Drop the waiting events, because the session expired or the broker is stopping."""
         waiting = [event for _, event in (*self._urgent, *self._others)]
         self._urgent.clear()
         self._others.clear()

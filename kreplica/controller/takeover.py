@@ -149,7 +149,7 @@ async def _known_epochs(term: ControllerTerm, written: Mapping[TopicPartition, i
 
 
 def epochs_by_states(context: ControllerContext, written: Mapping[TopicPartition, int]) -> dict[int, int]:
-    """Return, for each broker in an in-sync or eligible set, the zxid before the oldest of those states."""
+    """Return, for each broker in an ISR or ELR, the zxid before the oldest state that names it."""
     epochs: dict[int, int] = {}
     for partition, zxid in written.items():
         state = context.leadership[partition]
@@ -159,7 +159,7 @@ def epochs_by_states(context: ControllerContext, written: Mapping[TopicPartition
 
 
 async def _elect(term: ControllerTerm, bounced: Collection[int], unclean: Collection[int]) -> None:
-    """Elect missing leaders, and remove dead or unclean replicas from ISRs, in one sequence of writes."""
+    """Elect missing leaders, and remove dead or unclean replicas from ISRs."""
     context, rules = term.context, term.rules()
 
     def decide(partitions: Sequence[TopicPartition]) -> list[StateChange]:

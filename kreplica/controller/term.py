@@ -35,7 +35,7 @@ log = Logger()
 T = TypeVar("T")
 
 CONFLICTS_MAX = 10
-"""Maximum number of times that an event's decisions are repeated because leaders write states concurrently."""
+"""Maximum number of attempts to write an event's decisions, which fail if leaders write the states concurrently."""
 
 SLICE = 500
 """Number of partitions processed between two checks of the clock."""
@@ -113,7 +113,7 @@ class ControllerTerm:
     # --- brokers -----------------------------------------------------------------------------------------------------
 
     def open_channel(self, registration: BrokerRegistration) -> None:
-        """Open a channel to a broker; log an error if the broker does not have the listener for brokers."""
+        """Open a channel to a broker; log an error if the broker does not have the inter-broker listener."""
         endpoint = registration.endpoint(self.config.listener)
         if self._closed:
             return

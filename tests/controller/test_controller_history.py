@@ -78,7 +78,7 @@ def test_leaders_decisions_are_recorded(scene: ControllerScene) -> None:
     scene.settle()
     decision = next(history(scene).decisions(P0))
     assert (decision.change, decision.cause.event) == ("in sync [1, 2, 3] -> [1, 3]", "InSyncSetsChanged")
-    assert decision.is_leaders
+    assert decision.is_by_leader
     shrunk = [entry for entry in history(scene).audit_events if entry.kind == "isr_shrunk"]
     assert [(entry.subject, entry.details["from_brokers"]) for entry in shrunk] == [("partition t-0", {"2": 1})]
     scene.run(scene.brokers[1].write_isr(P0, (1, 3, 2)))

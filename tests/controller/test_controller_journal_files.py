@@ -86,7 +86,7 @@ def test_a_limit_too_small_for_one_file_ends_the_journal():
         scene.start()
         make_topics(scene, 3)
     assert received == [
-        "the controller's journal ends here: 4000 bytes are too small for the entries until the controller is idle"
+        "the controller's journal ends here: the limit of 4000 bytes is too small for a single file"
     ]
     assert scene.state("orders-2", 0).leader == 1
 

@@ -117,7 +117,7 @@ def commands(bytes_max: int) -> list[tuple[int, Command]]:
         requests.lead_or_follow(partition, (1, 2))
     requests.send()
     for broker, command in sent:
-        body = scene.run(command.form(scene.controllers[101].host.runtime.reactor))
+        body = scene.run(command.build_body(scene.controllers[101].host.runtime.reactor))
         data = command.api.request.build(command.version, body)
         assert len(data) <= bytes_max
         parsed = command.api.request.parse(command.version, data)
@@ -177,5 +177,5 @@ def test_full_metadata_is_split_into_numbered_pieces() -> None:
     requests.publish_all([1])
     requests.send()
     reactor = scene.controllers[101].host.runtime.reactor
-    bodies = [scene.run(command.form(reactor)) for command in sent]
+    bodies = [scene.run(command.build_body(reactor)) for command in sent]
     assert [(body["type"], body["part"], body["parts"]) for body in bodies] == [(2, 0, 3), (2, 1, 3), (2, 2, 3)]

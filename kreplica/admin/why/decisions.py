@@ -33,7 +33,7 @@ class Decision(Protocol):
     def after(self) -> LeaderAndIsr: ...
 
     @property
-    def is_leaders(self) -> bool: ...
+    def is_by_leader(self) -> bool: ...
 
     @property
     def change(self) -> str: ...
@@ -63,7 +63,7 @@ def remembered_decisions(memory: Memory, partition: TopicPartition) -> list[Docu
 
 
 def _document(broker_id: int, decision: Decision) -> Document:
-    state, by_leader = decision.after, decision.is_leaders
+    state, by_leader = decision.after, decision.is_by_leader
     return {
         "at_ms": decision.cause.at_ms,
         "broker_id": state.leader if by_leader else broker_id,

@@ -69,7 +69,7 @@ def has_intact_logs(registration: BrokerRegistration, known_epoch: int) -> bool:
 
 
 def initial_elections(context: ControllerContext, partitions: Iterable[TopicPartition]) -> list[StateChange]:
-    """Return the first states of partitions without a state; those without a live replica are omitted and stay NEW."""
+    """Return the first states of new partitions; those without an electable replica are omitted and stay NEW."""
     changes = []
     for partition in partitions:
         election = elect_new(context.candidates(partition), context.electable_replicas(partition))
@@ -92,7 +92,7 @@ def repairs(
     """Return the changes that adapt states to the live brokers.
 
     A partition gets a live leader and an ISR without dead replicas.  If no replica can be elected, it has no leader and
-    keeps its ISR.  Each partition gets at most one change, which covers all its replicas; others are omitted.
+    keeps its ISR.  Each partition gets at most one change, which covers all its replicas; the others are omitted.
 
     :param bounced: live brokers that were restarted since the leaders in the context were elected.  The partitions that
         they lead get a new leader epoch, and another leader if possible (KIP-380).
@@ -165,7 +165,7 @@ def without_unclean(old: LeaderAndIsr, unclean: Collection[int]) -> tuple[tuple[
 
     If only eligible replicas remain, they become the ISR: each of them has every committed record, and one of them must
     lead.  If no replica remains, the ISR is the last leader, or else the first replica of the old ISR, because no other
-    replica has more records.
+    replica is known to have more records.
     """
     isr = tuple(replica for replica in old.isr if replica not in unclean)
     eligible = tuple(replica for replica in old.eligible_leader_replicas if replica not in unclean)
@@ -186,7 +186,7 @@ def unclean_elections(
 def preferred_elections(
     context: ControllerContext, partitions: Iterable[TopicPartition], rules_of: RulesOf
 ) -> list[StateChange]:
-    """Return changes that make preferred replicas leaders if they can lead."""
+    """Return changes that elect each preferred replica that can lead but does not."""
     changes = []
     for partition in partitions:
         old = context.leadership.get(partition)

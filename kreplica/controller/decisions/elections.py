@@ -19,8 +19,7 @@ class Election(NamedTuple):
 
 
 def elect_new(replicas: Sequence[int], live: Collection[int]) -> Election | None:
-    """Elect the first leader of a partition: the first live replica; the ISR is all live replicas, because all
-    logs are empty."""
+    """Elect the first live replica of a new partition; all live replicas are in sync, because all logs are empty."""
     alive = tuple(replica for replica in replicas if replica in live)
     return Election(alive[0], alive) if alive else None
 

@@ -154,7 +154,7 @@ class BrokerChannel:
             delay = min(delay * 2, RETRY_SECONDS_MAX)
 
     async def _exchange(self, command: Command) -> dict[str, Any]:
-        body = await command.form(self._reactor)
+        body = await command.build_body(self._reactor)
         if self._connection is None or self._connection.closed:
             self._connection = await connect(
                 self._reactor,
@@ -171,5 +171,5 @@ class BrokerChannel:
     def _prepare_next(self) -> None:
         """Encode the next command while the broker executes this one; the encoded parts are cached."""
         if len(self._waiting) > 1:
-            prepared = Deferred.fromCoroutine(self._waiting[1].form(self._reactor))
-            prepared.addErrback(lambda _: None)  # it fails again when it is sent, and is logged then
+            prepared = Deferred.fromCoroutine(self._waiting[1].build_body(self._reactor))
+            prepared.addErrback(lambda _: None)  # the error is logged when it recurs at sending

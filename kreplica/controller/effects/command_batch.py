@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from kreplica.controller.effects.command_bodies import DELETE_ANY_EPOCH, Bodies, Form, Piece, Row
+from kreplica.controller.effects.command_bodies import DELETE_ANY_EPOCH, Bodies, BodyBuilder, Piece, Row
 from kreplica.controller.state.context import ControllerContext
 from kreplica.model import TopicPartition
 from kreplica.runtime import Reactor
@@ -28,14 +28,14 @@ PARTITION_BYTES_MAX = 512
 class Command:
     """One request to one broker.
 
-    :param partitions: the partitions that it contains.
-    :param form: builds the body when the command is sent.
+    :param partitions: the partitions in its body.
+    :param build_body: builds the body when the command is sent.
     :param broker_epoch: epoch of the receiving process.
     """
 
     api: Api
     partitions: tuple[TopicPartition, ...]
-    form: Form
+    build_body: BodyBuilder
     broker_epoch: int
     delete: bool = False
 
@@ -78,22 +78,22 @@ class BrokerRequests:
         self._whole: dict[int, None] = {}
 
     def lead_or_follow(self, partition: TopicPartition, brokers: Iterable[int], *, is_new: bool = False) -> None:
-        """Add the state of a partition for these brokers, as far as they are live."""
+        """Add a partition to LeaderAndIsr for each of these brokers that is live."""
         for broker in brokers:
             if broker in self._context.brokers:
                 self._leader_and_isr[broker][partition] = is_new
 
     def publish(self, partitions: Iterable[TopicPartition], brokers: Iterable[int] | None = None) -> None:
-        """Add metadata for these brokers (all if None): the partitions, or only the live brokers if there are none."""
+        """Add partitions to UpdateMetadata for these brokers (all if None); the live brokers are always included."""
         partitions = dict.fromkeys(partitions)
         for broker in self._context.brokers if brokers is None else brokers:
             self._metadata.setdefault(broker, {}).update(partitions)
 
     def publish_all(self, brokers: Iterable[int] | None = None) -> None:
-        """Add all metadata for these brokers (all if None); they remove topics that it does not contain.
+        """Add all metadata for these brokers (all if None), which then remove all other topics.
 
-        An earlier controller may have failed before it announced a deletion.  While topic znodes are unreadable,
-        nothing is removed.
+        An earlier controller may have failed before it announced a deletion.  While topic znodes are unreadable, the
+        brokers remove nothing.
         """
         context = self._context
         brokers = list(context.brokers if brokers is None else brokers)
@@ -102,7 +102,7 @@ class BrokerRequests:
         self.publish([*context.leadership, *context.removed_partitions()], brokers)
 
     def introduce(self, brokers: Iterable[int]) -> None:
-        """Add all metadata for brokers that have just joined, sent first because they need the leaders' endpoints."""
+        """Add all metadata for brokers that have just joined, before LeaderAndIsr: they need the leaders' endpoints."""
         brokers = list(brokers)
         self._introduced.update(dict.fromkeys(brokers))
         self.publish_all(brokers)
@@ -117,7 +117,7 @@ class BrokerRequests:
             self._stop[broker][partition] = delete
 
     def send(self) -> None:
-        """Queue the commands on the channels, with the current contents of the context."""
+        """Queue the commands on the channels; their bodies show the context as it is now."""
         bodies = Bodies(self._context, self._controller_id, self._listener)
         informed = sorted(self._metadata.keys() & self._context.brokers.keys())
         for broker in informed:
@@ -147,10 +147,10 @@ class BrokerRequests:
                 self._queue(broker, STOP_REPLICA, part, bodies.stop_replica(broker, part, delete=delete), delete)
 
     def _queue(
-        self, broker: int, api: Api, partitions: tuple[TopicPartition, ...], form: Form, delete: bool = False
+        self, broker: int, api: Api, partitions: tuple[TopicPartition, ...], build: BodyBuilder, delete: bool = False
     ) -> None:
         self._context.commands_count += 1
-        numbered = _numbered(form, self._context.commands_count)
+        numbered = _numbered(build, self._context.commands_count)
         self._send(broker, Command(api, partitions, numbered, self._context.brokers[broker].epoch, delete))
 
     def _split(self, partitions: Iterable[TopicPartition]) -> Iterator[tuple[TopicPartition, ...]]:
@@ -160,10 +160,10 @@ class BrokerRequests:
         return (whole[start : start + size] for start in range(0, len(whole), size))
 
 
-def _numbered(form: Form, number: int) -> Form:
-    """Add an increasing number, so that a broker can reject a command that arrives after a later one."""
+def _numbered(build: BodyBuilder, number: int) -> BodyBuilder:
+    """Add the command's number, so that a broker can reject a command that arrives after a later one."""
 
     async def numbered(reactor: Reactor) -> Row:
-        return await form(reactor) | {"command_number": number}
+        return await build(reactor) | {"command_number": number}
 
     return numbered

@@ -40,7 +40,7 @@ RECENT_MAX = 3
 
 Row = dict[str, Any]
 Partitions = tuple[TopicPartition, ...]
-Form = Callable[[Reactor], Coroutine[Deferred[Any], Any, Row]]
+BodyBuilder = Callable[[Reactor], Coroutine[Deferred[Any], Any, Row]]
 """Builds the body of a command without blocking the reactor; called each time the command is sent."""
 
 
@@ -70,13 +70,13 @@ class Bodies:
         self._recent: list[tuple[_Rows, Partitions, Mapping[TopicPartition, bool], PrebuiltElements]] = []
         """Recently assembled parts; usually the next broker receives the same partitions."""
 
-    def leader_and_isr(self, broker: int, partitions: Partitions, is_new: Mapping[TopicPartition, bool]) -> Form:
+    def leader_and_isr(self, broker: int, partitions: Partitions, is_new: Mapping[TopicPartition, bool]) -> BodyBuilder:
         """Return a builder of the body of LeaderAndIsr.
 
         :param is_new: for each partition, True if it is new to the brokers.
         """
 
-        async def form(reactor: Reactor) -> Row:
+        async def build(reactor: Reactor) -> Row:
             leaders = {self._context.leadership[partition].leader for partition in partitions}
             return self._head(broker) | {
                 "type": 0,
@@ -84,9 +84,9 @@ class Bodies:
                 "live_leaders": self._live_leaders(leaders),
             }
 
-        return form
+        return build
 
-    def update_metadata(self, broker: int, partitions: Partitions, piece: Piece | None = None) -> Form:
+    def update_metadata(self, broker: int, partitions: Partitions, piece: Piece | None = None) -> BodyBuilder:
         """Return a builder of the body of UpdateMetadata.
 
         :param partitions: empty to send only the live brokers.
@@ -96,25 +96,25 @@ class Bodies:
         if piece is not None:
             kind = {"type": WHOLE, "part": piece.number, "parts": piece.pieces_count}
 
-        async def form(reactor: Reactor) -> Row:
+        async def build(reactor: Reactor) -> Row:
             return self._head(broker) | kind | {
                 "topic_states": await self._topics(reactor, self._metadata, partitions),
                 "live_brokers": self._live_brokers(),
             }
 
-        return form
+        return build
 
-    def stop_replica(self, broker: int, partitions: Partitions, *, delete: bool) -> Form:
+    def stop_replica(self, broker: int, partitions: Partitions, *, delete: bool) -> BodyBuilder:
         """Return a builder of the body of StopReplica.
 
         :param delete: True to delete the files too.
         """
         stops = self._deletions if delete else self._stops
 
-        async def form(reactor: Reactor) -> Row:
+        async def build(reactor: Reactor) -> Row:
             return self._head(broker) | {"topic_states": await self._topics(reactor, stops, partitions)}
 
-        return form
+        return build
 
     # --- parts -------------------------------------------------------------------------------------------------------
 

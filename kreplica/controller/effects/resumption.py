@@ -134,8 +134,8 @@ class ResumingClient:
         found = [result if isinstance(result, tuple) else None for result in results]
         outcome = outcome_of_multi(operations, found, zxid)
         log.warn(
-            "controller: the connection to ZooKeeper was lost during a write of {count} operations ({path} ...), "
-            "which was {outcome}",
+            "controller: the connection to ZooKeeper was lost during a write of {count} operations ({path} ...); "
+            "outcome: {outcome}",
             count=len(operations) - 1,
             path=operations[-1].path,
             outcome=outcome.value,
@@ -148,7 +148,7 @@ class ResumingClient:
         raise failure.value
 
     async def _catch_up(self, check: Operation) -> None:
-        """Wait until the lost multi can no longer take effect, and the following reads show its effect.
+        """Wait until the lost multi was applied or cannot be applied any more, so that reads show its outcome.
 
         A write waits for all earlier writes of the session.  It also fails if another controller has been elected.
 
@@ -158,11 +158,11 @@ class ResumingClient:
 
 
 def outcome_of_multi(operations: Sequence[Operation], found: Sequence[Found], zxid: int) -> Outcome:
-    """Return whether a multi was applied, ``UNKNOWN`` if this cannot be decided.
+    """Return APPLIED or NOT_APPLIED for a multi, or UNKNOWN if its znodes do not show which.
 
-    A multi is atomic, so one operation decides for all.
+    A multi is atomic, so one operation with a known outcome decides.
 
-    :param found: by operation, its znode.
+    :param found: the current znode of each operation.
     :param zxid: last transaction before the multi.
     """
     outcomes = {
@@ -180,7 +180,7 @@ def outcome_of_multi(operations: Sequence[Operation], found: Sequence[Found], zx
 
 
 def outcome_of(operation: Create | SetData | Delete, found: Found, zxid: int) -> Outcome:
-    """Return what the operation's znode shows about it.
+    """Return the outcome of an operation that follows from the current state of its znode.
 
     :param zxid: last transaction before the operation.
     """

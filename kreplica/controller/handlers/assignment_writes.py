@@ -20,9 +20,9 @@ Decide = Callable[[str], TopicChange | None]
 
 
 async def change_topics(term: ControllerTerm, topics: Iterable[str], decide: Decide, requests: BrokerRequests) -> None:
-    """Write the changes of each topic until ``decide`` returns none; decide again after a concurrent write.
+    """Write the changes of each topic until ``decide`` returns None; decide again after a concurrent write.
 
-    A rejected change with ``requests`` is not repeated here: a later event reads the request znodes again.
+    A rejected change that fulfils request znodes is not repeated here: a later event reads them again.
 
     :param decide: returns the next change of a topic, or None if it needs none.
     :param requests: receives the commands that follow from the written changes.
@@ -73,7 +73,7 @@ def _adopt(term: ControllerTerm, change: TopicChange, requests: BrokerRequests) 
         context.leadership.pop(partition, None)
     added = _added(old, change.assignment)
     for partition, broker in sorted(added):
-        # A replica that returns while it is being deleted is new as well.
+        # This includes replicas that return while their files are being deleted.
         context.forget_replica(partition, broker)
         context.set_replica_state(partition, broker, ReplicaState.NEW)
         online = context.is_online(partition, broker)

@@ -46,8 +46,8 @@ async def command_refused(term: ControllerTerm, event: CommandRefused) -> None:
 def _delete_old_files(term: ControllerTerm, broker: int, partitions: Sequence[TopicPartition]) -> None:
     """Have a broker delete the files of deleted topics, and then create the replicas again.
 
-    Such topics were removed while there was no controller.  Applies once for each replica, and
-    only to partitions that are new in this term and thus hold no data.  If a tool overwrote the id of an existing
+    Such topics were removed while there was no controller.  Done once for each replica, and only for partitions that
+    are new in this term and thus hold no data.  If a tool overwrote the id of an existing
     topic, every replica returns this error and nothing may be deleted.
     """
     context = term.context

@@ -29,7 +29,7 @@ async def isr_changed(term: ControllerTerm) -> list[TopicPartition]:
     """Read the states that leaders wrote, and send their metadata to all brokers.
 
     LeaderAndIsr is not needed: the leader knows the state, and followers do not use the ISR.  If a leader added
-    a replica whose broker has since failed or started to stop, the set is repaired at once.
+    a replica whose broker has since failed or started to stop, the ISR is repaired at once.
 
     :return: the partitions whose states were read.
     """

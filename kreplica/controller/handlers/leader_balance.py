@@ -1,4 +1,4 @@
-"""Elections without a failure: preferred leaders on request or periodically, and unclean elections on request."""
+"""Elections that no failure triggers: of preferred leaders, periodic or requested, and requested unclean ones."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def preferred_election_requested(term: ControllerTerm) -> None:
 
 
 async def election_requested(term: ControllerTerm, request: ElectionRequested) -> dict[TopicPartition, ErrorCode]:
-    """Elect leaders as ElectLeaders requests (KIP-460).
+    """Handle an ElectLeaders request (KIP-460).
 
     :return: by partition: NONE if the requested leader was elected; ELECTION_NOT_NEEDED if it already led;
         PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, or
@@ -107,7 +107,7 @@ async def election_requested(term: ControllerTerm, request: ElectionRequested) -
 
 
 def refusal(context: ControllerContext, partition: TopicPartition, election_type: ElectionType) -> ErrorCode:
-    """Return the reason why the election is impossible or unnecessary; NONE if it can be held."""
+    """Return the error code if the election is impossible or unnecessary, otherwise NONE."""
     state = context.leadership.get(partition)
     if state is None or not context.replicas(partition):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

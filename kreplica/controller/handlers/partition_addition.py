@@ -1,4 +1,4 @@
-"""Adds partitions that are requested by a znode each, ``/admin/partitions_add/T/P``.
+"""Adds partitions; the znode ``/admin/partitions_add/T/P`` requests one partition.
 
 One multi updates the topic's znode and removes the requests, so each request is executed only once.
 """
@@ -71,11 +71,10 @@ def next_partitions(
 
 
 def refusals(context: ControllerContext, topic: str, wanted: Mapping[int, Replicas]) -> dict[int, str]:
-    """Return the reason, by partition, why a request can never be fulfilled.
+    """Return, by partition, the reason why its request is rejected.
 
-    Other requests may wait for lower partition numbers.
-
-    A request that follows a rejected one is rejected too, because it would otherwise wait indefinitely.
+    A request whose preceding partition is neither present nor requested waits.  A request that follows a rejected one
+    is rejected too, because it would otherwise wait indefinitely.
     """
     if topic not in context.topics or topic in context.deleting:
         return dict.fromkeys(wanted, "the topic does not exist or is being deleted")

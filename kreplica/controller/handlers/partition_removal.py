@@ -1,9 +1,8 @@
-"""Removes the highest-numbered partitions of a topic, requested by a znode each, ``/admin/partitions_remove/T/P``.
+"""Removes a topic's highest-numbered partitions; ``/admin/partitions_remove/T/P`` requests one removal.
 
 1. One multi makes the partition read-only.  Its leader, in a new epoch, rejects records; fetches and metadata continue.
 2. After the requested time, one multi removes it from the topic's znode, with its state and the request.  Clients no
-longer
-   see it, and its replicas are stopped and deleted.
+   longer see it, and its replicas are stopped and deleted.
 3. When all replicas are gone, another multi frees its number (``replica_removal``).
 
 Until step 2, removing the request makes the partition writable again.
@@ -79,7 +78,7 @@ async def _read_waits(term: ControllerTerm) -> tuple[dict[TopicPartition, float]
 
 
 def _note_read_only(term: ControllerTerm, waits: Waits) -> None:
-    """Start the period of partitions that have become read-only; drop it for partitions that are no longer."""
+    """Start the read-only period of new read-only partitions, and drop that of partitions that are writable again."""
     context, now_s = term.context, term.now_s()
     known = context.read_only
     context.read_only = {
@@ -118,7 +117,7 @@ def refusals(context: ControllerContext, topic: str, requested: Collection[int])
 
 
 def refusal(assignment: TopicAssignment, number: int) -> str:
-    """Return the reason why a partition cannot be removed now, or None."""
+    """Return the reason why a partition that is not removable cannot be removed now."""
     if number not in assignment.partitions:
         return "the partition does not exist"
     if number == 0:
@@ -170,7 +169,7 @@ def _removal_change(context: ControllerContext, topic: str, now_s: float) -> Top
 
 
 def without_partitions(context: ControllerContext, topic: str, numbers: Collection[int]) -> TopicAssignment:
-    """Return a topic's assignment without these partitions, with their last leader epochs and replicas."""
+    """Return a topic's assignment in which these partitions are recorded as removed."""
     old = context.topics[topic]
     removed = dict(old.removed)
     for number in numbers:

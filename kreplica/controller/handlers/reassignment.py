@@ -41,8 +41,8 @@ Results = dict[TopicPartition, "KafkaError | None"]
 async def reassign(term: ControllerTerm, targets: Targets) -> Results:
     """Start reassignments, or change the targets of ongoing ones.
 
-    :return: after the write, for each partition the error or None.  INVALID_REPLICA_ASSIGNMENT,
-        NO_REASSIGNMENT_IN_PROGRESS, UNKNOWN_TOPIC_OR_PARTITION.
+    :return: by partition, None after the write, or INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS or
+        UNKNOWN_TOPIC_OR_PARTITION.
     """
     requested_moves = _RequestedMoves(term.context, term.rules(), targets)
     requests = term.requests()
@@ -64,8 +64,7 @@ def _record_reassignments(term: ControllerTerm, started: Iterable[TopicPartition
 
 
 async def alter_reassignments(term: ControllerTerm, event: AlterReassignmentsRequested) -> Results:
-    """Start or cancel reassignments for a client; they override ``/admin/reassign_partitions`` for the same
-    partitions."""
+    """Start or cancel reassignments for a client; this overrides ``/admin/reassign_partitions``."""
     results = await reassign(term, event.targets)
     term.put(ReassignmentsRequested())
     return results
@@ -74,16 +73,13 @@ async def alter_reassignments(term: ControllerTerm, event: AlterReassignmentsReq
 async def list_reassignments(
     term: ControllerTerm, event: ListReassignmentsRequested
 ) -> dict[TopicPartition, Placement]:
-    """Return the ongoing reassignments of these partitions; those that only delete files are finished."""
+    """Return the ongoing reassignments of these partitions; those that only have files to delete count as finished."""
     context = term.context
     return {partition: placement(context, partition) for partition in reassigned_partitions(context, event.partitions)}
 
 
 async def finish_ready_moves(term: ControllerTerm, partitions: Iterable[TopicPartition] | None = None) -> None:
-    """Finish each reassignment (of all partitions if None) whose target is in sync.
-
-    Called when ISRs grew, leaders were elected, or brokers joined.
-    """
+    """Finish the reassignments of these partitions (of all if None) whose target is in sync."""
     context, rules, requests = term.context, term.rules(), term.requests()
     wanted = reassigned_partitions(context, partitions)
     topics = sorted({partition.topic for partition in wanted})
@@ -128,7 +124,7 @@ def placement(context: ControllerContext, partition: TopicPartition) -> Placemen
 
 
 class _RequestedMoves:
-    """Requested reassignments with their results; decided by topic, and again if a write fails."""
+    """Requested reassignments with their results; decided by topic, and again after a concurrent write."""
 
     def __init__(self, context: ControllerContext, rules: RulesOf, targets: Targets) -> None:
         self._context = context

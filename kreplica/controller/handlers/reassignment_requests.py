@@ -14,9 +14,9 @@ log = Logger()
 
 
 async def reassignments_requested(term: ControllerTerm) -> None:
-    """Start new reassignments of the znode, and remove those that are finished or rejected.
+    """Start the new reassignments in the znode, and remove those that are finished or rejected.
 
-    The reasons of rejections are logged.
+    Rejections are logged with their reasons.
     """
     watch = term.watch(znodes.REASSIGN_PARTITIONS, ReassignmentsRequested())
     # exists also watches for the creation of the znode.
@@ -29,7 +29,7 @@ async def reassignments_requested(term: ControllerTerm) -> None:
         context.reassignments_requested, context.reassignments_version = {}, -1
         return
     except znodes.ZnodeError as error:
-        log.error("controller: unreadable reassignments are dropped: {error}", error=str(error))
+        log.error("controller: an unreadable request is removed: {error}", error=str(error))
         targets = {}
     # Known requests are not started again: they may have been changed or cancelled by RPC since.
     new = {p: target for p, target in targets.items() if context.reassignments_requested.get(p) != target}

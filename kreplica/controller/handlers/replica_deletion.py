@@ -1,4 +1,4 @@
-"""Deletes replicas: each is stopped first, then its files are deleted; failures and dead brokers are retried.
+"""Deletes replicas: each is stopped first, then its files are deleted; failed deletions are retried.
 
 Used for deleted topics, removed partitions and reassigned replicas, whose handlers update the znodes when a replica is
 gone.
@@ -85,7 +85,7 @@ def _failed(term: ControllerTerm, partition: TopicPartition, broker: int, error:
 
 
 async def brokers_gone(term: ControllerTerm, brokers: Collection[int]) -> None:
-    """Mark deletions without a response of these brokers for a retry when they are back."""
+    """Mark deletions to which these brokers have not responded for a retry when the brokers are back."""
     async for partition, broker in term.in_slices(await replicas_to_delete(term)):
         started = term.context.replica_state(partition, broker) is ReplicaState.DELETION_STARTED
         if broker in brokers and started:

@@ -23,7 +23,7 @@ from kreplica.zookeeper import NoNode
 log = Logger()
 
 TOPICS_AT_ONCE = 1000
-"""Number of topics created in one step, which urgent events wait for."""
+"""Number of new topics that are handled between two checks for urgent events."""
 
 
 async def topics_changed(term: ControllerTerm) -> None:
@@ -55,7 +55,7 @@ def delete_orphaned_topics(term: ControllerTerm, topics: Sequence[str]) -> None:
     context, requests = term.context, term.requests()
     for topic in topics:
         log.warn("controller: the znode of topic {topic} was removed; its replicas are deleted", topic=topic)
-        context.deleting.add(topic)  # so that the metadata mark it as deleted
+        context.deleting.add(topic)  # so that the metadata shows it as deleted
         requests.publish(context.partitions_of(topic))
         for partition, broker in context.replicas_of_topic(topic):
             requests.stop(partition, broker, delete=True)

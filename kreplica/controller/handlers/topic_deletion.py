@@ -63,7 +63,7 @@ async def _begin(term: ControllerTerm, topic: str, requests: BrokerRequests) -> 
 
 
 async def _delete_unknown(term: ControllerTerm, names: Iterable[str]) -> None:
-    """Remove the requests for unknown topics (already deleted, or unreadable), after reading the topics again."""
+    """Read the topics again, and delete the znodes of those that are still unknown (deleted before, or unreadable)."""
     await topics_changed(term)
     for name in names:
         if name not in term.context.topics:

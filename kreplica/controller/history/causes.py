@@ -12,7 +12,7 @@ def cause_of(event: Event) -> str:
         case event_types.ShutdownRequested(broker_id=broker):
             return f"broker {broker} requested a controlled shutdown"
         case event_types.CommandRefused(broker_id=broker, command=command):
-            return f"broker {broker} refused {command}"
+            return f"broker {broker} rejected {command}"
         case event_types.ReplicasRecovered(broker_id=broker):
             return f"broker {broker} recovered failed replicas"
         case event_types.ElectionRequested(election_type=kind):

@@ -69,7 +69,7 @@ class Decision:
         return self.cause.unanswered(self.partition)
 
     @property
-    def is_leaders(self) -> bool:
+    def is_by_leader(self) -> bool:
         """True if the partition's leader made this change; changes by the controller increase the leader epoch."""
         return self.before is not None and self.before.leader_epoch == self.after.leader_epoch
 

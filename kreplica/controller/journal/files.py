@@ -38,7 +38,9 @@ FILES_COUNT = 4
 
 
 class JournalSettings(NamedTuple):
-    """:param directory: directory of the files; other files in it are ignored.
+    """Place and size limit of a broker's journal.
+
+    :param directory: directory of the files; other files in it are ignored.
     :param bytes_max: size limit of all files together.
     """
 
@@ -283,6 +285,6 @@ class _FileWriter:
                 self._disk.remove(path)
             del older[path]
         if self._size > bytes_max:
-            raise JournalTooSmall(f"{bytes_max} bytes are too small for the entries until the controller is idle")
+            raise JournalTooSmall(f"the limit of {bytes_max} bytes is too small for a single file")
 
 

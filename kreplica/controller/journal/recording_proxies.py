@@ -238,7 +238,7 @@ def connect(
     journal.note({"out": "open", "channel": number, "broker": broker, "epoch": epoch, "endpoint": str(endpoint)})
     channel = RecordedChannel(journal, number)
 
-    def is_answered(broker_id: int, command: Command, answer: CommandResponse) -> None:
+    def on_answered(broker_id: int, command: Command, answer: CommandResponse) -> None:
         known, refusals = channel.commands.pop(command, None), encode_refusals(answer.refusals)
         if known is None:
             answered(broker_id, command, answer)  # the command was dropped by an overflow
@@ -246,13 +246,13 @@ def connect(
         with journal.received("answered", command=known, error=answer.error.name, refusals=refusals):
             answered(broker_id, command, answer)
 
-    def is_overflowed(broker_id: int) -> None:
+    def on_overflowed(broker_id: int) -> None:
         channel.commands.clear()
         channel.unsent.clear()
         with journal.received("overflowed", channel=number):
             overflowed(broker_id)
 
-    def is_sent(command: Command, body: dict[str, Any]) -> None:
+    def on_sent(command: Command, body: dict[str, Any]) -> None:
         known, size = channel.unsent.pop(command, None), body["topic_states"].size
         if known is None:
             sent(command, body)  # a retry, or dropped by an overflow
@@ -260,17 +260,17 @@ def connect(
         with journal.received("sent", size // 100, command=known, bytes=size, crc=Later(digest, body)):
             sent(command, body)
 
-    def is_late(broker_id: int, command: Command) -> None:
+    def on_late(broker_id: int, command: Command) -> None:
         with journal.received("late", command=channel.commands.get(command)):
             late(broker_id, command)
 
     channel.inner = inner(
         registration,
         endpoint,
-        answered=is_answered,
-        overflowed=is_overflowed,
-        sent=is_sent,
-        late=is_late,
+        answered=on_answered,
+        overflowed=on_overflowed,
+        sent=on_sent,
+        late=on_late,
         **others,
     )
     return channel

@@ -79,7 +79,7 @@ def _record_loss(term: ControllerTerm, started: StartedStep) -> None:
     else:
         text = f"no in-sync replica was live: broker {state.leader} was elected, acknowledged records may be lost"
     log.warn(
-        "controller: {plan} was forced: {partition}: {text}",
+        "controller: forced step of {plan} for {partition}: {text}",
         plan=started.run.plan.plan_id,
         partition=str(partition),
         text=text,

@@ -88,7 +88,7 @@ async def plans_due(term: ControllerTerm) -> None:
     for run in runs:
         await _end_if_done(term, run)
     if has_changed or any(run.unwritten for run in context.plans.values()):
-        term.put(PlansDue())  # more may be possible, after other events
+        term.put(PlansDue())  # more steps may be able to start; events that already wait come first
 
 
 # --- observed outcomes ------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ async def read_plans(term: ControllerTerm) -> None:
     headers = await _read_headers(term, [name for name in names if name not in context.ended_plans])
     for plan_id in [plan_id for plan_id in sorted(context.plans) if plan_id not in headers]:
         # Ongoing reassignments finish like any other.
-        log.warn("controller: {plan} was removed: no further step of it is started", plan=plan_id)
+        log.warn("controller: {plan} was removed, so its waiting steps are not started", plan=plan_id)
         del context.plans[plan_id]
     for plan_id, (plan, version) in headers.items():
         await _update_plan(term, plan_id, plan, version)

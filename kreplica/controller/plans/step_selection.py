@@ -29,7 +29,7 @@ STEPS_PER_PASS_MAX = 200
 async def choose(term: ControllerTerm, runs: Sequence[RunningPlan]) -> list[StartedStep]:
     """Return the steps that can start now, those of the oldest plan first.
 
-    Marks the outcomes of steps that can no longer start or need no start.
+    Marks the outcomes of steps that have already finished or can no longer start.
     """
     choice = _Choice(term, runs)
     for run in runs:
@@ -98,7 +98,7 @@ class _Choice:
         return superseded_outcome(context, step)
 
     def _can_begin(self, run: RunningPlan, number: int) -> bool:
-        """Return True if the receiving brokers are live and there is a leader to copy from, or the plan is forced."""
+        """Return True if all receiving replicas are online, and a leader exists or the plan is forced."""
         context, step = self._context, run.steps[number]
         if not step.action.is_reassignment:
             return True

@@ -36,7 +36,8 @@ class ReadOnly:
 class ControllerContext:
     """The cluster as the controller last read or wrote it.
 
-    Filled when a term starts and discarded when it ends.  It never contains a change that was not written to ZooKeeper.
+    Filled when a term starts and discarded when it ends.  Changes of assignments and leaders enter it only after they
+    were written to ZooKeeper.
     """
 
     def __init__(self, controller_epoch: int, epoch_znode_version: int) -> None:
@@ -50,7 +51,7 @@ class ControllerContext:
         self.deleting: set[str] = set()
         """Topics whose deletion is requested: their partitions get no role."""
         self.deletions_started: set[str] = set()
-        """Those of them whose replicas were stopped in this term."""
+        """Topics in ``deleting`` to whose replicas this term has sent StopReplica."""
         self.topic_czxids: dict[str, int] = {}
         """czxid of each topic znode (the transaction that created it)."""
         self.initial_replicas: dict[TopicPartition, frozenset[int]] = {}

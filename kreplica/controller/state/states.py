@@ -29,7 +29,7 @@ class ReplicaState(Enum):
 
     * NEW: just assigned.
     * ONLINE: its broker is live and has received its role.
-    * OFFLINE: its broker is gone, or the replica was removed from the assignment.
+    * OFFLINE: its broker is not live or is shutting down, its log directory failed, or it is being removed.
     * DELETION_STARTED: the replica is stopped, and its files are being deleted.
     * DELETION_SUCCESSFUL: the broker has confirmed that the files are gone.
     * DELETION_INELIGIBLE: its broker is down or rejected the deletion.
@@ -75,6 +75,9 @@ class InvalidTransition(Exception):
 
 
 def check_transition(previous: Mapping[S, frozenset[S]], old: S, new: S, what: object) -> None:
-    """:raise InvalidTransition: if ``new`` cannot follow ``old``."""
+    """Check a transition.
+
+    :raise InvalidTransition: ``new`` cannot follow ``old``.
+    """
     if old not in previous[new]:
         raise InvalidTransition(f"{what}: {old.value} -> {new.value}")

@@ -78,7 +78,7 @@ class LightChannel:
 
     def _send_next(self) -> None:
         command = self._waiting[0]
-        Deferred.fromCoroutine(command.form(self._reactor)).addCallback(self._formed, command)
+        Deferred.fromCoroutine(command.build_body(self._reactor)).addCallback(self._formed, command)
 
     def _formed(self, body: dict[str, Any], command: Command) -> None:
         network = self._network

@@ -186,7 +186,7 @@ class ReplayEnvironment:
     def _sent(self, line: EntryFields) -> None:
         channel, command = self.commands.get(line["command"], (None, None))
         if channel is not None and command is not None:
-            body = _result(Deferred.fromCoroutine(command.form(self.dependencies.runtime.reactor)))
+            body = _result(Deferred.fromCoroutine(command.build_body(self.dependencies.runtime.reactor)))
             channel.call("sent", command, body)
 
     def _answered(self, line: EntryFields) -> None:
