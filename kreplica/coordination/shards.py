@@ -89,12 +89,12 @@ class Shards(Generic[S]):
         self._count = count
         self._at_end_of_turn = at_end_of_turn
         self._config = config
-        self._led: dict[int, _LedPartition[S]] = {}
+        self._led_partitions: dict[int, _LedPartition[S]] = {}
         self.topic = topic
         partitions.observe(topic, self._role_changed)
 
     def __iter__(self) -> Iterator[S]:
-        return iter(self.loaded())
+        return iter(self.loaded_shards())
 
     # --- finding -----------------------------------------------------------------------------------------------------
 
@@ -104,11 +104,11 @@ class Shards(Generic[S]):
         :raise KafkaError: COORDINATOR_NOT_AVAILABLE if the topic is unknown or its partition cannot be loaded;
             NOT_COORDINATOR if another broker leads the partition; COORDINATOR_LOAD_IN_PROGRESS.
         """
-        led = self._led_partition_of(name)
-        if led.is_loaded:
-            return led.shard
-        if led.has_failed:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"a partition of {self.topic} could not be loaded")
+        entry = self._led_partition_of(name)
+        if entry.is_loaded:
+            return entry.shard
+        if entry.has_failed:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the partition of {self.topic} could not be loaded")
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def current_shard_of(self, name: str) -> S:
@@ -119,8 +119,8 @@ class Shards(Generic[S]):
         :raise KafkaError: as ``shard_of``; NOT_COORDINATOR without a connection to ZooKeeper.
         """
         shard = self.shard_of(name)
-        led = self._led_partition_of(name).partition.leader_state
-        if led is None or not led.has_lease:
+        leader_state = self._led_partition_of(name).partition.leader_state
+        if leader_state is None or not leader_state.has_lease:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "another broker may be coordinator: no connection to ZooKeeper")
         return shard
 
@@ -128,25 +128,25 @@ class Shards(Generic[S]):
         count = self._count()
         if count is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic} is not known to this broker yet")
-        led = self._led.get(partition_of(name, count))
-        if led is None:
+        entry = self._led_partitions.get(partition_of(name, count))
+        if entry is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        return led
+        return entry
 
-    def loaded(self) -> list[S]:
+    def loaded_shards(self) -> list[S]:
         """Return the loaded shards in the order of their partitions."""
-        return [led.shard for _, led in sorted(self._led.items()) if led.is_loaded]
+        return [entry.shard for _, entry in sorted(self._led_partitions.items()) if entry.is_loaded]
 
     @property
     def is_loading(self) -> bool:
         """True if a partition led by this broker is not loaded."""
-        return any(not led.is_loaded for led in self._led.values())
+        return any(not entry.is_loaded for entry in self._led_partitions.values())
 
     def marker_written(self, partition: int, producer_id: int, *, committed: bool) -> None:
         """Apply a transaction marker that was committed in a partition of the topic."""
-        led = self._led.get(partition)
-        if led is not None and led.is_loaded:
-            led.shard.end_transaction(producer_id, committed)
+        entry = self._led_partitions.get(partition)
+        if entry is not None and entry.is_loaded:
+            entry.shard.end_transaction(producer_id, committed)
 
     # --- roles -------------------------------------------------------------------------------------------------------
 
@@ -156,53 +156,53 @@ class Shards(Generic[S]):
         A partition that this broker has led without interruption is not loaded again.
         """
         number = partition.topic_partition.partition
-        led = self._led.get(number)
-        if led is not None and (led.state_log.is_lost or led.partition is not partition):
-            self._unload(number, led)
-            led = None
-        if led is None and partition.is_leader:
+        entry = self._led_partitions.get(number)
+        if entry is not None and (entry.state_log.is_lost or entry.partition is not partition):
+            self._unload(number, entry)
+            entry = None
+        if entry is None and partition.is_leader:
             self._start_loading(number, partition)
 
     def _start_loading(self, number: int, partition: Partition) -> None:
         state_log = StateLog(self._runtime, partition, self._at_end_of_turn, self._config)
-        led = self._led[number] = _LedPartition(partition, state_log, self._make(state_log))
-        led.loading = Deferred.fromCoroutine(self._load(led))
-        led.loading.addErrback(_log_load_failure)
+        entry = self._led_partitions[number] = _LedPartition(partition, state_log, self._make(state_log))
+        entry.loading = Deferred.fromCoroutine(self._load(entry))
+        entry.loading.addErrback(_log_load_failure, partition)
 
-    def _unload(self, number: int, led: _LedPartition[S]) -> None:
-        del self._led[number]
-        if led.loading is not None:
-            led.loading.cancel()
-        led.shard.unload()
-        led.state_log.close()
+    def _unload(self, number: int, entry: _LedPartition[S]) -> None:
+        del self._led_partitions[number]
+        if entry.loading is not None:
+            entry.loading.cancel()
+        entry.shard.unload()
+        entry.state_log.close()
 
-    async def _load(self, led: _LedPartition[S]) -> None:
-        partition = led.partition
+    async def _load(self, entry: _LedPartition[S]) -> None:
+        partition = entry.partition
         await pause(self._runtime.reactor, 0)  # let the controller's command complete first
         while True:
             try:
-                count = await self._read_all(led)
+                count = await self._read_all(entry)
                 break
             except CancelledError:
                 raise
             except Exception as error:
                 log.failure("cannot load {partition}: {error}", partition=repr(partition), error=str(error))
-                led.has_failed = True
+                entry.has_failed = True
                 await pause(self._runtime.reactor, RETRY_SECONDS)
-                led.shard = self._make(led.state_log)
+                entry.shard = self._make(entry.state_log)
         log.debug("loaded {count} records of {partition}", partition=repr(partition), count=count)
-        led.loading = None
-        led.has_failed = False
-        led.is_loaded = True
-        led.shard.loaded()
+        entry.loading = None
+        entry.has_failed = False
+        entry.is_loaded = True
+        entry.shard.loaded()
 
-    async def _read_all(self, led: _LedPartition[S]) -> int:
+    async def _read_all(self, entry: _LedPartition[S]) -> int:
         """Replay until everything in the log is replayed and committed.
 
         Uncommitted records of an earlier leader may still be lost, so no response may depend on them.
         """
-        partition = led.partition
-        loading = Loading(self._runtime, partition, led.shard.replay, led.shard.end_transaction)
+        partition = entry.partition
+        loading = Loading(self._runtime, partition, entry.shard.replay, entry.shard.end_transaction)
         while True:
             await loading.read_to_end()
             if is_settled(partition, loading.offset) and loading.is_at_end:
@@ -235,6 +235,6 @@ class _CommitWaiter:
         self._partition.watchers.pop(self, None)
 
 
-def _log_load_failure(failure: Failure) -> None:
+def _log_load_failure(failure: Failure, partition: Partition) -> None:
     if failure.check(CancelledError) is None:
-        log.failure("loading a coordinator's partition failed", failure)
+        log.failure("unexpected error while loading {partition}", failure, partition=repr(partition))

@@ -173,7 +173,7 @@ class StateLog:
         self._flush()
         refused, self._refused = self._refused, []
         for respond, code in refused:
-            _call(respond, code)
+            self._call(respond, code)
         self._settle()
 
     def _flush(self) -> None:
@@ -228,9 +228,9 @@ class StateLog:
         while written and written[0].end_offset <= high_watermark:
             batch = written.popleft()
             for append in batch.appends:
-                _call_committed(append)
+                self._apply(append)
                 if not batch.is_overdue:
-                    _call(append.respond, ErrorCode.NONE)
+                    self._call(append.respond, ErrorCode.NONE)
         if not written:
             self._partition.watchers.pop(self, None)
         elif self._timer is None:
@@ -271,9 +271,21 @@ class StateLog:
             if batch.deadline_s <= now_s and not batch.is_overdue:
                 batch.is_overdue = True
                 for append in batch.appends:
-                    _call(append.respond, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                    self._call(append.respond, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if self._written:
             self._start_timer()
+
+    def _apply(self, append: PendingAppend) -> None:
+        try:
+            append.committed()
+        except Exception:
+            log.failure("cannot apply committed records of {partition}", partition=repr(self._partition))
+
+    def _call(self, respond: Respond, code: ErrorCode) -> None:
+        try:
+            respond(code)
+        except Exception:
+            log.failure("the callback of an append to {partition} failed", partition=repr(self._partition))
 
 
 def _client_error(error: KafkaError) -> ErrorCode:
@@ -285,17 +297,3 @@ def _client_error(error: KafkaError) -> ErrorCode:
     if error.code in _TRANSACTION_ERRORS:
         return error.code
     return ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-
-def _call_committed(append: PendingAppend) -> None:
-    try:
-        append.committed()
-    except Exception:
-        log.failure("unexpected error while applying a coordinator's committed records")
-
-
-def _call(respond: Respond, code: ErrorCode) -> None:
-    try:
-        respond(code)
-    except Exception:
-        log.failure("unexpected error in the callback of a coordinator's append")

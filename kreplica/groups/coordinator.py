@@ -149,11 +149,12 @@ class GroupCoordinator:
         """
         wanted_states = {state.lower() for state in states}
         wanted_types = {name.lower() for name in types}
-        is_complete = not self.shards.is_loading and not any(shard.is_restoring for shard in self.shards.loaded())
+        is_restoring = any(shard.is_restoring for shard in self.shards.loaded_shards())
+        is_complete = not self.shards.is_loading and not is_restoring
         code = ErrorCode.NONE if is_complete else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         listed = []
         turns = Turns(self._runtime.reactor)
-        for shard in self.shards.loaded():
+        for shard in self.shards.loaded_shards():
             for group in list(shard.groups.values()):
                 if _is_wanted(group.state_name, wanted_states) and _is_wanted(group.type_name, wanted_types):
                     listed.append(ListedGroup(group.group_id, group.protocol_type, group.state_name, group.type_name))
@@ -163,7 +164,7 @@ class GroupCoordinator:
 
     def topics_removed(self, topics: Collection[str]) -> None:
         """Remove the offsets of deleted topics."""
-        for shard in self.shards.loaded():
+        for shard in self.shards.loaded_shards():
             shard.expiry.topics_removed(topics)
 
     def delete(self, group_id: str, respond: Callable[[ErrorCode], None]) -> None:

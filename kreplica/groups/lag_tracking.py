@@ -137,7 +137,7 @@ class LagTracker:
 
         The lag is that of the last sample; None if the end offset is unknown.
         """
-        for shard in self._shards.loaded():
+        for shard in self._shards.loaded_shards():
             for group_id in shard.offsets.group_ids():
                 for key, committed in _offsets_of(shard, group_id):
                     end = self._ends.get(_partition_of(key))
@@ -162,7 +162,7 @@ class LagTracker:
         ends = self._ends = await self._end_offsets.of(keys)
         turns = Turns(self._runtime.reactor)
         windows: dict[OffsetKey, Window] = {}
-        for shard in self._shards.loaded():
+        for shard in self._shards.loaded_shards():
             for group_id in shard.offsets.group_ids():
                 self._sample_group(shard, group_id, ends, windows)
                 if turns.is_over:
@@ -172,7 +172,7 @@ class LagTracker:
     async def _committed_partitions(self) -> list[TopicPartition]:
         turns = Turns(self._runtime.reactor)
         keys: dict[TopicPartition, None] = {}
-        for shard in self._shards.loaded():
+        for shard in self._shards.loaded_shards():
             for group_id in shard.offsets.group_ids():
                 for topic, partitions in shard.offsets.partitions_of(group_id):
                     keys.update(dict.fromkeys(TopicPartition(topic, partition) for partition in partitions))

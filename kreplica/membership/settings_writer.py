@@ -11,7 +11,7 @@ from kreplica.membership.dynamic_settings import DynamicSettings, decode_setting
 from kreplica.membership.zookeeper_errors import translate_errors
 from kreplica.settings.alterations import AlterOperation, alter_incrementally, validate_broker_config
 from kreplica.settings.definitions import BROKER_SETTINGS, TOPIC_SETTINGS
-from kreplica.settings.resources import no_settings
+from kreplica.settings.resources import unsupported_resource_error
 from kreplica.zookeeper import (
     BadVersion,
     Check,
@@ -142,7 +142,7 @@ class SettingsWriter:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
             return "topics", name
         if resource_type != BROKER_RESOURCE:
-            raise no_settings(resource_type)
+            raise unsupported_resource_error(resource_type)
         if name not in ("", self._broker_id):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"this is broker {self._broker_id}; ask broker {name} to change its settings"

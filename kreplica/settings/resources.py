@@ -7,7 +7,7 @@ from kreplica.errors import ErrorCode, KafkaError
 NAMES = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
 
 
-def no_settings(resource_type: int) -> KafkaError:
+def unsupported_resource_error(resource_type: int) -> KafkaError:
     """Return the error for a resource type without settings in kreplica."""
     name = NAMES.get(resource_type)
     kind = name if name is not None else f"unknown type {resource_type}"

@@ -63,7 +63,7 @@ class TransactionCoordinator:
         self.memory = TransactionMemory(config.memory)
         self.shards = make_shards(lambda state_log: TransactionShard(runtime, state_log, markers, self.memory))
         self._refused_ends = RefusedEndLog(runtime.reactor)
-        self._timeouts = Timeouts(runtime, self.shards.loaded, config)
+        self._timeouts = Timeouts(runtime, self.shards.loaded_shards, config)
         self._waiting: dict[Deferred[None], None] = {}
         self._is_stopped = False
 
@@ -76,7 +76,7 @@ class TransactionCoordinator:
         self._is_stopped = True
         self._timeouts.stop()
         self._markers.stop()
-        for shard in self.shards.loaded():
+        for shard in self.shards.loaded_shards():
             shard.unload()
         for waiting in list(self._waiting):
             waiting.cancel()
@@ -155,7 +155,7 @@ class TransactionCoordinator:
         """
         if self.shards.is_loading:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "some transactional ids are being loaded")
-        entries = (entry for shard in self.shards.loaded() for entry in shard.entries())
+        entries = (entry for shard in self.shards.loaded_shards() for entry in shard.entries())
         return [entry.transaction for entry in entries if entry.transaction is not None]
 
     # --- decisions ---------------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ class ConnectionOwner(Protocol):
 
     def watch_fired(self, event: WatchEvent) -> None: ...
 
-    def authenticated(self, connection: Connection, error: ZooKeeperError | None) -> None:
+    def auth_completed(self, connection: Connection, error: ZooKeeperError | None) -> None:
         """Called when the server has accepted (``error`` is None) or rejected one of the session's credentials."""
 
     def connection_lost(self, connection: Connection, reason: str) -> None: ...
@@ -249,7 +249,7 @@ class Connection(TwistedProtocol):
         elif xid == XID_WATCH_EVENT:
             self._owner.watch_fired(decode_watch_event(reader))
         elif xid == XID_AUTH:
-            self._owner.authenticated(self, error_of(error) if error else None)
+            self._owner.auth_completed(self, error_of(error) if error else None)
         elif xid != XID_SET_WATCHES:
             raise ProtocolError("reply", f"the server sent the unknown xid {xid}")
         elif error:

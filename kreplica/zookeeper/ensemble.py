@@ -90,23 +90,23 @@ class ServerOrder:
         self._random = randomness
         self._random.shuffle(self._servers)
         self._next = 0
-        self._failures = 0
+        self._attempts = 0
 
     def next(self) -> tuple[Server, float]:
         """Return the next server and the delay in seconds before the attempt; the first delay is 0."""
         server = self._servers[self._next % len(self._servers)]
         first = self._next == 0
         self._next += 1
-        rounds = self._failures // len(self._servers)
-        self._failures += 1
+        rounds = self._attempts // len(self._servers)
+        self._attempts += 1
         if rounds == 0:
             return server, 0.0 if first else self._random.random() * FIRST_PAUSE_S_MAX
         pause_s = min(PAUSE_S_MAX, PAUSE_S * 2 ** min(rounds - 1, 10))
         return server, pause_s * (0.5 + 0.5 * self._random.random())
 
-    def succeeded(self) -> None:
+    def reset_backoff(self) -> None:
         """Reset the backoff after a connection that lasted for a while."""
-        self._failures = 0
+        self._attempts = 0
 
 
 def connect(

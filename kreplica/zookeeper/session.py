@@ -44,8 +44,7 @@ from kreplica.zookeeper.requests import Auth, opcode_of
 from kreplica.zookeeper.responses import decode_empty
 from kreplica.zookeeper.sasl import SaslCredentials, authenticate
 from kreplica.zookeeper.waiting_requests import WaitingRequest, WaitingRequests
-from kreplica.zookeeper.watches import Watches
-from kreplica.zookeeper.watches import call as call_watch
+from kreplica.zookeeper.watches import Watches, call_listener
 
 _log = Logger()
 
@@ -240,12 +239,12 @@ class Session:
             connection.send_reserved(XID_AUTH, Opcode.AUTH, Auth(scheme, credentials).encode())
         if sasl is not None:
             steps = Deferred.fromCoroutine(authenticate(connection, sasl, self._random))
-            steps.addCallbacks(lambda _: self.authenticated(connection, None), self._sasl_failed)
+            steps.addCallbacks(lambda _: self.auth_completed(connection, None), self._sasl_failed)
             steps.addErrback(lambda failure: _log.failure("Authentication failed unexpectedly", failure))
         if not self._identities_pending:
             self._become_usable(connection)
 
-    def authenticated(self, connection: Connection, error: ZooKeeperError | None) -> None:
+    def auth_completed(self, connection: Connection, error: ZooKeeperError | None) -> None:
         if error is not None:
             self._end(SessionState.AUTH_FAILED, AuthFailed())
             return
@@ -255,7 +254,7 @@ class Session:
 
     def watch_fired(self, event: WatchEvent) -> None:
         for listener in self.watches.listeners_of(event):
-            call_watch(listener, event)
+            call_listener(listener, event)
 
     def connection_lost(self, connection: Connection, reason: str) -> None:
         current = connection is self._connection
@@ -266,7 +265,7 @@ class Session:
                 self._end(SessionState.CLOSED, ClientClosed())
             elif self.state is SessionState.CONNECTED:
                 self._change(SessionState.SUSPENDED)
-        # Only after the session listeners were called do the requests fail.
+        # The session listeners are called before the requests fail.
         connection.fail_outstanding(lambda path: ConnectionLoss(path, f"{ConnectionLoss.meaning} ({reason})"))
         if current and not self.state.ended:
             self._try_next()
@@ -324,13 +323,13 @@ class Session:
         self.problem = ""
         for waiting in self._waiting.take_all():
             connection.send(*waiting)
-        gaps = self.watches.gaps()
+        reconnect_events = self.watches.reconnect_events()
         self._change(SessionState.CONNECTED)
         established, self._established = self._established, None
         if established is not None:
             established.callback(None)
-        for listener, event in gaps:
-            call_watch(listener, event)
+        for listener, event in reconnect_events:
+            call_listener(listener, event)
 
     def _sasl_failed(self, failure: Failure) -> None:
         # Losing the connection does not mean that the credentials were rejected: the next connection retries.
@@ -377,7 +376,7 @@ class Session:
             self._confirmed_at = self._usable.confirmed_at
             # A server that accepts the session and then drops the connection immediately must not reset the backoff.
             if self._reactor.seconds() - self._usable_since >= PAUSE_S_MAX:
-                self._order.succeeded()
+                self._order.reset_backoff()
         self._connection = self._usable = None
         self._cancel_timer()
 

@@ -103,7 +103,7 @@ class Watches:
                 found += recursive.get(ancestor, [])
         return found
 
-    def gaps(self) -> list[tuple[WatchListener, WatchEvent]]:
+    def reconnect_events(self) -> list[tuple[WatchListener, WatchEvent]]:
         """Return the listeners to call after a connection loss, with an event that says that changes may be missing.
 
         Servers report missed changes for one-shot watches only, not for persistent ones.
@@ -149,7 +149,7 @@ def _ancestors(path: str) -> Iterator[str]:
     yield "/"
 
 
-def call(listener: WatchListener, event: WatchEvent) -> None:
+def call_listener(listener: WatchListener, event: WatchEvent) -> None:
     """Call a listener and log its exceptions, which must not affect other listeners or the connection."""
     try:
         listener(event)

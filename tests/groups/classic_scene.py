@@ -97,7 +97,7 @@ class OneShard:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         return shard
 
-    def loaded(self) -> list[GroupShard]:
+    def loaded_shards(self) -> list[GroupShard]:
         return [self.shard] if self.shard is not None else []
 
 

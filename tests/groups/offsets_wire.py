@@ -114,7 +114,7 @@ class WireScene:
         """Return the coordinator's shard of a group."""
         for machine in self.cluster.brokers.values():
             if machine.running:
-                for shard in machine.program.coordinators.groups.shards.loaded():
+                for shard in machine.program.coordinators.groups.shards.loaded_shards():
                     if group in shard.groups:
                         return shard
         raise LookupError(group)

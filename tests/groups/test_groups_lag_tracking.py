@@ -33,7 +33,7 @@ class LagScene:
         coordinator = next(
             machine.program
             for machine in wire.cluster.brokers.values()
-            if any("g" in shard.groups for shard in machine.program.coordinators.groups.shards.loaded())
+            if any("g" in shard.groups for shard in machine.program.coordinators.groups.shards.loaded_shards())
         )
         coordinators = coordinator.coordinators
 

@@ -82,7 +82,7 @@ def test_expired_offsets_are_removed_from_the_log(scene: WireScene) -> None:
     scene.cluster.run_until(machine.stop())
     scene.cluster.run_until(machine.start())
     groups = machine.program.coordinators.groups
-    scene.cluster.run_until(lambda: any(shard.log.partition == partition for shard in groups.shards.loaded()))
+    scene.cluster.run_until(lambda: any(shard.log.partition == partition for shard in groups.shards.loaded_shards()))
     scene.cluster.run_until(lambda: not groups.shards.is_loading)
     assert scene.fetch("g", None) == {}
     assert not exists(scene, "g")

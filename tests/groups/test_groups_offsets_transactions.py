@@ -250,7 +250,7 @@ def test_transactions_survive_the_groups_coordinator() -> None:
         groups = machine.program.coordinators.groups
 
         def is_loaded() -> bool:
-            return len(groups.shards.loaded()) == 4 and not groups.shards.is_loading
+            return len(groups.shards.loaded_shards()) == 4 and not groups.shards.is_loading
 
         scene.cluster.run_until(is_loaded)
         assert scene.fetch("restart", {"t": [0]}, require_stable=True) == UNSTABLE

@@ -213,7 +213,7 @@ class OneShard:
             raise KafkaError(self.error)
         return self.shard
 
-    def loaded(self) -> list[TransactionShard]:
+    def loaded_shards(self) -> list[TransactionShard]:
         return [] if self.error is not None else [self.shard]
 
     @property

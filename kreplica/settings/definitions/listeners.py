@@ -133,7 +133,7 @@ CONNECTIONS = (
         Row("request.timeout.ms", INT, 30_000, ANY, HIGH, READ_ONLY),
     ),
     *not_implemented(
-        "connections to other brokers have a fixed timeout",
+        "the controller, followers and coordinators have their own connection timeouts",
         Row("socket.connection.setup.timeout.ms", LONG, 10_000, ANY, MEDIUM, READ_ONLY),
         Row("socket.connection.setup.timeout.max.ms", LONG, 30_000, ANY, MEDIUM, READ_ONLY),
     ),

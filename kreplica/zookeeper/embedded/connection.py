@@ -81,7 +81,7 @@ class RequestDispatch(TypingProtocol):
 
 @implementer(IPushProducer)
 class Connection(Protocol):
-    """A client's connection, created by ``Serving``.
+    """A client's connection, created by ``ServerFactory``.
 
     :ivar session: the client's session; None before the handshake.
     :ivar identities: authenticated identities of the client; the first is its address.

@@ -14,7 +14,7 @@ from kreplica.errors import StorageError
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import DirectoryLock, make_directories_durably
 from kreplica.zookeeper.embedded.connection import Connection
-from kreplica.zookeeper.embedded.serving import Serving
+from kreplica.zookeeper.embedded.serving import ServerFactory
 from kreplica.zookeeper.embedded.settings import CoordinatorSettings
 from kreplica.zookeeper.embedded.sqlite_store import SqliteStore
 from kreplica.zookeeper.embedded.store import MemoryStore, Store
@@ -54,7 +54,7 @@ class EmbeddedCoordinator:
         self._store = store
         self._on_failure = on_failure
         self._lock: DirectoryLock | None = None
-        self._serving: Serving | None = None
+        self._serving: ServerFactory | None = None
         self._listener: Any = None
         # Start, stop and the stop after a failure never overlap.
         self._lifecycle = DeferredLock()
@@ -71,7 +71,7 @@ class EmbeddedCoordinator:
         try:
             store = self._store = self._open_store()
             image = await store.load()
-            serving = Serving(self._runtime, self._settings, store, image, self._fail)
+            serving = ServerFactory(self._runtime, self._settings, store, image, self._fail)
             self._listener = self._runtime.reactor.listenTCP(self.port, serving, interface=self.interface)
         except BaseException:
             await self._release()
@@ -89,7 +89,7 @@ class EmbeddedCoordinator:
         )
 
     @property
-    def serving(self) -> Serving | None:
+    def serving(self) -> ServerFactory | None:
         """Running server with its znodes and sessions, for inspection; None before start and after stop."""
         return self._serving
 

@@ -1,4 +1,4 @@
-"""Runtime state of a started server: its components, open connections and timers."""
+"""Twisted factory of a running server: its state, components, open connections and timers."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from kreplica.zookeeper.embedded.writes import Writes
 from kreplica.zookeeper.embedded.znode import is_expired
 
 
-class Serving(Factory):
-    """Creates and registers the connections of one server, from its start to its stop.
+class ServerFactory(Factory):
+    """Twisted factory of a running server: its connections, state, components and timers.
 
     :param on_failure: called once, if the store fails.
     :ivar connections: the open connections.

@@ -13,9 +13,9 @@ class CoordinatorSettings:
     """Settings of one embedded ZooKeeper server.
 
     :param tick_time_ms: session timeouts are clamped to 2 to 20 ticks.
-    :param connections_max: maximum number of connections; further ones are closed at once.
+    :param connections_max: maximum number of connections; further ones are closed immediately.
     :param address_connections_max: maximum number of connections of one client address (ZooKeeper's
-        ``maxClientCnxns``); further ones are closed at once.
+        ``maxClientCnxns``); further ones are closed immediately.
     :param frame_size_max: maximum request size in bytes (ZooKeeper's ``jute.maxbuffer``).
     :param expendable_check_ms: interval between checks for empty containers and znodes whose time to live has passed.
     :param sessions_max: maximum number of sessions.  At the maximum, a new session ends the longest silent tenth of the

@@ -12,7 +12,7 @@ from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import respond_in_slices
 from kreplica.settings.dynamic import ConfigRow
-from kreplica.settings.resources import no_settings
+from kreplica.settings.resources import unsupported_resource_error
 
 Row = dict[str, Any]
 
@@ -62,7 +62,7 @@ class DescribeConfigs:
             return self._settings.describe_topic(name)
         if resource_type == BROKER_RESOURCE:
             return self._settings.describe_broker(name)
-        raise no_settings(resource_type)
+        raise unsupported_resource_error(resource_type)
 
 
 def _config(row: ConfigRow, with_synonyms: bool, with_documentation: bool) -> Row:
