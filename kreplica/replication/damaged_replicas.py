@@ -32,6 +32,6 @@ def may_discard_damaged_replica(leadership: Leadership, broker_id: int, known_ep
 
 
 def is_last_copy(leadership: Leadership, broker_id: int) -> bool:
-    """True if no other replica of the partition can become leader."""
+    """True if this replica is in the ISR and only an unclean election could make another one leader."""
     others = [replica for replica in (*leadership.isr, *leadership.eligible) if replica != broker_id]
     return leadership.leader in (NO_LEADER, broker_id) and broker_id in leadership.isr and not others

@@ -22,7 +22,7 @@ UNNUMBERED = -1
 
 
 class ControlFence:
-    """State by which a broker accepts or rejects the controller's commands.
+    """Decides which commands of controllers a broker accepts.
 
     :param broker_epoch: czxid of this broker's registration; updated when it registers again.
     """

@@ -39,7 +39,7 @@ class Partition:
     No method blocks; operations that must wait register in ``watchers``.
 
     :param min_insync_replicas: topic setting; updated when it changes.
-    :param role_changed: called when this broker becomes leader, also in a new epoch, or stops leading.
+    :param role_changed: called each time a role is assigned, also if it is the same role in a new epoch.
     :ivar leader_state: state of the leader role; None if this broker does not lead.
     :ivar leadership_generation: number of times this broker stopped leading; while it is unchanged, no appended record
         was truncated.
@@ -138,7 +138,7 @@ class Partition:
             self.role_changed(self)
 
     def step_down(self, state: LeaderAndIsr) -> None:
-        """Stop leading after the state znode showed a later leader epoch, before the controller's command arrives."""
+        """Stop leading because the state znode has a later leader epoch, whose command has not arrived yet."""
         leader_epoch = max(state.leader_epoch, self.leadership.leader_epoch)
         self.leadership = self.leadership._replace(leader=state.leader, leader_epoch=leader_epoch)
         self.stop()
@@ -198,11 +198,10 @@ class Partition:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def read(self, offset: int, size_max: int, *, isolation: int, at_least_one: bool) -> LogSlice:
-        """Return whole batches, starting with the one that contains ``offset``, up to the last offset visible to a
-        consumer.
+        """Return the batches from the one that contains ``offset`` up to the last offset that a consumer may read.
 
-        :raise KafkaError: OFFSET_OUT_OF_RANGE below the log start or beyond the log end. Between the high watermark and
-            the log end the result is empty, because the high watermark may still advance.
+        See ``Log.read``. Between the high watermark and the log end the result is empty, because the high watermark may
+        still advance.
         """
         return self.log.read(
             offset, size_max=size_max, offset_max=self.visible_end(isolation), at_least_one=at_least_one

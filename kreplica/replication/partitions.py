@@ -34,12 +34,12 @@ class Partitions:
     """Creates, stops and deletes the partitions of a broker; owned by the broker.
 
     :param settings_of: returns a topic's current settings.
-    :param is_known: True if the partition exists in the cluster, as far as this broker knows; chooses between
+    :param is_known: returns True if the partition exists in the cluster, as far as this broker knows; chooses between
         NOT_LEADER_OR_FOLLOWER and UNKNOWN_TOPIC_OR_PARTITION.
     :param fetching: fetchers, started when a partition follows in a new leader epoch and stopped before any other
-        change.
+        change of its role.
     :param propose: see ``LeaderContext``; ``IsrWrites.propose``.
-    :param may_acknowledge: True while no other broker can have become leader of this broker's partitions.
+    :param may_acknowledge: returns True while no other broker can have become leader of this broker's partitions.
     :param lag_s_max: ``replica.lag.time.max.ms`` in seconds.
     """
 
@@ -107,8 +107,9 @@ class Partitions:
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def refuse(self, key: TopicPartition, records: Buffer | None, now_ms: int) -> KafkaError:
-        """Return the error of ``unknown`` for a batch; later batches of its producer are rejected until it is sent
-        again.
+        """Return the error of ``unknown`` for a batch.
+
+        Later batches of its producer are rejected until this batch is sent again.
         """
         error = self.unknown(key)
         log_ = self.directories.logs.get(key)
@@ -312,9 +313,9 @@ class Partitions:
         return {partition.topic_partition: partition.high_watermark for partition in self}
 
     def session_lost(self) -> None:
-        """After the ZooKeeper session ended, stop leading partitions that have other replicas.
+        """Stop leading partitions that have other replicas, because the ZooKeeper session ended.
 
-        Another broker may lead them by now. The controller restores leaderships in the next session.
+        Another broker may lead them by now. In the next session the controller assigns roles again.
         """
         self._sessions_lost += 1
         self._without_resources.clear()

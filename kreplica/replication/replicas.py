@@ -17,7 +17,7 @@ from kreplica.storage.producers.refused_batches import RefusalsWithoutLog
 
 
 class Replicas:
-    """Partitions with a log in the broker's log directories, since this process opened them.
+    """Partitions whose logs this process has opened in the broker's log directories.
 
     :param settings_of: returns a topic's current settings.
     :ivar get: returns a partition, or None.

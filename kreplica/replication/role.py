@@ -109,21 +109,21 @@ class Role:
         """Advance the high watermark, if this broker leads."""
 
     def check_lag(self) -> None:
-        """Remove lagging followers from the ISR, if this broker leads."""
+        """Propose the removal of lagging followers from the ISR, if this broker leads."""
 
     def state_changed(self) -> None:
         """Apply a change of the partition state within the leader epoch, or of the topic's settings."""
 
 
 class StoppedRole(Role):
-    """No command was received yet, or one stopped the replica."""
+    """Role of a replica that has not received a role yet, or was stopped."""
 
     __slots__ = ()
     name = "stopped"
 
 
 class FollowerRole(Role):
-    """Another broker leads, or no broker."""
+    """Role of a follower; the partition may have no leader."""
 
     __slots__ = ()
     name = "follower"

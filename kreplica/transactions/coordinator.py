@@ -32,7 +32,8 @@ Decide = Callable[[Transaction | None, int | None], Decision]
 """Returns the decision; called with the state of the transactional id, and a new producer id if one was needed."""
 
 MEMORY_LIMIT_REACHED = ProducerResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-"""Response when a memory limit is reached. All clients retry; memory is freed when others end or expire."""
+"""Response when a memory limit is reached. All clients retry; memory is freed when
+transactions end or transactional ids expire."""
 
 MakeShards = Callable[[Callable[[StateLog], TransactionShard]], Shards[TransactionShard]]
 
@@ -84,7 +85,7 @@ class TransactionCoordinator:
     # --- producer requests -------------------------------------------------------------------------------------------
 
     def begin(self, transactional_id: str, request: InitRequest, respond: Respond) -> None:
-        """Handle InitProducerId: grant an identity and fence earlier producers."""
+        """Handle InitProducerId: grant a producer id and epoch, and fence earlier producers."""
         code = self._refusal(transactional_id, request)
         if code is not ErrorCode.NONE:
             respond(ProducerResponse(code))

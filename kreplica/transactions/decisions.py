@@ -41,7 +41,7 @@ def refused(code: ErrorCode) -> Decision:
     return Decision(ProducerResponse(code))
 
 
-def following(current: Identity, new_producer_id: int | None) -> Identity | None:
+def identity_after(current: Identity, new_producer_id: int | None) -> Identity | None:
     """Return the next identity: the next epoch, or epoch 0 of the new producer id if the epochs are exhausted.
 
     :return: None if a new producer id is needed and not given.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from kreplica.errors import ErrorCode
 from kreplica.transactions import fencing
-from kreplica.transactions.decisions import NEEDS_PRODUCER_ID, Decision, ProducerResponse, following, refused
+from kreplica.transactions.decisions import NEEDS_PRODUCER_ID, Decision, ProducerResponse, identity_after, refused
 from kreplica.transactions.states import (
     BUMPS_EPOCH_FROM,
     NO_IDENTITY,
@@ -147,7 +147,7 @@ def _prepared(
 ) -> Transaction | None:
     """Return the decided transaction for the log, or None if a producer id is needed."""
     current = transaction.client_identity
-    after = following(current, new_producer_id) if request.bumps_epoch else current
+    after = identity_after(current, new_producer_id) if request.bumps_epoch else current
     if after is None:
         return None
     is_same_id = after.producer_id == current.producer_id

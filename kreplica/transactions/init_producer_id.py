@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kreplica.errors import ErrorCode
 from kreplica.transactions import fencing
-from kreplica.transactions.decisions import NEEDS_PRODUCER_ID, Decision, ProducerResponse, following, refused
+from kreplica.transactions.decisions import NEEDS_PRODUCER_ID, Decision, ProducerResponse, identity_after, refused
 from kreplica.transactions.end_transaction import aborted_by_fence
 from kreplica.transactions.fencing import Claim
 from kreplica.transactions.states import (
@@ -102,7 +102,7 @@ def _bump(
 def _take_over(
     transaction: Transaction, request: InitRequest, claim: Claim, new_producer_id: int | None, now_ms: int
 ) -> Decision:
-    """Keep the transaction under its identity, and grant a new identity that alone may end it."""
+    """Keep the transaction under its identity, and grant a new one, which is then required to end it."""
     grant = _grant(transaction, claim, new_producer_id)
     if grant is None:
         return NEEDS_PRODUCER_ID
@@ -130,7 +130,7 @@ def _grant(transaction: Transaction, claim: Claim, new_producer_id: int | None) 
     current, previous = transaction.client_identity, transaction.previous_producer_id
     if claim is Claim.REPEATED:
         return _Grant(current, transaction.last_epoch, previous)
-    granted = following(current, new_producer_id)
+    granted = identity_after(current, new_producer_id)
     if granted is None:
         return None
     if granted.producer_id != current.producer_id:

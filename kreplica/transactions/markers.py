@@ -226,7 +226,7 @@ class Markers:
                 broker_id, WRITE_TXN_MARKERS, body, timeout_s=self._config.timeout_s
             )
         except ClientError as error:
-            log.debug("markers for broker {broker}: {error}", broker=broker_id, error=str(error))
+            log.debug("writing markers on broker {broker} failed: {error}", broker=broker_id, error=str(error))
             codes: dict[Marker, ErrorCode] = {}
         except CancelledError:
             raise

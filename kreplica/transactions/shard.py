@@ -303,4 +303,4 @@ def _elapsed_s(since_ms: int, now_ms: int) -> float:
 
 
 def _ignore(code: ErrorCode) -> None:
-    """Ignore the result: no request waits, and the shard retries on its own."""
+    """Ignore the result: no request waits for it, and the shard retries."""

@@ -22,7 +22,7 @@ BY_ID_FROM = 13
 Row = dict[str, Any]
 
 
-class Asked(Protocol):
+class RequestedPartition(Protocol):
     """A partition in a fetch request.
 
     :ivar named_in: number of the last request that named it; set by the session.
@@ -36,10 +36,10 @@ class Asked(Protocol):
         """Return the current position as a Fetch row."""
 
 
-AskedT = TypeVar("AskedT", bound=Asked)
+PartitionT = TypeVar("PartitionT", bound=RequestedPartition)
 
 
-class NextRequest(NamedTuple, Generic[AskedT]):
+class NextRequest(NamedTuple, Generic[PartitionT]):
     """Session fields of the next request.
 
     :ivar named: partitions whose positions are sent.
@@ -48,12 +48,12 @@ class NextRequest(NamedTuple, Generic[AskedT]):
 
     session_id: int
     session_epoch: int
-    named: list[AskedT]
+    named: list[PartitionT]
     forgotten: list[tuple[TopicPartition, UUID]]
 
     def fields(self, *, by_id: bool) -> Row:
         """Return the fields of the Fetch request."""
-        rows = [(asked.key.topic, asked.topic_id, asked.request_row()) for asked in self.named]
+        rows = [(requested.key.topic, requested.topic_id, requested.request_row()) for requested in self.named]
         forgotten = [(key.topic, topic_id, key.partition) for key, topic_id in self.forgotten]
         return {
             "session_id": self.session_id,
@@ -63,7 +63,7 @@ class NextRequest(NamedTuple, Generic[AskedT]):
         }
 
 
-class FetchSession(Generic[AskedT]):
+class FetchSession(Generic[PartitionT]):
     """State of the session with one leader.
 
     :ivar number: number of the last request, across all sessions.
@@ -76,7 +76,7 @@ class FetchSession(Generic[AskedT]):
         self._session_id = NO_SESSION
         self._epoch = INITIAL_EPOCH
         self._by_id = True
-        self._wanted: dict[TopicPartition, AskedT] = {}
+        self._wanted: dict[TopicPartition, PartitionT] = {}
         self._changed: dict[TopicPartition, None] = {}
         self._known: dict[TopicPartition, UUID] = {}
         """Partitions in the leader's session, with the topic ids by which they were named."""
@@ -95,21 +95,21 @@ class FetchSession(Generic[AskedT]):
         """True if the leader keeps a session, so that a request names only changes."""
         return self._epoch != INITIAL_EPOCH
 
-    def ask(self, asked: AskedT) -> None:
+    def ask(self, requested: PartitionT) -> None:
         """Request this partition from its current position."""
-        old = self._wanted.get(asked.key)
-        if old is not asked:
+        old = self._wanted.get(requested.key)
+        if old is not requested:
             if old is not None:
                 self._without_id -= old.topic_id == ZERO_UUID
-            self._without_id += asked.topic_id == ZERO_UUID
-            self._wanted[asked.key] = asked
-        self._changed[asked.key] = None
+            self._without_id += requested.topic_id == ZERO_UUID
+            self._wanted[requested.key] = requested
+        self._changed[requested.key] = None
 
     def leave_out(self, key: TopicPartition) -> None:
         """Stop requesting this partition."""
-        asked = self._wanted.pop(key, None)
-        if asked is not None:
-            self._without_id -= asked.topic_id == ZERO_UUID
+        requested = self._wanted.pop(key, None)
+        if requested is not None:
+            self._without_id -= requested.topic_id == ZERO_UUID
             self._changed[key] = None
 
     def version(self, highest: int) -> int:
@@ -119,7 +119,7 @@ class FetchSession(Generic[AskedT]):
         """
         return min(highest, BY_ID_FROM - 1) if self._without_id else highest
 
-    def next_request(self, version: int) -> NextRequest[AskedT]:
+    def next_request(self, version: int) -> NextRequest[PartitionT]:
         """Return the next request and mark its changes as sent.
 
         :param version: version of Fetch in which it is sent.
@@ -137,16 +137,16 @@ class FetchSession(Generic[AskedT]):
         else:
             self._epoch = 1 if epoch == EPOCH_MAX else epoch + 1
             changed = self._changed
-        named: list[AskedT] = []
+        named: list[PartitionT] = []
         forgotten: list[tuple[TopicPartition, UUID]] = []
         for key in changed:
-            asked, known_id = self._wanted.get(key), known.pop(key, None)
-            if known_id is not None and (asked is None or asked.topic_id != known_id):
+            requested, known_id = self._wanted.get(key), known.pop(key, None)
+            if known_id is not None and (requested is None or requested.topic_id != known_id):
                 forgotten.append((key, known_id))  # also if the topic was deleted and created again
-            if asked is not None:
-                known[key] = asked.topic_id
-                asked.named_in = self.number
-                named.append(asked)
+            if requested is not None:
+                known[key] = requested.topic_id
+                requested.named_in = self.number
+                named.append(requested)
         self._changed.clear()
         return NextRequest(session_id, epoch, named, forgotten)
 

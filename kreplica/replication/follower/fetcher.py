@@ -1,7 +1,7 @@
 """Replicates partitions from one leader over one connection.
 
 Partitions do not delay each other: a failed partition is left out of the fetches during its backoff, and one whose
-records may not be acknowledged yet is left out until they may.
+last records may not be acknowledged yet is left out until they are synced.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Follower:
+class FetcherDependencies:
     """Dependencies shared by all fetchers of one broker; see ``Fetchers``."""
 
     runtime: Runtime
@@ -87,14 +87,14 @@ class Fetcher:
     :param leader_id: id of the leader; its address may change.
     """
 
-    def __init__(self, follower: Follower, leader_id: int) -> None:
+    def __init__(self, dependencies: FetcherDependencies, leader_id: int) -> None:
         self.leader_id = leader_id
-        self._follower = follower
-        self._config = follower.config
-        self._timeout_s = follower.config.timeout_s + follower.config.wait_ms_max / 1000
-        self._reactor = follower.runtime.reactor
+        self._dependencies = dependencies
+        self._config = dependencies.config
+        self._timeout_s = self._config.timeout_s + self._config.wait_ms_max / 1000
+        self._reactor = dependencies.runtime.reactor
         self._session: FetchSession[FollowerState] = FetchSession()
-        self._requests = FetchRequests(follower.broker_id, follower.config)
+        self._requests = FetchRequests(dependencies.broker_id, self._config)
         self._followed: dict[TopicPartition, FollowerState] = {}
         self._by_id: dict[tuple[UUID, int], FollowerState] = {}
         self._later = Retries(self._reactor, self._ask_due)
@@ -126,7 +126,7 @@ class Fetcher:
         if self._running is None and not self._closed:
             self._running = Deferred.fromCoroutine(self._run())
             self._running.addErrback(
-                lambda failure: log.failure("fetching from {b} stopped", failure, b=self.leader_id)
+                lambda failure: log.failure("fetching from broker {id} stopped", failure, id=self.leader_id)
             )
 
     def remove(self, key: TopicPartition) -> None:
@@ -242,7 +242,7 @@ class Fetcher:
             self._awaited = None
 
     def _connect(self) -> Deferred[Connection]:
-        endpoint = self._follower.endpoint_of(self.leader_id)
+        endpoint = self._dependencies.endpoint_of(self.leader_id)
         if endpoint is None:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "its address is not known yet")
         return Deferred.fromCoroutine(self._open(endpoint))
@@ -252,7 +252,7 @@ class Fetcher:
             self._reactor,
             endpoint.host,
             endpoint.port,
-            client_id=f"replica-{self._follower.broker_id}",
+            client_id=f"replica-{self._dependencies.broker_id}",
             frame_size_max=self._config.frame_bytes_max,
             connect_timeout_s=self._config.timeout_s,
             receive_buffer_bytes=self._config.receive_buffer_bytes,
@@ -284,7 +284,7 @@ class Fetcher:
         connection = self._connection
         if connection is None:
             return
-        broker_epoch = self._follower.broker_epoch()
+        broker_epoch = self._dependencies.broker_epoch()
         if broker_epoch != self._broker_epoch:
             self._broker_epoch = broker_epoch
             self._session.reset()  # the leader identifies the follower by its broker epoch
@@ -306,7 +306,7 @@ class Fetcher:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
-        delay_s = self._config.backoff_s(self._failures) * self._follower.runtime.random.uniform(0.5, 1.0)
+        delay_s = self._config.backoff_s(self._failures) * self._dependencies.runtime.random.uniform(0.5, 1.0)
         await self._wait(pause(self._reactor, delay_s))
 
     def _discard_sent(self) -> None:
@@ -357,7 +357,7 @@ class Fetcher:
         return found
 
     def _throttles_of(self, followed: FollowerState) -> Sequence[TokenBucket]:
-        throttle = self._follower.throttle
+        throttle = self._dependencies.throttle
         if throttle is None or followed.in_sync:
             return ()
         return throttle.follower_throttles(followed.key, followed.partition.leadership.adding)
@@ -366,7 +366,7 @@ class Fetcher:
         if row["records"]:
             for bucket in self._throttles_of(followed):
                 bucket.use(len(row["records"]))
-        return followed.process_row(row, self._follower.runtime.wall_clock_ms())
+        return followed.process_row(row, self._dependencies.runtime.wall_clock_ms())
 
     def _handle_error(self, code: ErrorCode) -> None:
         if code not in _SESSION_ERRORS or self._refused_sessions >= REFUSED_SESSIONS_MAX:
@@ -378,7 +378,7 @@ class Fetcher:
     async def _find_ranges(self, connection: Connection, followed: list[FollowerState]) -> None:
         """Restart partitions whose position is outside the leader's log."""
         asking = find_ranges(
-            connection, followed, broker_id=self._follower.broker_id, timeout_s=self._config.timeout_s
+            connection, followed, broker_id=self._dependencies.broker_id, timeout_s=self._config.timeout_s
         )
         ranges: Ranges = await self._wait(Deferred.fromCoroutine(asking))
         for one in followed:

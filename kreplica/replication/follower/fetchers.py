@@ -7,7 +7,7 @@ from collections.abc import Callable
 from twisted.internet.defer import Deferred, DeferredList
 
 from kreplica.model import NO_LEADER, Endpoint, TopicPartition
-from kreplica.replication.follower.fetcher import Fetcher, Follower
+from kreplica.replication.follower.fetcher import Fetcher, FetcherDependencies
 from kreplica.replication.follower.fetcher_config import FetcherConfig
 from kreplica.replication.partition import Partition
 from kreplica.replication.throttle import ReplicationThrottle
@@ -31,7 +31,7 @@ class Fetchers:
         config: FetcherConfig,
         throttle: ReplicationThrottle | None = None,
     ) -> None:
-        self._follower = Follower(runtime, broker_id, broker_epoch, endpoint_of, config, throttle)
+        self._dependencies = FetcherDependencies(runtime, broker_id, broker_epoch, endpoint_of, config, throttle)
         self._reactor = runtime.reactor
         self._by_leader: dict[int, Fetcher] = {}
         self._of_partition: dict[TopicPartition, Fetcher] = {}
@@ -50,7 +50,7 @@ class Fetchers:
             return
         fetcher = self._by_leader.get(leader)
         if fetcher is None:
-            fetcher = self._by_leader[leader] = Fetcher(self._follower, leader)
+            fetcher = self._by_leader[leader] = Fetcher(self._dependencies, leader)
         self._of_partition[partition.topic_partition] = fetcher
         fetcher.add(partition)
 

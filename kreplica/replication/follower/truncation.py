@@ -49,11 +49,10 @@ def cut_of_unknown_history(own_epochs: Sequence[EpochEntry], *, log_end_offset: 
 
 
 def cut_of_impossible_history(own_epochs: Sequence[EpochEntry], *, leader_epoch: int, log_end_offset: int) -> int:
-    """Return the log end offset without records of epochs after the current leader epoch, which only damage can
-    produce.
+    """Return the log end offset without records of epochs above the current leader epoch.
 
-    A batch's epoch is not covered by its checksum; a flipped bit can put it ahead of every leader, and no leader could
-    name the end of such an epoch.
+    Only damage produces such records: a batch's epoch is not covered by its checksum. No leader could return the end
+    of such an epoch.
 
     :param own_epochs: the follower's epochs, oldest first.
     :param leader_epoch: epoch of the current leader, which cannot have later records.

@@ -49,7 +49,7 @@ class IsrNotifications:
             self._sending.addErrback(lambda failure: log.failure("ISR change notifications failed", failure))
 
     def stop(self) -> None:
-        """Stop sending; a controller reads partition states itself when it needs them."""
+        """Stop sending; changes that are still queued are not sent."""
         self._stopped = True
         if self._sending is not None:
             self._sending.cancel()

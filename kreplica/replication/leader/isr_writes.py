@@ -273,7 +273,8 @@ class IsrWrites:
             try:
                 self._resolve(leader, proposal, result)
             except Exception as error:
-                log.failure("the outcome of an ISR write cannot be determined")
+                key = leader.partition.topic_partition
+                log.failure("the outcome of the ISR write of {partition} cannot be determined", partition=str(key))
                 refused.append((leader, proposal, error))
         self._retry_later(refused)
 
@@ -285,7 +286,11 @@ class IsrWrites:
         try:
             state = documents.decode_partition_state(_path(leader), data, stat.version)
         except znodes.ZnodeError as error:
-            log.error("partition stopped, its state znode is invalid: {error}", error=str(error))
+            log.error(
+                "{partition} is stopped, because its state znode is invalid: {error}",
+                partition=str(leader.partition.topic_partition),
+                error=str(error),
+            )
             leader.partition.stop()
             return
         leader.state_read(proposal, state)

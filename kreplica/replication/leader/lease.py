@@ -1,6 +1,6 @@
 """Lease that limits how long a leader may act without contact to ZooKeeper.
 
-After its session may have expired, another broker may lead with an ISR that does not include this one.
+Once its session may have expired, another broker may lead with an ISR that does not include this one.
 """
 
 from __future__ import annotations

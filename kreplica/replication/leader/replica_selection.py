@@ -30,8 +30,9 @@ class ReplicaSelector(Protocol):
 
 
 def nearest(rack: str, leader: ReplicaView, followers: Iterable[ReplicaView]) -> int | None:
-    """Return the most advanced follower in the consumer's rack, or None if the leader is in that rack or no follower
-    is.
+    """Return the follower in the consumer's rack with the highest log end offset, or None for the leader.
+
+    A leader in that rack is preferred.
     """
     if leader.rack == rack:
         return None
@@ -50,4 +51,4 @@ SELECTORS: dict[str | None, ReplicaSelector | None] = {
 """Selectors by the value of ``replica.selector.class``; None if consumers read from the leader."""
 
 RackOf = Callable[[int], str | None]
-"""Returns the rack of a live broker, or None if it has no rack or is not alive."""
+"""Returns the rack of a live broker, or None if it has no rack or is not live."""
