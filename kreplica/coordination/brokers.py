@@ -52,8 +52,8 @@ class BrokerConnections:
 
         :param at_most: maximum version, or None.
         :return: fires with the response body; fails with a ``ClientError``. Except for ``ConnectionFailed``,
-            ``TooManyRequests`` and ``UnsupportedVersion``, the broker may have executed the request. May be
-            cancelled.
+            ``TooManyRequests`` and ``UnsupportedVersion``, the broker may have executed the request. The
+            Deferred may be cancelled.
         """
         return Deferred.fromCoroutine(self._request(broker_id, api, body, timeout_s, at_most))
 

@@ -32,7 +32,7 @@ from kreplica.wire.compression import Codec, compress
 from kreplica.wire.records import DECOMPRESSED_SIZE_MAX, Headers, Record, iter_heads, open_records, read_record
 
 NEXT_OFFSET = -1
-"""Value of ``offset`` that stands for the offset after the previous record."""
+"""Value of ``offset`` that means the offset after the previous record."""
 
 NO_LEADER_EPOCH = -1
 

@@ -63,7 +63,7 @@ class FrameReader:
         return self._whole[self._filled :]
 
     def received(self, size: int) -> memoryview | None:
-        """Record bytes received into ``receive_buffer``; return the frame's body if it is complete.
+        """Account for bytes received into ``receive_buffer``; return the frame's body if it is complete.
 
         :param size: number of bytes received.
         """

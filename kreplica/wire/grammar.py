@@ -50,7 +50,7 @@ def version_range(text: str | None) -> range:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Line of a message text, with the lines nested below it."""
+    """Line of a schema text, with the lines nested below it."""
 
     name: str
     type: str
@@ -78,7 +78,7 @@ def _read_line(text: str) -> Line:
 
 
 def read_lines(text: str) -> list[Line]:
-    """Read the text of a message.
+    """Parse the schema text of a message.
 
     :return: the top-level lines, with the lines nested below them.
     :raise ValueError: a line is invalid, or is indented by more than one level below the previous line.

@@ -1,4 +1,4 @@
-"""Builds the batches of producers: encodes all records of a batch at once."""
+"""Builds the batches of producers, encoding all records of a batch in bulk."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ class _SectionReader:
         return self._add(first, times)
 
     def _read_keyed(self) -> int:
-        """Read records of the same size as the last one if that has a key, and return their number."""
+        """If the last record has a key, read the following records of the same size; return their number."""
         columns, first = self.columns, self.delta + 1
         key = columns.keys[-1] if columns.values else None
         is_wide = first > 63

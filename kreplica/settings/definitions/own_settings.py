@@ -50,7 +50,7 @@ OWN_SETTINGS = (
     Setting(
         "kreplica.request.parsed.max.bytes", INT, 20_000_000, at_least(1_000_000), MEDIUM, READ_ONLY,
         "The maximum estimated memory of a request without records after parsing, 40 bytes per number or field: the "
-        "default allows 70,000 names in a Metadata request or 40,000 partitions in a Fetch. A larger request closes "
+        "default allows 50,000 topics in a Metadata request or 35,000 partitions in a Fetch. A larger request closes "
         "its connection. With a higher value, a request may delay others by more than 10 ms.",
     ),
     Setting(

@@ -39,10 +39,10 @@ class Api:
         request_cost_max: int = COST_MAX,
         request_step_cost_max: int | None = None,
     ) -> Api:
-        """Define an API by the texts of its messages (``kreplica.wire.grammar``).
+        """Define an API by the schema texts of its request and response (``kreplica.wire.grammar``).
 
         :param request_varying: fields in which frequent requests differ, see ``kreplica.wire.template_cache``.
-        :param response_varying: likewise for its responses.
+        :param response_varying: fields in which frequent responses differ.
         :param request_cost_max: maximum cost of a request, in units of ``COST_MAX``.
         :param request_step_cost_max: maximum cost of a request that is parsed in one step.
         """

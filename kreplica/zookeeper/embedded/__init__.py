@@ -16,6 +16,6 @@ Protocol:
 * ``operations``: decodes changes in place
 * ``reads``, ``writes``, ``session_requests``: request handlers
 * ``four_letter_words``: four-letter words
-* ``serving``: wiring and timers
+* ``serving``: ``ServerFactory``, wiring and timers
 * ``server``: ``EmbeddedCoordinator``, start and stop
 """

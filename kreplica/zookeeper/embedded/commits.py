@@ -71,7 +71,7 @@ class Commits(Protocol):
 
     @property
     def durable(self) -> Group:
-        """Group that stands for all durable transactions."""
+        """Group that represents all durable transactions."""
 
     def sink_of_change(self, connection: ResponseQueue) -> list[bytes]:
         """Return the sink of a response that depends on all transactions applied so far."""
@@ -91,7 +91,7 @@ class GroupCommit:
 
     :param on_failure: called once, when the store fails; no response is sent after that.
     :ivar zxid: ID of the last applied transaction.
-    :ivar durable: group that stands for all durable transactions; only its ``zxid`` is used.
+    :ivar durable: group that represents all durable transactions; only its ``zxid`` is used.
     """
 
     def __init__(

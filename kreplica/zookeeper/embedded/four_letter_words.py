@@ -109,7 +109,7 @@ class FourLetterWords:
 
     def _mntr(self) -> str:
         tree, watches = self._tree, self._watches
-        figures = {
+        metrics = {
             "version": _version(),
             "server_state": "standalone",
             "num_alive_connections": len(self._connections),
@@ -124,7 +124,7 @@ class FourLetterWords:
             "durable_zxid": self._commits.durable.zxid,
             "outstanding_requests": self._waiting(),
         }
-        return _lines(f"zk_{name}\t{value}" for name, value in figures.items())
+        return _lines(f"zk_{name}\t{value}" for name, value in metrics.items())
 
     def _waiting(self) -> int:
         groups = [group for group in (self._commits.gathering, self._commits.in_flight) if group is not None]
