@@ -90,7 +90,7 @@ class Controller:
         self._stopped = False
         self.timeline = Timeline(self._reactor.seconds)
         self.counters = Counters(self.timeline)
-        self.history = ControllerHistory(self._config.broker_id, self.timeline, dependencies.dates_ms)
+        self.history = ControllerHistory(self._config.broker_id, self.timeline, dependencies.audit_clock_ms)
         self.queue = EventQueue(
             self._reactor, self._handle, self._failed, lambda: self.counters.cost, self.timeline, self._observer
         )

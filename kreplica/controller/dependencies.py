@@ -84,7 +84,7 @@ class ControllerConfig:
     :param unclean_allowed: returns True if a topic's configuration allows unclean leader election.
     :param request_timeout_s: time in which a broker must respond to a command.
     :param min_insync_replicas: returns ``min.insync.replicas`` of a topic.
-    :param read_topics: loads the configurations of topics for ``unclean_allowed`` and ``min_insync_replicas``, because
+    :param read_topic_settings: loads topic configurations for ``unclean_allowed`` and ``min_insync_replicas``, because
         no notification announces the configuration of a new topic.
     :param rebalance: True to move leadership back to preferred replicas periodically
         (``auto.leader.rebalance.enable``).
@@ -100,7 +100,7 @@ class ControllerConfig:
     unclean_allowed: Callable[[str], bool]
     request_timeout_s: float = 30.0
     min_insync_replicas: Callable[[str], int] = lambda _: 1
-    read_topics: Callable[[Sequence[str]], Coroutine[Deferred[Any], Any, None]] = no_configurations_to_load
+    read_topic_settings: Callable[[Sequence[str]], Coroutine[Deferred[Any], Any, None]] = no_configurations_to_load
     rebalance: bool = True
     rebalance_interval_s: float = 300.0
     imbalance_percentage: int = 10
@@ -126,7 +126,7 @@ class ControllerDependencies:
     :param now_s: clock for decisions, in seconds of the reactor's clock.
     :param long_loop: creates the ``LongLoop`` of a term.
     :param connect: opens channels to brokers.
-    :param dates_ms: wall clock for audit events.  No decision depends on it, so it is not recorded in the journal.
+    :param audit_clock_ms: wall clock for audit events.  No decision depends on it, so the journal omits it.
     """
 
     runtime: Runtime
@@ -135,7 +135,7 @@ class ControllerDependencies:
     now_s: Callable[[], float]
     long_loop: Callable[[], LongLoop]
     connect: Connect
-    dates_ms: Callable[[], int] = lambda: 0
+    audit_clock_ms: Callable[[], int] = lambda: 0
 
     @classmethod
     def real(cls, runtime: Runtime, client: Client, config: ControllerConfig) -> ControllerDependencies:
@@ -148,5 +148,5 @@ class ControllerDependencies:
             now_s=reactor.seconds,
             long_loop=partial(Turns, reactor),
             connect=partial(BrokerChannel, reactor, runtime.random),
-            dates_ms=runtime.wall_clock_ms,
+            audit_clock_ms=runtime.wall_clock_ms,
         )

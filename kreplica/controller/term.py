@@ -95,7 +95,7 @@ class ControllerTerm:
         self.put = queue.put
         self.counters = counters
         self.history = history or ControllerHistory(
-            dependencies.config.broker_id, counters.timeline, dependencies.dates_ms
+            dependencies.config.broker_id, counters.timeline, dependencies.audit_clock_ms
         )
         self.writes = StateWrites(self.client, context.epoch_znode_version, self.yield_to_reactor)
         self.outdated_brokers: set[int] = set()
@@ -196,7 +196,7 @@ class ControllerTerm:
 
     def _answered(self, broker_id: int, command: Command, response: CommandResponse) -> None:
         self.counters.timeline.answered(command)
-        names = {t.topic_id: name for name, t in self.context.topics.items()} if response.refusals else {}
+        names = {t.topic_id: name for name, t in self.context.topics.items()} if response.partition_errors else {}
         errors = response.errors(command.partitions, names)
         if command.api.name == "StopReplica":
             to_delete = [p for p in command.partitions if self.context.will_be_deleted(p, broker_id)]
@@ -237,7 +237,7 @@ class ControllerTerm:
 
     async def read_topic_settings(self, topics: Sequence[str]) -> None:
         """Load the configurations of topics, again after a lost connection."""
-        await self.client.repeated(lambda: Deferred.fromCoroutine(self.config.read_topics(topics)))
+        await self.client.repeated(lambda: Deferred.fromCoroutine(self.config.read_topic_settings(topics)))
 
     async def store_epochs(self) -> None:
         """Write the epochs of the handled broker processes to ZooKeeper for the next controller."""

@@ -109,25 +109,25 @@ class ReplicationThrottle:
         :param follower: id of a follower that is not in sync.
         :param adding: ids of the replicas that a reassignment adds.
         """
-        found = [self.leader] if self.leads_throttled(key) else []
+        found = [self.leader] if self.throttles_as_leader(key) else []
         if may_throttle_for_plans(follower, adding) and self.plan_leader.limited:
             found.append(self.plan_leader)
         return found
 
     def follower_throttles(self, key: TopicPartition, adding: Collection[int]) -> Sequence[TokenBucket]:
         """Return the throttles for data that this broker copies as an out-of-sync follower."""
-        found = [self.follower] if self.follows_throttled(key) else []
+        found = [self.follower] if self.throttles_as_follower(key) else []
         if may_throttle_for_plans(self._broker_id, adding) and self.plan_follower.limited:
             found.append(self.plan_follower)
         return found
 
-    def leads_throttled(self, key: TopicPartition) -> bool:
+    def throttles_as_leader(self, key: TopicPartition) -> bool:
         """True if this leader throttles the followers of the partition."""
         return self.leader.limited and _is_listed(
             self._topic(key.topic).leader_throttled_replicas, key.partition, self._broker_id
         )
 
-    def follows_throttled(self, key: TopicPartition) -> bool:
+    def throttles_as_follower(self, key: TopicPartition) -> bool:
         """True if this follower throttles its fetches of the partition."""
         return self.follower.limited and _is_listed(
             self._topic(key.topic).follower_throttled_replicas, key.partition, self._broker_id

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from twisted.internet.defer import CancelledError
 
 from kreplica.cluster.plans.plan import Action, Plan, PlanKind, PlanState, Step, StepOutcome, StepState
-from kreplica.controller.effects.command_responses import CommandResponse, Refusal
+from kreplica.controller.effects.command_responses import CommandResponse, PartitionError
 from kreplica.controller.event_types import (
     AlterReassignmentsRequested,
     AssignmentChanged,
@@ -178,7 +178,10 @@ def test_watches_and_brokers_answers():
     """Watch events round-trip, and so do errors by topic id or by name."""
     event = WatchEvent(EventType.NODE_DELETED, KeeperState.SYNC_CONNECTED, "/a")
     assert decode_watch_event(through_json(encode_watch_event(event))) == event
-    refusals = (Refusal(UUID(int=7), 1, ErrorCode.KAFKA_STORAGE_ERROR), Refusal("t", 2, ErrorCode.FENCED_LEADER_EPOCH))
+    refusals = (
+        PartitionError(UUID(int=7), 1, ErrorCode.KAFKA_STORAGE_ERROR),
+        PartitionError("t", 2, ErrorCode.FENCED_LEADER_EPOCH),
+    )
     found = decode_command_response("NONE", through_json(encode_refusals(refusals)))
     assert found == CommandResponse(ErrorCode.NONE, refusals)
 

@@ -76,11 +76,11 @@ def test_only_configured_replicas_are_throttled() -> None:
         return {(t, p) for t in topics for p in range(3) if is_throttled(TopicPartition(t, p))}
 
     everywhere = {("all", 0), ("all", 1), ("all", 2)}
-    assert named(throttle.leads_throttled) == everywhere | {("some", 0)}
-    assert named(throttle.follows_throttled) == everywhere | {("some", 2)}
+    assert named(throttle.throttles_as_leader) == everywhere | {("some", 0)}
+    assert named(throttle.throttles_as_follower) == everywhere | {("some", 2)}
     rates[0] = UNLIMITED
-    assert named(throttle.leads_throttled) == set()
-    assert named(throttle.follows_throttled) == everywhere | {("some", 2)}
+    assert named(throttle.throttles_as_leader) == set()
+    assert named(throttle.throttles_as_follower) == everywhere | {("some", 2)}
 
 
 def test_plans_throttle_added_replicas_only() -> None:

@@ -10,8 +10,8 @@ from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 
 
-class Refusal(NamedTuple):
-    """An error for one partition.
+class PartitionError(NamedTuple):
+    """The error for one partition in a response.
 
     :param topic: topic id if the response contains it, otherwise the name.
     """
@@ -28,7 +28,7 @@ class CommandResponse(NamedTuple):
     """
 
     error: ErrorCode = ErrorCode.NONE
-    refusals: tuple[Refusal, ...] = ()
+    partition_errors: tuple[PartitionError, ...] = ()
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> CommandResponse:
@@ -38,7 +38,9 @@ class CommandResponse(NamedTuple):
         return cls(
             ErrorCode.of(body["error_code"]),
             tuple(
-                Refusal(row.get("topic_name") or topic_id, row["partition_index"], ErrorCode.of(row["error_code"]))
+                PartitionError(
+                    row.get("topic_name") or topic_id, row["partition_index"], ErrorCode.of(row["error_code"])
+                )
                 for topic_id, rows in groups
                 for row in rows
                 if row["error_code"]
@@ -56,7 +58,7 @@ class CommandResponse(NamedTuple):
         if self.error is not ErrorCode.NONE:
             return dict.fromkeys(partitions, self.error)
         found = {}
-        for topic, partition, error in self.refusals:
+        for topic, partition, error in self.partition_errors:
             name = topic if isinstance(topic, str) else names.get(topic)
             if name:
                 found[TopicPartition(name, partition)] = error

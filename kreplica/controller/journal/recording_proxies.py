@@ -65,7 +65,7 @@ def recorded(dependencies: ControllerDependencies, journal: Journal) -> Controll
         now_s=lambda: journal.read("now_s", dependencies.now_s()),
         long_loop=lambda: RecordedLoop(dependencies.long_loop(), journal),
         connect=partial(connect, dependencies.connect, journal),
-        dates_ms=dependencies.dates_ms,
+        audit_clock_ms=dependencies.audit_clock_ms,
     )
 
 
@@ -132,13 +132,16 @@ def recorded_config(config: ControllerConfig, journal: Journal) -> ControllerCon
     def min_insync_replicas(topic: str) -> int:
         return journal.read_known("min_insync_replicas", config.min_insync_replicas(topic), topic)
 
-    async def read_topics(topics: Sequence[str]) -> None:
+    async def read_topic_settings(topics: Sequence[str]) -> None:
         await journal.operation(
-            "learn", lambda: Deferred.fromCoroutine(config.read_topics(topics)), topics=list(topics)
+            "learn", lambda: Deferred.fromCoroutine(config.read_topic_settings(topics)), topics=list(topics)
         )
 
     return replace(
-        config, unclean_allowed=unclean_allowed, min_insync_replicas=min_insync_replicas, read_topics=read_topics
+        config,
+        unclean_allowed=unclean_allowed,
+        min_insync_replicas=min_insync_replicas,
+        read_topic_settings=read_topic_settings,
     )
 
 
@@ -239,7 +242,7 @@ def connect(
     channel = RecordedChannel(journal, number)
 
     def on_answered(broker_id: int, command: Command, answer: CommandResponse) -> None:
-        known, refusals = channel.commands.pop(command, None), encode_refusals(answer.refusals)
+        known, refusals = channel.commands.pop(command, None), encode_refusals(answer.partition_errors)
         if known is None:
             answered(broker_id, command, answer)  # the command was dropped by an overflow
             return

@@ -16,7 +16,7 @@ from uuid import UUID
 from twisted.internet.defer import CancelledError
 
 from kreplica.controller import event_types
-from kreplica.controller.effects.command_responses import CommandResponse, Refusal
+from kreplica.controller.effects.command_responses import CommandResponse, PartitionError
 from kreplica.controller.event_types import (
     CURRENT_NAMES,
     AlterReassignmentsRequested,
@@ -316,7 +316,7 @@ def _decode_read(value: Json) -> ReadResult:
 # --- brokers ----------------------------------------------------------------------------------------------------------
 
 
-def encode_refusals(refusals: Iterable[Refusal]) -> Json:
+def encode_refusals(refusals: Iterable[PartitionError]) -> Json:
     return [
         [{"id": str(each.topic)} if isinstance(each.topic, UUID) else each.topic, each.partition, each.error.name]
         for each in refusals
@@ -327,7 +327,7 @@ def decode_command_response(error: str, refusals: Json) -> CommandResponse:
     return CommandResponse(
         ErrorCode[error],
         tuple(
-            Refusal(UUID(topic["id"]) if isinstance(topic, dict) else topic, partition, ErrorCode[code])
+            PartitionError(UUID(topic["id"]) if isinstance(topic, dict) else topic, partition, ErrorCode[code])
             for topic, partition, code in refusals
         ),
     )

@@ -43,7 +43,7 @@ LOGGED_MAX = 5
 """Maximum number of changes of one batch that are logged individually."""
 
 
-class States(MultiReader, MultiWriter, Protocol):
+class StateClient(MultiReader, MultiWriter, Protocol):
     """The operations of the ZooKeeper client used here."""
 
     def sync(self, path: str = "/") -> Deferred[str]: ...
@@ -60,7 +60,7 @@ class IsrWrites:
     :ivar refused_joins: number of followers rejected because their broker epoch is not registered (KIP-903).
     """
 
-    def __init__(self, reactor: Reactor, client: States, notifications: IsrNotifications) -> None:
+    def __init__(self, reactor: Reactor, client: StateClient, notifications: IsrNotifications) -> None:
         self.expands = self.shrinks = self.conflicts = self.unknown_outcomes = 0
         self.refused_writes = self.refused_joins = 0
         self._reactor = reactor

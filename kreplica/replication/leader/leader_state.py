@@ -64,7 +64,7 @@ class LeaderState(Role):
         self.proposed = unresolved
         self.followers = in_epoch(known, partition.leadership, context.broker_id, context.seconds())
         self._context = context
-        self._count()
+        self._select_counted()
 
     @property
     def is_over(self) -> bool:
@@ -80,7 +80,7 @@ class LeaderState(Role):
         context = self._context
         leadership = self.partition.leadership
         self.followers = in_epoch(self.followers, leadership, context.broker_id, context.seconds())
-        self._count()
+        self._select_counted()
         self.reevaluate()
 
     def reevaluate(self) -> None:
@@ -92,7 +92,7 @@ class LeaderState(Role):
         if partition.watchers:
             self._context.purgatory.mark(partition)
 
-    def _count(self) -> None:
+    def _select_counted(self) -> None:
         """Select the followers that count for the high watermark: those in the ISR or in the proposed one."""
         followers = self.followers
         isr = self.partition.leadership.isr
@@ -291,7 +291,7 @@ class LeaderState(Role):
     def write_started(self, proposal: Proposal) -> None:
         """Mark a write as pending; both ISRs count until its outcome is known."""
         self.proposed = proposal
-        self._count()
+        self._select_counted()
 
     def written(self, proposal: Proposal, partition_epoch: int) -> bool:
         """Apply a successful write.

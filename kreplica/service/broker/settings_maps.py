@@ -85,7 +85,7 @@ def controller_config(
         dynamic.unclean_election_allowed,
         request_timeout_s=settings["controller.socket.timeout.ms"] / 1000,
         min_insync_replicas=dynamic.min_insync_replicas,
-        read_topics=dynamic.read_topics,
+        read_topic_settings=dynamic.read_topics,
         rebalance=settings["auto.leader.rebalance.enable"],
         rebalance_interval_s=float(settings["leader.imbalance.check.interval.seconds"]),
         imbalance_percentage=settings["leader.imbalance.per.broker.percentage"],

@@ -84,7 +84,7 @@ class ReplayEnvironment:
         )
         known = {each.name for each in fields(ControllerConfig)}
 
-        async def read_topics(_: Sequence[str]) -> None:
+        async def read_topic_settings(_: Sequence[str]) -> None:
             await self.operation()
 
         return ControllerDependencies(
@@ -94,7 +94,7 @@ class ReplayEnvironment:
                 **{name: value for name, value in config.items() if name in known},
                 unclean_allowed=lambda topic: bool(self.cached_value("unclean_allowed", topic, False)),
                 min_insync_replicas=lambda topic: int(self.cached_value("min_insync_replicas", topic, 1)),
-                read_topics=read_topics,
+                read_topic_settings=read_topic_settings,
             ),
             now_s=lambda: float(self.script.value("now_s", None, 0.0)),
             long_loop=lambda: ReplayLoop(self),
