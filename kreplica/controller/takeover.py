@@ -37,9 +37,9 @@ async def take_over(term: ControllerTerm) -> None:
         context.add_broker(registration)
         term.open_channel(registration)
     # Before any LeaderAndIsr, because brokers need the addresses of the others.
-    requests = term.requests()
-    requests.publish(())
-    requests.send()
+    batch = term.new_batch()
+    batch.publish(())
+    batch.send()
 
     # Everything read after this point includes the changes that these notifications announce.
     notifications = [*await isr_changes.notifications(term), *await log_dir_events.notifications(term)]
@@ -54,11 +54,11 @@ async def take_over(term: ControllerTerm) -> None:
     _record_takeover(term, sorted(bounced & known.keys()))
     await _enter_states(term, bounced)
     await _elect(term, bounced, unclean)
-    requests = term.requests()
+    batch = term.new_batch()
     async for partition in term.in_slices(context.not_deleting(context.leadership)):
-        requests.lead_or_follow(partition, context.state_receivers(partition))
-    requests.publish_all()
-    requests.send()
+        batch.lead_or_follow(partition, context.state_receivers(partition))
+    batch.publish_all()
+    batch.send()
     await term.store_epochs()
     if notifications:
         await term.writes.remove(notifications)
@@ -101,10 +101,10 @@ def _record_takeover(term: ControllerTerm, bounced: Sequence[int]) -> None:
 
 async def _resume(term: ControllerTerm) -> None:
     """Resume the work that an earlier controller left unfinished."""
-    requests = term.requests()
+    batch = term.new_batch()
     for topic in sorted(term.context.topics):
-        begin_deletion(term, term.context.removed_replicas_of_topic(topic), requests)
-    requests.send()
+        begin_deletion(term, term.context.removed_replicas_of_topic(topic), batch)
+    batch.send()
     await reassignment.finish_ready_moves(term)
     await remove_deleted_replicas(term)
     await reassignments_requested(term)
@@ -166,7 +166,7 @@ async def _elect(term: ControllerTerm, bounced: Collection[int], unclean: Collec
         return decisions.repairs(context, partitions, rules, bounced=bounced, unclean=unclean)
 
     # Commands of this batch are not sent, because the full state follows.
-    await term.decide(context.not_deleting(context.leadership), decide, term.requests())
+    await term.decide(context.not_deleting(context.leadership), decide, term.new_batch())
     new = context.not_deleting(context.partitions_in(PartitionState.NEW))
     if initial_elections(context, new):
         await elect_new_partitions(term, new)

@@ -17,7 +17,7 @@ from twisted.logger import Logger
 from kreplica.cluster import documents, znodes
 from kreplica.controller.decisions.decisions import RulesOf, StateChange, TopicRules
 from kreplica.controller.dependencies import Channel, ControllerDependencies
-from kreplica.controller.effects.command_batch import BrokerRequests, Command
+from kreplica.controller.effects.command_batch import Command, CommandBatch
 from kreplica.controller.effects.command_responses import CommandResponse
 from kreplica.controller.effects.resumption import ResumingClient
 from kreplica.controller.effects.state_writes import StateWrites
@@ -171,9 +171,9 @@ class ControllerTerm:
         if event not in self._timers and not self._closed:
             self._timers[event] = self.runtime.reactor.callLater(seconds, due)
 
-    def requests(self) -> BrokerRequests:
+    def new_batch(self) -> CommandBatch:
         """Return an empty batch of commands for this step."""
-        return BrokerRequests(self.context, self.config.broker_id, self.config.listener, self._send)
+        return CommandBatch(self.context, self.config.broker_id, self.config.listener, self._send)
 
     def _send(self, broker_id: int, command: Command) -> None:
         channel = self._channels.get(broker_id)
@@ -277,7 +277,7 @@ class ControllerTerm:
         self,
         partitions: Iterable[TopicPartition],
         decide: Callable[[Sequence[TopicPartition]], list[StateChange]],
-        requests: BrokerRequests,
+        batch: CommandBatch,
     ) -> None:
         """Compute and write state changes; repeat for partitions whose state was changed concurrently.
 
@@ -290,14 +290,14 @@ class ControllerTerm:
             for start in range(0, len(waiting), SLICE):
                 changes += decide(waiting[start : start + SLICE])
                 await self.yield_to_reactor()
-            waiting = await self.apply(changes, requests) if changes else []
+            waiting = await self.apply(changes, batch) if changes else []
             if not waiting:
                 return
         raise TooManyConflicts(
             f"{len(waiting)} states changed concurrently in {CONFLICTS_MAX} attempts, for example {waiting[0]}"
         )
 
-    async def apply(self, changes: Sequence[StateChange], requests: BrokerRequests) -> list[TopicPartition]:
+    async def apply(self, changes: Sequence[StateChange], batch: CommandBatch) -> list[TopicPartition]:
         """Write states, put the written ones into the context and add the resulting commands to the batch.
 
         :return: the partitions whose change was rejected.  Their states have been read again, so that the caller can
@@ -308,10 +308,10 @@ class ControllerTerm:
             self.adopt(change)
             if not change.only_fences:
                 listeners = self.context.state_receivers(change.partition)
-                requests.lead_or_follow(change.partition, listeners, is_new=change.is_new)
+                batch.lead_or_follow(change.partition, listeners, is_new=change.is_new)
             if number % SLICE == 0:
                 await self.yield_to_reactor()
-        requests.publish(change.partition for change in outcome.written if not change.only_fences)
+        batch.publish(change.partition for change in outcome.written if not change.only_fences)
         for refused in outcome.refused:
             log.info(
                 "controller: the state of {partition} was not written and is computed again: {error}",

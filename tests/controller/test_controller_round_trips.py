@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kreplica.controller.effects.command_batch import BrokerRequests, Command
+from kreplica.controller.effects.command_batch import Command, CommandBatch
 from kreplica.controller.event_types import BrokersChanged, ShutdownRequested
 from kreplica.controller.history.step_metrics import Cost, difference
 from kreplica.wire.messages import LEADER_AND_ISR
@@ -112,10 +112,10 @@ def commands(bytes_max: int) -> list[tuple[int, Command]]:
     """Return the commands of two brokers for 100 partitions."""
     scene = scene_with(100)
     sent: list[tuple[int, Command]] = []
-    requests = BrokerRequests(scene.context, 101, "PLAINTEXT", lambda *each: sent.append(each), bytes_max)
+    batch = CommandBatch(scene.context, 101, "PLAINTEXT", lambda *each: sent.append(each), bytes_max)
     for partition in scene.context.all_partitions():
-        requests.lead_or_follow(partition, (1, 2))
-    requests.send()
+        batch.lead_or_follow(partition, (1, 2))
+    batch.send()
     for broker, command in sent:
         body = scene.run(command.build_body(scene.controllers[101].host.runtime.reactor))
         data = command.api.request.build(command.version, body)
@@ -173,9 +173,9 @@ def test_full_metadata_is_split_into_numbered_pieces() -> None:
     """Brokers remove unnamed topics after the last piece, so they must recognise it."""
     scene = scene_with(100)
     sent: list[Command] = []
-    requests = BrokerRequests(scene.context, 101, "PLAINTEXT", lambda _, command: sent.append(command), 20 * 1024)
-    requests.publish_all([1])
-    requests.send()
+    batch = CommandBatch(scene.context, 101, "PLAINTEXT", lambda _, command: sent.append(command), 20 * 1024)
+    batch.publish_all([1])
+    batch.send()
     reactor = scene.controllers[101].host.runtime.reactor
     bodies = [scene.run(command.build_body(reactor)) for command in sent]
     assert [(body["type"], body["part"], body["parts"]) for body in bodies] == [(2, 0, 3), (2, 1, 3), (2, 2, 3)]

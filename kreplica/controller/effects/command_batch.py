@@ -1,6 +1,7 @@
-"""Batch of the commands of one step: at most one LeaderAndIsr, UpdateMetadata and StopReplica for each broker.
+"""Batch of the commands of one step: for each broker at most one LeaderAndIsr and UpdateMetadata, and two StopReplica.
 
-A command above ``COMMAND_BYTES_MAX`` is split into several, sent in order.
+One StopReplica deletes files and the other does not.  A larger command than ``COMMAND_BYTES_MAX`` is split, and its
+parts are sent in order.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from kreplica.model import TopicPartition
 from kreplica.runtime import Reactor
 from kreplica.wire.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, Api
 
-__all__ = ["COMMAND_BYTES_MAX", "DELETE_ANY_EPOCH", "BrokerRequests", "Command"]
+__all__ = ["COMMAND_BYTES_MAX", "DELETE_ANY_EPOCH", "Command", "CommandBatch"]
 
 COMMAND_BYTES_MAX = 16 * 1024 * 1024
 """Size limit of a command: far below ``socket.request.max.bytes`` (100 MB), because a parsed command needs more."""
@@ -31,6 +32,7 @@ class Command:
     :param partitions: the partitions in its body.
     :param build_body: builds the body when the command is sent.
     :param broker_epoch: epoch of the receiving process.
+    :param delete: True for a StopReplica that deletes files.
     """
 
     api: Api
@@ -48,7 +50,7 @@ class Command:
 Send = Callable[[int, Command], None]
 
 
-class BrokerRequests:
+class CommandBatch:
     """Collects the commands of one step, then sends them all; used once.
 
     The order for each broker is LeaderAndIsr, UpdateMetadata, StopReplica, as Kafka's brokers expect.  For a broker

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from kreplica.controller.effects.command_batch import BrokerRequests
+from kreplica.controller.effects.command_batch import CommandBatch
 from kreplica.controller.effects.state_writes import TopicChange
 from kreplica.controller.event_types import PartitionRequestsChanged
 from kreplica.controller.handlers.replica_deletion import begin_deletion
@@ -19,13 +19,13 @@ PARTITIONS_PER_CHANGE_MAX = 1000
 Decide = Callable[[str], TopicChange | None]
 
 
-async def change_topics(term: ControllerTerm, topics: Iterable[str], decide: Decide, requests: BrokerRequests) -> None:
+async def change_topics(term: ControllerTerm, topics: Iterable[str], decide: Decide, batch: CommandBatch) -> None:
     """Write the changes of each topic until ``decide`` returns None; decide again after a concurrent write.
 
     A rejected change that fulfils request znodes is not repeated here: a later event reads them again.
 
     :param decide: returns the next change of a topic, or None if it needs none.
-    :param requests: receives the commands that follow from the written changes.
+    :param batch: receives the commands that follow from the written changes.
     :raise TooManyConflicts: after ``CONFLICTS_MAX`` attempts.
     """
     waiting = list(topics)
@@ -35,7 +35,7 @@ async def change_topics(term: ControllerTerm, topics: Iterable[str], decide: Dec
             changes = [change for topic in waiting if (change := _decide(term, topic, decide)) is not None]
             written = await term.writes.write_topics(changes)
             for change in written:
-                _adopt(term, change, requests)
+                _adopt(term, change, batch)
                 await term.yield_to_reactor()
             waiting = [change.assignment.topic for change in written]
             done = set(waiting)
@@ -63,7 +63,7 @@ async def _read_again(term: ControllerTerm, refused: list[TopicChange]) -> None:
     await term.read_states(partitions)
 
 
-def _adopt(term: ControllerTerm, change: TopicChange, requests: BrokerRequests) -> None:
+def _adopt(term: ControllerTerm, change: TopicChange, batch: CommandBatch) -> None:
     """Put a written change into the context, and add the resulting commands to the batch."""
     context, topic = term.context, change.assignment.topic
     old, left_before = context.topics[topic], set(context.removed_replicas_of_topic(topic))
@@ -81,14 +81,14 @@ def _adopt(term: ControllerTerm, change: TopicChange, requests: BrokerRequests) 
     for state in change.states:
         term.adopt(state)
         for broker in context.state_receivers(state.partition):
-            requests.lead_or_follow(state.partition, [broker], is_new=(state.partition, broker) in added)
+            batch.lead_or_follow(state.partition, [broker], is_new=(state.partition, broker) in added)
     removed = context.removed_replicas_of_topic(topic)
     for partition, broker in left_before.difference(removed, added):
         context.forget_replica(partition, broker)
     changed = _changed(old, change)
     if changed:
-        requests.publish(changed)
-    begin_deletion(term, [replica for replica in removed if replica not in left_before], requests)
+        batch.publish(changed)
+    begin_deletion(term, [replica for replica in removed if replica not in left_before], batch)
     for partition in _ended(old, change.assignment):
         _end(term, partition)
 

@@ -15,7 +15,7 @@ from twisted.logger import Logger
 from kreplica.cluster import documents, znodes
 from kreplica.controller.decisions import decisions
 from kreplica.controller.decisions.decisions import StateChange
-from kreplica.controller.effects.command_batch import BrokerRequests
+from kreplica.controller.effects.command_batch import CommandBatch
 from kreplica.controller.event_types import BrokersChanged
 from kreplica.controller.handlers import reassignment, replica_deletion
 from kreplica.controller.handlers.topic_creation import elect_new_partitions
@@ -81,12 +81,12 @@ async def brokers_changed(term: ControllerTerm) -> None:
     await _enter_states(term, changes)
     await replica_deletion.brokers_gone(term, {*changes.gone, *outdated})
     full_state = [*changes.joined, *outdated]
-    requests = term.requests()
-    requests.introduce(full_state)
-    await _repair(term, changes, unclean, requests)
-    await _send_roles(term, full_state, requests)
-    requests.publish(())
-    requests.send()
+    batch = term.new_batch()
+    batch.introduce(full_state)
+    await _repair(term, changes, unclean, batch)
+    await _send_roles(term, full_state, batch)
+    batch.publish(())
+    batch.send()
     await term.store_epochs()
     if changes.joined:
         new = context.not_deleting(context.partitions_in(PartitionState.NEW))
@@ -183,7 +183,7 @@ async def _enter_states(term: ControllerTerm, changes: BrokerChanges) -> None:
 
 
 async def _repair(
-    term: ControllerTerm, changes: BrokerChanges, unclean: Collection[int], requests: BrokerRequests
+    term: ControllerTerm, changes: BrokerChanges, unclean: Collection[int], batch: CommandBatch
 ) -> None:
     context, rules, bounced = term.context, term.rules(), changes.bounced
 
@@ -192,23 +192,23 @@ async def _repair(
 
     replicas = term.in_slices(context.replicas_on([*changes.gone, *changes.joined]))
     touched = {partition: None async for partition, _ in replicas}
-    await term.decide(context.not_deleting(touched), decide, requests)
+    await term.decide(context.not_deleting(touched), decide, batch)
 
 
-async def _send_roles(term: ControllerTerm, brokers: Sequence[int], requests: BrokerRequests) -> None:
+async def _send_roles(term: ControllerTerm, brokers: Sequence[int], batch: CommandBatch) -> None:
     """Mark the live replicas on these brokers as online, and add their roles to the batch."""
     context = term.context
     async for partition, replica in term.in_slices(context.replicas_on(brokers)):
         has_role = partition.topic not in context.deleting and partition in context.leadership
         if has_role and context.is_online(partition, replica):
             context.set_replica_state(partition, replica, ReplicaState.ONLINE)
-            requests.lead_or_follow(partition, [replica])
+            batch.lead_or_follow(partition, [replica])
 
 
 async def elect_offline_partitions(term: ControllerTerm) -> None:
     """Retry the election for every partition without a leader."""
     offline = term.context.not_deleting(term.context.partitions_in(PartitionState.OFFLINE))
     if offline:
-        rules, requests = term.rules(), term.requests()
-        await term.decide(offline, lambda some: decisions.repairs(term.context, some, rules), requests)
-        requests.send()
+        rules, batch = term.rules(), term.new_batch()
+        await term.decide(offline, lambda some: decisions.repairs(term.context, some, rules), batch)
+        batch.send()

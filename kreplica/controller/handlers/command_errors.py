@@ -60,7 +60,7 @@ def _delete_old_files(term: ControllerTerm, broker: int, partitions: Sequence[To
         partitions=", ".join(map(str, affected[:5])),
     )
     topics = {partition.topic for partition in affected}
-    deletions, roles = term.requests(), term.requests()
+    deletions, roles = term.new_batch(), term.new_batch()
     for partition in affected:
         context.initial_replicas[partition] -= {broker}
         deletions.stop(partition, broker, delete=True)

@@ -36,19 +36,19 @@ async def shutdown_requested(term: ControllerTerm, request: ShutdownRequested) -
     context.shutting_down.add(broker)
     replicas = term.in_slices(context.replicas_on([broker]))
     partitions = context.not_deleting([partition async for partition, _ in replicas])
-    rules, requests = term.rules(), term.requests()
+    rules, batch = term.rules(), term.new_batch()
 
     def decide(some: Sequence[TopicPartition]) -> list[StateChange]:
         return decisions.controlled_shutdown_changes(context, some, rules)
 
-    await term.decide(partitions, decide, requests)
+    await term.decide(partitions, decide, batch)
     async for partition in term.in_slices(partitions):
         state = context.leadership.get(partition)
         is_following = context.replica_state(partition, broker) is ReplicaState.ONLINE
         if state is not None and state.leader != broker and is_following:
             context.set_replica_state(partition, broker, ReplicaState.OFFLINE)
-            requests.stop(partition, broker, delete=False)
-    requests.send()
+            batch.stop(partition, broker, delete=False)
+    batch.send()
     led = [partition for partition in partitions if context.leads(broker, partition)]
     log.info(
         "controller: broker {broker} shuts down: it held {count} partitions and still leads {led}",

@@ -54,34 +54,34 @@ async def replicas_recovered(term: ControllerTerm, event: ReplicasRecovered) -> 
             context.set_replica_state(partition, event.broker_id, ReplicaState.ONLINE)
     await _repair(term, context.not_deleting(back))
     # The broker opened them in an old epoch if leaders were elected while they counted as failed.
-    requests = term.requests()
+    batch = term.new_batch()
     for partition in context.not_deleting(back):
         if partition in context.leadership and event.broker_id in context.replicas(partition):
-            requests.lead_or_follow(partition, [event.broker_id])
-    requests.send()
+            batch.lead_or_follow(partition, [event.broker_id])
+    batch.send()
 
 
 async def retry_replicas(term: ControllerTerm) -> None:
     """Send the roles of failed replicas again; the broker accepts those that it can open."""
-    context, requests = term.context, term.requests()
+    context, batch = term.context, term.new_batch()
     for broker in sorted(context.failed_replicas):
         for partition in sorted(context.failed_replicas[broker]):
             if partition in context.leadership and broker in context.replicas(partition):
-                requests.lead_or_follow(partition, [broker])
+                batch.lead_or_follow(partition, [broker])
             else:
                 context.failed_replicas[broker].discard(partition)
-    requests.send()
+    batch.send()
     if any(context.failed_replicas.values()):
         term.put_later(RetryReplicas(), RETRY_SECONDS)
 
 
 async def _repair(term: ControllerTerm, partitions: Sequence[TopicPartition], failed: Sequence[int] = ()) -> None:
-    rules, requests = term.rules(), term.requests()
+    rules, batch = term.rules(), term.new_batch()
 
     def decide(some: Sequence[TopicPartition]) -> list[StateChange]:
         return decisions.repairs(term.context, some, rules, failed=failed)
 
-    await term.decide(partitions, decide, requests)
+    await term.decide(partitions, decide, batch)
     # Also without a state change, because the list of offline replicas changed.
-    requests.publish(partitions)
-    requests.send()
+    batch.publish(partitions)
+    batch.send()

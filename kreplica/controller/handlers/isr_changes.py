@@ -43,8 +43,8 @@ async def isr_changed(term: ControllerTerm) -> list[TopicPartition]:
     for partition in read:
         term.history.learned(partition, before[partition], context.leadership[partition])
     if read:
-        rules, requests = term.rules(), term.requests()
-        requests.publish(read)
+        rules, batch = term.rules(), term.new_batch()
+        batch.publish(read)
 
         def decide(some: Sequence[TopicPartition]) -> list[StateChange]:
             repaired = decisions.repairs(context, some, rules)
@@ -52,8 +52,8 @@ async def isr_changed(term: ControllerTerm) -> list[TopicPartition]:
             rest = [partition for partition in some if partition not in touched]
             return repaired + decisions.controlled_shutdown_changes(context, rest, rules)
 
-        await term.decide(read, decide, requests)
-        requests.send()
+        await term.decide(read, decide, batch)
+        batch.send()
         await reassignment.finish_ready_moves(term, read)
     if paths:
         await term.writes.remove(paths)

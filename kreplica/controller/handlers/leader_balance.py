@@ -154,6 +154,6 @@ async def _elect(
 
 async def _run_elections(term: ControllerTerm, partitions: Sequence[TopicPartition], elections: Elections) -> None:
     """Write the results of these elections and send the commands."""
-    rules, requests = term.rules(), term.requests()
-    await term.decide(partitions, lambda some: elections(term.context, some, rules), requests)
-    requests.send()
+    rules, batch = term.rules(), term.new_batch()
+    await term.decide(partitions, lambda some: elections(term.context, some, rules), batch)
+    batch.send()

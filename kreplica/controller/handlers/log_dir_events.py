@@ -23,7 +23,7 @@ async def notifications(term: ControllerTerm) -> list[str]:
 
 async def directories_failed(term: ControllerTerm) -> None:
     """Send these brokers their roles again; they return KAFKA_STORAGE_ERROR for each replica that is offline."""
-    context, requests = term.context, term.requests()
+    context, batch = term.context, term.new_batch()
     paths = await notifications(term)
     brokers = await _brokers_in(term, paths)
     for broker in brokers:
@@ -31,8 +31,8 @@ async def directories_failed(term: ControllerTerm) -> None:
     for partition, broker in context.replicas_on(brokers):
         is_led = partition in context.leadership and partition.topic not in context.deleting
         if is_led and broker in context.state_receivers(partition):
-            requests.lead_or_follow(partition, [broker])
-    requests.send()
+            batch.lead_or_follow(partition, [broker])
+    batch.send()
     if paths:
         await term.writes.remove(paths)
 

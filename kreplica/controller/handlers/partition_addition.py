@@ -33,12 +33,12 @@ async def handle_additions(term: ControllerTerm) -> None:
             wanted[partition.topic][partition.partition] = decode_addition(request, data)
         except znodes.ZnodeError as error:
             refused[request] = str(error)
-    context, requests = term.context, term.requests()
+    context, batch = term.context, term.new_batch()
     for topic, rows in wanted.items():
         for number, reason in refusals(context, topic, rows).items():
             refused[path(znodes.PARTITIONS_ADD, TopicPartition(topic, number))] = reason
-    await change_topics(term, sorted(wanted), lambda topic: _growth(context, topic, wanted[topic]), requests)
-    requests.send()
+    await change_topics(term, sorted(wanted), lambda topic: _growth(context, topic, wanted[topic]), batch)
+    batch.send()
     await start_new_partitions(term, sorted(wanted))
     requested = [TopicPartition(topic, number) for topic, rows in wanted.items() for number in rows]
     existing = [partition for partition in requested if context.replicas(partition)]

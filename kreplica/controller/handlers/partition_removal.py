@@ -39,7 +39,7 @@ def is_removal_due(waited_s: float, wait_s: float) -> bool:
 async def handle_removals(term: ControllerTerm) -> None:
     """Handle new or withdrawn removal requests, and removals that are due."""
     waits, refused = await _read_waits(term)
-    context, requests = term.context, term.requests()
+    context, batch = term.context, term.new_batch()
     requested: dict[str, set[int]] = defaultdict(set)
     for partition in waits:
         requested[partition.topic].add(partition.partition)
@@ -49,12 +49,12 @@ async def handle_removals(term: ControllerTerm) -> None:
             refused[path(znodes.PARTITIONS_REMOVE, TopicPartition(topic, number))] = reason
     rules = term.rules()
     await change_topics(
-        term, topics, lambda topic: _read_only_change(context, rules, topic, requested[topic]), requests
+        term, topics, lambda topic: _read_only_change(context, rules, topic, requested[topic]), batch
     )
     _note_read_only(term, waits)
     now_s = term.now_s()
-    await change_topics(term, topics, lambda topic: _removal_change(context, topic, now_s), requests)
-    requests.send()
+    await change_topics(term, topics, lambda topic: _removal_change(context, topic, now_s), batch)
+    batch.send()
     removed = (partition for partition in waits if context.removed_replicas(partition))
     ended = [partition for partition in removed if not context.replicas(partition)]
     term.history.record_many("partitions_removed", "partition", ended, "{what}: removed, files are being deleted")

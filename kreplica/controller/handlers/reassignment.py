@@ -45,9 +45,9 @@ async def reassign(term: ControllerTerm, targets: Targets) -> Results:
         UNKNOWN_TOPIC_OR_PARTITION.
     """
     requested_moves = _RequestedMoves(term.context, term.rules(), targets)
-    requests = term.requests()
-    await change_topics(term, requested_moves.topics, requested_moves.decide, requests)
-    requests.send()
+    batch = term.new_batch()
+    await change_topics(term, requested_moves.topics, requested_moves.decide, batch)
+    batch.send()
     started = [partition for partition, error in requested_moves.results.items() if error is None]
     _record_reassignments(term, started, requested_moves.results)
     await finish_ready_moves(term, started)
@@ -80,11 +80,11 @@ async def list_reassignments(
 
 async def finish_ready_moves(term: ControllerTerm, partitions: Iterable[TopicPartition] | None = None) -> None:
     """Finish the reassignments of these partitions (of all if None) whose target is in sync."""
-    context, rules, requests = term.context, term.rules(), term.requests()
+    context, rules, batch = term.context, term.rules(), term.new_batch()
     wanted = reassigned_partitions(context, partitions)
     topics = sorted({partition.topic for partition in wanted})
-    await change_topics(term, topics, lambda topic: _final_change(context, rules, topic), requests)
-    requests.send()
+    await change_topics(term, topics, lambda topic: _final_change(context, rules, topic), batch)
+    batch.send()
     still = set(reassigned_partitions(context, wanted))
     arrived = [partition for partition in wanted if partition not in still]
     if arrived:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 
 from twisted.logger import Logger
 
-from kreplica.controller.effects.command_batch import BrokerRequests
+from kreplica.controller.effects.command_batch import CommandBatch
 from kreplica.controller.event_types import ReplicasStopped, RetryDeletions
 from kreplica.controller.state.context import ControllerContext, Replica
 from kreplica.controller.state.states import ReplicaState
@@ -26,7 +26,7 @@ NO_FILES_LEFT = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 """StopReplica results that mean that the broker has no files of the replica."""
 
 
-def begin_deletion(term: ControllerTerm, replicas: Iterable[Replica], requests: BrokerRequests) -> None:
+def begin_deletion(term: ControllerTerm, replicas: Iterable[Replica], batch: CommandBatch) -> None:
     """Stop the replicas (phase one); those on dead brokers wait until the broker is back."""
     context = term.context
     for partition, broker in replicas:
@@ -36,7 +36,7 @@ def begin_deletion(term: ControllerTerm, replicas: Iterable[Replica], requests: 
         if state is ReplicaState.NON_EXISTENT:
             context.set_replica_state(partition, broker, ReplicaState.NEW)
         context.set_replica_state(partition, broker, ReplicaState.OFFLINE)
-        requests.stop(partition, broker, delete=False)
+        batch.stop(partition, broker, delete=False)
 
 
 async def replicas_to_delete(term: ControllerTerm) -> list[Replica]:
@@ -54,7 +54,7 @@ async def replicas_stopped(term: ControllerTerm, event: ReplicasStopped) -> None
 
     Responses of an earlier process are ignored; its successor receives the commands when it joins.
     """
-    context, requests = term.context, term.requests()
+    context, batch = term.context, term.new_batch()
     known = context.brokers.get(event.broker_id)
     if known is None or known.epoch != event.broker_epoch:
         return
@@ -67,11 +67,11 @@ async def replicas_stopped(term: ControllerTerm, event: ReplicasStopped) -> None
             _failed(term, partition, event.broker_id, error)
         if not event.delete and state is ReplicaState.OFFLINE and not failed:
             context.set_replica_state(partition, event.broker_id, ReplicaState.DELETION_STARTED)
-            requests.stop(partition, event.broker_id, delete=True)
+            batch.stop(partition, event.broker_id, delete=True)
         elif event.delete and state is ReplicaState.DELETION_STARTED:
             done = ReplicaState.DELETION_INELIGIBLE if failed else ReplicaState.DELETION_SUCCESSFUL
             context.set_replica_state(partition, event.broker_id, done)
-    requests.send()
+    batch.send()
 
 
 def _failed(term: ControllerTerm, partition: TopicPartition, broker: int, error: ErrorCode) -> None:
@@ -94,15 +94,15 @@ async def brokers_gone(term: ControllerTerm, brokers: Collection[int]) -> None:
 
 async def resume_deletions(term: ControllerTerm, brokers: Collection[int]) -> None:
     """Restart the waiting deletions of these brokers, from phase one."""
-    context, requests = term.context, term.requests()
+    context, batch = term.context, term.new_batch()
     async for partition, broker in term.in_slices(await replicas_to_delete(term)):
         if broker not in brokers:
             continue
         if context.replica_state(partition, broker) is ReplicaState.DELETION_INELIGIBLE:
             context.set_replica_state(partition, broker, ReplicaState.OFFLINE)
         if context.replica_state(partition, broker) is ReplicaState.OFFLINE:
-            requests.stop(partition, broker, delete=False)
-    requests.send()
+            batch.stop(partition, broker, delete=False)
+    batch.send()
 
 
 def is_deleted(context: ControllerContext, partition: TopicPartition, broker: int) -> bool:

@@ -32,11 +32,11 @@ async def retry_deletions(term: ControllerTerm) -> None:
 
 async def remove_deleted_replicas(term: ControllerTerm, topics: Iterable[str] | None = None) -> None:
     """Remove deleted replicas of these topics (of all if None) from the topic znodes."""
-    context, requests = term.context, term.requests()
+    context, batch = term.context, term.new_batch()
     wanted = sorted(context.topics if topics is None else topics)
     with_removed = [topic for topic in wanted if context.removed_replicas_of_topic(topic)]
-    await change_topics(term, with_removed, lambda topic: without_deleted_replicas(context, topic), requests)
-    requests.send()
+    await change_topics(term, with_removed, lambda topic: without_deleted_replicas(context, topic), batch)
+    batch.send()
 
 
 def without_deleted_replicas(context: ControllerContext, topic: str) -> TopicChange | None:

@@ -52,14 +52,14 @@ def delete_orphaned_topics(term: ControllerTerm, topics: Sequence[str]) -> None:
 
     Unlike a requested deletion it is sent only once, because no znode is left to record its progress.
     """
-    context, requests = term.context, term.requests()
+    context, batch = term.context, term.new_batch()
     for topic in topics:
         log.warn("controller: the znode of topic {topic} was removed; its replicas are deleted", topic=topic)
         context.deleting.add(topic)  # so that the metadata shows it as deleted
-        requests.publish(context.partitions_of(topic))
+        batch.publish(context.partitions_of(topic))
         for partition, broker in context.replicas_of_topic(topic):
-            requests.stop(partition, broker, delete=True)
-    requests.send()
+            batch.stop(partition, broker, delete=True)
+    batch.send()
     for topic in topics:
         context.forget_topic(topic)
 
@@ -162,17 +162,17 @@ async def elect_new_partitions(term: ControllerTerm, partitions: Iterable[TopicP
     """Elect first leaders; partitions without a live replica stay NEW until one joins."""
     wanted = list(partitions)
     changes = initial_elections(term.context, wanted)
-    requests = term.requests()
+    batch = term.new_batch()
     await term.writes.create_partition_parents(sorted({change.partition.topic for change in changes}))
-    for partition in await term.apply(changes, requests):
+    for partition in await term.apply(changes, batch):
         if partition in term.context.leadership:
             # Keep the existing state, which an earlier controller wrote before it failed.
             term.context.set_partition_state(partition, PartitionState.ONLINE)
-            requests.lead_or_follow(partition, term.context.replicas(partition))
+            batch.lead_or_follow(partition, term.context.replicas(partition))
     for partition in wanted:
         if partition in term.context.leadership:
             for replica in term.context.replicas(partition):
                 state = ReplicaState.ONLINE if replica in term.context.brokers else ReplicaState.OFFLINE
                 term.context.set_replica_state(partition, replica, state)
-    requests.publish(wanted)
-    requests.send()
+    batch.publish(wanted)
+    batch.send()

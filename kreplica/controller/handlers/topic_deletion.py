@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from twisted.logger import Logger
 
 from kreplica.cluster import znodes
-from kreplica.controller.effects.command_batch import BrokerRequests
+from kreplica.controller.effects.command_batch import CommandBatch
 from kreplica.controller.event_types import DeletionsChanged, FinishDeletions
 from kreplica.controller.handlers.replica_deletion import begin_deletion, is_deleted
 from kreplica.controller.handlers.topic_creation import topics_changed
@@ -37,28 +37,28 @@ async def deletions_changed(term: ControllerTerm) -> None:
     if not new:
         return
     started: list[str] = []
-    requests = term.requests()
+    batch = term.new_batch()
     for topic in new:
-        await _begin(term, topic, requests)
+        await _begin(term, topic, batch)
         started.append(topic)
         if term.must_give_way and len(started) < len(new):
             term.put(DeletionsChanged())
             break
     term.history.record_many("topics_deleting", "topic", started, "{what}: deletion started")
-    requests.send()
+    batch.send()
     await finish_deletions(term, started)
 
 
-async def _begin(term: ControllerTerm, topic: str, requests: BrokerRequests) -> None:
+async def _begin(term: ControllerTerm, topic: str, batch: CommandBatch) -> None:
     context = term.context
     context.deletions_started.add(topic)
     async for partition in term.in_slices(context.partitions_of(topic)):
         if context.partition_state(partition) is not PartitionState.NON_EXISTENT:
             context.set_partition_state(partition, PartitionState.OFFLINE)
-    requests.publish(context.partitions_of(topic))
+    batch.publish(context.partitions_of(topic))
     replicas = context.replicas_of_topic(topic)
     for start in range(0, len(replicas), SLICE):
-        begin_deletion(term, replicas[start : start + SLICE], requests)
+        begin_deletion(term, replicas[start : start + SLICE], batch)
         await term.yield_to_reactor()
 
 
