@@ -10,7 +10,7 @@ import pytest
 
 from kreplica.testing.simulator.offload import DELAY_S
 from kreplica.testing.storms.cleanup import deferred_collection
-from kreplica.testing.storms.faults import FAULTS
+from kreplica.testing.storms.faults import FAULTS, disks
 from kreplica.testing.storms.replicated_run import SAFE, SYNCED, ReplicatedRun
 
 PATH = "/data/of-another-fault"
@@ -81,4 +81,22 @@ def test_one_machine_at_a_time_loses_committed_records() -> None:
     run.launch(1)
     run.settle()
     assert run.can_lose(2)
+    run.converge()
+
+
+def test_no_power_loss_while_another_replica_is_damaged() -> None:
+    """Records survive it if they are synced, but the controller then prefers the replica with undetected damage."""
+    run = ReplicatedRun(3, configs=SYNCED)
+    run.run_until_acknowledged(20)
+    assert run.can_lose_power(2)
+    machine = run.machine(1)
+    path = next(path for path in disks._segments(run, 1) if machine.host.disk.synced_size(path))
+    machine.host.disk.flip_bit(path, machine.host.disk.synced_size(path) - 1, 0)
+    run.maybe_incomplete[1] = None
+    assert not run.can_lose_power(2)
+    assert run.can_lose_power(1), "the same replica may be lost twice"
+    run.lose_power(1)
+    run.launch(1)
+    run.settle()
+    assert run.can_lose_power(2)
     run.converge()

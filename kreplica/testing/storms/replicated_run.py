@@ -156,6 +156,16 @@ class ReplicatedRun(ClusterRun):
                 return False
         return True
 
+    def can_lose_power(self, broker: int) -> bool:
+        """Return True if a power loss or a failed sync of this broker now leaves a replica that can lead.
+
+        If records are synced before they are acknowledged, the broker keeps them, but the controller still treats its
+        replicas as incomplete: another one must lead, and that one must not be damaged.
+        """
+        self.maybe_incomplete = {other: None for other in self.maybe_incomplete if not self._is_complete(other)}
+        is_another_incomplete = bool(self.maybe_incomplete.keys() - {broker})
+        return self.can_lose(broker) if is_another_incomplete else self.synced or self.can_lose(broker)
+
     def _is_complete(self, broker: int) -> bool:
         """Return True if the broker's in-sync replicas hold all committed records, and none is damaged."""
         machine = self.machine(broker)

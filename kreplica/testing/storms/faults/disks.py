@@ -58,7 +58,7 @@ def fail_to_sync(run: ReplicatedRun, random: Random) -> End | None:
     Only if this loses no committed data, because another in-sync replica may have lost unsynced records.
     """
     broker = some_broker(run, random)
-    if broker is None or not (run.synced or run.can_lose(broker)):
+    if broker is None or not run.can_lose_power(broker):
         return None
     run.note(f"a sync of broker {broker} fails")
     run.maybe_incomplete[broker] = None  # the broker treats its logs as incomplete

@@ -24,7 +24,7 @@ def kill(run: ReplicatedRun, random: Random) -> End | None:
 def lose_power(run: ReplicatedRun, random: Random) -> End | None:
     """Cut the power of a machine, if all committed data survives."""
     broker = some_broker(run, random)
-    if broker is None or not (run.synced or run.can_lose(broker)):
+    if broker is None or not run.can_lose_power(broker):
         return None
     run.lose_power(broker)
     return lambda: run.launch(broker)
