@@ -39,8 +39,7 @@ MakeShards = Callable[[Callable[[StateLog], TransactionShard]], Shards[Transacti
 
 
 class TransactionCoordinator:
-    """Coordinates the transactional ids whose partitions of ``__transaction_state`` this broker leads; owned by the
-    broker.
+    """Coordinator of the transactional ids whose partitions of ``__transaction_state`` this broker leads.
 
     Every request calls its callback exactly once, possibly before the method returns.
 

@@ -36,7 +36,7 @@ ROWS_AT_ONCE = 64
 """Number of partitions that are built between two checks of the clock."""
 
 RECENT_MAX = 3
-"""Maximum number of assembled commands cached for brokers that receive the same partitions."""
+"""Number of assembled bodies cached besides the newest, for brokers that receive the same partitions."""
 
 Row = dict[str, Any]
 Partitions = tuple[TopicPartition, ...]
@@ -55,7 +55,7 @@ NOTHING_IS_NEW: Mapping[TopicPartition, bool] = MappingProxyType({})
 
 
 class Bodies:
-    """Builds the commands of one step from a snapshot of the context."""
+    """Builds the bodies of the commands of one step from a snapshot of the context."""
 
     def __init__(self, context: ControllerContext, controller_id: int, listener: str) -> None:
         self._context = _copy(context)  # later steps change the context before the commands are sent

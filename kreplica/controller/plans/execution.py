@@ -132,7 +132,7 @@ def _must_reverse(context: ControllerContext, run: RunningPlan, number: int) -> 
 
 
 async def _write_outcomes(term: ControllerTerm, run: RunningPlan) -> None:
-    """Write changed outcomes; forget the plan if its znodes were removed."""
+    """Write changed outcomes; if the plan's znodes were changed or removed, drop the plan and read it again."""
     if not run.unwritten:
         return
     plan_id = run.plan.plan_id

@@ -172,7 +172,10 @@ async def _read(term: ControllerTerm, parent: str, names: Sequence[str]) -> list
 
 
 def _resume(term: ControllerTerm, run: RunningPlan) -> None:
-    """Reset steps that an earlier controller marked as started, but did not start, to waiting."""
+    """Reset to waiting the moves that an earlier controller marked but did not start, and all partition requests.
+
+    A partition request that exists or was fulfilled is found when the step is selected again.
+    """
     if run.is_returning:
         return  # _observe marks a step at its origin as cancelled
     for number in run.moving:

@@ -74,7 +74,7 @@ def lagging(
     now_s: float,
     lag_s_max: float,
 ) -> tuple[int, ...]:
-    """Return the replicas that must leave the ISR.
+    """Return the replicas that must leave the ISR or may not join it, because they lag.
 
     :param followers: progress by replica; the leader is absent.
     """
