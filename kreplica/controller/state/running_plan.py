@@ -90,7 +90,7 @@ class RunningPlan:
 
     @property
     def is_returning(self) -> bool:
-        """True if the plan is being cancelled and its moves are undone."""
+        """True if the plan is being cancelled: ongoing moves are reversed, and in a rollback also finished ones."""
         return self.plan.state is PlanState.CANCELLING
 
     def origin(self, step: Step) -> tuple[int, ...]:
