@@ -332,11 +332,12 @@ class Partition:
     ) -> None:
         """Append records that the leader returned for this log's end.
 
-        :param records: whole batches, possibly none; an incomplete last batch is ignored.
+        :param records: batches, possibly none; those from an invalid or incomplete batch on are ignored.
         :param leader_high_watermark: the local high watermark follows it up to the log end and never decreases.
         :param leader_log_start_offset: lower bound for the local log start offset.
-        :raise KafkaError: CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE (a batch starts below the log end), KAFKA_STORAGE_ERROR
-            or NOT_LEADER_OR_FOLLOWER; the log is unchanged.
+        :raise KafkaError: CORRUPT_MESSAGE (no valid batch), OFFSET_OUT_OF_RANGE (a batch starts below the log end) or
+            NOT_LEADER_OR_FOLLOWER, with the log unchanged; KAFKA_STORAGE_ERROR if the write failed, possibly after
+            some batches.
         """
         if not self.role.is_follower:
             raise self.role.unavailable()

@@ -145,13 +145,13 @@ def _find_duplicate(log: Log, checked: Checked, origin: Origin) -> AppendResult 
 def append_as_follower(
     log: Log, records: bytes | bytearray | memoryview, *, now_ms: int, leader_epoch: int | None = None
 ) -> AppendResult:
-    """Append batches from the leader unchanged; an incomplete last batch is ignored.
+    """Append batches from the leader unchanged, up to the first one that is incomplete or invalid.
 
     If the disk becomes full, the batches that were already written stay in the log.
 
     :param leader_epoch: batches of later epochs are ignored.
     :return: the offsets; size 0 if there was no whole batch.
-    :raise KafkaError: CORRUPT_MESSAGE (wrong CRC or invalid batch) or OFFSET_OUT_OF_RANGE (a batch starts below the
+    :raise KafkaError: CORRUPT_MESSAGE (the first batch is invalid) or OFFSET_OUT_OF_RANGE (a batch starts below the
         log end offset), with the log unchanged; KAFKA_STORAGE_ERROR if the write failed.
     """
     data = memoryview(records)
