@@ -33,6 +33,7 @@ SUBCOMMANDS = {
     "why": Subcommand("commands.why", "Explain the state of a partition, group or plan, or why a broker is slow."),
     "timeline": Subcommand("commands.timeline", "Show past and new events of the cluster."),
     "zookeeper": Subcommand("commands.zookeeper", "Run a ZooKeeper server on this machine."),
+    "tls": Subcommand("commands.tls", "Certificates for development: dev-ca."),
     "log": Subcommand("diagnostics.log", "Log files of a broker: dump, verify."),
     "pipeline": Subcommand(
         "pipelines.pipeline", "Spark pipelines over whole topics: archive, replay, audit, compare, profile."

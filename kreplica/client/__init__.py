@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from kreplica.client.group import GroupIdentity, GroupOptions, GroupProtocol
     from kreplica.client.producer import OutgoingRecord, Producer, ProducerOptions, Written
+    from kreplica.client.security import secured_endpoints
     from kreplica.client_core.fetched_batches import Isolation
     from kreplica.client_core.offsets import EARLIEST, LATEST, CommittedOffset, TimedOffset
     from kreplica.client_core.options import ClientOptions
@@ -60,6 +61,7 @@ _MODULES = {
     "ClientRuntime": "kreplica.client.client_runtime",
     "default_runtime": "kreplica.client.client_runtime",
     "runtime_of": "kreplica.client.client_runtime",
+    "secured_endpoints": "kreplica.client.security",
     "tls_endpoints": "kreplica.client.client_runtime",
     "TopicPartition": "kreplica.model",
     "Isolation": "kreplica.client_core.fetched_batches",
@@ -107,6 +109,7 @@ __all__ = [
     "default_runtime",
     "errors",
     "runtime_of",
+    "secured_endpoints",
     "tls_endpoints",
 ]
 

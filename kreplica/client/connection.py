@@ -13,13 +13,22 @@ from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred, fail, succeed
 from twisted.internet.error import ConnectError, ConnectingCancelledError, DNSLookupError
-from twisted.internet.interfaces import IDelayedCall, IPushProducer, IStreamClientEndpoint, ITCPTransport
+from twisted.internet.interfaces import (
+    IDelayedCall,
+    IHandshakeListener,
+    IPushProducer,
+    ISSLTransport,
+    IStreamClientEndpoint,
+    ITCPTransport,
+)
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from kreplica.client.buffered_receive import receive_in_place
 from kreplica.client.client_runtime import EndpointMaker, tcp_endpoint
+from kreplica.client.outstanding_request import OutstandingRequest
+from kreplica.client.tls_handshake import TlsHandshake
 from kreplica.client_core.errors import (
     ClientError,
     ConnectionFailed,
@@ -71,10 +80,12 @@ def connect(
     """
     connection = Connection(reactor, f"{host}:{port}", client_id, frame_size_max, outstanding_max)
     target = endpoint(reactor, host, port, connect_timeout_s)
-    return Deferred.fromCoroutine(_connect(connection, target, receive_buffer_bytes))
+    return Deferred.fromCoroutine(_connect(connection, target, receive_buffer_bytes, connect_timeout_s))
 
 
-async def _connect(connection: Connection, endpoint: IStreamClientEndpoint, receive_buffer_bytes: int) -> Connection:
+async def _connect(
+    connection: Connection, endpoint: IStreamClientEndpoint, receive_buffer_bytes: int, timeout_s: float
+) -> Connection:
     factory = Factory.forProtocol(lambda: connection)
     factory.noisy = False
     try:
@@ -84,6 +95,8 @@ async def _connect(connection: Connection, endpoint: IStreamClientEndpoint, rece
     except (ConnectError, DNSLookupError) as error:
         raise ConnectionFailed(f"{connection.peer}: {error}") from error
     transport = connection.transport
+    if ISSLTransport.providedBy(transport):
+        await connection.handshake.wait(connection, endpoint, timeout_s)
     if receive_buffer_bytes > 0:
         transport.getHandle().setsockopt(SOL_SOCKET, SO_RCVBUF, receive_buffer_bytes)
     plain = getattr(transport, "socket", None)
@@ -92,31 +105,7 @@ async def _connect(connection: Connection, endpoint: IStreamClientEndpoint, rece
     return connection
 
 
-class _Outstanding:
-    """A request in flight; ``deferred`` is None after its caller cancelled it."""
-
-    __slots__ = ("api", "correlation_id", "deferred", "timeout_s", "timer", "version")
-
-    def __init__(self, api: Api, version: int, correlation_id: int, timeout_s: float) -> None:
-        self.api = api
-        self.version = version
-        self.correlation_id = correlation_id
-        self.timeout_s = timeout_s
-        self.deferred: Deferred[dict[str, Any]] | None = Deferred(self._cancelled)
-        self.timer: IDelayedCall | None = None
-
-    def detach(self) -> Deferred[dict[str, Any]] | None:
-        """Stop the timer, and return the Deferred to fire."""
-        deferred, self.deferred = self.deferred, None
-        if self.timer is not None and self.timer.active():
-            self.timer.cancel()
-        return deferred
-
-    def _cancelled(self, _: Deferred[dict[str, Any]]) -> None:
-        self.detach()
-
-
-@implementer(IPushProducer)
+@implementer(IPushProducer, IHandshakeListener)
 class Connection(Protocol):
     """Pipelined connection, created by ``connect`` and closed by its owner.
 
@@ -124,6 +113,7 @@ class Connection(Protocol):
     responses could not be attributed.
 
     :param peer: the broker's address, for error texts.
+    :ivar handshake: the TLS handshake, if the connection uses TLS.
     """
 
     transport: Any
@@ -139,15 +129,16 @@ class Connection(Protocol):
         self._outstanding_max = outstanding_max
         self._frames = FrameReader(frame_size_max)
         self._parsers = MessageParsers()
-        self._outstanding: deque[_Outstanding] = deque()
+        self._outstanding: deque[OutstandingRequest] = deque()
         self._next_correlation_id = 0
         self._congested = False
         self._throttle_timer: IDelayedCall | None = None
-        self._delayed: list[tuple[bytes, _Outstanding | None]] = []
+        self._delayed: list[tuple[bytes, OutstandingRequest | None]] = []
         self._writable_waiters: list[Deferred[dict[str, Any]]] = []
         self._closing: list[Deferred[None]] = []
         self._abort_timer: IDelayedCall | None = None
         self._lost = False
+        self.handshake = TlsHandshake(reactor)
 
     def request(
         self,
@@ -179,7 +170,7 @@ class Connection(Protocol):
         else:
             data = b"".join(frame_pieces(api.request.build_pieces(version, body, header)))
         self._next_correlation_id = (correlation_id + 1) & _CORRELATION_ID_MASK
-        request = _Outstanding(api, version, correlation_id, timeout_s) if expects_response else None
+        request = OutstandingRequest(api, version, correlation_id, timeout_s) if expects_response else None
         if request is not None:
             self._outstanding.append(request)
         if self._throttle_timer is None:
@@ -243,6 +234,10 @@ class Connection(Protocol):
         self.transport.registerProducer(self, True)
         receive_in_place(self.transport, lambda: self._frames.receive_buffer, self._filled)
 
+    def handshakeCompleted(self) -> None:
+        """Continue after the TLS handshake."""
+        self.handshake.completed()
+
     def _filled(self, size: int) -> None:
         """Process bytes received in place."""
         complete_frame = self._frames.received(size)
@@ -268,6 +263,7 @@ class Connection(Protocol):
         self._lost = True
         if self._abort_timer is not None and self._abort_timer.active():
             self._abort_timer.cancel()
+        self.handshake.failed(reason)
         failed = [] if self.closed else self._stop_accepting()
         closing, self._closing = self._closing, []
         self._fail(failed, f"{self.peer}: {reason.getErrorMessage()}")
@@ -293,7 +289,7 @@ class Connection(Protocol):
         self.versions = await negotiate_versions(partial(self.request, timeout_s=timeout_s))
         return self.versions
 
-    def _send(self, data: bytes, request: _Outstanding | None) -> None:
+    def _send(self, data: bytes, request: OutstandingRequest | None) -> None:
         if request is not None:
             request.timer = self._reactor.callLater(request.timeout_s, self._timed_out, request)
         self.transport.write(data)
@@ -352,11 +348,11 @@ class Connection(Protocol):
         if deferred is not None and body is not None:
             deferred.callback(body)
 
-    def _timed_out(self, request: _Outstanding) -> None:
+    def _timed_out(self, request: OutstandingRequest) -> None:
         text = f"{self.peer}: no response to {request.api.name} within {request.timeout_s:g} s"
         self._break(RequestTimedOut(text), request)
 
-    def _break(self, error: ClientError, request: _Outstanding | None = None) -> None:
+    def _break(self, error: ClientError, request: OutstandingRequest | None = None) -> None:
         """Close the connection; fail one request, by default the oldest, with the error, others with ConnectionLost."""
         if request is None and self._outstanding:
             request = self._outstanding[0]

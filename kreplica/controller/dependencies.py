@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 
+from kreplica.client.client_runtime import EndpointMaker, tcp_endpoint
 from kreplica.controller.effects.broker_channels import BrokerChannel, ResponseCallback
 from kreplica.controller.effects.command_batch import Command
 from kreplica.controller.state.context import Preference
@@ -93,6 +94,7 @@ class ControllerConfig:
         preferred partitions that are led by other brokers.
     :param removal_wait_s: default time for which a partition is read-only before its removal.
     :param preference: orders the candidates for leadership; None for the order of the assignment.
+    :param endpoint_maker: creates the endpoints of connections to brokers.
     """
 
     broker_id: int
@@ -106,6 +108,7 @@ class ControllerConfig:
     imbalance_percentage: int = 10
     removal_wait_s: float = 60.0
     preference: Preference | None = None
+    endpoint_maker: EndpointMaker = tcp_endpoint
 
 
 class LongLoop(Protocol):
@@ -147,6 +150,6 @@ class ControllerDependencies:
             config,
             now_s=reactor.seconds,
             long_loop=partial(Turns, reactor),
-            connect=partial(BrokerChannel, reactor, runtime.random),
+            connect=partial(BrokerChannel, reactor, runtime.random, endpoint_maker=config.endpoint_maker),
             audit_clock_ms=runtime.wall_clock_ms,
         )

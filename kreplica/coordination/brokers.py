@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from kreplica.client.client_runtime import runtime_of
+from kreplica.client.client_runtime import EndpointMaker, runtime_of, tcp_endpoint
 from kreplica.client.connections import Connections
 from kreplica.client_core.addresses import Address
 from kreplica.client_core.errors import ConnectionFailed
@@ -32,16 +33,23 @@ class BrokerConnections:
 
     :param endpoint_of: returns the inter-broker endpoint of a broker; None if it is not alive.
     :param client_id: client id in requests.
+    :param endpoint: creates the endpoints of the connections.
     """
 
-    def __init__(self, runtime: Runtime, endpoint_of: Callable[[int], Endpoint | None], client_id: str) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        endpoint_of: Callable[[int], Endpoint | None],
+        client_id: str,
+        endpoint: EndpointMaker = tcp_endpoint,
+    ) -> None:
         options = ClientOptions(
             client_id=client_id,
             connect_timeout_s=CONNECT_TIMEOUT_S,
             backoff_s=0.0,
             response_size_max=REQUEST_SIZE_MAX,
         )
-        self._connections = Connections(runtime_of(runtime), options)
+        self._connections = Connections(replace(runtime_of(runtime), endpoint=endpoint), options)
         self._endpoint_of = endpoint_of
         self._addresses: dict[int, Address] = {}
 

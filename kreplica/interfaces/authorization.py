@@ -41,6 +41,9 @@ class Resource(NamedTuple):
 
 CLUSTER = Resource(ResourceType.CLUSTER, "kafka-cluster")
 
+ANONYMOUS = "User:ANONYMOUS"
+"""User of clients that are not authenticated."""
+
 
 class Principal(NamedTuple):
     """Sender of a request.

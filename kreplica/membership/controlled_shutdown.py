@@ -9,6 +9,7 @@ from typing import Protocol
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from kreplica.client.client_runtime import EndpointMaker, tcp_endpoint
 from kreplica.client.connection import connect
 from kreplica.client.errors import ClientError
 from kreplica.errors import ErrorCode
@@ -26,11 +27,13 @@ class ControlledShutdownConfig:
     :param retries_max: ``controlled.shutdown.max.retries``: maximum number of retries.
     :param backoff_s: ``controlled.shutdown.retry.backoff.ms``: delay before a retry, in which followers can catch up.
     :param timeout_s: request timeout; the controller responds after the new leaders are elected.
+    :param endpoint: creates the endpoint of the connection to the controller.
     """
 
     retries_max: int = 3
     backoff_s: float = 5.0
     timeout_s: float = 30.0
+    endpoint: EndpointMaker = tcp_endpoint
 
 
 class PeerMetadata(Protocol):
@@ -113,7 +116,12 @@ class ControlledShutdown:
         client_id = f"broker-{self._broker_id}"
         try:
             connection = await connect(
-                self._reactor, controller.host, controller.port, client_id=client_id, connect_timeout_s=timeout_s
+                self._reactor,
+                controller.host,
+                controller.port,
+                client_id=client_id,
+                connect_timeout_s=timeout_s,
+                endpoint=self._config.endpoint,
             )
             try:
                 version = CONTROLLED_SHUTDOWN.versions[1]

@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from kreplica.cluster import documents, znodes
 from kreplica.model import ZERO_UUID, TopicAssignment, TopicPartition
 from kreplica.runtime import Reactor
 from kreplica.runtime.turns import Turns
 from kreplica.storage.directories.log_directories import LogDirectories
-from kreplica.zookeeper import NoNode, ZooKeeperClient, read_all
+from kreplica.zookeeper import NoNode, ZooKeeperClient, ZooKeeperError, read_all
 
 log = Logger()
 
@@ -186,3 +187,14 @@ async def _remove(reactor: Reactor, strays: Mapping[TopicPartition, str], delete
         await delete(key)
         if turns.is_over:
             await turns.next()
+
+
+def log_stray_failure(failure: Failure) -> None:
+    """Log the failure; the next registration or start looks for strays again."""
+    if failure.check(CancelledError) is not None:
+        return
+    if failure.check(ZooKeeperError) is not None:
+        reason = failure.getErrorMessage()
+        log.info("cannot look for stray logs; retrying at the next registration: {reason}", reason=reason)
+    else:
+        log.failure("looking for stray logs failed", failure)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -11,7 +11,7 @@ from kreplica.model import Endpoint
 from kreplica.settings.consistency import RULES
 from kreplica.settings.definitions import BROKER_SETTINGS
 from kreplica.settings.listeners import (
-    SUPPORTED_PROTOCOL,
+    SUPPORTED_PROTOCOLS,
     check_advertised,
     check_ports,
     parse_listeners,
@@ -19,6 +19,7 @@ from kreplica.settings.listeners import (
 )
 from kreplica.settings.names import (
     CURRENT_NAMES,
+    LISTENER_PREFIX,
     broker_setting,
     hint,
     ignored_warnings,
@@ -102,6 +103,11 @@ class BrokerSettings:
         """
         return self._values[name]
 
+    def of_listener(self, listener: str, names: Iterable[str]) -> dict[str, Any]:
+        """Return the values of settings for one listener: ``listener.name.L.S`` overrides the setting S (KIP-103)."""
+        prefix = f"{LISTENER_PREFIX}{listener.lower()}."
+        return {name: self._values.get(prefix + name, self._values[name]) for name in names}
+
     def text(self, name: str) -> str | None:
         """Return the configured text, otherwise the default as Kafka's tools print it; None if there is no default."""
         given = self._configured.get(name)
@@ -157,12 +163,12 @@ class BrokerSettings:
         by_name, by_protocol = "inter.broker.listener.name", "security.inter.broker.protocol"
         if by_name in self._configured and by_protocol in self._configured:
             raise self._error((by_name, by_protocol), f"only one of {by_name} and {by_protocol} may be set")
-        if self[by_protocol] != SUPPORTED_PROTOCOL:
+        if self[by_protocol] not in SUPPORTED_PROTOCOLS:
             raise self._error(
                 (by_protocol,),
                 f"{by_protocol}={self[by_protocol]} requests protection that this release does not support: "
-                f"brokers use {SUPPORTED_PROTOCOL} for requests to each other. Remove the setting if you do not need "
-                "protection, or wait for the release that supports it.",
+                f"brokers use {' or '.join(SUPPORTED_PROTOCOLS)} for requests to each other. Remove the setting if you "
+                "do not need protection, or wait for the release that supports it.",
             )
         chosen: str = (self[by_name] or self[by_protocol]).upper()
         names = [endpoint.listener for endpoint in self.advertised_listeners]

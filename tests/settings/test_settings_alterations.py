@@ -119,25 +119,26 @@ def test_topic_setting_may_contradict_its_broker():
 def test_valid_broker_settings():
     """Only dynamic settings can be changed, and per-broker ones for one broker."""
     validate_broker_config({"message.max.bytes": "5"}, changed=["message.max.bytes"], per_broker=False)
-    validate_broker_config({"ssl.keystore.type": "JKS"}, changed=["ssl.keystore.type"], per_broker=True)
+    per_broker = "sasl.login.refresh.window.factor"
+    validate_broker_config({per_broker: "0.8"}, changed=[per_broker], per_broker=True)
 
 
 def test_unsupported_protection_cannot_be_set():
     """The setting is refused instead of ignored; an existing one can be removed, and does not block other changes."""
-    promise = {"ssl.client.auth": "required", "message.max.bytes": "5"}
+    promise = {"sasl.kerberos.service.name": "kafka", "message.max.bytes": "5"}
     with pytest.raises(KafkaError) as caught:
-        validate_broker_config(promise, changed=["ssl.client.auth"], per_broker=True)
+        validate_broker_config(promise, changed=["sasl.kerberos.service.name"], per_broker=True)
     assert caught.value.code is ErrorCode.INVALID_CONFIG
-    assert "ssl.client.auth=required requests protection that this release does not support" in str(caught.value)
+    assert "service.name=kafka requests protection that this release does not support" in str(caught.value)
     validate_broker_config(promise, changed=["message.max.bytes"], per_broker=True)
-    validate_broker_config({}, changed=["ssl.client.auth"], per_broker=True)
+    validate_broker_config({}, changed=["sasl.kerberos.service.name"], per_broker=True)
 
 
 @pytest.mark.parametrize(
     ("configs", "per_broker", "code", "message"),
     [
         ({"num.partitions": "1"}, True, ErrorCode.INVALID_REQUEST, "num.partitions cannot change at run time"),
-        ({"ssl.keystore.type": "x"}, False, ErrorCode.INVALID_REQUEST, "type can only be set for individual brokers"),
+        ({"sasl.jaas.config": "x"}, False, ErrorCode.INVALID_REQUEST, "config can only be set for individual brokers"),
         ({"message.max.byte": "1"}, True, ErrorCode.INVALID_CONFIG, "Did you mean message.max.bytes"),
         ({"message.max.bytes": "-1"}, True, ErrorCode.INVALID_CONFIG, "'-1' is not allowed; expected"),
         ({"retention.ms": "1"}, True, ErrorCode.INVALID_CONFIG, "It is a topic setting"),

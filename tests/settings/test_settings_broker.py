@@ -77,22 +77,22 @@ def test_errors_of_overrides_have_no_line():
 
 def test_unsupported_settings_are_warnings():
     """A broker starts with a file of Apache Kafka, and logs the unsupported settings."""
-    made = settings("num.io.threads=16\nlistener.name.internal.ssl.client.auth=none\nnum.partitions=1\n")
+    made = settings("num.io.threads=16\nlistener.name.internal.sasl.enabled.mechanisms=GSSAPI\nnum.partitions=1\n")
     assert len(made.warnings) == 2
     assert made.warnings[0].startswith("num.io.threads is a setting of Apache Kafka that kreplica ignores: one")
-    assert "listener.name.internal.ssl.client.auth" in made.warnings[1]
+    assert "listener.name.internal.sasl.enabled.mechanisms" in made.warnings[1]
 
 
 PROMISES = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
     "super.users": "User:admin",
-    "ssl.client.auth": "required",
-    "ssl.keystore.location": "/etc/kafka/keystore.jks",
+    "ssl.engine.factory.class": "org.example.Engine",
+    "security.providers": "org.example.Provider",
     "sasl.enabled.mechanisms": "SCRAM-SHA-512",
     "sasl.jaas.config": "a secret",
-    "listener.name.internal.ssl.client.auth": "required",
+    "listener.name.internal.sasl.enabled.mechanisms": "PLAIN",
     "listener.name.a.scram-sha-256.sasl.jaas.config": "a secret",
-    "security.inter.broker.protocol": "SSL",
+    "security.inter.broker.protocol": "SASL_SSL",
     "zookeeper.set.acl": "true",
     "zookeeper.ssl.client.enable": "true",
     "password.encoder.secret": "a secret",
@@ -119,7 +119,7 @@ def test_unsupported_protection_stops_the_start(name: str) -> None:
     assert f"--override {name}: " in error("", f"{name}={value}")
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
 def test_unsupported_listener_protection_stops_the_start(protocol: str) -> None:
     """The protocol comes from the listener name or the map; an unused entry of the map is unprotected_values."""
     assert f"{protocol} is not supported" in error(f"listeners={protocol}://:9093\n")
@@ -206,7 +206,7 @@ def test_one_port_for_ipv4_and_ipv6():
         ("listeners=,", "at least one listener"),
         ("listeners=PLAINTEXT://a:1,plaintext://b:2", "the listener PLAINTEXT is listed twice"),
         ("listeners=CLIENT://a:1", "listener.security.protocol.map has no protocol for CLIENT"),
-        ("listeners=SSL://a:1", "the protocol SSL is not supported"),
+        ("listeners=SASL_SSL://a:1", "the protocol SASL_SSL is not supported"),
         ("listeners=PLAINTEXT://0.0.0.0:1", "no client can connect to 0.0.0.0"),
         ("advertised.listeners=PLAINTEXT://[::]:1", "no client can connect to ::"),
         ("listener.security.protocol.map=A:PLAINTEXT,PLAINTEXT:PLAINTEXT\nadvertised.listeners=A://a:1", "listener A"),
@@ -214,7 +214,7 @@ def test_one_port_for_ipv4_and_ipv6():
         ("listener.security.protocol.map=A:TLS", "unknown protocol; the protocols are PLAINTEXT, SSL"),
         ("listener.security.protocol.map=A:SSL,a:SSL", "the name A is listed twice"),
         ("inter.broker.listener.name=OTHER", "the inter-broker listener OTHER is not advertised, only PLAINTEXT"),
-        ("security.inter.broker.protocol=SSL", "SSL requests protection that this release does not support"),
+        ("security.inter.broker.protocol=SASL_SSL", "SASL_SSL requests protection that this release does not support"),
         ("inter.broker.listener.name=PLAINTEXT\nsecurity.inter.broker.protocol=PLAINTEXT", "only one of"),
     ],
 )

@@ -201,20 +201,20 @@ def test_coarser_unit_is_described_separately():
 
 def test_secrets_are_not_described():
     """Neither the value nor its synonyms are shown."""
-    row = broker_row(EffectiveSettings(static(), {"ssl.key.password": "hunter2"}), "ssl.key.password")
+    row = broker_row(EffectiveSettings(static(), {"sasl.jaas.config": "hunter2"}), "sasl.jaas.config")
     assert (row.value, row.is_sensitive, row.source) == (None, True, BROKER)
-    assert row.synonyms == (("ssl.key.password", None, BROKER),)
+    assert row.synonyms == (("sasl.jaas.config", None, BROKER),)
 
 
 def test_unsupported_protection_is_reported() -> None:
     """Effective settings are reported with their source and without secrets; settings that no client can set are not.
     """
-    shared = {"ssl.client.auth": "required", "ssl.keystore.type": "PEM", "authorizer.class.name": "x"}
-    own = {"ssl.keystore.type": "JKS", "ssl.key.password": "hunter2"}
+    shared = {"sasl.enabled.mechanisms": "PLAIN", "sasl.kerberos.service.name": "kafka", "authorizer.class.name": "x"}
+    own = {"sasl.kerberos.service.name": "", "sasl.jaas.config": "hunter2"}
     unsupported = EffectiveSettings(static(), own, shared).unsupported
     assert [sentence.partition(" ")[0] for sentence in unsupported] == [
-        "ssl.client.auth=required",
-        "ssl.key.password=(hidden)",
+        "sasl.enabled.mechanisms=PLAIN",
+        "sasl.jaas.config=(hidden)",
     ]
     assert EffectiveSettings(static(), {"message.max.bytes": "5"}).unsupported == ()
 

@@ -9,7 +9,7 @@ import click
 from kreplica.blocking import Isolation, Reader, ReaderOptions
 from kreplica.blocking.offsets import end_offsets
 from kreplica.blocking.reader import ReadRecord
-from kreplica.cli.records.data_access import bootstrap_option, open_cluster, report_failures
+from kreplica.cli.records.data_access import bootstrap_option, client_config_option, open_cluster, report_failures
 from kreplica.cli.records.data_progress import records_text
 from kreplica.cli.records.positions import PartitionsType, Start, StartType, select_partitions, start_offsets
 from kreplica.cli.records.record_format import RecordFormatter, compile_template, for_terminal
@@ -29,6 +29,7 @@ def _parse_template(_: click.Context, __: click.Parameter, text: str) -> RecordF
 @click.command
 @click.argument("topic")
 @bootstrap_option()
+@client_config_option()
 @click.option("--from", "start", type=StartType(), default="earliest", show_default=True,
               help="Start position: earliest, latest, an offset, -N for the last N records of each partition, "
               "or a time (2027-01-31T08:30, timestamp:MS).")  # fmt: skip

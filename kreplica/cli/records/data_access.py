@@ -13,15 +13,20 @@ from typing import Any, TypeAlias
 import click
 from click.core import ParameterSource
 
-from kreplica.blocking import Cluster
+from kreplica.blocking import Cluster, default_runtime
 from kreplica.cli.http.session import INTERRUPTED, CommandFailed, admin_session, optional_admin_options
 from kreplica.client_core.addresses import parse_addresses
 from kreplica.client_core.errors import ClientError
 from kreplica.client_core.options import ClientOptions
+from kreplica.errors import SettingsError
+from kreplica.settings.properties import parse_properties
 from kreplica.transfer.topics import TopicUnusable
 from kreplica.wire.compression import Codec
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+
+_CONFIG_KEY = "kreplica.client-config."
+"""Prefix of the key of a configuration file in click's context."""
 
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -36,9 +41,28 @@ def check_addresses(_: click.Context, __: click.Parameter, text: str | None) -> 
     return text
 
 
+def _keep_config(context: click.Context, parameter: click.Parameter, path: Path | None) -> None:
+    prefix = parameter.opts[0].removeprefix("--").removesuffix("client-config")
+    context.meta[f"{_CONFIG_KEY}{prefix}"] = path
+
+
 def brokers_option(name: str = "--bootstrap", purpose: str = "Bootstrap brokers.", **more: Any) -> Decorator:
     """Option for broker addresses, without a default."""
     return click.option(name, callback=check_addresses, metavar="HOST:PORT,...", help=purpose, **more)
+
+
+def client_config_option(prefix: str = "") -> Decorator:
+    """Option for the security of the connections to the brokers; ``open_cluster`` with the same prefix uses it."""
+    return click.option(
+        f"--{prefix}client-config",
+        envvar="KREPLICA_CLIENT_CONFIG",
+        show_envvar=True,
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        callback=_keep_config,
+        expose_value=False,
+        is_eager=True,
+        help="Properties file with the security of the connections: security.protocol=SSL and ssl.* as for Java.",
+    )
 
 
 def bootstrap_option(name: str = "--bootstrap", purpose: str = "Bootstrap brokers.") -> Decorator:
@@ -105,9 +129,25 @@ codec_option = click.option(
 )
 
 
-def open_cluster(bootstrap: str) -> Cluster:
-    """Return a new cluster client."""
-    return Cluster(bootstrap, options=ClientOptions(client_id="kreplica-cli"))
+def open_cluster(bootstrap: str, prefix: str = "") -> Cluster:
+    """Return a new cluster client.
+
+    :param prefix: prefix of the options of this cluster, such as ``from-``.
+    :raise CommandFailed: the file of ``--client-config`` is invalid.
+    """
+    options = ClientOptions(client_id="kreplica-cli")
+    path: Path | None = click.get_current_context().meta.get(f"{_CONFIG_KEY}{prefix}")
+    if path is None:
+        return Cluster(bootstrap, options=options)
+    # Imported here because it imports the libraries of TLS.
+    from kreplica.blocking.secured_sockets import secured_sockets
+
+    try:
+        entries = parse_properties(path.read_text(), str(path))
+        connect = secured_sockets({name: entry.value for name, entry in entries.items()})
+    except (OSError, UnicodeDecodeError, SettingsError) as error:
+        raise CommandFailed(f"--{prefix}client-config {path}: {error}") from None
+    return Cluster(bootstrap, options=options, runtime=default_runtime(connect=connect))
 
 
 @contextmanager

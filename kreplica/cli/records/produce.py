@@ -9,7 +9,13 @@ import click
 
 from kreplica.blocking import Cluster, Codec, Producer, ProducerOptions
 from kreplica.cli.http.session import CommandFailed
-from kreplica.cli.records.data_access import bootstrap_option, codec_option, open_cluster, report_failures
+from kreplica.cli.records.data_access import (
+    bootstrap_option,
+    client_config_option,
+    codec_option,
+    open_cluster,
+    report_failures,
+)
 from kreplica.cli.records.data_progress import records_text
 from kreplica.cli.records.line_input import LineTooLong, read_files
 from kreplica.cli.records.record_json import BadRecord, InputRecord, parse_line
@@ -24,6 +30,7 @@ IDLE_S = 0.02
 @click.command
 @click.argument("topic")
 @bootstrap_option()
+@client_config_option()
 @click.option("--file", "files", multiple=True,
               type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
               help="Input file; - (the default) is standard input.")  # fmt: skip

@@ -22,6 +22,7 @@ from kreplica.cli.http.session import CommandFailed
 from kreplica.cli.records.data_access import (
     bootstrap_option,
     brokers_option,
+    client_config_option,
     codec_option,
     open_cluster,
     report_failures,
@@ -44,7 +45,9 @@ from kreplica.transfer.topics import (
 @click.argument("source")
 @click.argument("target")
 @bootstrap_option("--from-bootstrap", "Bootstrap brokers of the source cluster.")
+@client_config_option("from-")
 @brokers_option("--to-bootstrap", "Bootstrap brokers of the target cluster.  [default: the source cluster]")
+@client_config_option("to-")
 @creation_options()
 @by_key_option
 @read_uncommitted_option
@@ -82,8 +85,8 @@ def command(
     isolation = Isolation.READ_UNCOMMITTED if read_uncommitted else Isolation.READ_COMMITTED
     progress = CopyProgress(f"copy {source}", None)
     with (
-        open_cluster(from_bootstrap) as from_cluster,
-        open_cluster(to_bootstrap) as to_cluster,
+        open_cluster(from_bootstrap, "from-") as from_cluster,
+        open_cluster(to_bootstrap, "to-") as to_cluster,
         report_failures(lambda: _state(progress, transactional)),
     ):
         source_view = existing_topic(from_cluster, source)

@@ -12,7 +12,7 @@ from kreplica.blocking import Isolation, Reader, ReaderOptions
 from kreplica.blocking.offsets import end_offsets
 from kreplica.blocking.reader import ReadRecord
 from kreplica.cli.http.session import CommandFailed
-from kreplica.cli.records.data_access import bootstrap_option, open_cluster, report_failures
+from kreplica.cli.records.data_access import bootstrap_option, client_config_option, open_cluster, report_failures
 from kreplica.cli.records.data_progress import CopyProgress
 from kreplica.cli.records.positions import PartitionsType, Start, StartType, select_partitions, start_offsets
 from kreplica.cli.records.record_json import record_line
@@ -27,6 +27,7 @@ from kreplica.transfer.topics import existing_topic
 @click.argument("topic")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @bootstrap_option()
+@client_config_option()
 @click.option("--from", "start", type=StartType(), default="earliest", show_default=True,
               help="Start position: earliest, an offset, -N for the last N records of each partition, or a "
               "time.")  # fmt: skip

@@ -9,7 +9,13 @@ import click
 
 from kreplica.blocking import Codec, Producer, ProducerOptions
 from kreplica.cli.http.session import CommandFailed
-from kreplica.cli.records.data_access import bootstrap_option, codec_option, open_cluster, report_failures
+from kreplica.cli.records.data_access import (
+    bootstrap_option,
+    client_config_option,
+    codec_option,
+    open_cluster,
+    report_failures,
+)
 from kreplica.cli.records.data_progress import CopyProgress, records_text
 from kreplica.cli.records.record_json import BadRecord, InputRecord, parse_line
 from kreplica.cli.transfer.archive_files import PARQUET_SUFFIX, file_format, read_lines
@@ -22,6 +28,7 @@ from kreplica.transfer.topics import ADD_PARTITIONS, TopicCreation, find_or_crea
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("topic")
 @bootstrap_option()
+@client_config_option()
 @creation_options()
 @by_key_option
 @codec_option

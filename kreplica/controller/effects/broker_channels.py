@@ -10,6 +10,7 @@ from typing import Any
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
+from kreplica.client.client_runtime import EndpointMaker, tcp_endpoint
 from kreplica.client.connection import Connection, connect
 from kreplica.controller.effects.command_batch import Command
 from kreplica.controller.effects.command_responses import CommandResponse
@@ -37,6 +38,7 @@ class BrokerChannel:
     :param late: called once for a command that is without a response within ``timeout_s``; the channel keeps retrying.
     :param overflowed: called once if too many commands are waiting.  The channel drops them; the controller closes it
         and sends the full state on a new one.
+    :param endpoint_maker: creates the endpoint of the connection.
     """
 
     def __init__(
@@ -53,7 +55,9 @@ class BrokerChannel:
         stopping: Callable[[], bool],
         sent: Callable[[Command, dict[str, Any]], None],
         late: Callable[[int, Command], None],
+        endpoint_maker: EndpointMaker = tcp_endpoint,
     ) -> None:
+        self._endpoint_maker = endpoint_maker
         self._reactor = reactor
         self._random = rng
         self.registration = registration
@@ -162,6 +166,7 @@ class BrokerChannel:
                 self._endpoint.port,
                 client_id=self._client_id,
                 connect_timeout_s=self._timeout_s,
+                endpoint=self._endpoint_maker,
             )
         self._sent(command, body)
         answered = self._connection.request(command.api, command.version, body, timeout_s=self._timeout_s)

@@ -256,6 +256,7 @@ class Fetcher:
             frame_size_max=self._config.frame_bytes_max,
             connect_timeout_s=self._config.timeout_s,
             receive_buffer_bytes=self._config.receive_buffer_bytes,
+            endpoint=self._config.endpoint,
         )
         try:
             await connection.negotiate()

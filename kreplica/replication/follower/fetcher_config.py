@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kreplica.client.client_runtime import EndpointMaker, tcp_endpoint
 from kreplica.wire.framing import REQUEST_SIZE_MAX
 
 SYSTEM_DEFAULT = -1
@@ -21,6 +22,7 @@ class FetcherConfig:
     :param backoff_s_max: ``replica.fetch.backoff.ms`` in seconds: upper limit of the exponential backoff.
     :param timeout_s: ``replica.socket.timeout.ms`` in seconds: timeout of a response and of connecting.
     :param receive_buffer_bytes: ``replica.socket.receive.buffer.bytes``; -1 for the operating system's default.
+    :param endpoint: creates the endpoints of connections to leaders.
     """
 
     wait_ms_max: int = 500
@@ -31,6 +33,7 @@ class FetcherConfig:
     backoff_s_max: float = 1.0
     timeout_s: float = 30.0
     receive_buffer_bytes: int = SYSTEM_DEFAULT
+    endpoint: EndpointMaker = tcp_endpoint
 
     def backoff_s(self, failures: int) -> float:
         """Return the delay after a number of consecutive failures.

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from twisted.logger import Logger
 
+from kreplica.interfaces.authorization import ANONYMOUS
 from kreplica.runtime.slices import Slices
 from kreplica.server.protocol.client_load import AddressLoad, ClientLoads
 from kreplica.server.protocol.limits import Bounds
@@ -73,6 +74,7 @@ class Connection:
 
     :ivar listener: name of the listener that accepted the connection.
     :ivar peer: host and port of the client, for logs.
+    :ivar user: principal of the client, such as ``User:alice``; ``User:ANONYMOUS`` until it is authenticated.
     :ivar is_control: the connection carries commands of the controller or fetches of a follower.
     :ivar closed: no further request is dispatched and no response is sent.
     :ivar held: later requests must wait until the effect of an earlier one is decided.
@@ -106,6 +108,7 @@ class Connection:
         "paused",
         "peer",
         "seconds",
+        "user",
     )
 
     def __init__(
@@ -120,6 +123,7 @@ class Connection:
     ) -> None:
         self.listener = listener
         self.peer = peer
+        self.user = ANONYMOUS
         self.is_control = False
         self.closed = False
         self.held = False

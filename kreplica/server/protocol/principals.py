@@ -5,10 +5,7 @@ from __future__ import annotations
 from kreplica.interfaces import Principal
 from kreplica.server.protocol.connection import Connection
 
-ANONYMOUS = "User:ANONYMOUS"
-"""Principal of all clients, since listeners do not authenticate."""
-
 
 def principal_of(connection: Connection, client_id: str | None) -> Principal:
     """Return the principal of a request, from its connection and client ID."""
-    return Principal(ANONYMOUS, connection.host, connection.listener, client_id)
+    return Principal(connection.user, connection.host, connection.listener, client_id)

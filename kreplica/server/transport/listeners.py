@@ -6,7 +6,7 @@ import errno
 import socket
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred, DeferredList
@@ -28,6 +28,9 @@ from kreplica.server.protocol.server_context import Resources
 from kreplica.server.transport.epoll_transport import EpollTransport
 from kreplica.server.transport.flush_scope import FlushScope
 from kreplica.server.transport.twisted_transport import TwistedTransport
+
+if TYPE_CHECKING:
+    from kreplica.security.tls.listener import ListenerTls
 
 _ADVICE = {
     errno.EADDRINUSE: "another program uses this port: stop it, or choose another in listeners (standalone: --port)",
@@ -62,13 +65,21 @@ class _EpollProtocol(Protocol):
         self._resources.connections.closed(self.connection)
 
 
+NewTransport = Callable[[Resources, Connection], TwistedTransport]
+
+
 class _ListenerFactory(Factory):
+    """Creates the protocols of a listener's connections.
+
+    :param transport: creates the transport of a connection; None for ``EpollTransport``.
+    """
+
     noisy = False
 
-    def __init__(self, resources: Resources, listener: str, *, use_epoll: bool) -> None:
+    def __init__(self, resources: Resources, listener: str, transport: NewTransport | None) -> None:
         self._resources = resources
         self._listener = listener
-        self._use_epoll = use_epoll
+        self._transport = transport
 
     def buildProtocol(self, addr: IPv4Address | IPv6Address) -> Protocol | None:  # type: ignore[override]
         resources = self._resources
@@ -77,9 +88,9 @@ class _ListenerFactory(Factory):
         peer = f"[{addr.host}]:{addr.port}" if ":" in addr.host else f"{addr.host}:{addr.port}"
         connection = resources.connection(self._listener, peer)
         resources.connections.opened(connection, addr.host)
-        if self._use_epoll:
+        if self._transport is None:
             return _EpollProtocol(resources, connection)
-        protocol = TwistedTransport(resources, connection)
+        protocol = self._transport(resources, connection)
         connection.attach(protocol)
         return protocol
 
@@ -111,26 +122,37 @@ class Server:
         self._use_epoll = IReactorFDSet.providedBy(runtime.reactor) and not use_twisted_transport
         self._ports: list[Any] = []
 
-    def listen(self, endpoint: Endpoint) -> int:
+    def listen(self, endpoint: Endpoint, tls: ListenerTls | None = None) -> int:
         """Start accepting connections.
 
         :param endpoint: listener name; address to bind, empty for all; port, 0 to let the system choose.
+        :param tls: encrypts the connections; None for a plaintext listener.
         :return: the port.
         :raise SettingsError: the address cannot be bound; the message contains the reason and a remedy.
         """
-        factory = _ListenerFactory(self.resources, endpoint.listener, use_epoll=self._use_epoll)
+        use_epoll = self._use_epoll and tls is None
+        factory = self._factory(endpoint.listener, tls, use_epoll=use_epoll)
         backlog = self.resources.bounds.accept_backlog
         try:
             bound = self.resources.reactor.listenTCP(endpoint.port, factory, backlog=backlog, interface=endpoint.host)
         except CannotListenError as error:
             raise SettingsError(_cannot_listen(endpoint, error.socketError)) from None
-        if self._use_epoll:
+        if use_epoll:
             bound.transport = partial(EpollTransport, self.resources)
             if endpoint.host in LOOPBACK:
                 disable_pacing(bound.socket)
         self._ports.append(bound)
         number: int = bound.getHost().port
         return number
+
+    def _factory(self, listener: str, tls: ListenerTls | None, *, use_epoll: bool) -> Any:
+        if tls is None:
+            return _ListenerFactory(self.resources, listener, None if use_epoll else TwistedTransport)
+        # Imported here because it imports OpenSSL.
+        from kreplica.server.transport.tls_transport import TlsFactory, TlsTransport
+
+        inner = _ListenerFactory(self.resources, listener, partial(TlsTransport, tls=tls))
+        return TlsFactory(tls, inner, self.resources.reactor)
 
     async def stop(self, timeout_s: float = 5.0) -> None:
         """Stop accepting connections, respond to the pending requests, and close the connections.

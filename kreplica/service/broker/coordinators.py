@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from kreplica.client.client_runtime import EndpointMaker
 from kreplica.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kreplica.coordination import BrokerConnections, EndOffsets, Shards, StateLog, StateLogConfig
 from kreplica.groups.consumer_coordinator import ConsumerCoordinator
@@ -49,6 +50,9 @@ class CoordinatorDependencies(Protocol):
     def broker_id(self) -> int: ...
 
     @property
+    def inter_broker_endpoint(self) -> EndpointMaker: ...
+
+    @property
     def dynamic_settings(self) -> DynamicSettings: ...
 
     @property
@@ -89,8 +93,12 @@ class Coordinators:
         self._broker = broker
         self.view = PublishedCluster(broker.metadata)
         runtime, endpoint_of = broker.runtime, broker.peers.endpoint_of
-        self.connections = BrokerConnections(runtime, endpoint_of, f"broker-{broker.broker_id}-coordinator")
-        self.data_connections = BrokerConnections(runtime, endpoint_of, f"broker-{broker.broker_id}-admin")
+        self.connections = BrokerConnections(
+            runtime, endpoint_of, f"broker-{broker.broker_id}-coordinator", broker.inter_broker_endpoint
+        )
+        self.data_connections = BrokerConnections(
+            runtime, endpoint_of, f"broker-{broker.broker_id}-admin", broker.inter_broker_endpoint
+        )
         self._internal_topics: InternalTopics | None = None
         self.verifier = Verifier(broker.runtime.reactor, self.view, self.connections, broker.flush_scope.at_end)
         self.admission = Admission(self.verifier, lambda: broker.dynamic_settings.verifies_transactions)

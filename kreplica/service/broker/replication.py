@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+from kreplica.client.client_runtime import EndpointMaker
 from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.model import TopicPartition
 from kreplica.replication import ControlFence, Partitions, Purgatory
@@ -34,6 +35,9 @@ class ReplicationDependencies(Protocol):
 
     @property
     def broker_id(self) -> int: ...
+
+    @property
+    def inter_broker_endpoint(self) -> EndpointMaker: ...
 
     @property
     def client(self) -> ZooKeeperClient: ...
@@ -73,7 +77,7 @@ class Replication:
             broker.broker_id,
             lambda: broker.fence.broker_epoch,
             broker.peers.endpoint_of,
-            fetcher_config(settings),
+            fetcher_config(settings, broker.inter_broker_endpoint),
             self.throttle,
         )
         self.isr_notifications = IsrNotifications(reactor, client)

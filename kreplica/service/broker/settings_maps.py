@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kreplica.client.client_runtime import EndpointMaker
 from kreplica.controller.dependencies import ControllerConfig
 from kreplica.controller.journal.files import JournalSettings
 from kreplica.controller.state.context import Preference
@@ -76,7 +77,10 @@ def storage_config(settings: BrokerSettings) -> StorageConfig:
 
 
 def controller_config(
-    settings: BrokerSettings, dynamic: DynamicSettings, preference: Preference | None = None
+    settings: BrokerSettings,
+    dynamic: DynamicSettings,
+    endpoint: EndpointMaker,
+    preference: Preference | None = None,
 ) -> ControllerConfig:
     """Return the configuration of the controller."""
     return ControllerConfig(
@@ -91,6 +95,7 @@ def controller_config(
         imbalance_percentage=settings["leader.imbalance.per.broker.percentage"],
         removal_wait_s=settings["kreplica.partition.removal.wait.ms"] / 1000,
         preference=preference,
+        endpoint_maker=endpoint,
     )
 
 
@@ -103,7 +108,7 @@ def journal_settings(settings: BrokerSettings) -> JournalSettings | None:
     return JournalSettings(directory, settings["broker.id"], bytes_max)
 
 
-def fetcher_config(settings: BrokerSettings) -> FetcherConfig:
+def fetcher_config(settings: BrokerSettings, endpoint: EndpointMaker) -> FetcherConfig:
     """Return the configuration of the follower fetchers."""
     default = FetcherConfig()
     buffer_bytes = "replica.socket.receive.buffer.bytes"
@@ -120,6 +125,7 @@ def fetcher_config(settings: BrokerSettings) -> FetcherConfig:
         receive_buffer_bytes=(
             settings[buffer_bytes] if buffer_bytes in settings.configured_names else default.receive_buffer_bytes
         ),
+        endpoint=endpoint,
     )
 
 
@@ -141,7 +147,7 @@ def replication_throttle(
     )
 
 
-def controlled_shutdown_config(settings: BrokerSettings) -> ControlledShutdownConfig | None:
+def controlled_shutdown_config(settings: BrokerSettings, endpoint: EndpointMaker) -> ControlledShutdownConfig | None:
     """Return the configuration of controlled shutdown; None if it is disabled."""
     if not settings["controlled.shutdown.enable"]:
         return None
@@ -149,6 +155,7 @@ def controlled_shutdown_config(settings: BrokerSettings) -> ControlledShutdownCo
         retries_max=settings["controlled.shutdown.max.retries"],
         backoff_s=settings["controlled.shutdown.retry.backoff.ms"] / 1000,
         timeout_s=settings["controller.socket.timeout.ms"] / 1000,
+        endpoint=endpoint,
     )
 
 

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from twisted.internet.defer import CancelledError, Deferred, succeed
+from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from kreplica.controller.dependencies import ControllerDependencies
 from kreplica.controller.journal.journaled_controller import journaled
@@ -27,7 +26,7 @@ from kreplica.membership.registration import create_persistent_paths, read_or_cr
 from kreplica.membership.session import Membership
 from kreplica.membership.stale_session import end_previous_session, forget_session, remember_session
 from kreplica.membership.startup_retries import StartupSteps
-from kreplica.membership.stray_logs import remove_strays, remove_strays_after_reregistration
+from kreplica.membership.stray_logs import log_stray_failure, remove_strays, remove_strays_after_reregistration
 from kreplica.model import BrokerRegistration, Endpoint
 from kreplica.replication import ControlFence, Purgatory
 from kreplica.replication.partitions import DELETE_ANY_EPOCH
@@ -41,6 +40,7 @@ from kreplica.server.transport.flush_scope import FlushScope
 from kreplica.server.transport.listeners import Server
 from kreplica.service.broker.api_table import handler_table
 from kreplica.service.broker.coordinators import Coordinators
+from kreplica.service.broker.listener_security import inter_broker_endpoint, listener_tls
 from kreplica.service.broker.peers import Peers
 from kreplica.service.broker.readiness import not_ready, wait_until_served
 from kreplica.service.broker.replication import Replication
@@ -60,7 +60,7 @@ from kreplica.service.metrics.broker_metrics import BrokerMetrics
 from kreplica.service.plugins import Plugins
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.storage.directories.log_directories import LogDirectories
-from kreplica.zookeeper import ZooKeeperClient, ZooKeeperError
+from kreplica.zookeeper import ZooKeeperClient
 
 if TYPE_CHECKING:
     from kreplica.admin.http.site import AdminSite
@@ -82,6 +82,7 @@ class Broker:
         self.settings = settings
         self._failed = failed or self._stop_in_background
         self.broker_id: int = settings["broker.id"]
+        self.inter_broker_endpoint = inter_broker_endpoint(settings)
         self.plugins = Plugins(self, runtime, settings)
         self.client = ZooKeeperClient(
             runtime.reactor,
@@ -107,7 +108,9 @@ class Broker:
         self.log_dir_events = LogDirEvents(runtime.reactor, self.client, self.broker_id)
         self.directories.on_offline(lambda _: self.log_dir_events.directory_failed())
         self.membership = self._make_membership()
-        config = controller_config(settings, self.dynamic_settings, self.plugins.preference)
+        config = controller_config(
+            settings, self.dynamic_settings, self.inter_broker_endpoint, self.plugins.preference
+        )
         self.controller, self._close_journal = journaled(
             ControllerDependencies.real(runtime, self.client, config), journal_settings(settings)
         )
@@ -242,7 +245,8 @@ class Broker:
         """Bind the listeners and return the endpoints to advertise."""
         bound = {endpoint.listener: endpoint for endpoint in self.settings.listeners}
         for endpoint in bound.values():
-            self._ports[endpoint.listener] = server.listen(endpoint)
+            tls = listener_tls(self.runtime, self.settings, endpoint)
+            self._ports[endpoint.listener] = server.listen(endpoint, tls)
         return tuple(
             advertised(endpoint, bound[endpoint.listener], self._ports[endpoint.listener], socket.gethostname())
             for endpoint in self.settings.advertised_listeners
@@ -317,7 +321,7 @@ class Broker:
                 lambda key: self.partitions.stop_replica(key, leader_epoch=DELETE_ANY_EPOCH, delete=True),
             )
         )
-        self._removing_strays.addErrback(_log_stray_failure)
+        self._removing_strays.addErrback(log_stray_failure)
 
     def _topic_settings_changed(self, topic: str) -> None:
         self.partitions.settings_changed(topic)
@@ -358,7 +362,7 @@ class Broker:
 
     async def _hand_over_leadership(self) -> None:
         """Move leadership to other brokers while this one still serves."""
-        config = controlled_shutdown_config(self.settings)
+        config = controlled_shutdown_config(self.settings, self.inter_broker_endpoint)
         if config is not None and self.membership.registered:
             epoch = self.fence.broker_epoch
             reactor = self.runtime.reactor
@@ -387,14 +391,3 @@ class Broker:
         await self.client.close()
         if self._opened:
             forget_session(self.runtime.disk, self.settings.log_dirs[0])
-
-
-def _log_stray_failure(failure: Failure) -> None:
-    """Log the failure; the next registration or start looks for strays again."""
-    if failure.check(CancelledError) is not None:
-        return
-    if failure.check(ZooKeeperError) is not None:
-        reason = failure.getErrorMessage()
-        log.info("cannot look for stray logs; retrying at the next registration: {reason}", reason=reason)
-    else:
-        log.failure("looking for stray logs failed", failure)

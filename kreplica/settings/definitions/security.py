@@ -1,9 +1,9 @@
-"""Kafka's security settings.  They are not implemented: a broker with any value except the default or an
-empty one does not start."""
+"""Kafka's security settings.  TLS is implemented; of the others, a broker rejects any value except the default."""
 
 from __future__ import annotations
 
 from kreplica.settings.definitions.helpers import (
+    AT_START,
     BOOLEAN,
     CLASS,
     DOUBLE,
@@ -19,42 +19,100 @@ from kreplica.settings.definitions.helpers import (
     SHORT,
     STRING,
     Row,
+    not_implemented,
     not_implemented_protection,
 )
+from kreplica.settings.setting import Setting
 from kreplica.settings.validators import ANY, OneOf, at_least
 
 PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 
 SECURITY = (
-    *not_implemented_protection(
-        "connections are not encrypted because every listener uses PLAINTEXT",
+    Setting(
+        "ssl.cipher.suites", LIST, (), ANY, MEDIUM, AT_START,
+        "The cipher suites of TLS, with the names of IANA or OpenSSL; empty uses OpenSSL's default.",
+    ),
+    Setting(
+        "ssl.client.auth", STRING, "none", OneOf(("required", "requested", "none")), MEDIUM, AT_START,
+        "Whether clients must have a certificate (required), may have one (requested), or are not asked (none).",
+    ),
+    Setting(
+        "ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), ANY, MEDIUM, AT_START,
+        "The versions of TLS: TLSv1.2, TLSv1.3 or both.",
+    ),
+    Setting(
+        "ssl.endpoint.identification.algorithm", STRING, "https", OneOf(("https", "HTTPS", "")), LOW, AT_START,
+        "https verifies that the certificate of another broker is valid for its host; an empty value does not.",
+    ),
+    Setting(
+        "ssl.key.password", PASSWORD, None, ANY, MEDIUM, AT_START,
+        "The password of the private key in PEM; a key in PKCS12 has the password of its key store.",
+    ),
+    Setting(
+        "ssl.keystore.certificate.chain", PASSWORD, None, ANY, MEDIUM, AT_START,
+        "The certificate chain in PEM, the broker's own certificate first; an alternative to ssl.keystore.location.",
+    ),
+    Setting(
+        "ssl.keystore.key", PASSWORD, None, ANY, MEDIUM, AT_START,
+        "The private key in PEM; needs ssl.keystore.certificate.chain.",
+    ),
+    Setting(
+        "ssl.keystore.location", STRING, None, ANY, MEDIUM, AT_START,
+        "The file with the private key and the certificate chain. A changed file is read again when a client connects.",
+    ),
+    Setting(
+        "ssl.keystore.password", PASSWORD, None, ANY, MEDIUM, AT_START,
+        "The password of a key store in PKCS12.",
+    ),
+    Setting(
+        "ssl.keystore.type", STRING, "JKS", ANY, MEDIUM, AT_START,
+        "The format of the key store: PEM or PKCS12. Files in Java's own JKS format must be converted with keytool.",
+    ),
+    Setting(
+        "ssl.principal.mapping.rules", STRING, "DEFAULT", ANY, LOW, AT_START,
+        "Rules RULE:pattern/replacement/[LU] separated by commas that convert the distinguished name of a client's "
+        "certificate to a user name; DEFAULT uses the whole name (KIP-371).",
+    ),
+    Setting(
+        "ssl.truststore.certificates", PASSWORD, None, ANY, MEDIUM, AT_START,
+        "The trusted certificates in PEM; an alternative to ssl.truststore.location.",
+    ),
+    Setting(
+        "ssl.truststore.location", STRING, None, ANY, MEDIUM, AT_START,
+        "The file with the trusted certificates; the operating system's if it is not set. A changed file is read again "
+        "when a client connects.",
+    ),
+    Setting(
+        "ssl.truststore.password", PASSWORD, None, ANY, MEDIUM, AT_START,
+        "The password of a trust store in PKCS12.",
+    ),
+    Setting(
+        "ssl.truststore.type", STRING, "JKS", ANY, MEDIUM, AT_START,
+        "The format of the trust store: PEM or PKCS12.",
+    ),
+    *not_implemented(
+        "OpenSSL implements TLS, not a Java security provider",
+        Row("ssl.keymanager.algorithm", STRING, "SunX509", ANY, MEDIUM, READ_ONLY),
+        Row("ssl.provider", STRING, None, ANY, MEDIUM, READ_ONLY),
+        Row("ssl.secure.random.implementation", STRING, None, ANY, LOW, READ_ONLY),
+        Row("ssl.trustmanager.algorithm", STRING, "PKIX", ANY, MEDIUM, READ_ONLY),
+    ),
+    *not_implemented(
+        "ssl.enabled.protocols determines the versions of TLS",
+        Row("ssl.protocol", STRING, "TLSv1.3", ANY, MEDIUM, READ_ONLY),
+    ),
+    *not_implemented(
+        "a changed key store may contain a certificate with any subject and host names",
         Row("ssl.allow.dn.changes", BOOLEAN, False, ANY, LOW, READ_ONLY),
         Row("ssl.allow.san.changes", BOOLEAN, False, ANY, LOW, READ_ONLY),
-        Row("ssl.cipher.suites", LIST, (), ANY, MEDIUM, PER_BROKER),
-        Row("ssl.client.auth", STRING, "none", OneOf(("required", "requested", "none")), MEDIUM, PER_BROKER),
-        Row("ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), ANY, MEDIUM, PER_BROKER),
-        Row("ssl.endpoint.identification.algorithm", STRING, "https", ANY, LOW, PER_BROKER),
+    ),
+    *not_implemented_protection(
+        "classes of Java cannot be loaded",
         Row("ssl.engine.factory.class", CLASS, None, ANY, LOW, PER_BROKER),
-        Row("ssl.key.password", PASSWORD, None, ANY, MEDIUM, PER_BROKER),
-        Row("ssl.keymanager.algorithm", STRING, "SunX509", ANY, MEDIUM, PER_BROKER),
-        Row("ssl.keystore.certificate.chain", PASSWORD, None, ANY, MEDIUM, PER_BROKER),
-        Row("ssl.keystore.key", PASSWORD, None, ANY, MEDIUM, PER_BROKER),
-        Row("ssl.keystore.location", STRING, None, ANY, MEDIUM, PER_BROKER),
-        Row("ssl.keystore.password", PASSWORD, None, ANY, MEDIUM, PER_BROKER),
-        Row("ssl.keystore.type", STRING, "JKS", ANY, MEDIUM, PER_BROKER),
-        Row("ssl.principal.mapping.rules", STRING, "DEFAULT", ANY, LOW, READ_ONLY),
-        Row("ssl.protocol", STRING, "TLSv1.3", ANY, MEDIUM, PER_BROKER),
-        Row("ssl.provider", STRING, None, ANY, MEDIUM, PER_BROKER),
-        Row("ssl.secure.random.implementation", STRING, None, ANY, LOW, PER_BROKER),
-        Row("ssl.trustmanager.algorithm", STRING, "PKIX", ANY, MEDIUM, PER_BROKER),
-        Row("ssl.truststore.certificates", PASSWORD, None, ANY, MEDIUM, PER_BROKER),
-        Row("ssl.truststore.location", STRING, None, ANY, MEDIUM, PER_BROKER),
-        Row("ssl.truststore.password", PASSWORD, None, ANY, MEDIUM, PER_BROKER),
-        Row("ssl.truststore.type", STRING, "JKS", ANY, MEDIUM, PER_BROKER),
         Row("security.providers", STRING, None, ANY, LOW, READ_ONLY),
     ),
     *not_implemented_protection(
-        "clients are not authenticated because every listener uses PLAINTEXT",
+        "SASL is not supported",
         Row("sasl.client.callback.handler.class", CLASS, None, ANY, MEDIUM, READ_ONLY),
         Row("sasl.enabled.mechanisms", LIST, ("GSSAPI",), ANY, MEDIUM, PER_BROKER),
         Row("sasl.jaas.config", PASSWORD, None, ANY, MEDIUM, PER_BROKER),
@@ -118,3 +176,6 @@ SECURITY = (
     ),
 )
 """Encryption, authentication and authorization."""
+
+PER_LISTENER = tuple(each.name for each in SECURITY if each.name.startswith("ssl.") and each.implemented)
+"""Settings that ``listener.name.L.`` can set for one listener."""

@@ -1,0 +1,79 @@
+"""The TLS handshake of a client's connection."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.error import ConnectionClosed
+from twisted.python.failure import Failure
+
+from kreplica.client_core.errors import ConnectionFailed
+from kreplica.runtime import Reactor
+
+
+class Handshaking(Protocol):
+    """The connection of a handshake."""
+
+    peer: str
+
+    def abort(self) -> None: ...
+
+
+class TlsHandshake:
+    """Waits for the end of a handshake; the connection reports it."""
+
+    def __init__(self, reactor: Reactor) -> None:
+        self._reactor: Any = reactor
+        self._waiting: Deferred[None] | None = None
+        self._result: ConnectionFailed | None = None
+        self._is_over = False
+
+    async def wait(self, connection: Handshaking, endpoint: object, timeout_s: float) -> None:
+        """Wait for the end of the handshake; abort the connection if it fails.
+
+        :param endpoint: its ``certificate_error``, if it has one, explains a failure.
+        :raise ConnectionFailed: the handshake failed, or took longer than the timeout.
+        """
+        late = ConnectionFailed(f"it took longer than {timeout_s:g} s")
+        timeout = self._reactor.callLater(timeout_s, self._end, late)
+        try:
+            if not self._is_over:
+                self._waiting = Deferred()
+                await self._waiting
+            if self._result is not None:
+                raise self._result
+        except CancelledError:
+            connection.abort()
+            raise
+        except ConnectionFailed as error:
+            connection.abort()
+            reason = getattr(endpoint, "certificate_error", None) or str(error)
+            raise ConnectionFailed(f"{connection.peer}: the TLS handshake failed: {reason}") from error
+        finally:
+            if timeout.active():
+                timeout.cancel()
+
+    def completed(self) -> None:
+        """Report that the handshake has completed."""
+        self._end(None)
+
+    def failed(self, reason: Failure) -> None:
+        """Report that the connection was lost."""
+        closed = reason.check(ConnectionClosed) is not None
+        self._end(ConnectionFailed("the server closed the connection" if closed else _openssl_reason(reason.value)))
+
+    def _end(self, result: ConnectionFailed | None) -> None:
+        if not self._is_over:
+            self._is_over, self._result = True, result
+            waiting, self._waiting = self._waiting, None
+            if waiting is not None and not waiting.called:
+                waiting.callback(None)
+
+
+def _openssl_reason(error: BaseException | None) -> str:
+    """Return the text of an ``OpenSSL.SSL.Error``, whose argument is a list of (library, function, reason)."""
+    details = error.args[0] if error is not None and error.args else None
+    if isinstance(details, list):
+        return "; ".join(str(detail[-1]) for detail in details)
+    return str(error) or type(error).__name__

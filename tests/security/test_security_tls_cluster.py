@@ -1,0 +1,290 @@
+"""Three brokers with TLS between each other and to their clients, with real sockets."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.internet.threads import deferToThread
+
+from kreplica.blocking import Cluster as BlockingCluster
+from kreplica.blocking import default_runtime as blocking_runtime
+from kreplica.blocking.secured_sockets import secured_sockets
+from kreplica.client import (
+    Admin,
+    ClientOptions,
+    Cluster,
+    Producer,
+    default_runtime,
+    errors,
+    secured_endpoints,
+)
+from kreplica.errors import SettingsError
+from kreplica.runtime import real_runtime
+from kreplica.runtime.pause import pause
+from kreplica.security.tls import listener
+from kreplica.security.tls.development_ca import create_certificate, open_authority
+from kreplica.service.composition.broker import Broker
+from kreplica.settings import BrokerSettings
+from tests.support.coordinator import CoordinatorProcess
+from tests.support.real_reactor import run
+
+RECORDS = 50
+TIMEOUT_S = 20
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("certificates")
+    authority = open_authority(directory, 10)
+    create_certificate(directory, authority, "broker", ["127.0.0.1"], 10)
+    create_certificate(directory, authority, "alice", [], 10)
+    open_authority(directory / "other", 10)
+    return directory
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path) -> Iterator[CoordinatorProcess]:
+    with CoordinatorProcess(tmp_path / "coordinator") as process:
+        yield process
+
+
+def settings(broker_id: int, directory: Path, certificates: Path, connect: str) -> BrokerSettings:
+    """Return the settings of a broker; the listener CLIENTS accepts only clients with certificates."""
+    return BrokerSettings.from_text(f"""
+        broker.id={broker_id}
+        listeners=SSL://127.0.0.1:0,CLIENTS://127.0.0.1:0
+        listener.security.protocol.map=SSL:SSL,CLIENTS:SSL
+        security.inter.broker.protocol=SSL
+        ssl.keystore.type=PEM
+        ssl.keystore.location={certificates}/broker.pem
+        ssl.truststore.type=PEM
+        ssl.truststore.location={certificates}/ca.pem
+        listener.name.clients.ssl.client.auth=required
+        listener.name.clients.ssl.principal.mapping.rules=RULE:^CN=(.*)$/$1/,DEFAULT
+        log.dirs={directory}/{broker_id}
+        zookeeper.connect={connect}
+    """)
+
+
+def config(certificates: Path, *, client: str | None = None, authority: str = "ca.pem") -> dict[str, str]:
+    """Return the configuration of a client, as for Java."""
+    chosen = {
+        "security.protocol": "SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": f"{certificates}/{authority}",
+    }
+    if client is not None:
+        chosen |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": f"{certificates}/{client}.pem"}
+    return chosen
+
+
+class Brokers:
+    """Started brokers, and clients of them."""
+
+    def __init__(self, reactor: Any, brokers: list[Broker]) -> None:
+        self.reactor = reactor
+        self.brokers = brokers
+
+    def address(self, listener_name: str, host: str = "127.0.0.1") -> str:
+        return f"{host}:{self.brokers[0]._ports[listener_name]}"
+
+    def cluster(self, listener_name: str, chosen: dict[str, str], host: str = "127.0.0.1") -> Cluster:
+        runtime = default_runtime(self.reactor, endpoint=secured_endpoints(chosen))
+        options = ClientOptions(connect_timeout_s=TIMEOUT_S, operation_timeout_s=TIMEOUT_S)
+        return Cluster(self.address(listener_name, host), options=options, runtime=runtime)
+
+    @property
+    def users(self) -> set[str]:
+        servers = [broker.server for broker in self.brokers]
+        return {each.user for server in servers if server is not None for each in server.resources.connections}
+
+
+def with_brokers(count: int, directory: Path, certificates: Path, connect: str, story: Any) -> None:
+    """Run brokers and a story with them on the real reactor."""
+
+    async def main() -> None:
+        from twisted.internet import reactor
+
+        brokers = [
+            Broker(real_runtime(reactor), settings(number, directory, certificates, connect))
+            for number in range(1, count + 1)
+        ]
+        try:
+            for broker in brokers:
+                await broker.start()
+            await story(Brokers(reactor, brokers))
+        finally:
+            for broker in brokers:
+                await broker.stop()
+            for broker in brokers:
+                broker.runtime.offload.stop()
+
+    run(main(), 120, check_left_behind=False)
+
+
+def test_cluster_with_tls(tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess) -> None:
+    """Records are replicated over TLS, and clients of every kind read them."""
+
+    async def story(scene: Brokers) -> None:
+        async with scene.cluster("CLIENTS", config(certificates, client="alice")) as cluster:
+            await Admin(cluster).create_topic("orders", partitions=1, replication_factor=3)
+            producer = Producer(cluster)
+            deliveries = [producer.send("orders", b"%d" % number) for number in range(RECORDS)]
+            await producer.flush()
+            assert [(await each).offset for each in deliveries] == list(range(RECORDS))
+            assert "User:alice" in scene.users
+            await producer.close()
+        for chosen in (config(certificates), config(certificates, client="alice")):
+            listener_name = "CLIENTS" if "ssl.keystore.location" in chosen else "SSL"
+            address = scene.address(listener_name)
+            assert await deferToThread(read_blocking, address, chosen) == RECORDS
+            assert await deferToThread(read_with_kafka_python, address, certificates, len(chosen) > 3) == RECORDS
+            assert await deferToThread(read_with_librdkafka, address, certificates, len(chosen) > 3) == RECORDS
+
+    with_brokers(3, tmp_path, certificates, coordinator.address, story)
+
+
+def read_blocking(address: str, chosen: dict[str, str]) -> int:
+    from kreplica.blocking import Reader
+    from kreplica.model import TopicPartition
+
+    runtime = blocking_runtime(connect=secured_sockets(chosen))
+    partition = TopicPartition("orders", 0)
+    with BlockingCluster(address, runtime=runtime) as cluster, Reader(cluster, {partition: 0}) as reader:
+        count = 0
+        while count < RECORDS:
+            count += sum(len(batch.records) for batch in reader.read(5.0))
+        return count
+
+
+def read_with_kafka_python(address: str, certificates: Path, has_certificate: bool) -> int:
+    from kafka import KafkaConsumer
+
+    own = {"ssl_certfile": f"{certificates}/alice.pem", "ssl_keyfile": f"{certificates}/alice.pem"}
+    consumer = KafkaConsumer(
+        "orders",
+        bootstrap_servers=address,
+        security_protocol="SSL",
+        ssl_cafile=f"{certificates}/ca.pem",
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=5000,
+        **(own if has_certificate else {}),
+    )
+    count = 0
+    for _ in consumer:
+        count += 1
+        if count == RECORDS:
+            break
+    consumer.close()
+    return count
+
+
+def read_with_librdkafka(address: str, certificates: Path, has_certificate: bool) -> int:
+    from confluent_kafka import Consumer
+
+    own = {"ssl.certificate.location": f"{certificates}/alice.pem", "ssl.key.location": f"{certificates}/alice.pem"}
+    consumer = Consumer(
+        {
+            "bootstrap.servers": address,
+            "security.protocol": "SSL",
+            "ssl.ca.location": f"{certificates}/ca.pem",
+            "group.id": "readers",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            **(own if has_certificate else {}),
+        }
+    )
+    consumer.subscribe(["orders"])
+    count = 0
+    while count < RECORDS:
+        message = consumer.poll(10)
+        assert message is not None, f"only {count} records"
+        assert message.error() is None, message.error()
+        count += 1
+    consumer.close()
+    return count
+
+
+def test_refused_connections(tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess) -> None:
+    """Each error names the reason; plaintext and silent connections do not disturb other clients."""
+
+    async def story(scene: Brokers) -> None:
+        async def error(listener_name: str, chosen: dict[str, str], host: str = "127.0.0.1") -> str:
+            async with scene.cluster(listener_name, chosen, host) as cluster:
+                with pytest.raises(errors.ClientError) as caught:
+                    await cluster.refresh()
+            return f"{caught.value} {caught.value.__cause__}"
+
+        unknown = await error("SSL", config(certificates, authority="other/ca.pem"))
+        assert "the certificate authority is not in the trust store" in unknown
+        wrong_host = await error("SSL", config(certificates), "localhost")
+        assert "the certificate of CN=broker is not valid for the host localhost" in wrong_host
+        assert await error("CLIENTS", config(certificates))
+        assert await error("SSL", {"security.protocol": "PLAINTEXT"})
+        silent = socket.create_connection(("127.0.0.1", scene.brokers[0]._ports["SSL"]))
+        async with scene.cluster("SSL", config(certificates)) as cluster:
+            assert len((await cluster.refresh()).brokers) == 1
+        without_host = {**config(certificates), "ssl.endpoint.identification.algorithm": ""}
+        async with scene.cluster("SSL", without_host, "localhost") as cluster:
+            assert len((await cluster.refresh()).brokers) == 1
+        silent.close()
+
+    with_brokers(1, tmp_path, certificates, coordinator.address, story)
+
+
+def test_changed_certificate(
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New connections use the new certificate; an invalid file changes nothing."""
+    own = tmp_path / "own"
+    own.mkdir()
+    for name in ("broker.pem", "ca.pem"):
+        (own / name).write_bytes((certificates / name).read_bytes())
+    monkeypatch.setattr(listener, "CHECK_INTERVAL_S", 0.0)
+
+    async def story(scene: Brokers) -> None:
+        async def connects(authority: str) -> bool:
+            try:
+                async with scene.cluster("SSL", config(certificates, authority=authority)) as cluster:
+                    await cluster.refresh()
+            except errors.ClientError:
+                return False
+            return True
+
+        async def eventually(authority: str) -> None:
+            for _ in range(50):
+                if await connects(authority):
+                    return
+                await pause(scene.reactor, 0.1)
+            pytest.fail(f"no connection with {authority}")
+
+        assert await connects("ca.pem")
+        (own / "broker.pem").write_text("not a certificate")
+        for _ in range(3):
+            assert await connects("ca.pem")
+        other = open_authority(certificates / "other", 10)
+        renewed = create_certificate(tmp_path, other, "renewed", ["127.0.0.1"], 10)
+        (own / "broker.pem").write_bytes(renewed.read_bytes())
+        await eventually("other/ca.pem")
+        assert not await connects("ca.pem")
+
+    with_brokers(1, tmp_path, own, coordinator.address, story)
+
+
+def test_invalid_settings_stop_the_start(tmp_path: Path, certificates: Path) -> None:
+    """The error names the setting of the listener."""
+    from twisted.internet import reactor
+
+    given = settings(1, tmp_path, certificates, "127.0.0.1:1")
+    with pytest.raises(SettingsError, match=r"ssl\.keystore\.location=.*broker\.pem"):
+        Broker(real_runtime(reactor), settings(1, tmp_path, tmp_path, "127.0.0.1:1"))
+    assert given.of_listener("CLIENTS", ["ssl.client.auth"]) == {"ssl.client.auth": "required"}
+    assert given.of_listener("SSL", ["ssl.client.auth"]) == {"ssl.client.auth": "none"}
+    with pytest.raises(SettingsError, match=r"Did you mean ssl\.truststore\.location"):
+        secured_endpoints({"ssl.truststore.locations": "x"})
+    with pytest.raises(SettingsError, match="SASL_SSL is not supported"):
+        secured_endpoints({"security.protocol": "SASL_SSL"})
