@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from kreplica.security.sasl.credentials import SaslCredentials
+
 Connect: TypeAlias = Callable[[str, int, float], socket.socket]
 """Connects to a host and port within a timeout in seconds, or raises ``OSError``."""
 
@@ -25,6 +27,7 @@ class BlockingRuntime:
     :param random: for jitter and partitioning.
     :param connect: opens sockets; ``tls_sockets`` returns such a function for TLS.
     :param wait_readable: waits until a socket is readable, with a timeout in seconds; returns the readable ones.
+    :param sasl: credentials with which new connections authenticate; None if they do not.
     """
 
     clock: Callable[[], float]
@@ -33,12 +36,14 @@ class BlockingRuntime:
     random: random.Random
     connect: Connect
     wait_readable: Callable[[Sequence[socket.socket], float], list[socket.socket]]
+    sasl: SaslCredentials | None = None
 
 
-def default_runtime(*, connect: Connect | None = None) -> BlockingRuntime:
+def default_runtime(*, connect: Connect | None = None, sasl: SaslCredentials | None = None) -> BlockingRuntime:
     """Return the runtime that uses the operating system.
 
     :param connect: opens sockets; plain TCP by default.
+    :param sasl: credentials with which connections authenticate.
     """
     return BlockingRuntime(
         clock=time.monotonic,
@@ -47,6 +52,7 @@ def default_runtime(*, connect: Connect | None = None) -> BlockingRuntime:
         random=random.Random(),
         connect=connect or tcp_socket,
         wait_readable=wait_readable,
+        sasl=sasl,
     )
 
 

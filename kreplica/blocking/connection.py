@@ -12,6 +12,7 @@ from typing import Any, Self
 from kreplica.blocking.blocking_runtime import BlockingRuntime
 from kreplica.blocking.coroutines import run
 from kreplica.client_core.addresses import Address
+from kreplica.client_core.authentication import authenticate
 from kreplica.client_core.errors import (
     BrokerRefused,
     ClientError,
@@ -23,6 +24,7 @@ from kreplica.client_core.errors import (
 from kreplica.client_core.negotiation import VersionRange, common_version, negotiate_versions, parse_response
 from kreplica.client_core.options import ClientOptions
 from kreplica.errors import KafkaError, ProtocolError
+from kreplica.security.sasl.credentials import SaslCredentials
 from kreplica.wire.framing import FrameReader
 from kreplica.wire.headers import build_request_header, parse_response_header
 from kreplica.wire.message_parsers import MessageParsers
@@ -86,11 +88,24 @@ class Connection:
             raise ConnectionFailed(f"{address}: {error}") from error
         connection = cls(connected_socket, str(address), options, runtime)
         try:
+            if runtime.sasl is not None:
+                connection.authenticate(runtime.sasl, options.connect_timeout_s)
             connection.negotiate(options.connect_timeout_s)
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def authenticate(self, credentials: SaslCredentials, timeout_s: float) -> None:
+        """Authenticate with SASL.
+
+        :raise ClientError: the broker rejects the client, or does not respond.
+        """
+
+        async def request(api: Api, version: int, body: dict[str, Any]) -> dict[str, Any]:
+            return self.exchange(api, version, body, timeout_s)
+
+        run(authenticate(request, credentials, self.peer))
 
     def negotiate(self, timeout_s: float) -> None:
         """Request the API versions of the broker (KIP-35), with the newest version of ApiVersions that it supports.

@@ -22,6 +22,7 @@ from twisted.internet.interfaces import (
     ITCPTransport,
 )
 from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -29,6 +30,7 @@ from kreplica.client.buffered_receive import receive_in_place
 from kreplica.client.client_runtime import EndpointMaker, tcp_endpoint
 from kreplica.client.outstanding_request import OutstandingRequest
 from kreplica.client.tls_handshake import TlsHandshake
+from kreplica.client_core.authentication import authenticate
 from kreplica.client_core.errors import (
     ClientError,
     ConnectionFailed,
@@ -41,10 +43,13 @@ from kreplica.client_core.negotiation import VersionRange, common_version, negot
 from kreplica.errors import ProtocolError
 from kreplica.runtime import Reactor
 from kreplica.runtime.pacing import disable_pacing
+from kreplica.security.sasl.credentials import SaslCredentials
 from kreplica.wire.framing import REQUEST_SIZE_MAX, FrameReader, frame, frame_pieces
 from kreplica.wire.headers import build_request_header, parse_response_header
 from kreplica.wire.message_parsers import MessageParsers
 from kreplica.wire.messages import Api
+
+log = Logger()
 
 OUTSTANDING_MAX = 1000
 SYSTEM_DEFAULT = -1
@@ -53,6 +58,9 @@ THROTTLE_S_MAX = 30.0
 
 CLOSE_TIMEOUT_S = 5.0
 """Maximum time to write pending data when closing."""
+
+_SESSION_SHARE = 0.85
+"""Share of the lifetime of an authenticated session after which the client authenticates again."""
 
 _CORRELATION_ID_MASK = 0x7FFF_FFFF
 
@@ -95,6 +103,7 @@ async def _connect(
     except (ConnectError, DNSLookupError) as error:
         raise ConnectionFailed(f"{connection.peer}: {error}") from error
     transport = connection.transport
+    sasl: SaslCredentials | None = getattr(endpoint, "sasl", None)
     if ISSLTransport.providedBy(transport):
         await connection.handshake.wait(connection, endpoint, timeout_s)
     if receive_buffer_bytes > 0:
@@ -102,6 +111,8 @@ async def _connect(
     plain = getattr(transport, "socket", None)
     if isinstance(plain, socket) and transport.getHost().host == transport.getPeer().host:
         disable_pacing(plain)
+    if sasl is not None:
+        await connection.authenticate(sasl, timeout_s)
     return connection
 
 
@@ -139,6 +150,27 @@ class Connection(Protocol):
         self._abort_timer: IDelayedCall | None = None
         self._lost = False
         self.handshake = TlsHandshake(reactor)
+        self._reauthentication: IDelayedCall | None = None
+
+    async def authenticate(self, credentials: SaslCredentials, timeout_s: float) -> None:
+        """Authenticate, and again before the broker ends the session (KIP-368); abort the connection if that fails.
+
+        :raise ClientError: the broker rejects the client, or does not respond.
+        """
+        try:
+            lifetime_ms = await authenticate(partial(self.request, timeout_s=timeout_s), credentials, self.peer)
+        except BaseException:
+            self.abort()
+            raise
+        if lifetime_ms and not self.closed:
+            self._reauthentication = self._reactor.callLater(
+                lifetime_ms / 1000 * _SESSION_SHARE, self._reauthenticate, credentials, timeout_s
+            )
+
+    def _reauthenticate(self, credentials: SaslCredentials, timeout_s: float) -> None:
+        self._reauthentication = None
+        again = Deferred.fromCoroutine(self.authenticate(credentials, timeout_s))
+        again.addErrback(lambda failure: log.warn("{reason}", reason=failure.getErrorMessage()))
 
     def request(
         self,
@@ -366,6 +398,9 @@ class Connection(Protocol):
     def _stop_accepting(self) -> list[Deferred[dict[str, Any]]]:
         """Stop accepting requests, and return the Deferreds to fail."""
         self.closed = True
+        if self._reauthentication is not None:
+            self._reauthentication.cancel()
+            self._reauthentication = None
         if self._throttle_timer is not None:
             self._throttle_timer.cancel()
             self._throttle_timer = None

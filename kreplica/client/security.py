@@ -12,38 +12,50 @@ from zope.interface import implementer
 
 from kreplica.client.client_runtime import EndpointMaker, named_endpoint
 from kreplica.runtime import Reactor
-from kreplica.security.client_config import tls_options
+from kreplica.security.client_config import parse_client_config
+from kreplica.security.sasl.credentials import SaslCredentials
 
 if TYPE_CHECKING:
     from kreplica.security.tls.contexts import ClientTls, HostVerification
 
 
 @implementer(IStreamClientEndpoint)
-class TlsEndpoint:
-    """Endpoint whose server must prove its identity with a certificate."""
+class SecuredEndpoint:
+    """Endpoint of a server that must have a valid certificate, or to which the client must authenticate, or both.
 
-    def __init__(self, verification: HostVerification, endpoint: IStreamClientEndpoint) -> None:
+    :ivar sasl: credentials of the client; None if it does not authenticate.
+    """
+
+    def __init__(
+        self, endpoint: IStreamClientEndpoint, verification: HostVerification | None, sasl: SaslCredentials | None
+    ) -> None:
         self._verification = verification
-        self._endpoint = wrapClientTLS(verification, endpoint)
+        self._endpoint = endpoint if verification is None else wrapClientTLS(verification, endpoint)
+        self.sasl = sasl
 
     @property
     def certificate_error(self) -> str | None:
         """Reason why the server's certificate was rejected; None if it was not."""
-        return self._verification.certificate_error
+        return None if self._verification is None else self._verification.certificate_error
 
     def connect(self, factory: IProtocolFactory) -> Deferred[Any]:
-        """Connect; the TLS handshake follows."""
+        """Connect; the TLS handshake and the authentication follow."""
         return self._endpoint.connect(factory)
 
 
-def tls_endpoint_maker(tls: ClientTls, plain: EndpointMaker = named_endpoint) -> EndpointMaker:
-    """Return a maker of TLS endpoints.
+def secured_endpoint_maker(
+    tls: ClientTls | None, sasl: SaslCredentials | None = None, plain: EndpointMaker = named_endpoint
+) -> EndpointMaker:
+    """Return a maker of secured endpoints.
 
+    :param tls: None if the connections are not encrypted.
+    :param sasl: None if the client does not authenticate.
     :param plain: makes the endpoints of the TCP connections.
     """
 
-    def make(reactor: Reactor, host: str, port: int, timeout_s: float) -> TlsEndpoint:
-        return TlsEndpoint(tls.creator(host), plain(reactor, host, port, timeout_s))
+    def make(reactor: Reactor, host: str, port: int, timeout_s: float) -> SecuredEndpoint:
+        verification = None if tls is None else tls.creator(host)
+        return SecuredEndpoint(plain(reactor, host, port, timeout_s), verification, sasl)
 
     return make
 
@@ -51,13 +63,14 @@ def tls_endpoint_maker(tls: ClientTls, plain: EndpointMaker = named_endpoint) ->
 def secured_endpoints(config: Mapping[str, str]) -> EndpointMaker:
     """Return a maker of endpoints with the security of a Java client's configuration.
 
-    :param config: ``security.protocol`` (PLAINTEXT or SSL) and ``ssl.*``, such as ``ssl.truststore.location``.
+    :param config: as for ``kreplica.security.client_config.parse_client_config``, such as ``security.protocol``,
+        ``ssl.truststore.location`` and ``sasl.jaas.config``.
     :raise SettingsError: a setting is unknown or invalid, or a file cannot be read.
     """
-    options = tls_options(config)
-    if options is None:
-        return named_endpoint
+    security = parse_client_config(config)
+    if security.tls is None:
+        return named_endpoint if security.sasl is None else secured_endpoint_maker(None, security.sasl)
     # Imported here because it imports OpenSSL.
     from kreplica.security.tls.contexts import ClientTls
 
-    return tls_endpoint_maker(ClientTls(options))
+    return secured_endpoint_maker(ClientTls(security.tls), security.sasl)

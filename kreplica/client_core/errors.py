@@ -9,6 +9,7 @@ from kreplica.errors import ErrorCode, KafkaError, KreplicaError
 from kreplica.model import TopicPartition
 
 __all__ = [
+    "AuthenticationFailed",
     "BrokerRefused",
     "BufferFull",
     "ClientClosed",
@@ -47,6 +48,12 @@ class ClientError(KreplicaError):
 
 class ConnectionFailed(ClientError):
     """The connection could not be opened: refused, timed out, or unknown host.  Nothing was sent."""
+
+
+class AuthenticationFailed(ConnectionFailed):
+    """The broker rejected the client's credentials, or could not prove that it knows them."""
+
+    retriable = False
 
 
 class ConnectionLost(ClientError):

@@ -3,33 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 
 from kreplica.errors import SettingsError
+from kreplica.security.sasl.credentials import SaslCredentials, check_mechanism, credentials_of
 from kreplica.security.tls.options import CLIENT_SETTINGS, TlsOptions
 
-SECURITY_PROTOCOL = "security.protocol"
-_PROTOCOLS = ("PLAINTEXT", "SSL")
+SECURITY_PROTOCOL, SASL_MECHANISM, SASL_JAAS_CONFIG = "security.protocol", "sasl.mechanism", "sasl.jaas.config"
+_NAMES = (SECURITY_PROTOCOL, SASL_MECHANISM, SASL_JAAS_CONFIG, *CLIENT_SETTINGS)
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LISTS = ("ssl.enabled.protocols", "ssl.cipher.suites")
 
 
-def tls_options(config: Mapping[str, str]) -> TlsOptions | None:
-    """Return the TLS options of a client; None if its connections are not encrypted.
+@dataclass(frozen=True, slots=True)
+class ClientSecurity:
+    """Security of connections.
 
-    :param config: ``security.protocol`` (PLAINTEXT, the default, or SSL), and ``ssl.*`` such as
-        ``ssl.truststore.location``.
+    :param tls: None if they are not encrypted.
+    :param sasl: None if the client does not authenticate.
+    """
+
+    tls: TlsOptions | None = None
+    sasl: SaslCredentials | None = None
+
+
+def parse_client_config(config: Mapping[str, str]) -> ClientSecurity:
+    """Parse the settings of a client.
+
+    :param config: ``security.protocol`` (PLAINTEXT, the default, SSL, SASL_PLAINTEXT or SASL_SSL); ``ssl.*`` such as
+        ``ssl.truststore.location``; ``sasl.mechanism`` and ``sasl.jaas.config``.
     :raise SettingsError: a setting is unknown or has an unsupported value.
     """
     for name in config:
-        if name != SECURITY_PROTOCOL and name not in CLIENT_SETTINGS:
-            near = get_close_matches(name, (SECURITY_PROTOCOL, *CLIENT_SETTINGS), n=1)
+        if name not in _NAMES:
+            near = get_close_matches(name, _NAMES, n=1)
             hint = f" Did you mean {near[0]}?" if near else ""
             raise SettingsError(f"{name} is not a supported setting of connections.{hint}")
     protocol = config.get(SECURITY_PROTOCOL, "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
-        raise SettingsError(f"{SECURITY_PROTOCOL}={protocol} is not supported, only {' and '.join(_PROTOCOLS)}")
-    if protocol == "PLAINTEXT":
-        return None
+        raise SettingsError(f"{SECURITY_PROTOCOL}={protocol}: the protocols are {', '.join(_PROTOCOLS)}")
+    tls = _tls_options(config) if protocol.endswith("SSL") else None
+    if not protocol.startswith("SASL"):
+        return ClientSecurity(tls)
+    if SASL_MECHANISM not in config:
+        raise SettingsError(f"{SASL_MECHANISM} is not set: {protocol} needs it")
+    mechanism = check_mechanism(config[SASL_MECHANISM], SASL_MECHANISM)
+    return ClientSecurity(tls, credentials_of(mechanism, config.get(SASL_JAAS_CONFIG), SASL_JAAS_CONFIG))
+
+
+def _tls_options(config: Mapping[str, str]) -> TlsOptions:
     values: dict[str, object] = dict(config)
     for name in _LISTS:
         if name in config:

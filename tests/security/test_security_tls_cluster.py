@@ -11,8 +11,7 @@ import pytest
 from twisted.internet.threads import deferToThread
 
 from kreplica.blocking import Cluster as BlockingCluster
-from kreplica.blocking import default_runtime as blocking_runtime
-from kreplica.blocking.secured_sockets import secured_sockets
+from kreplica.blocking.secured_runtime import secured_runtime
 from kreplica.client import (
     Admin,
     ClientOptions,
@@ -152,7 +151,7 @@ def read_blocking(address: str, chosen: dict[str, str]) -> int:
     from kreplica.blocking import Reader
     from kreplica.model import TopicPartition
 
-    runtime = blocking_runtime(connect=secured_sockets(chosen))
+    runtime = secured_runtime(chosen)
     partition = TopicPartition("orders", 0)
     with BlockingCluster(address, runtime=runtime) as cluster, Reader(cluster, {partition: 0}) as reader:
         count = 0
@@ -286,5 +285,5 @@ def test_invalid_settings_stop_the_start(tmp_path: Path, certificates: Path) -> 
     assert given.of_listener("SSL", ["ssl.client.auth"]) == {"ssl.client.auth": "none"}
     with pytest.raises(SettingsError, match=r"Did you mean ssl\.truststore\.location"):
         secured_endpoints({"ssl.truststore.locations": "x"})
-    with pytest.raises(SettingsError, match="SASL_SSL is not supported"):
+    with pytest.raises(SettingsError, match=r"sasl\.mechanism is not set"):
         secured_endpoints({"security.protocol": "SASL_SSL"})

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import click
 from click.core import ParameterSource
 
-from kreplica.blocking import Cluster, default_runtime
+from kreplica.blocking import Cluster
 from kreplica.cli.http.session import INTERRUPTED, CommandFailed, admin_session, optional_admin_options
 from kreplica.client_core.addresses import parse_addresses
 from kreplica.client_core.errors import ClientError
@@ -61,7 +61,7 @@ def client_config_option(prefix: str = "") -> Decorator:
         callback=_keep_config,
         expose_value=False,
         is_eager=True,
-        help="Properties file with the security of the connections: security.protocol=SSL and ssl.* as for Java.",
+        help="Properties file with the security of the connections: security.protocol, ssl.*, sasl.* as for Java.",
     )
 
 
@@ -140,14 +140,14 @@ def open_cluster(bootstrap: str, prefix: str = "") -> Cluster:
     if path is None:
         return Cluster(bootstrap, options=options)
     # Imported here because it imports the libraries of TLS.
-    from kreplica.blocking.secured_sockets import secured_sockets
+    from kreplica.blocking.secured_runtime import secured_runtime
 
     try:
         entries = parse_properties(path.read_text(), str(path))
-        connect = secured_sockets({name: entry.value for name, entry in entries.items()})
+        runtime = secured_runtime({name: entry.value for name, entry in entries.items()})
     except (OSError, UnicodeDecodeError, SettingsError) as error:
         raise CommandFailed(f"--{prefix}client-config {path}: {error}") from None
-    return Cluster(bootstrap, options=options, runtime=default_runtime(connect=connect))
+    return Cluster(bootstrap, options=options, runtime=runtime)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""TLS sockets with the security of a Java client's configuration."""
+"""Connections with the security of a Java client's configuration."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from collections.abc import Mapping
 
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from kreplica.blocking.blocking_runtime import Connect, tcp_socket, tls_sockets
+from kreplica.blocking.blocking_runtime import BlockingRuntime, default_runtime, tcp_socket, tls_sockets
 from kreplica.errors import SettingsError
-from kreplica.security.client_config import tls_options
+from kreplica.security.client_config import parse_client_config
 from kreplica.security.tls.options import TlsOptions
 from kreplica.security.tls.stores import KeyEntry, load_key, load_trusted
 
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
-def secured_sockets(config: Mapping[str, str]) -> Connect:
-    """Return a function that opens sockets.
+def secured_runtime(config: Mapping[str, str]) -> BlockingRuntime:
+    """Return a runtime whose connections are secured.
 
     :param config: as for ``kreplica.client.secured_endpoints``; ``ssl.cipher.suites`` is not supported.
     :raise SettingsError: a setting is unknown or invalid, or a file cannot be read.
     """
-    options = tls_options(config)
-    return tcp_socket if options is None else tls_sockets(_context(options))
+    security = parse_client_config(config)
+    connect = tcp_socket if security.tls is None else tls_sockets(_context(security.tls))
+    return default_runtime(connect=connect, sasl=security.sasl)
 
 
 def _context(options: TlsOptions) -> ssl.SSLContext:

@@ -1,0 +1,50 @@
+"""Authentication of a client with SASL (KIP-43, KIP-152)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from kreplica.client_core.errors import AuthenticationFailed
+from kreplica.errors import ErrorCode
+from kreplica.security.sasl.credentials import SaslCredentials
+from kreplica.security.sasl.exchange import AuthenticationError
+from kreplica.wire.messages import SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
+
+_VERSION = 1
+"""Version of both APIs; brokers support it since Kafka 2.2."""
+
+
+async def authenticate(
+    request: Callable[[Api, int, dict[str, Any]], Awaitable[dict[str, Any]]], credentials: SaslCredentials, peer: str
+) -> int:
+    """Authenticate a new connection.
+
+    :param request: sends a request and returns its response.
+    :param peer: the broker's address, for errors.
+    :return: milliseconds until the client must authenticate again (KIP-368); 0 for never.
+    :raise AuthenticationFailed: the broker rejects the client, or cannot prove that it knows the password.
+    """
+    mechanism = credentials.mechanism
+    response = await request(SASL_HANDSHAKE, _VERSION, {"mechanism": mechanism})
+    if response["error_code"]:
+        code = ErrorCode.of(response["error_code"]).name
+        known = ", ".join(response["mechanisms"]) or "none"
+        raise AuthenticationFailed(f"{peer}: {code} for {mechanism}; the broker's mechanisms: {known}")
+    exchange = credentials.new_exchange()
+    token = b""
+    while True:
+        try:
+            token = exchange.step(token)
+        except AuthenticationError as error:
+            raise AuthenticationFailed(f"{peer}: {error}") from error
+        if exchange.is_complete and not token:
+            return int(response.get("session_lifetime_ms", 0))
+        response = await request(SASL_AUTHENTICATE, _VERSION, {"auth_bytes": token})
+        if response["error_code"]:
+            code = ErrorCode.of(response["error_code"]).name
+            text = response["error_message"] or code
+            raise AuthenticationFailed(f"{peer}: user {credentials.user!r} is rejected: {text}")
+        token = bytes(response["auth_bytes"])
+        if exchange.is_complete:
+            return int(response.get("session_lifetime_ms", 0))
