@@ -27,7 +27,7 @@ class BlockingRuntime:
     :param random: for jitter and partitioning.
     :param connect: opens sockets; ``tls_sockets`` returns such a function for TLS.
     :param wait_readable: waits until a socket is readable, with a timeout in seconds; returns the readable ones.
-    :param sasl: credentials with which new connections authenticate; None if they do not.
+    :param sasl: credentials of the client for authentication; None if it does not authenticate.
     """
 
     clock: Callable[[], float]
@@ -43,7 +43,7 @@ def default_runtime(*, connect: Connect | None = None, sasl: SaslCredentials | N
     """Return the runtime that uses the operating system.
 
     :param connect: opens sockets; plain TCP by default.
-    :param sasl: credentials with which connections authenticate.
+    :param sasl: credentials of the client for authentication.
     """
     return BlockingRuntime(
         clock=time.monotonic,

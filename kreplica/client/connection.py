@@ -22,15 +22,14 @@ from twisted.internet.interfaces import (
     ITCPTransport,
 )
 from twisted.internet.protocol import Factory, Protocol, connectionDone
-from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from kreplica.client.authenticated_session import AuthenticatedSession
 from kreplica.client.buffered_receive import receive_in_place
 from kreplica.client.client_runtime import EndpointMaker, tcp_endpoint
 from kreplica.client.outstanding_request import OutstandingRequest
 from kreplica.client.tls_handshake import TlsHandshake
-from kreplica.client_core.authentication import authenticate
 from kreplica.client_core.errors import (
     ClientError,
     ConnectionFailed,
@@ -49,8 +48,6 @@ from kreplica.wire.headers import build_request_header, parse_response_header
 from kreplica.wire.message_parsers import MessageParsers
 from kreplica.wire.messages import Api
 
-log = Logger()
-
 OUTSTANDING_MAX = 1000
 SYSTEM_DEFAULT = -1
 THROTTLE_S_MAX = 30.0
@@ -58,9 +55,6 @@ THROTTLE_S_MAX = 30.0
 
 CLOSE_TIMEOUT_S = 5.0
 """Maximum time to write pending data when closing."""
-
-_SESSION_SHARE = 0.85
-"""Share of the lifetime of an authenticated session after which the client authenticates again."""
 
 _CORRELATION_ID_MASK = 0x7FFF_FFFF
 
@@ -112,7 +106,7 @@ async def _connect(
     if isinstance(plain, socket) and transport.getHost().host == transport.getPeer().host:
         disable_pacing(plain)
     if sasl is not None:
-        await connection.authenticate(sasl, timeout_s)
+        await connection.session.authenticate(sasl, timeout_s)
     return connection
 
 
@@ -125,6 +119,7 @@ class Connection(Protocol):
 
     :param peer: the broker's address, for error texts.
     :ivar handshake: the TLS handshake, if the connection uses TLS.
+    :ivar session: the authenticated session, if the client authenticates.
     """
 
     transport: Any
@@ -150,27 +145,7 @@ class Connection(Protocol):
         self._abort_timer: IDelayedCall | None = None
         self._lost = False
         self.handshake = TlsHandshake(reactor)
-        self._reauthentication: IDelayedCall | None = None
-
-    async def authenticate(self, credentials: SaslCredentials, timeout_s: float) -> None:
-        """Authenticate, and again before the broker ends the session (KIP-368); abort the connection if that fails.
-
-        :raise ClientError: the broker rejects the client, or does not respond.
-        """
-        try:
-            lifetime_ms = await authenticate(partial(self.request, timeout_s=timeout_s), credentials, self.peer)
-        except BaseException:
-            self.abort()
-            raise
-        if lifetime_ms and not self.closed:
-            self._reauthentication = self._reactor.callLater(
-                lifetime_ms / 1000 * _SESSION_SHARE, self._reauthenticate, credentials, timeout_s
-            )
-
-    def _reauthenticate(self, credentials: SaslCredentials, timeout_s: float) -> None:
-        self._reauthentication = None
-        again = Deferred.fromCoroutine(self.authenticate(credentials, timeout_s))
-        again.addErrback(lambda failure: log.warn("{reason}", reason=failure.getErrorMessage()))
+        self.session = AuthenticatedSession(reactor, self)
 
     def request(
         self,
@@ -398,9 +373,7 @@ class Connection(Protocol):
     def _stop_accepting(self) -> list[Deferred[dict[str, Any]]]:
         """Stop accepting requests, and return the Deferreds to fail."""
         self.closed = True
-        if self._reauthentication is not None:
-            self._reauthentication.cancel()
-            self._reauthentication = None
+        self.session.end()
         if self._throttle_timer is not None:
             self._throttle_timer.cancel()
             self._throttle_timer = None

@@ -7,6 +7,7 @@ are computed when a setting changes, not for each request.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from urllib.parse import unquote
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
@@ -14,6 +15,7 @@ from twisted.logger import Logger
 from kreplica.cluster import documents, znodes
 from kreplica.errors import ErrorCode, KafkaError, SettingsError
 from kreplica.membership.partition_settings import PartitionSettings, partition_settings
+from kreplica.membership.scram_credentials import ScramCredentials
 from kreplica.runtime import Runtime
 from kreplica.runtime.gather import gather
 from kreplica.runtime.pause import pause
@@ -34,6 +36,7 @@ from kreplica.zookeeper import (
 log = Logger()
 
 RETRY_SECONDS = 1.0
+USERS = "/config/users"
 
 NOTIFICATION_KEPT_MS = 15 * 60 * 1000
 """Age in milliseconds after which any broker removes a notification."""
@@ -44,6 +47,7 @@ class DynamicSettings:
 
     :param static: settings of the broker's properties file.
     :param topic_changed: called with a topic whose effective settings may have changed.
+    :ivar scram_credentials: SCRAM credentials of users.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class DynamicSettings:
         self._layers: dict[str, dict[str, str]] = {}
         self._effective = EffectiveSettings(static)
         self._topics: dict[str, dict[str, str]] = {}
+        self.scram_credentials = ScramCredentials()
         self._partition_settings: dict[str, PartitionSettings] = {}
         self._notifications: dict[str, int] = {}
         """Handled notifications that still exist, with their time in milliseconds since 1970."""
@@ -88,6 +93,7 @@ class DynamicSettings:
         self._notifications.clear()
         await self._read_changes(apply=False)
         await self._reload_brokers()
+        await self._reload_users()
         configured = await self._client.get_children(znodes.TOPIC_CONFIGS)
         await self.read_topics(list(dict.fromkeys([*configured, *self._topics])))
 
@@ -201,13 +207,15 @@ class DynamicSettings:
         self._partition_settings.pop(topic, None)
 
     def apply(self, entity_type: str, entity: str, settings: Mapping[str, str]) -> None:
-        """Apply the settings of a topic or broker; those of other brokers are ignored."""
+        """Apply the settings of a topic, user or broker; those of other brokers are ignored."""
         if entity_type == "topics":
             if self._topics.get(entity) == settings:
                 return
             self._topics[entity] = dict(settings)
             if self._partition_settings.pop(entity, None) is not None:
                 self._topic_changed(entity)
+        elif entity_type == "users":
+            self.scram_credentials.apply(entity, settings)
         elif entity_type == "brokers" and entity in (znodes.DEFAULT_ENTITY, self._broker_id):
             self._layers[entity] = dict(settings)
             own, shared = self._layers.get(self._broker_id), self._layers.get(znodes.DEFAULT_ENTITY)
@@ -282,10 +290,17 @@ class DynamicSettings:
     async def _reload(self, entity_type: str, entity: str) -> None:
         if entity_type == "topics":
             await self.read_topics([entity])
-        elif entity_type == "brokers":
+        elif entity_type in ("brokers", "users"):
             path = znodes.config_path(entity_type, entity)
             (result,) = await read_all(self._client, [path])
             self.apply(entity_type, entity, decode_settings(path, result[0]) if isinstance(result, tuple) else {})
+
+    async def _reload_users(self) -> None:
+        users = [unquote(name) for name in await self._client.get_children(USERS)]
+        self.scram_credentials.retain(users)
+        paths = [znodes.config_path("users", user) for user in users]
+        for user, path, result in zip(users, paths, await read_all(self._client, paths), strict=True):
+            self.apply("users", user, decode_settings(path, result[0]) if isinstance(result, tuple) else {})
 
     async def _reload_brokers(self) -> None:
         for entity in (znodes.DEFAULT_ENTITY, self._broker_id):

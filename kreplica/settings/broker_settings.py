@@ -11,7 +11,6 @@ from kreplica.model import Endpoint
 from kreplica.settings.consistency import RULES
 from kreplica.settings.definitions import BROKER_SETTINGS
 from kreplica.settings.listeners import (
-    SUPPORTED_PROTOCOLS,
     check_advertised,
     check_ports,
     parse_listeners,
@@ -103,6 +102,10 @@ class BrokerSettings:
         """
         return self._values[name]
 
+    def get(self, name: str) -> Any:
+        """Return the value of a setting, None if it does not exist or has no value."""
+        return self._values.get(name)
+
     def of_listener(self, listener: str, names: Iterable[str]) -> dict[str, Any]:
         """Return the values of settings for one listener: ``listener.name.L.S`` overrides the setting S (KIP-103)."""
         prefix = f"{LISTENER_PREFIX}{listener.lower()}."
@@ -163,13 +166,6 @@ class BrokerSettings:
         by_name, by_protocol = "inter.broker.listener.name", "security.inter.broker.protocol"
         if by_name in self._configured and by_protocol in self._configured:
             raise self._error((by_name, by_protocol), f"only one of {by_name} and {by_protocol} may be set")
-        if self[by_protocol] not in SUPPORTED_PROTOCOLS:
-            raise self._error(
-                (by_protocol,),
-                f"{by_protocol}={self[by_protocol]} requests protection that this release does not support: "
-                f"brokers use {' or '.join(SUPPORTED_PROTOCOLS)} for requests to each other. Remove the setting if you "
-                "do not need protection, or wait for the release that supports it.",
-            )
         chosen: str = (self[by_name] or self[by_protocol]).upper()
         names = [endpoint.listener for endpoint in self.advertised_listeners]
         if chosen not in names:

@@ -12,8 +12,6 @@ from kreplica.model import Endpoint
 _ENDPOINT = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([A-Za-z0-9._%-]*)):([0-9]{1,5})", re.ASCII)
 _UNROUTABLE = {"0.0.0.0", "::"}
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SUPPORTED_PROTOCOLS = ("PLAINTEXT", "SSL")
-"""The security protocols that listeners support."""
 
 
 def parse_protocols(text: str) -> dict[str, str]:
@@ -95,11 +93,6 @@ def _parse_endpoint(item: str, protocols: Mapping[str, str]) -> Endpoint:
     protocol = protocols.get(name)
     if protocol is None:
         raise ValueError(f"{item!r}: listener.security.protocol.map has no protocol for {name}")
-    if protocol not in SUPPORTED_PROTOCOLS:
-        raise ValueError(
-            f"{item!r}: the protocol {protocol} is not supported, only {' and '.join(SUPPORTED_PROTOCOLS)}: choose "
-            "another listener if you do not need authentication with SASL, or wait for the release that supports it"
-        )
     return Endpoint(name, address or host, int(port), protocol)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 from kreplica.settings.definitions import BROKER_SETTINGS, TOPIC_SETTINGS
-from kreplica.settings.definitions.security import PER_LISTENER
+from kreplica.settings.definitions.security import PER_LISTENER, PER_MECHANISM
 from kreplica.settings.setting import Setting, Type, format_value
 from kreplica.settings.validators import Value
 
@@ -25,7 +25,7 @@ def broker_setting(name: str) -> Setting | None:
     """Return the broker setting with a name; None if it does not exist.
 
     ``listener.name.L.S`` is Kafka's setting S for the listener L only (KIP-103); it is ignored unless S is one of
-    ``PER_LISTENER``.
+    ``PER_LISTENER``; ``listener.name.L.M.S`` is one for a SASL mechanism, in ``PER_MECHANISM``.
     ``kreplica.plugin.P.S`` is a setting of the plugin P, which validates it at start.
     """
     known = BROKER_SETTINGS.get(name)
@@ -36,7 +36,7 @@ def broker_setting(name: str) -> Setting | None:
         # Between the listener and the setting there may be one more part, the SASL mechanism.
         for start in (1, 2):
             base = BROKER_SETTINGS.get(".".join(parts[start:]))
-            if base is not None and start == 1 and base.name in PER_LISTENER:
+            if base is not None and base.name in (PER_LISTENER if start == 1 else PER_MECHANISM):
                 return replace(base, name=name, default=None, synonyms=())
             if base is not None:
                 actual = base.actual_behavior or f"listeners have no settings of their own: {base.name} applies to all"

@@ -23,13 +23,13 @@ class FrameReader:
 
     A frame within one chunk is a view of that chunk; a frame that spans chunks is copied once.
 
-    :param size_max: maximum size of a body in bytes.
+    :ivar size_max: maximum size of a body in bytes; may change between calls.
     """
 
-    __slots__ = ("_buffered", "_filled", "_needed", "_size_max", "_whole")
+    __slots__ = ("_buffered", "_filled", "_needed", "_whole", "size_max")
 
     def __init__(self, size_max: int = REQUEST_SIZE_MAX) -> None:
-        self._size_max = size_max
+        self.size_max = size_max
         self._buffered = bytearray()
         # Number of buffered bytes at which they are parsed again, so that a long frame in many chunks is copied
         # only once.
@@ -89,7 +89,7 @@ class FrameReader:
                 return ()
             data, self._buffered = self._buffered, bytearray()
         body_size = len(data) - _LENGTH.size
-        if 0 <= body_size <= self._size_max and _LENGTH.unpack_from(data)[0] == body_size:
+        if 0 <= body_size <= self.size_max and _LENGTH.unpack_from(data)[0] == body_size:
             self._needed = _LENGTH.size
             return (memoryview(data)[_LENGTH.size :],)  # exactly one frame, the most frequent case
         return self._split(memoryview(data))
@@ -99,8 +99,8 @@ class FrameReader:
         self._needed = _LENGTH.size
         while size - position >= _LENGTH.size:
             length: int = _LENGTH.unpack_from(view, position)[0]
-            if not 0 <= length <= self._size_max:
-                raise ProtocolError("frame", f"length {length} is not between 0 and {self._size_max}")
+            if not 0 <= length <= self.size_max:
+                raise ProtocolError("frame", f"length {length} is not between 0 and {self.size_max}")
             end = position + _LENGTH.size + length
             if end > size:
                 self._needed = end - position

@@ -22,7 +22,7 @@ def test_unsupported_protection_in_zookeeper_stops_the_start(tmp_path: Path) -> 
     """A Kafka broker or tool may have written it; the error names the znode, the setting and the remedy."""
 
     async def story(scene: Scene) -> None:
-        data = documents.encode_config({"sasl.enabled.mechanisms": "PLAIN"})
+        data = documents.encode_config({"sasl.kerberos.service.name": "kafka"})
         await scene.zookeeper.create("/config/brokers/2", data)
         connect = f"127.0.0.1:{scene.standalone.coordinator.port}"
         settings = BrokerSettings.from_text(
@@ -33,7 +33,7 @@ def test_unsupported_protection_in_zookeeper_stops_the_start(tmp_path: Path) -> 
             await second.start()
         await second.stop()
         assert "/config/brokers/2" in str(caught.value)
-        assert "mechanisms=PLAIN requests protection that this release does not support" in str(caught.value)
+        assert "service.name=kafka requests protection that this release does not support" in str(caught.value)
 
     on_broker(tmp_path / "first", story, errors_logged=True)
 
@@ -42,7 +42,7 @@ def test_unsupported_protection_is_refused_at_run_time(tmp_path: Path) -> None:
     """The error has the reason, so that the client does not rely on it."""
 
     async def story(scene: Scene) -> None:
-        change = {"name": "sasl.enabled.mechanisms", "config_operation": SET, "value": "PLAIN"}
+        change = {"name": "sasl.kerberos.service.name", "config_operation": SET, "value": "kafka"}
         resource = {"resource_type": 4, "resource_name": "1", "configs": [change]}
         answer = await scene.ask(INCREMENTAL_ALTER_CONFIGS, {"resources": [resource], "validate_only": False})
         (row,) = answer["responses"]

@@ -138,7 +138,7 @@ def test_unsupported_protection_cannot_be_set():
     ("configs", "per_broker", "code", "message"),
     [
         ({"num.partitions": "1"}, True, ErrorCode.INVALID_REQUEST, "num.partitions cannot change at run time"),
-        ({"sasl.jaas.config": "x"}, False, ErrorCode.INVALID_REQUEST, "config can only be set for individual brokers"),
+        ({"principal.builder.class": "x"}, False, ErrorCode.INVALID_REQUEST, "class can only be set for individual"),
         ({"message.max.byte": "1"}, True, ErrorCode.INVALID_CONFIG, "Did you mean message.max.bytes"),
         ({"message.max.bytes": "-1"}, True, ErrorCode.INVALID_CONFIG, "'-1' is not allowed; expected"),
         ({"retention.ms": "1"}, True, ErrorCode.INVALID_CONFIG, "It is a topic setting"),

@@ -77,10 +77,10 @@ def test_errors_of_overrides_have_no_line():
 
 def test_unsupported_settings_are_warnings():
     """A broker starts with a file of Apache Kafka, and logs the unsupported settings."""
-    made = settings("num.io.threads=16\nlistener.name.internal.sasl.enabled.mechanisms=GSSAPI\nnum.partitions=1\n")
+    made = settings("num.io.threads=16\nlistener.name.internal.sasl.kerberos.service.name=\nnum.partitions=1\n")
     assert len(made.warnings) == 2
     assert made.warnings[0].startswith("num.io.threads is a setting of Apache Kafka that kreplica ignores: one")
-    assert "listener.name.internal.sasl.enabled.mechanisms" in made.warnings[1]
+    assert "listener.name.internal.sasl.kerberos.service.name" in made.warnings[1]
 
 
 PROMISES = {
@@ -88,16 +88,14 @@ PROMISES = {
     "super.users": "User:admin",
     "ssl.engine.factory.class": "org.example.Engine",
     "security.providers": "org.example.Provider",
-    "sasl.enabled.mechanisms": "SCRAM-SHA-512",
-    "sasl.jaas.config": "a secret",
-    "listener.name.internal.sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.a.scram-sha-256.sasl.jaas.config": "a secret",
-    "security.inter.broker.protocol": "SASL_SSL",
+    "sasl.kerberos.service.name": "kafka",
+    "sasl.login.class": "org.example.Login",
+    "listener.name.internal.sasl.login.class": "org.example.Login",
+    "listener.name.a.plain.sasl.server.callback.handler.class": "org.example.Handler",
     "zookeeper.set.acl": "true",
     "zookeeper.ssl.client.enable": "true",
     "password.encoder.secret": "a secret",
     "client.quota.callback.class": "org.example.Quotas",
-    "connections.max.reauth.ms": "60000",
     "delegation.token.master.key": "a secret",
     "create.topic.policy.class.name": "org.example.Policy",
     "alter.config.policy.class.name": "org.example.Policy",
@@ -119,15 +117,6 @@ def test_unsupported_protection_stops_the_start(name: str) -> None:
     assert f"--override {name}: " in error("", f"{name}={value}")
 
 
-@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
-def test_unsupported_listener_protection_stops_the_start(protocol: str) -> None:
-    """The protocol comes from the listener name or the map; an unused entry of the map is unprotected_values."""
-    assert f"{protocol} is not supported" in error(f"listeners={protocol}://:9093\n")
-    mapped = f"listener.security.protocol.map=INTERNAL:{protocol},PLAINTEXT:PLAINTEXT\n"
-    assert f"{protocol} is not supported" in error(f"{mapped}listeners=PLAINTEXT://:9092,INTERNAL://:9093\n")
-    assert settings(mapped).listeners
-
-
 def test_protection_settings_with_defaults_are_accepted() -> None:
     """Many files contain Kafka's own defaults."""
     made = settings(
@@ -141,8 +130,8 @@ def test_protection_settings_with_defaults_are_accepted() -> None:
 def test_listener_prefixes():
     """Kafka puts the listener, and for SASL the mechanism, before the setting's name; supported ones apply to all
     listeners."""
-    made = settings("listener.name.a.scram-sha-256.sasl.jaas.config=\nlistener.name.a.max.connections=5\n")
-    assert "sasl.jaas.config" in made.warnings[0]
+    made = settings("listener.name.a.plain.sasl.login.class=\nlistener.name.a.max.connections=5\n")
+    assert "sasl.login.class" in made.warnings[0]
     assert made.warnings[1].endswith("max.connections applies to all")
     assert "unknown setting 'listener.name.a.nonsense'" in error("listener.name.a.nonsense=1")
 
@@ -206,7 +195,6 @@ def test_one_port_for_ipv4_and_ipv6():
         ("listeners=,", "at least one listener"),
         ("listeners=PLAINTEXT://a:1,plaintext://b:2", "the listener PLAINTEXT is listed twice"),
         ("listeners=CLIENT://a:1", "listener.security.protocol.map has no protocol for CLIENT"),
-        ("listeners=SASL_SSL://a:1", "the protocol SASL_SSL is not supported"),
         ("listeners=PLAINTEXT://0.0.0.0:1", "no client can connect to 0.0.0.0"),
         ("advertised.listeners=PLAINTEXT://[::]:1", "no client can connect to ::"),
         ("listener.security.protocol.map=A:PLAINTEXT,PLAINTEXT:PLAINTEXT\nadvertised.listeners=A://a:1", "listener A"),
@@ -214,7 +202,6 @@ def test_one_port_for_ipv4_and_ipv6():
         ("listener.security.protocol.map=A:TLS", "unknown protocol; the protocols are PLAINTEXT, SSL"),
         ("listener.security.protocol.map=A:SSL,a:SSL", "the name A is listed twice"),
         ("inter.broker.listener.name=OTHER", "the inter-broker listener OTHER is not advertised, only PLAINTEXT"),
-        ("security.inter.broker.protocol=SASL_SSL", "SASL_SSL requests protection that this release does not support"),
         ("inter.broker.listener.name=PLAINTEXT\nsecurity.inter.broker.protocol=PLAINTEXT", "only one of"),
     ],
 )

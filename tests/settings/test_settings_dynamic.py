@@ -201,20 +201,20 @@ def test_coarser_unit_is_described_separately():
 
 def test_secrets_are_not_described():
     """Neither the value nor its synonyms are shown."""
-    row = broker_row(EffectiveSettings(static(), {"sasl.jaas.config": "hunter2"}), "sasl.jaas.config")
-    assert (row.value, row.is_sensitive, row.source) == (None, True, BROKER)
-    assert row.synonyms == (("sasl.jaas.config", None, BROKER),)
+    row = broker_row(EffectiveSettings(static("ssl.key.password=hunter2")), "ssl.key.password")
+    assert (row.value, row.is_sensitive, row.source) == (None, True, STATIC)
+    assert row.synonyms == (("ssl.key.password", None, STATIC),)
 
 
 def test_unsupported_protection_is_reported() -> None:
     """Effective settings are reported with their source and without secrets; settings that no client can set are not.
     """
-    shared = {"sasl.enabled.mechanisms": "PLAIN", "sasl.kerberos.service.name": "kafka", "authorizer.class.name": "x"}
-    own = {"sasl.kerberos.service.name": "", "sasl.jaas.config": "hunter2"}
+    shared = {"sasl.kerberos.kinit.cmd": "kinit", "sasl.kerberos.service.name": "kafka", "authorizer.class.name": "x"}
+    own = {"sasl.kerberos.service.name": "", "sasl.login.refresh.window.factor": "0.5"}
     unsupported = EffectiveSettings(static(), own, shared).unsupported
     assert [sentence.partition(" ")[0] for sentence in unsupported] == [
-        "sasl.enabled.mechanisms=PLAIN",
-        "sasl.jaas.config=(hidden)",
+        "sasl.kerberos.kinit.cmd=kinit",
+        "sasl.login.refresh.window.factor=0.5",
     ]
     assert EffectiveSettings(static(), {"message.max.bytes": "5"}).unsupported == ()
 

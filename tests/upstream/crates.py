@@ -108,7 +108,7 @@ RDKAFKA_SUITE = CrateSuite(
 
 NO_SCRIPTS = "needs the shell scripts of an installed Apache Kafka"
 RAPIDJSON = "needs the RapidJSON headers; skipped by the suite"
-NO_TLS = "TLS and SASL are not supported; skipped by the suite"
+NO_TLS = "the tested broker has no listener with TLS or SASL; skipped by the suite"
 
 LIBRDKAFKA_SUITE = CrateSuite(
     project="librdkafka",

@@ -40,7 +40,7 @@ NO_KRAFT = "KRaft only; the suite skips it for versions below 4"
 
 NO_OLD_BROKER = "for brokers before 0.10.1; skipped by the suite"
 NO_ACLS = "ACLs are not supported"
-NO_SASL = "SASL is not supported; the suite skips it for external brokers"
+NO_SASL = "the tested broker has no listener with SASL; the suite skips it for external brokers"
 
 NOT_PASSED = {
     f"{ADMIN}test_create_describe_delete_acls": NO_ACLS,
@@ -80,7 +80,7 @@ OLDER_KAFKA_PYTHON = Suite(
         f"{ADMIN}test_create_describe_delete_acls": NO_ACLS,
         f"{CONSUMER}test_kafka_version_infer": "this client knows no Kafka version after 2.6; skipped by the suite",
         f"{CONSUMER}test_kafka_consumer_offsets_for_time_old": NO_OLD_BROKER,
-        SASL: "SASL is not supported",
+        SASL: "the tested broker has no listener with SASL",
     },
 )
 """The last version before the client was rewritten; it uses older versions of the protocol."""

@@ -1,6 +1,6 @@
 """SASL mechanisms without I/O, for brokers and clients.
 
-* ``exchange``: what all mechanisms have in common
+* ``exchange``: the interfaces of all mechanisms
 * ``plain``: PLAIN; ``scram``: SCRAM-SHA-256 and SCRAM-SHA-512
 * ``jaas``: JAAS configurations of Kafka's settings
 * ``credentials``: credentials of a client, from its configuration

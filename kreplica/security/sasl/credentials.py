@@ -5,12 +5,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from kreplica.errors import SettingsError
 from kreplica.security.sasl.exchange import ClientExchange
 from kreplica.security.sasl.jaas import parse_jaas
 from kreplica.security.sasl.plain import PLAIN, PlainClient
-from kreplica.security.sasl.scram import HASHES, ScramClient
+from kreplica.security.sasl.scram import HASHES, SaltedPasswords, ScramClient
 
 MECHANISMS = (PLAIN, *HASHES)
 """The supported mechanisms."""
@@ -23,12 +24,14 @@ class SaslCredentials:
     mechanism: str
     user: str
     password: str = field(repr=False)
+    _salted: SaltedPasswords = field(default_factory=dict, repr=False, compare=False)
 
     def new_exchange(self) -> ClientExchange:
         """Begin an authentication."""
         if self.mechanism == PLAIN:
             return PlainClient(self.user, self.password)
-        return ScramClient(self.mechanism, self.user, self.password, lambda: secrets.token_urlsafe(24))
+        nonce = partial(secrets.token_urlsafe, 24)
+        return ScramClient(self.mechanism, self.user, self.password, nonce, self._salted)
 
 
 def check_mechanism(name: str, setting: str) -> str:

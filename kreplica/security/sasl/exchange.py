@@ -1,4 +1,4 @@
-"""What all SASL mechanisms have in common."""
+"""Interfaces of all SASL mechanisms."""
 
 from __future__ import annotations
 

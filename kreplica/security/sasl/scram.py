@@ -30,13 +30,18 @@ _FINAL = re.compile(r"(c=([^,]+),r=([^,]+)(?:,.*)?),p=([^,]+)", re.DOTALL)
 _CHALLENGE = re.compile(r"r=([^,]+),s=([^,]+),i=([0-9]{1,9})(?:,.*)?", re.DOTALL)
 _TOKEN_BYTES_MAX = 4096
 
+_SALTS_MAX = 100
+
+SaltedPasswords = dict[tuple[bytes, int], bytes]
+"""Salted passwords by salt and iterations."""
+
 Nonce = Callable[[], str]
 """Returns a new random text without commas."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What a broker stores of a user's password for one mechanism."""
+    """The keys that a broker stores for one user and mechanism; the password cannot be computed from them."""
 
     salt: bytes
     stored_key: bytes = field(repr=False)
@@ -135,9 +140,13 @@ class ScramServer:
 
 
 class ScramClient:
-    """Authentication of a client."""
+    """Authentication of a client.
 
-    def __init__(self, mechanism: str, user: str, password: str, nonce: Nonce) -> None:
+    :param salted: cache of the client's salted passwords, since salting takes milliseconds.
+    """
+
+    def __init__(self, mechanism: str, user: str, password: str, nonce: Nonce, salted: SaltedPasswords) -> None:
+        self._salted_passwords = salted
         self.is_complete = False
         self._hash = HASHES[mechanism]
         self._password = password
@@ -165,7 +174,7 @@ class ScramClient:
         iterations = int(match[3])
         if not ITERATIONS_MIN <= iterations <= SERVER_ITERATIONS_MAX:
             raise AuthenticationError(f"the broker requests {iterations} SCRAM iterations")
-        salted = hashlib.pbkdf2_hmac(self._hash, self._password.encode(), _decode(match[2]), iterations)
+        salted = self._salted(_decode(match[2]), iterations)
         without_proof = f"c=biws,r={match[1]}"
         authenticated = f"{self._bare},{challenge},{without_proof}".encode()
         client_key = _hmac(self._hash, salted, b"Client Key")
@@ -173,6 +182,15 @@ class ScramClient:
         proof = _xor(client_key, _hmac(self._hash, stored_key, authenticated))
         self._signature = _hmac(self._hash, _hmac(self._hash, salted, b"Server Key"), authenticated)
         return f"{without_proof},p={b64encode(proof).decode()}".encode()
+
+
+    def _salted(self, salt: bytes, iterations: int) -> bytes:
+        cache, key = self._salted_passwords, (salt, iterations)
+        if key not in cache:
+            if len(cache) >= _SALTS_MAX:
+                cache.clear()
+            cache[key] = hashlib.pbkdf2_hmac(self._hash, self._password.encode(), salt, iterations)
+        return cache[key]
 
 
 def _text(token: bytes) -> str:

@@ -75,6 +75,9 @@ class Connection:
     :ivar listener: name of the listener that accepted the connection.
     :ivar peer: host and port of the client, for logs.
     :ivar user: principal of the client, such as ``User:alice``; ``User:ANONYMOUS`` until it is authenticated.
+    :ivar frame_received: handles frames; set by the owner of the connection.
+    :ivar frame_bytes_max: size of the longest frame; larger after authentication.
+    :ivar sasl: authentication of the client; None if its listener does not use SASL.
     :ivar is_control: the connection carries commands of the controller or fetches of a follower.
     :ivar closed: no further request is dispatched and no response is sent.
     :ivar held: later requests must wait until the effect of an earlier one is decided.
@@ -100,6 +103,8 @@ class Connection:
         "_suspensions",
         "_transport",
         "closed",
+        "frame_bytes_max",
+        "frame_received",
         "held",
         "is_control",
         "keeps_frame",
@@ -107,6 +112,7 @@ class Connection:
         "listener",
         "paused",
         "peer",
+        "sasl",
         "seconds",
         "user",
     )
@@ -124,6 +130,9 @@ class Connection:
         self.listener = listener
         self.peer = peer
         self.user = ANONYMOUS
+        self.frame_received: Callable[[Connection, memoryview], object]
+        self.frame_bytes_max = bounds.request_bytes_max
+        self.sasl: object | None = None
         self.is_control = False
         self.closed = False
         self.held = False

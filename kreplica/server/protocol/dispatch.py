@@ -38,6 +38,7 @@ class Dispatch:
     :param seconds: clock of the reactor.
     :param flush_scope: the scope that is open whenever ``frame_received`` is called.
     :param bounds: limits of one request.
+    :param advertised: the APIs that ApiVersions lists, if they differ from the table.
     """
 
     def __init__(
@@ -47,10 +48,12 @@ class Dispatch:
         seconds: Callable[[], float],
         flush_scope: FlushScope,
         bounds: Bounds | None = None,
+        advertised: HandlerTable | None = None,
     ) -> None:
         self.metrics = metrics
         self.table: HandlerTable = dict(table)
-        self.table[API_VERSIONS.key] = HandlerEntry.of(API_VERSIONS, ApiVersions(self.table))
+        listed = self.table if advertised is None else advertised
+        self.table[API_VERSIONS.key] = HandlerEntry.of(API_VERSIONS, ApiVersions(listed))
         self._seconds = seconds
         bounds = bounds or Bounds()
         self._bytes_max_without_records = bounds.request_bytes_max_without_records

@@ -60,4 +60,6 @@ class Resources:
     def connection(self, listener: str, peer: str) -> Connection:
         """Return a connection without a transport."""
         load = self.loads.opened(peer.rpartition(":")[0])
-        return Connection(listener, peer, self.bounds, self.flush_scope, self.metrics, self.reactor.seconds, load)
+        connection = Connection(listener, peer, self.bounds, self.flush_scope, self.metrics, self.reactor.seconds, load)
+        connection.frame_received = self.frame_received
+        return connection

@@ -53,7 +53,6 @@ class EpollTransport(tcp.Server):
 
     def __init__(self, resources: Resources, sock: socket, protocol: Any, client: Any, *arguments: Any) -> None:
         self._resources = resources
-        self._frame_received = resources.frame_received
         # Bytes read but not handled: the start of a frame, or frames left when reading paused.
         self._remainder: bytes | memoryview = b""
         self._address = str(client[0])
@@ -153,7 +152,7 @@ class EpollTransport(tcp.Server):
             return None
         with resources.flush_scope:
             frame = view[_LENGTH.size : self._frame_size]
-            self._frame_received(connection, frame)
+            connection.frame_received(connection, frame)
             resources.dispatch.handle_open_run()
             now_s = connection.seconds()
             self._note_if_long(frame, now_s - start_s)
@@ -169,8 +168,7 @@ class EpollTransport(tcp.Server):
         :param until_s: time after which the remaining frames are queued; at least one frame is handled.
         """
         connection = self.connection
-        received = self._frame_received
-        length_max = self._resources.bounds.request_bytes_max
+        length_max = connection.frame_bytes_max
         position = 0
         seconds = connection.seconds
         while size - position >= 4 and not connection.paused:
@@ -182,7 +180,7 @@ class EpollTransport(tcp.Server):
             end = position + 4 + length
             if end > size:
                 break
-            received(connection, view[position + 4 : end])
+            connection.frame_received(connection, view[position + 4 : end])
             now_s = seconds()
             if now_s >= until_s:
                 self._note_if_long(view[position + 4 : end], now_s - until_s)

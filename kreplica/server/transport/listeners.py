@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from typing import Protocol as TypingProtocol
 
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred, DeferredList
@@ -31,6 +32,7 @@ from kreplica.server.transport.twisted_transport import TwistedTransport
 
 if TYPE_CHECKING:
     from kreplica.security.tls.listener import ListenerTls
+    from kreplica.server.authentication.sasl_config import SaslConfig
 
 _ADVICE = {
     errno.EADDRINUSE: "another program uses this port: stop it, or choose another in listeners (standalone: --port)",
@@ -68,16 +70,31 @@ class _EpollProtocol(Protocol):
 NewTransport = Callable[[Resources, Connection], TwistedTransport]
 
 
+class Authentication(TypingProtocol):
+    """Authenticates the connections of a listener (``authentication.sasl_listener.SaslListener``)."""
+
+    def attach(self, connection: Connection) -> None: ...
+
+
+
 class _ListenerFactory(Factory):
     """Creates the protocols of a listener's connections.
 
     :param transport: creates the transport of a connection; None for ``EpollTransport``.
+    :param authentication: authenticates the clients; None if they need not authenticate.
     """
 
     noisy = False
 
-    def __init__(self, resources: Resources, listener: str, transport: NewTransport | None) -> None:
+    def __init__(
+        self,
+        resources: Resources,
+        listener: str,
+        transport: NewTransport | None,
+        authentication: Authentication | None = None,
+    ) -> None:
         self._resources = resources
+        self._authentication = authentication
         self._listener = listener
         self._transport = transport
 
@@ -88,6 +105,8 @@ class _ListenerFactory(Factory):
         peer = f"[{addr.host}]:{addr.port}" if ":" in addr.host else f"{addr.host}:{addr.port}"
         connection = resources.connection(self._listener, peer)
         resources.connections.opened(connection, addr.host)
+        if self._authentication is not None:
+            self._authentication.attach(connection)
         if self._transport is None:
             return _EpollProtocol(resources, connection)
         protocol = self._transport(resources, connection)
@@ -122,16 +141,18 @@ class Server:
         self._use_epoll = IReactorFDSet.providedBy(runtime.reactor) and not use_twisted_transport
         self._ports: list[Any] = []
 
-    def listen(self, endpoint: Endpoint, tls: ListenerTls | None = None) -> int:
+    def listen(self, endpoint: Endpoint, tls: ListenerTls | None = None, sasl: SaslConfig | None = None) -> int:
         """Start accepting connections.
 
         :param endpoint: listener name; address to bind, empty for all; port, 0 to let the system choose.
         :param tls: encrypts the connections; None for a plaintext listener.
+        :param sasl: authenticates the clients; None if they need not authenticate.
         :return: the port.
         :raise SettingsError: the address cannot be bound; the message contains the reason and a remedy.
         """
         use_epoll = self._use_epoll and tls is None
-        factory = self._factory(endpoint.listener, tls, use_epoll=use_epoll)
+        authentication = None if sasl is None else self._authentication(sasl)
+        factory = self._factory(endpoint.listener, tls, authentication, use_epoll=use_epoll)
         backlog = self.resources.bounds.accept_backlog
         try:
             bound = self.resources.reactor.listenTCP(endpoint.port, factory, backlog=backlog, interface=endpoint.host)
@@ -145,13 +166,22 @@ class Server:
         number: int = bound.getHost().port
         return number
 
-    def _factory(self, listener: str, tls: ListenerTls | None, *, use_epoll: bool) -> Any:
+    def _authentication(self, config: SaslConfig) -> Authentication:
+        # Imported here because most brokers have no listener with SASL.
+        from kreplica.server.authentication.sasl_listener import SaslListener
+
+        return SaslListener(self.resources, config)
+
+    def _factory(
+        self, listener: str, tls: ListenerTls | None, authentication: Authentication | None, *, use_epoll: bool
+    ) -> Any:
         if tls is None:
-            return _ListenerFactory(self.resources, listener, None if use_epoll else TwistedTransport)
+            transport = None if use_epoll else TwistedTransport
+            return _ListenerFactory(self.resources, listener, transport, authentication)
         # Imported here because it imports OpenSSL.
         from kreplica.server.transport.tls_transport import TlsFactory, TlsTransport
 
-        inner = _ListenerFactory(self.resources, listener, partial(TlsTransport, tls=tls))
+        inner = _ListenerFactory(self.resources, listener, partial(TlsTransport, tls=tls), authentication)
         return TlsFactory(tls, inner, self.resources.reactor)
 
     async def stop(self, timeout_s: float = 5.0) -> None:

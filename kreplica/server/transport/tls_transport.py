@@ -38,8 +38,10 @@ class TlsTransport(TwistedTransport):
         self._timeout = self._resources.reactor.callLater(HANDSHAKE_TIMEOUT_S, self._handshake_timed_out)
 
     def handshakeCompleted(self) -> None:
-        """Set the user of the connection."""
+        """Set the user of the connection, unless the client authenticates with SASL."""
         self._cancel_timeout()
+        if self.connection.sasl is not None:
+            return
         user = self._tls.user_of(self.transport.getPeerCertificate())
         if user is None:
             self.connection.drop("no rule of ssl.principal.mapping.rules matches its certificate")

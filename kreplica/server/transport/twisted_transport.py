@@ -60,6 +60,7 @@ class TwistedTransport(Protocol):
     def dataReceived(self, data: bytes) -> None:
         connection = self.connection
         connection.last_active_s = connection.seconds()
+        self._reader.size_max = connection.frame_bytes_max
         with self._resources.flush_scope:
             try:
                 for frame in self._reader.feed(data):
@@ -69,7 +70,7 @@ class TwistedTransport(Protocol):
                     if connection.paused or self._backlog:
                         self._backlog.append(frame)
                     else:
-                        self._resources.dispatch.frame_received(connection, frame)
+                        connection.frame_received(connection, frame)
             except ProtocolError as error:
                 self._resources.dispatch.handle_open_run()
                 connection.abort(f"{error} (socket.request.max.bytes)")
@@ -100,7 +101,7 @@ class TwistedTransport(Protocol):
         self._is_resuming = False
         with self._resources.flush_scope:
             while self._backlog and not self.connection.paused:
-                self._resources.dispatch.frame_received(self.connection, self._backlog.popleft())
+                self.connection.frame_received(self.connection, self._backlog.popleft())
         # The connection may have paused and resumed in between, with frames left in the backlog.
         if self.is_reading and not self._backlog and self.transport is not None:
             self.transport.resumeProducing()

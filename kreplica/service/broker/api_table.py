@@ -17,6 +17,7 @@ from kreplica.controller.event_types import (
 )
 from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.membership.follower_incarnations import FollowerIncarnations
+from kreplica.membership.scram_writer import ScramWriter
 from kreplica.membership.settings_writer import SettingsWriter
 from kreplica.model import TopicPartition
 from kreplica.replication import ControlFence
@@ -33,6 +34,10 @@ from kreplica.server.handlers.cluster.controlled_shutdown import ControlledShutd
 from kreplica.server.handlers.cluster.describe_cluster import DescribeCluster
 from kreplica.server.handlers.cluster.describe_configs import DescribeConfigs
 from kreplica.server.handlers.cluster.describe_log_dirs import DescribeLogDirs
+from kreplica.server.handlers.cluster.scram_credentials import (
+    AlterUserScramCredentials,
+    DescribeUserScramCredentials,
+)
 from kreplica.server.handlers.cluster.update_features import UpdateFeatures
 from kreplica.server.handlers.groups.find_coordinator import FindCoordinator
 from kreplica.server.handlers.topics.alter_partition_reassignments import AlterPartitionReassignments
@@ -99,8 +104,6 @@ WITHOUT_SECURITY: Sequence[tuple[Api, Handler]] = (
     (messages.RENEW_DELEGATION_TOKEN, security.change_delegation_token),
     (messages.EXPIRE_DELEGATION_TOKEN, security.change_delegation_token),
     (messages.DESCRIBE_DELEGATION_TOKEN, security.describe_delegation_tokens),
-    (messages.DESCRIBE_USER_SCRAM_CREDENTIALS, security.describe_scram_credentials),
-    (messages.ALTER_USER_SCRAM_CREDENTIALS, security.alter_scram_credentials),
     (messages.DESCRIBE_CLIENT_QUOTAS, client_quotas.describe_client_quotas),
     (messages.ALTER_CLIENT_QUOTAS, client_quotas.alter_client_quotas),
 )
@@ -266,6 +269,8 @@ def handler_table(broker: ApiDependencies, topics: TopicAdmin) -> HandlerTable:
         (messages.DESCRIBE_CLUSTER, wait_for_brokers(metadata, DescribeCluster(metadata, operations))),
         *_controller_handlers(broker),
         *WITHOUT_SECURITY,
+        (messages.DESCRIBE_USER_SCRAM_CREDENTIALS, DescribeUserScramCredentials(dynamic.scram_credentials)),
+        (messages.ALTER_USER_SCRAM_CREDENTIALS, AlterUserScramCredentials(ScramWriter(dynamic, broker.client))),
         *group_handlers(broker),
         *transaction_handlers(broker, internal_topics),
     ]

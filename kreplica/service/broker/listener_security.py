@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kreplica.client.client_runtime import EndpointMaker, tcp_endpoint
+from kreplica.errors import SettingsError
+from kreplica.membership.scram_credentials import ScramCredentials
 from kreplica.model import Endpoint
 from kreplica.runtime import Runtime
 from kreplica.settings.broker_settings import BrokerSettings
-from kreplica.settings.definitions.security import PER_LISTENER
+from kreplica.settings.definitions.security import PER_LISTENER, TLS_SETTINGS
 from kreplica.settings.names import LISTENER_PREFIX
 
 if TYPE_CHECKING:
+    from kreplica.security.sasl.exchange import ServerExchange
     from kreplica.security.tls.listener import ListenerTls
     from kreplica.security.tls.options import TlsOptions
+    from kreplica.server.authentication.sasl_config import SaslConfig
+
+_USER_PREFIX = "user_"
+_WITH_TLS = ("SSL", "SASL_SSL")
+_WITH_SASL = ("SASL_PLAINTEXT", "SASL_SSL")
 
 
 def listener_tls(runtime: Runtime, settings: BrokerSettings, endpoint: Endpoint) -> ListenerTls | None:
@@ -21,12 +32,44 @@ def listener_tls(runtime: Runtime, settings: BrokerSettings, endpoint: Endpoint)
 
     :raise SettingsError: the settings or files are invalid.
     """
-    if endpoint.security_protocol != "SSL":
+    if endpoint.security_protocol not in _WITH_TLS:
         return None
     # Imported here because it imports OpenSSL.
     from kreplica.security.tls.listener import ListenerTls
 
-    return ListenerTls(_options(settings, endpoint.listener), runtime.reactor.seconds, runtime.offload.run)
+    return ListenerTls(_tls_options(settings, endpoint.listener), runtime.reactor.seconds, runtime.offload.run)
+
+
+def listener_sasl(settings: BrokerSettings, endpoint: Endpoint, credentials: ScramCredentials) -> SaslConfig | None:
+    """Return the SASL configuration of a listener; None if its clients do not authenticate with SASL.
+
+    :param credentials: the SCRAM credentials of all users.
+    :raise SettingsError: the settings are invalid.
+    """
+    if endpoint.security_protocol not in _WITH_SASL:
+        return None
+    # Imported here because most brokers have no listener with SASL.
+    from kreplica.security.sasl.credentials import check_mechanism
+    from kreplica.security.sasl.plain import PLAIN
+    from kreplica.security.sasl.scram import ScramServer
+    from kreplica.server.authentication.sasl_config import SaslConfig
+
+    listener = endpoint.listener
+    values = settings.of_listener(listener, PER_LISTENER)
+    mechanisms: dict[str, Callable[[], ServerExchange]] = {}
+    for given in values["sasl.enabled.mechanisms"]:
+        name = check_mechanism(given, f"sasl.enabled.mechanisms of the listener {listener}")
+        if name == PLAIN:
+            mechanisms[name] = _plain_exchanges(settings, listener)
+        else:
+            nonce = partial(secrets.token_urlsafe, 24)
+            mechanisms[name] = partial(ScramServer, name, partial(credentials.find, name), nonce)
+    return SaslConfig(
+        mechanisms,
+        receive_bytes_max=values["sasl.server.max.receive.size"],
+        failure_delay_s=settings["connection.failed.authentication.delay.ms"] / 1000,
+        lifetime_s=values["connections.max.reauth.ms"] / 1000,
+    )
 
 
 def inter_broker_endpoint(settings: BrokerSettings) -> EndpointMaker:
@@ -34,19 +77,50 @@ def inter_broker_endpoint(settings: BrokerSettings) -> EndpointMaker:
 
     :raise SettingsError: the settings or files are invalid.
     """
-    name = settings.inter_broker_listener
-    protocols = {endpoint.listener: endpoint.security_protocol for endpoint in settings.listeners}
-    if protocols[name] != "SSL":
+    listener = settings.inter_broker_listener
+    protocol = next(each.security_protocol for each in settings.listeners if each.listener == listener)
+    if protocol == "PLAINTEXT":
         return tcp_endpoint
-    from kreplica.client.security import tls_endpoint_maker
+    from kreplica.client.security import secured_endpoint_maker
+    from kreplica.security.sasl.credentials import check_mechanism, credentials_of
+
+    sasl = None
+    if protocol in _WITH_SASL:
+        setting = "sasl.mechanism.inter.broker.protocol"
+        mechanism = check_mechanism(settings[setting], setting)
+        name = _jaas_setting(listener, mechanism)
+        sasl = credentials_of(mechanism, settings.get(name), name)
+    if protocol not in _WITH_TLS:
+        return secured_endpoint_maker(None, sasl)
     from kreplica.security.tls.contexts import ClientTls
 
-    return tls_endpoint_maker(ClientTls(_options(settings, name)))
+    return secured_endpoint_maker(ClientTls(_tls_options(settings, listener)), sasl)
 
 
-def _options(settings: BrokerSettings, listener: str) -> TlsOptions:
+def _plain_exchanges(settings: BrokerSettings, listener: str) -> Callable[[], ServerExchange]:
+    from kreplica.security.sasl.jaas import parse_jaas
+    from kreplica.security.sasl.plain import PLAIN, PlainServer
+
+    name = _jaas_setting(listener, PLAIN)
+    jaas = settings.get(name)
+    try:
+        options = parse_jaas(jaas).options if jaas else {}
+    except ValueError as error:
+        raise SettingsError(f"{name}: {error}") from None
+    names = [key for key, value in options.items() if key.startswith(_USER_PREFIX) and value]
+    users = {key.removeprefix(_USER_PREFIX): options[key] for key in names}
+    if not users:
+        raise SettingsError(f"{name}: PLAIN needs a login module with an option {_USER_PREFIX}NAME for each user")
+    return partial(PlainServer, users)
+
+
+def _jaas_setting(listener: str, mechanism: str) -> str:
+    return f"{LISTENER_PREFIX}{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
+
+
+def _tls_options(settings: BrokerSettings, listener: str) -> TlsOptions:
     from kreplica.security.tls.options import TlsOptions
 
     prefix = f"{LISTENER_PREFIX}{listener.lower()}."
     is_overridden = any(name.startswith(f"{prefix}ssl.") for name in settings.configured_names)
-    return TlsOptions.from_values(settings.of_listener(listener, PER_LISTENER), prefix if is_overridden else "")
+    return TlsOptions.from_values(settings.of_listener(listener, TLS_SETTINGS), prefix if is_overridden else "")

@@ -40,7 +40,7 @@ from kreplica.server.transport.flush_scope import FlushScope
 from kreplica.server.transport.listeners import Server
 from kreplica.service.broker.api_table import handler_table
 from kreplica.service.broker.coordinators import Coordinators
-from kreplica.service.broker.listener_security import inter_broker_endpoint, listener_tls
+from kreplica.service.broker.listener_security import inter_broker_endpoint, listener_sasl, listener_tls
 from kreplica.service.broker.peers import Peers
 from kreplica.service.broker.readiness import not_ready, wait_until_served
 from kreplica.service.broker.replication import Replication
@@ -246,7 +246,8 @@ class Broker:
         bound = {endpoint.listener: endpoint for endpoint in self.settings.listeners}
         for endpoint in bound.values():
             tls = listener_tls(self.runtime, self.settings, endpoint)
-            self._ports[endpoint.listener] = server.listen(endpoint, tls)
+            sasl = listener_sasl(self.settings, endpoint, self.dynamic_settings.scram_credentials)
+            self._ports[endpoint.listener] = server.listen(endpoint, tls, sasl)
         return tuple(
             advertised(endpoint, bound[endpoint.listener], self._ports[endpoint.listener], socket.gethostname())
             for endpoint in self.settings.advertised_listeners

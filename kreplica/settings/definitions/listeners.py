@@ -43,8 +43,7 @@ LISTENERS = (
     ),
     Setting(
         "security.inter.broker.protocol", STRING, "PLAINTEXT", OneOf(PROTOCOLS), MEDIUM, READ_ONLY,
-        "The security protocol between brokers; selects the listener if inter.broker.listener.name is not set. "
-        "PLAINTEXT and SSL are supported.",
+        "The security protocol between brokers; selects the listener if inter.broker.listener.name is not set.",
     ),
     *not_implemented(
         "the controller's requests arrive on inter.broker.listener.name and are served first",

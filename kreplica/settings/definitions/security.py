@@ -1,4 +1,4 @@
-"""Kafka's security settings.  TLS is implemented; of the others, a broker rejects any value except the default."""
+"""Kafka's security settings.  TLS and SASL are implemented; of the others, only the default is accepted."""
 
 from __future__ import annotations
 
@@ -111,11 +111,35 @@ SECURITY = (
         Row("ssl.engine.factory.class", CLASS, None, ANY, LOW, PER_BROKER),
         Row("security.providers", STRING, None, ANY, LOW, READ_ONLY),
     ),
+    Setting(
+        "connection.failed.authentication.delay.ms", INT, 100, at_least(0), LOW, READ_ONLY,
+        "How long the response to a failed authentication is delayed.",
+    ),
+    Setting(
+        "connections.max.reauth.ms", LONG, 0, at_least(0), MEDIUM, READ_ONLY,
+        "How long an authenticated session lasts; then the client must authenticate again (KIP-368). 0 is unlimited.",
+    ),
+    Setting(
+        "sasl.enabled.mechanisms", LIST, ("GSSAPI",), ANY, MEDIUM, AT_START,
+        "The SASL mechanisms of listeners: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. GSSAPI is not supported, so this "
+        "setting is necessary for listeners with SASL.",
+    ),
+    Setting(
+        "sasl.jaas.config", PASSWORD, None, ANY, MEDIUM, AT_START,
+        "The login module of a listener's mechanism, only with the prefix listener.name.LISTENER.MECHANISM. in lower "
+        "case: username and password for connections to other brokers; for PLAIN, user_NAME is the password of NAME.",
+    ),
+    Setting(
+        "sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", ANY, MEDIUM, AT_START,
+        "The SASL mechanism of connections between brokers.",
+    ),
+    Setting(
+        "sasl.server.max.receive.size", INT, 524_288, at_least(1), MEDIUM, READ_ONLY,
+        "The maximum size of a request of a client that is not authenticated yet.",
+    ),
     *not_implemented_protection(
-        "SASL is not supported",
+        "only the mechanisms PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 are supported, without Java classes",
         Row("sasl.client.callback.handler.class", CLASS, None, ANY, MEDIUM, READ_ONLY),
-        Row("sasl.enabled.mechanisms", LIST, ("GSSAPI",), ANY, MEDIUM, PER_BROKER),
-        Row("sasl.jaas.config", PASSWORD, None, ANY, MEDIUM, PER_BROKER),
         Row("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", ANY, MEDIUM, PER_BROKER),
         Row("sasl.kerberos.min.time.before.relogin", LONG, 60_000, ANY, MEDIUM, PER_BROKER),
         Row("sasl.kerberos.principal.to.local.rules", LIST, ("DEFAULT",), ANY, MEDIUM, PER_BROKER),
@@ -133,7 +157,6 @@ SECURITY = (
         Row("sasl.login.retry.backoff.max.ms", LONG, 10_000, ANY, LOW, READ_ONLY),
         Row("sasl.login.retry.backoff.ms", LONG, 100, ANY, LOW, READ_ONLY),
         Row("sasl.mechanism.controller.protocol", STRING, "GSSAPI", ANY, HIGH, READ_ONLY),
-        Row("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", ANY, MEDIUM, PER_BROKER),
         Row("sasl.oauthbearer.clock.skew.seconds", INT, 30, ANY, LOW, READ_ONLY),
         Row("sasl.oauthbearer.expected.audience", LIST, None, ANY, LOW, READ_ONLY),
         Row("sasl.oauthbearer.expected.issuer", STRING, None, ANY, LOW, READ_ONLY),
@@ -145,9 +168,6 @@ SECURITY = (
         Row("sasl.oauthbearer.sub.claim.name", STRING, "sub", ANY, LOW, READ_ONLY),
         Row("sasl.oauthbearer.token.endpoint.url", STRING, None, ANY, MEDIUM, READ_ONLY),
         Row("sasl.server.callback.handler.class", CLASS, None, ANY, MEDIUM, READ_ONLY),
-        Row("sasl.server.max.receive.size", INT, 524_288, ANY, MEDIUM, READ_ONLY),
-        Row("connections.max.reauth.ms", LONG, 0, ANY, MEDIUM, READ_ONLY),
-        Row("connection.failed.authentication.delay.ms", INT, 100, at_least(0), LOW, READ_ONLY),
         Row(
             "principal.builder.class", CLASS, PRINCIPAL_BUILDER, ANY, MEDIUM, PER_BROKER,
         ),
@@ -177,5 +197,16 @@ SECURITY = (
 )
 """Encryption, authentication and authorization."""
 
-PER_LISTENER = tuple(each.name for each in SECURITY if each.name.startswith("ssl.") and each.implemented)
+TLS_SETTINGS = tuple(each.name for each in SECURITY if each.name.startswith("ssl.") and each.implemented)
+"""Settings of TLS."""
+
+PER_LISTENER = (
+    *TLS_SETTINGS,
+    "connections.max.reauth.ms",
+    "sasl.enabled.mechanisms",
+    "sasl.server.max.receive.size",
+)
 """Settings that ``listener.name.L.`` can set for one listener."""
+
+PER_MECHANISM = ("sasl.jaas.config",)
+"""Settings that ``listener.name.L.M.`` can set for one mechanism of one listener."""

@@ -1,14 +1,14 @@
-"""ACL, SASL, delegation token and SCRAM APIs, with the responses of a Kafka broker without these features.
+"""ACL, SASL and delegation token APIs, with the responses of a Kafka broker without these features.
 
 Tools and client libraries call them to detect features. Each handler is a function of the request.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from kreplica.errors import ErrorCode
+from kreplica.server.authentication.sasl_session import session_of
 from kreplica.server.protocol.request import Request
 
 Row = dict[str, Any]
@@ -34,16 +34,24 @@ def delete_acls(request: Request) -> None:
 
 
 def sasl_handshake(request: Request) -> None:
-    """SaslHandshake (key 17) on a listener without SASL."""
+    """SaslHandshake (key 17) of an authenticated connection, or on a listener without SASL."""
+    session = session_of(request.connection)
+    if session is not None and session.may_reauthenticate:
+        session.begin(request)
+        return
     request.respond({"error_code": int(ErrorCode.ILLEGAL_SASL_STATE), "mechanisms": []})
 
 
 def sasl_authenticate(request: Request) -> None:
-    """SaslAuthenticate (key 36) on a listener without SASL."""
+    """SaslAuthenticate (key 36) of an authenticated connection, or on a listener without SASL."""
+    session = session_of(request.connection)
+    if session is not None and session.may_reauthenticate:
+        session.authenticate(request)
+        return
     request.respond(
         {
             "error_code": int(ErrorCode.ILLEGAL_SASL_STATE),
-            "error_message": "SaslAuthenticate was received on a listener that does not use SASL.",
+            "error_message": "The client is authenticated already, or its listener does not use SASL.",
             "auth_bytes": b"",
         }
     )
@@ -78,33 +86,5 @@ def describe_delegation_tokens(request: Request) -> None:
     request.respond({"error_code": int(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED), "tokens": []})
 
 
-def describe_scram_credentials(request: Request) -> None:
-    """DescribeUserScramCredentials (key 50): no user has any."""
-    counts = Counter(row["name"] for row in request.body["users"] or ())
-    request.respond({"error_code": 0, "results": [_no_credential(user, count) for user, count in counts.items()]})
-
-
-def alter_scram_credentials(request: Request) -> None:
-    """AlterUserScramCredentials (key 51): refuses deletions and insertions."""
-    rows = {
-        row["name"]: _result(row["name"], ErrorCode.RESOURCE_NOT_FOUND, "The user has no SCRAM credentials.")
-        for row in request.body["deletions"]
-    }
-    for row in request.body["upsertions"]:
-        text = "This broker does not keep SCRAM credentials."
-        rows[row["name"]] = _result(row["name"], ErrorCode.UNSUPPORTED_SASL_MECHANISM, text)
-    request.respond({"results": list(rows.values())})
-
-
 def _acls_disabled() -> Row:
     return {"error_code": int(ErrorCode.SECURITY_DISABLED), "error_message": NO_ACLS}
-
-
-def _no_credential(user: str, count: int) -> Row:
-    if count > 1:
-        return _result(user, ErrorCode.DUPLICATE_RESOURCE, f"User {user!r} is in the request more than once.")
-    return _result(user, ErrorCode.RESOURCE_NOT_FOUND, f"User {user!r} has no SCRAM credentials.")
-
-
-def _result(user: str, code: ErrorCode, message: str) -> Row:
-    return {"user": user, "error_code": int(code), "error_message": message, "credential_infos": []}

@@ -1,0 +1,61 @@
+"""Listener whose connections authenticate with SASL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kreplica.runtime import Reactor
+from kreplica.server.authentication.sasl_config import SaslConfig
+from kreplica.server.authentication.sasl_session import SaslSession, session_of
+from kreplica.server.protocol.connection import Connection
+from kreplica.server.protocol.dispatch import Dispatch
+from kreplica.server.protocol.handler_table import HandlerEntry
+from kreplica.server.protocol.request import Request
+from kreplica.server.protocol.server_context import Resources
+from kreplica.wire.messages import SASL_AUTHENTICATE, SASL_HANDSHAKE
+
+
+class SaslListener:
+    """Authenticates the connections of a listener.
+
+    :ivar handshake: dispatch of connections that are not authenticated.
+    :ivar frame_received: dispatch of authenticated connections.
+    :ivar failures: number of failed authentications.
+    """
+
+    def __init__(self, resources: Resources, config: SaslConfig) -> None:
+        self.config = config
+        self.reactor: Reactor = resources.reactor
+        self.frame_received: Callable[[Connection, memoryview], object] = resources.frame_received
+        self.frame_bytes_max = resources.bounds.request_bytes_max
+        self.failures = 0
+        entries = (
+            HandlerEntry.of(SASL_HANDSHAKE, sasl_handshake),
+            HandlerEntry.of(SASL_AUTHENTICATE, sasl_authenticate),
+        )
+        self.handshake = Dispatch(
+            {entry.api.key: entry for entry in entries},
+            resources.metrics,
+            resources.reactor.seconds,
+            resources.flush_scope,
+            resources.bounds,
+            advertised=resources.dispatch.table,
+        )
+
+    def attach(self, connection: Connection) -> None:
+        """Require that a new connection authenticates."""
+        connection.sasl = SaslSession(self, connection)
+
+
+def sasl_handshake(request: Request) -> None:
+    """SaslHandshake of a connection whose listener uses SASL."""
+    session = session_of(request.connection)
+    assert session is not None
+    session.begin(request)
+
+
+def sasl_authenticate(request: Request) -> None:
+    """SaslAuthenticate of a connection whose listener uses SASL."""
+    session = session_of(request.connection)
+    assert session is not None
+    session.authenticate(request)

@@ -1,0 +1,200 @@
+"""Authentication of one connection with SASL: handshake, tokens, and the end of the session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+
+from kreplica.errors import ErrorCode
+from kreplica.runtime import Reactor
+from kreplica.security.sasl.exchange import AuthenticationError, ServerExchange
+from kreplica.server.authentication.sasl_config import SaslConfig
+from kreplica.server.protocol.connection import Connection
+from kreplica.server.protocol.request import Request
+from kreplica.wire.framing import frame as framed
+from kreplica.wire.messages import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+
+log = Logger()
+
+_AFTER_EXPIRY = frozenset({API_VERSIONS.key, SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key})
+"""APIs that an expired session may still use."""
+
+_REAUTHENTICATION_FROM = 1
+"""First version of SaslAuthenticate whose response contains the lifetime of the session (KIP-368)."""
+
+
+class SessionListener(Protocol):
+    """The listener of a session (``sasl_listener.SaslListener``)."""
+
+    config: SaslConfig
+    reactor: Reactor
+    frame_received: Callable[[Connection, memoryview], object]
+    frame_bytes_max: int
+    failures: int
+
+    @property
+    def handshake(self) -> HandshakeDispatch: ...
+
+
+class HandshakeDispatch(Protocol):
+    """Dispatches the requests of connections that are not authenticated."""
+
+    def frame_received(self, connection: Connection, frame: memoryview) -> None: ...
+
+
+class SaslSession:
+    """Authentication state of one connection.
+
+    Until the client is authenticated, its connection serves ApiVersions, SaslHandshake and SaslAuthenticate only.
+    """
+
+    __slots__ = ("_connection", "_exchange", "_listener", "_mechanism", "_timer", "_user")
+
+    def __init__(self, listener: SessionListener, connection: Connection) -> None:
+        self._listener = listener
+        self._connection = connection
+        self._exchange: ServerExchange | None = None
+        self._mechanism = ""
+        self._user: str | None = None
+        self._timer: IDelayedCall | None = None
+        connection.frame_received = listener.handshake.frame_received
+        connection.frame_bytes_max = listener.config.receive_bytes_max
+        connection.on_close(self._cancel_timer)
+        self._start_timer(listener.config.timeout_s, self._timed_out)
+
+    @property
+    def may_reauthenticate(self) -> bool:
+        """True if the client has not completed its first authentication, or its session has a limited lifetime."""
+        return self._user is None or self._listener.config.lifetime_s > 0
+
+    def begin(self, request: Request) -> None:
+        """Handle SaslHandshake: choose the mechanism."""
+        mechanism = request.body["mechanism"]
+        mechanisms = self._listener.config.mechanisms
+        new_exchange = mechanisms.get(mechanism)
+        code = ErrorCode.NONE
+        if new_exchange is None:
+            code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        elif self._user is not None and mechanism != self._mechanism:
+            code = ErrorCode.SASL_AUTHENTICATION_FAILED
+        request.respond({"error_code": int(code), "mechanisms": sorted(mechanisms)})
+        if new_exchange is None or code is not ErrorCode.NONE:
+            self._log(f"the mechanism {mechanism!r} is not enabled or has changed")
+            self._connection.stop()
+            return
+        self._mechanism = mechanism
+        self._exchange = new_exchange()
+        if request.version == 0:
+            # The tokens follow as frames without a header.
+            self._connection.frame_received = self._raw_token_received
+
+    def authenticate(self, request: Request) -> None:
+        """Handle SaslAuthenticate: process a token of the mechanism."""
+        if self._exchange is None:
+            body = {"error_message": "SaslAuthenticate was received without SaslHandshake.", "auth_bytes": b""}
+            request.respond({"error_code": int(ErrorCode.ILLEGAL_SASL_STATE), **body})
+            self._connection.stop()
+            return
+        try:
+            token = self._step(bytes(request.body["auth_bytes"]))
+        except AuthenticationError as error:
+            self._fail(request, str(error))
+            return
+        lifetime_s = self._listener.config.lifetime_s if self._user is not None and self._exchange is None else 0.0
+        request.respond(
+            {
+                "error_code": 0,
+                "error_message": None,
+                "auth_bytes": token,
+                "session_lifetime_ms": int(lifetime_s * 1000) if request.version >= _REAUTHENTICATION_FROM else 0,
+            }
+        )
+
+    def _step(self, token: bytes) -> bytes:
+        exchange = self._exchange
+        assert exchange is not None
+        response = exchange.step(token)
+        if exchange.user is not None:
+            self._complete(exchange.user)
+        return response
+
+    def _complete(self, user: str) -> None:
+        if self._user is not None and user != self._user:
+            raise AuthenticationError("a session cannot continue with another user")
+        self._exchange = None
+        self._user = user
+        connection, listener = self._connection, self._listener
+        connection.user = f"User:{user}"
+        connection.frame_received = listener.frame_received
+        connection.frame_bytes_max = listener.frame_bytes_max
+        self._cancel_timer()
+        if listener.config.lifetime_s > 0:
+            self._start_timer(listener.config.lifetime_s, self._expire)
+
+    def _raw_token_received(self, connection: Connection, frame: memoryview) -> None:
+        try:
+            response = self._step(bytes(frame))
+        except AuthenticationError as error:
+            self._log(str(error))
+            connection.suspend()
+            self._start_timer(self._listener.config.failure_delay_s, connection.stop)
+            return
+        connection.send_at_once(framed(response))
+
+    def _fail(self, request: Request, reason: str) -> None:
+        """Report the failure after a delay, which slows down attempts to guess a password, and close."""
+        self._log(reason)
+        self._exchange = None
+        self._connection.suspend()
+        self._start_timer(self._listener.config.failure_delay_s, self._respond_with_failure, request, reason)
+
+    def _respond_with_failure(self, request: Request, reason: str) -> None:
+        self._timer = None
+        request.respond(
+            {
+                "error_code": int(ErrorCode.SASL_AUTHENTICATION_FAILED),
+                "error_message": f"Authentication failed: {reason}",
+                "auth_bytes": b"",
+            }
+        )
+        self._connection.stop()
+
+    def _log(self, reason: str) -> None:
+        self._listener.failures += 1
+        peer, listener = self._connection.peer, self._connection.listener
+        log.info("authentication of {peer} on {listener} failed: {reason}", peer=peer, listener=listener, reason=reason)
+
+    # --- timers ------------------------------------------------------------------------------------------------------
+
+    def _start_timer(self, delay_s: float, function: Callable[..., object], *arguments: Any) -> None:
+        self._cancel_timer()
+        self._timer = self._listener.reactor.callLater(delay_s, function, *arguments)
+
+    def _cancel_timer(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None and timer.active():
+            timer.cancel()
+
+    def _timed_out(self) -> None:
+        self._timer = None
+        self._connection.drop(f"not authenticated within {self._listener.config.timeout_s:g} s")
+
+    def _expire(self) -> None:
+        self._timer = None
+        self._connection.frame_received = self._received_after_expiry
+
+    def _received_after_expiry(self, connection: Connection, frame: memoryview) -> None:
+        """Close the connection if the client sends another request before it has authenticated again."""
+        if int.from_bytes(frame[:2], "big") in _AFTER_EXPIRY:
+            self._listener.frame_received(connection, frame)
+        else:
+            connection.abort("its session has expired, and it did not authenticate again (connections.max.reauth.ms)")
+
+
+def session_of(connection: Connection) -> SaslSession | None:
+    """Return the authentication of a connection; None if its listener does not use SASL."""
+    sasl = connection.sasl
+    return sasl if isinstance(sasl, SaslSession) else None

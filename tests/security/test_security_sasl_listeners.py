@@ -1,0 +1,427 @@
+"""Brokers whose clients and peers authenticate with SASL, with real sockets."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.internet.threads import deferToThread
+from twisted.logger import formatEvent, globalLogPublisher
+
+from kreplica.blocking import Cluster as BlockingCluster
+from kreplica.blocking import Reader
+from kreplica.blocking.secured_runtime import secured_runtime
+from kreplica.client import Admin, ClientOptions, Cluster, Producer, default_runtime, errors, secured_endpoints
+from kreplica.client.connection import connect
+from kreplica.client_core.errors import AuthenticationFailed
+from kreplica.errors import SettingsError
+from kreplica.model import TopicPartition
+from kreplica.runtime import real_runtime
+from kreplica.runtime.pause import pause
+from kreplica.security.tls.development_ca import create_certificate, open_authority
+from kreplica.service.composition.broker import Broker
+from kreplica.settings import BrokerSettings
+from kreplica.wire.messages import (
+    ALTER_USER_SCRAM_CREDENTIALS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
+    METADATA,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+)
+from tests.support.coordinator import CoordinatorProcess
+from tests.support.real_reactor import run
+
+RECORDS = 50
+TIMEOUT_S = 20
+PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
+PASSWORDS = {"admin": "planted-secret-1", "alice": "planted-secret-2", "bob": "planted-secret-3"}
+USERS = f'user_admin="{PASSWORDS["admin"]}" user_alice="{PASSWORDS["alice"]}"'
+SHA_256, SHA_512 = 1, 2
+UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, AUTHENTICATION_FAILED = 33, 34, 58
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("certificates")
+    create_certificate(directory, open_authority(directory, 10), "broker", ["127.0.0.1"], 10)
+    return directory
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path) -> Iterator[CoordinatorProcess]:
+    with CoordinatorProcess(tmp_path / "coordinator") as process:
+        yield process
+
+
+@pytest.fixture
+def logged() -> Iterator[list[str]]:
+    """Texts of all log events; no secret may be among them."""
+    texts: list[str] = []
+
+    def observe(event: Any) -> None:
+        texts.append(f"{formatEvent(event)} {event.get('log_failure', '')}")
+
+    globalLogPublisher.addObserver(observe)
+    yield texts
+    globalLogPublisher.removeObserver(observe)
+    assert not [text for text in texts for secret in PASSWORDS.values() if secret in text]
+
+
+def settings(broker_id: int, directory: Path, certificates: Path, connect_string: str) -> BrokerSettings:
+    jaas = f'{PLAIN_LOGIN} required username="admin" password="{PASSWORDS["admin"]}" {USERS};'
+    return BrokerSettings.from_text(f"""
+        broker.id={broker_id}
+        listeners=SASL_SSL://127.0.0.1:0,LOCAL://127.0.0.1:0,SHORT://127.0.0.1:0
+        listener.security.protocol.map=SASL_SSL:SASL_SSL,LOCAL:SASL_PLAINTEXT,SHORT:SASL_PLAINTEXT
+        security.inter.broker.protocol=SASL_SSL
+        sasl.mechanism.inter.broker.protocol=PLAIN
+        sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
+        listener.name.sasl_ssl.plain.sasl.jaas.config={jaas}
+        listener.name.local.plain.sasl.jaas.config={jaas}
+        listener.name.short.plain.sasl.jaas.config={jaas}
+        listener.name.short.sasl.enabled.mechanisms=PLAIN
+        listener.name.short.connections.max.reauth.ms=600
+        ssl.keystore.type=PEM
+        ssl.keystore.location={certificates}/broker.pem
+        ssl.truststore.type=PEM
+        ssl.truststore.location={certificates}/ca.pem
+        offsets.topic.replication.factor=1
+        log.dirs={directory}/{broker_id}
+        zookeeper.connect={connect_string}
+    """)
+
+
+class Brokers:
+    """Started brokers, and clients of the first."""
+
+    def __init__(self, reactor: Any, brokers: list[Broker], certificates: Path) -> None:
+        self.reactor = reactor
+        self.brokers = brokers
+        self.certificates = certificates
+
+    def port(self, listener: str) -> int:
+        return self.brokers[0]._ports[listener]
+
+    def config(self, listener: str, mechanism: str, user: str, password: str | None = None) -> dict[str, str]:
+        """Return the configuration of a client, as for Java."""
+        module = PLAIN_LOGIN if mechanism == "PLAIN" else SCRAM_LOGIN
+        chosen = {
+            "security.protocol": "SASL_SSL" if listener == "SASL_SSL" else "SASL_PLAINTEXT",
+            "sasl.mechanism": mechanism,
+            "sasl.jaas.config": f'{module} required username="{user}" password="{password or PASSWORDS[user]}";',
+        }
+        if listener == "SASL_SSL":
+            chosen |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": f"{self.certificates}/ca.pem"}
+        return chosen
+
+    def cluster(self, listener: str, mechanism: str, user: str, password: str | None = None) -> Cluster:
+        endpoint = secured_endpoints(self.config(listener, mechanism, user, password))
+        options = ClientOptions(connect_timeout_s=TIMEOUT_S, operation_timeout_s=TIMEOUT_S)
+        runtime = default_runtime(self.reactor, endpoint=endpoint)
+        return Cluster(f"127.0.0.1:{self.port(listener)}", options=options, runtime=runtime)
+
+    @property
+    def users(self) -> set[str]:
+        servers = [broker.server for broker in self.brokers]
+        return {each.user for server in servers if server is not None for each in server.resources.connections}
+
+    async def create_user(self, user: str) -> None:
+        """Create SCRAM credentials as Kafka's tools do."""
+        from hashlib import pbkdf2_hmac
+
+        connection = await self.connection("LOCAL", "PLAIN", "admin")
+        rows = [
+            {
+                "name": user,
+                "mechanism": mechanism,
+                "iterations": 4096,
+                "salt": b"a salt",
+                "salted_password": pbkdf2_hmac(name, PASSWORDS[user].encode(), b"a salt", 4096),
+            }
+            for mechanism, name in ((SHA_256, "sha256"), (SHA_512, "sha512"))
+        ]
+        response = await connection.request(ALTER_USER_SCRAM_CREDENTIALS, 0, {"deletions": [], "upsertions": rows})
+        assert [row["error_code"] for row in response["results"]] == [0]
+        described = await connection.request(DESCRIBE_USER_SCRAM_CREDENTIALS, 0, {"users": None})
+        (row,) = described["results"]
+        assert [(info["mechanism"], info["iterations"]) for info in row["credential_infos"]] == [
+            (SHA_256, 4096),
+            (SHA_512, 4096),
+        ]
+        await connection.close()
+        for broker in self.brokers:  # the others learn it from a notification
+            while broker.dynamic_settings.scram_credentials.find("SCRAM-SHA-512", user) is None:
+                await pause(self.reactor, 0.05)
+
+    async def connection(self, listener: str, mechanism: str, user: str) -> Any:
+        endpoint = secured_endpoints(self.config(listener, mechanism, user))
+        return await connect(self.reactor, "127.0.0.1", self.port(listener), client_id="test", endpoint=endpoint)
+
+    async def unauthenticated(self, listener: str) -> Any:
+        return await connect(self.reactor, "127.0.0.1", self.port(listener), client_id="test")
+
+
+Story = Callable[[Brokers], Awaitable[None]]
+
+
+def with_brokers(count: int, directory: Path, certificates: Path, connect_string: str, story: Story) -> None:
+    """Run brokers and a story with them on the real reactor."""
+
+    async def main() -> None:
+        from twisted.internet import reactor
+
+        numbers = range(1, count + 1)
+        brokers = [
+            Broker(real_runtime(reactor), settings(number, directory, certificates, connect_string))
+            for number in numbers
+        ]
+        try:
+            for broker in brokers:
+                await broker.start()
+            await story(Brokers(reactor, brokers, certificates))
+        finally:
+            for broker in brokers:
+                await broker.stop()
+            for broker in brokers:
+                broker.runtime.offload.stop()
+
+    run(main(), 120, check_left_behind=False)
+
+
+def test_clients_of_every_kind(
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, logged: list[str]
+) -> None:
+    """Brokers authenticate to each other, and clients with each mechanism on each listener."""
+
+    async def story(scene: Brokers) -> None:
+        async with scene.cluster("SASL_SSL", "PLAIN", "alice") as cluster:
+            await Admin(cluster).create_topic("orders", partitions=1, replication_factor=2)
+            producer = Producer(cluster)
+            deliveries = [producer.send("orders", b"%d" % number) for number in range(RECORDS)]
+            await producer.flush()
+            assert [(await each).offset for each in deliveries] == list(range(RECORDS))
+            assert {"User:alice", "User:admin"} <= scene.users
+            await producer.close()
+        await scene.create_user("bob")
+        for listener, mechanism, user in (
+            ("SASL_SSL", "SCRAM-SHA-512", "bob"),
+            ("LOCAL", "SCRAM-SHA-256", "bob"),
+            ("SASL_SSL", "PLAIN", "alice"),
+            ("SHORT", "PLAIN", "alice"),
+        ):
+            async with scene.cluster(listener, mechanism, user) as cluster:
+                assert len((await cluster.refresh()).brokers) == 2
+                assert f"User:{user}" in scene.users
+            arguments = scene.port(listener), scene.config(listener, mechanism, user), mechanism, user
+            assert await deferToThread(read_blocking, *arguments) == RECORDS
+            assert await deferToThread(read_with_kafka_python, *arguments) == RECORDS
+            assert await deferToThread(read_with_librdkafka, *arguments) == RECORDS
+
+    with_brokers(2, tmp_path, certificates, coordinator.address, story)
+
+
+def read_blocking(port: int, config: dict[str, str], mechanism: str, user: str) -> int:
+    partition = TopicPartition("orders", 0)
+    with (
+        BlockingCluster(f"127.0.0.1:{port}", runtime=secured_runtime(config)) as cluster,
+        Reader(cluster, {partition: 0}) as reader,
+    ):
+        count = 0
+        while count < RECORDS:
+            count += sum(len(batch.records) for batch in reader.read(5.0))
+        return count
+
+
+def read_with_kafka_python(port: int, config: dict[str, str], mechanism: str, user: str) -> int:
+    from kafka import KafkaConsumer
+
+    consumer = KafkaConsumer(
+        "orders",
+        bootstrap_servers=f"127.0.0.1:{port}",
+        security_protocol=config["security.protocol"],
+        sasl_mechanism=mechanism,
+        sasl_plain_username=user,
+        sasl_plain_password=PASSWORDS[user],
+        ssl_cafile=config.get("ssl.truststore.location"),
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=5000,
+    )
+    count = 0
+    for _ in consumer:
+        count += 1
+        if count == RECORDS:
+            break
+    consumer.close()
+    return count
+
+
+def read_with_librdkafka(port: int, config: dict[str, str], mechanism: str, user: str) -> int:
+    from confluent_kafka import Consumer
+
+    location = config.get("ssl.truststore.location")
+    consumer = Consumer(
+        {
+            "bootstrap.servers": f"127.0.0.1:{port}",
+            "security.protocol": config["security.protocol"],
+            "sasl.mechanism": mechanism,
+            "sasl.username": user,
+            "sasl.password": PASSWORDS[user],
+            "group.id": f"readers-{port}-{mechanism}",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            **({} if location is None else {"ssl.ca.location": location}),
+        }
+    )
+    consumer.subscribe(["orders"])
+    count = 0
+    while count < RECORDS:
+        message = consumer.poll(10)
+        assert message is not None, f"only {count} records"
+        assert message.error() is None, message.error()
+        count += 1
+    consumer.close()
+    return count
+
+
+def test_rejected_clients(
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, logged: list[str]
+) -> None:
+    """The errors name the reason; a client that is not authenticated can do nothing else."""
+
+    async def story(scene: Brokers) -> None:
+        for mechanism, user, password in (
+            ("PLAIN", "alice", "wrong-password"),
+            ("PLAIN", "bob", None),
+            ("SCRAM-SHA-256", "bob", None),
+        ):
+            async with scene.cluster("LOCAL", mechanism, user, password) as cluster:
+                with pytest.raises(errors.ClientError) as caught:
+                    await cluster.refresh()
+            chain = f"{caught.value} {caught.value.__cause__}"
+            assert f"user '{user}' is rejected: Authentication failed: invalid user name or password" in chain
+        async with scene.cluster("SHORT", "SCRAM-SHA-256", "bob") as cluster:
+            with pytest.raises(errors.ClientError, match="UNSUPPORTED_SASL_MECHANISM for SCRAM-SHA-256"):
+                await cluster.refresh()
+        assert sum("authentication of 127.0.0.1" in text for text in logged) >= 4
+
+        connection = await scene.unauthenticated("LOCAL")
+        await connection.negotiate()
+        assert METADATA.key in connection.versions
+        with pytest.raises(errors.ConnectionLost):
+            await connection.request(METADATA, 1, {"topics": None})
+        connection = await scene.unauthenticated("LOCAL")
+        response = await connection.request(SASL_AUTHENTICATE, 1, {"auth_bytes": b"x"})
+        assert response["error_code"] == ILLEGAL_SASL_STATE
+        connection = await scene.unauthenticated("LOCAL")
+        with pytest.raises(errors.ConnectionLost):
+            await connection.request(SASL_AUTHENTICATE, 1, {"auth_bytes": bytes(600_000)})
+        connection = await scene.connection("LOCAL", "PLAIN", "alice")
+        response = await connection.request(SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
+        assert response["error_code"] == ILLEGAL_SASL_STATE
+        await connection.close()
+
+    with_brokers(1, tmp_path, certificates, coordinator.address, story)
+
+
+def test_sessions_end(
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, logged: list[str]
+) -> None:
+    """A client that authenticates again keeps its connection; another one loses it (KIP-368)."""
+
+    async def story(scene: Brokers) -> None:
+        renewed = await scene.connection("SHORT", "PLAIN", "alice")
+        idle = await scene.connection("SHORT", "PLAIN", "alice")
+        idle.session.end()
+        for _ in range(15):
+            await renewed.request(METADATA, 1, {"topics": []})
+            await pause(scene.reactor, 0.1)
+        with pytest.raises(errors.ConnectionLost):
+            await idle.request(METADATA, 1, {"topics": []})
+        assert any("its session has expired" in text for text in logged)
+        # Another user may not continue the session.
+        await renewed.request(SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
+        token = b"\0admin\0" + PASSWORDS["admin"].encode()
+        response = await renewed.request(SASL_AUTHENTICATE, 1, {"auth_bytes": token})
+        assert response["error_code"] == AUTHENTICATION_FAILED
+        assert "another user" in response["error_message"]
+
+    with_brokers(1, tmp_path, certificates, coordinator.address, story)
+
+
+def test_tokens_without_headers(tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess) -> None:
+    """Version 0 of SaslHandshake is followed by plain frames, as old clients send them."""
+
+    def talk(port: int, password: str) -> list[bytes]:
+        with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as connected:
+            handshake = struct.pack(">hhih", SASL_HANDSHAKE.key, 0, 1, -1) + struct.pack(">h", 5) + b"PLAIN"
+            metadata = struct.pack(">hhih", METADATA.key, 1, 2, -1) + struct.pack(">i", 0)
+            responses = []
+            for frame in (handshake, b"\0alice\0" + password.encode(), metadata):
+                connected.sendall(struct.pack(">i", len(frame)) + frame)
+                head = connected.recv(4)
+                if not head:
+                    return responses
+                responses.append(connected.recv(struct.unpack(">i", head)[0]) if head != bytes(4) else b"")
+            return responses
+
+    async def story(scene: Brokers) -> None:
+        responses = await deferToThread(talk, scene.port("LOCAL"), PASSWORDS["alice"])
+        assert responses[0][:6] == struct.pack(">ih", 1, 0)
+        assert responses[1] == b""
+        assert responses[2][:4] == struct.pack(">i", 2)
+        assert len(await deferToThread(talk, scene.port("LOCAL"), "wrong")) == 1
+
+    with_brokers(1, tmp_path, certificates, coordinator.address, story)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("sasl.enabled.mechanisms=GSSAPI", "GSSAPI: the mechanism is not supported, only PLAIN, SCRAM-SHA-256"),
+        ("sasl.mechanism.inter.broker.protocol=GSSAPI", "sasl.mechanism.inter.broker.protocol=GSSAPI"),
+        ("listener.name.local.plain.sasl.jaas.config=Module required;", "a login module with an option user_NAME"),
+        ("listener.name.local.plain.sasl.jaas.config=Module required a", "plain.sasl.jaas.config: column"),
+        ("listener.name.sasl_ssl.plain.sasl.jaas.config=Module required user_a=b;", "no username and no password"),
+    ],
+)
+def test_invalid_settings(
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, change: str, message: str
+) -> None:
+    """The broker does not start; the error names the setting."""
+    from twisted.internet import reactor
+
+    name = change.partition("=")[0]
+    text = settings(1, tmp_path, certificates, coordinator.address)
+    lines = [f"{each}={text.text(each)}" for each in text.configured_names if each != name]
+    chosen = BrokerSettings.from_text("\n".join([*lines, change]))
+
+    async def start() -> None:
+        broker = Broker(real_runtime(reactor), chosen)
+        try:
+            await broker.start()
+        finally:
+            await broker.stop()
+            broker.runtime.offload.stop()
+
+    with pytest.raises(SettingsError) as caught:
+        run(start(), check_left_behind=False)
+    assert message in str(caught.value)
+
+
+def test_client_settings() -> None:
+    """Errors name the setting, and contain no password."""
+    for config, message in (
+        ({"security.protocol": "SASL_SSL"}, "sasl.mechanism is not set"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "the mechanism is not supported"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "sasl.jaas.config is not set"),
+        ({"security.protocol": "SSH"}, "the protocols are PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+    ):
+        with pytest.raises(SettingsError) as caught:
+            secured_endpoints(config)
+        assert message in str(caught.value)
+    assert not AuthenticationFailed("x").retriable
