@@ -20,6 +20,7 @@ LARGE_COMMIT_OFFSETS = 500
 Row = dict[str, Any]
 
 _NONE = int(ErrorCode.NONE)
+_PARTITIONS_MAX = 2**31
 _UNKNOWN = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 _TOO_LARGE = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
 
@@ -58,7 +59,7 @@ class OffsetRows:
         count = 0
         for topic in topics:
             name = topic["name"]
-            partitions = self._view.partition_count(name) or 0
+            partitions = self._partitions_max(name)
             count += 1
             if count % STEP_OFFSETS == 0:
                 yield
@@ -91,6 +92,13 @@ class OffsetRows:
                 self.values.append((name, values))
             self.topics.append({"name": name, "partitions": rows})
         return self
+
+    def _partitions_max(self, topic: str) -> int:
+        """Return the number of partitions of a topic; before the broker has metadata, any partition may exist."""
+        count = self._view.partition_count(topic)
+        if count is None:
+            return 0 if self._view.is_complete else _PARTITIONS_MAX
+        return count
 
     @property
     def count(self) -> int:
