@@ -266,6 +266,16 @@ class TestGroupRecords:
         group.received("c", KEY, 5)
         assert "starts t-0 at 5, but 9 was committed" in group.contradictions[0]
 
+    def test_a_failed_commit_is_no_lower_bound(self, group: MemberHistory) -> None:
+        """Members may start at the beginning if no commit has succeeded."""
+        for offset in range(9):
+            group.processed(KEY, offset)
+        group.commit_failed({KEY: 5})
+        group.revoked("a", [KEY])
+        group.assigned("b", [KEY])
+        group.received("b", KEY, 0)
+        assert not group.contradictions
+
     def test_a_partition_has_one_member_in_a_generation(self, group: MemberHistory) -> None:
         """Even if the members cannot know of each other."""
         group.assigned_in(1, "a", [KEY])

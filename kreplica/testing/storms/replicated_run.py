@@ -169,7 +169,7 @@ class ReplicatedRun(ClusterRun):
     def _is_complete(self, broker: int) -> bool:
         """Return True if the broker's in-sync replicas hold all committed records, and none is damaged."""
         machine = self.machine(broker)
-        if self._is_damaged(broker) or machine.host.disk.is_failing:
+        if self.is_damaged(broker) or machine.host.disk.is_failing:
             return False
         for key, end in self._committed_ends().items():
             state = state_of(self.cluster, key)
@@ -222,12 +222,12 @@ class ReplicatedRun(ClusterRun):
     def _wait_undamaged(self, timeout_s: float = 180.0) -> None:
         """Run until all flipped bits are detected, and the damaged replicas have been fetched again."""
         until_s = self.cluster.simulation.now_s + timeout_s
-        while damaged := [broker for broker in self.cluster.brokers if self._is_damaged(broker)]:
+        while damaged := [broker for broker in self.cluster.brokers if self.is_damaged(broker)]:
             assert self.cluster.simulation.now_s < until_s, f"brokers with damaged segments: {damaged}"
             self.cluster.run(1.0)
         self.settle()
 
-    def _is_damaged(self, broker: int) -> bool:
+    def is_damaged(self, broker: int) -> bool:
         return any(path.endswith(LOG_SUFFIX) for path in self.machine(broker).host.disk.damaged_files())
 
     # --- machines ----------------------------------------------------------------------------------------------------

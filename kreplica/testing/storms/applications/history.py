@@ -96,7 +96,8 @@ class MemberHistory:
             self._late.pop(partition, None)  # commits of earlier generations can no longer take effect
 
     def _committed_at_least(self, partition: TopicPartition) -> int:
-        return min((known[partition] for known in (self._committed, self._late) if partition in known), default=0)
+        committed = self._committed.get(partition, 0)
+        return min(committed, self._late.get(partition, committed))
 
     def assigned_in(self, generation: int, member_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Record that partitions were assigned in a generation of a classic group.

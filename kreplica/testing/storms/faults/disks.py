@@ -121,7 +121,7 @@ def flip_bit(run: ReplicatedRun, random: Random) -> None:
 def fail_to_read(run: ReplicatedRun, random: Random) -> End | None:
     """Make reads of a segment fail for a while, if another in-sync replica has the data.
 
-    The broker is restarted at the end if the log directory went offline.
+    The broker is restarted at the end if the log directory went offline, or a log has records that it could not read.
     """
     broker = some_broker(run, random)
     segments = _segments(run, broker) if broker is not None else []
@@ -135,7 +135,7 @@ def fail_to_read(run: ReplicatedRun, random: Random) -> End | None:
 
     def end() -> None:
         repair()
-        if machine.running and any(each.offline is not None for each in machine.program.directories.directories):
+        if machine.running and run.is_damaged(broker):
             run.kill(broker)
             run.launch(broker)
 
