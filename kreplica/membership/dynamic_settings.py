@@ -67,6 +67,8 @@ class DynamicSettings:
         self._effective = EffectiveSettings(static)
         self._topics: dict[str, dict[str, str]] = {}
         self.scram_credentials = ScramCredentials()
+        protocols = [endpoint.security_protocol for endpoint in static.listeners]
+        self._reads_users = any(protocol.startswith("SASL") for protocol in protocols)
         self._partition_settings: dict[str, PartitionSettings] = {}
         self._notifications: dict[str, int] = {}
         """Handled notifications that still exist, with their time in milliseconds since 1970."""
@@ -93,7 +95,8 @@ class DynamicSettings:
         self._notifications.clear()
         await self._read_changes(apply=False)
         await self._reload_brokers()
-        await self._reload_users()
+        if self._reads_users:
+            await self.read_users()
         configured = await self._client.get_children(znodes.TOPIC_CONFIGS)
         await self.read_topics(list(dict.fromkeys([*configured, *self._topics])))
 
@@ -295,7 +298,8 @@ class DynamicSettings:
             (result,) = await read_all(self._client, [path])
             self.apply(entity_type, entity, decode_settings(path, result[0]) if isinstance(result, tuple) else {})
 
-    async def _reload_users(self) -> None:
+    async def read_users(self) -> None:
+        """Read the credentials of all users; without a listener that uses SASL, nothing else reads them."""
         users = [unquote(name) for name in await self._client.get_children(USERS)]
         self.scram_credentials.retain(users)
         paths = [znodes.config_path("users", user) for user in users]

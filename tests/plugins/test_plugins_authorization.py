@@ -275,6 +275,7 @@ def test_authorizer_that_raises(scene):
             raise LookupError("no")
 
     class Connection:
+        user = "User:ANONYMOUS"
         host, listener = "::1", "PLAINTEXT"
 
     class Asked:

@@ -215,7 +215,7 @@ def test_malformed_batch_is_not_an_error_of_the_plugin():
         topic_partition = None
         log = type("Log", (), {"config": type("Config", (), {"compacted": False})})
 
-    from kreplica.server.protocol.principals import ANONYMOUS
+    from kreplica.interfaces.authorization import ANONYMOUS
     from kreplica.wire.batch_building import seal
     from kreplica.wire.batches import parse_header
 

@@ -1,196 +1,38 @@
-"""Brokers whose clients and peers authenticate with SASL, with real sockets."""
+"""Clients and brokers that authenticate with SASL on real listeners."""
 
 from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from sasl_scene import (
+    AUTHENTICATION_FAILED,
+    ILLEGAL_SASL_STATE,
+    PASSWORDS,
+    RECORDS,
+    TIMEOUT_S,
+    Brokers,
+    settings,
+    with_brokers,
+)
 from twisted.internet.threads import deferToThread
-from twisted.logger import formatEvent, globalLogPublisher
 
 from kreplica.blocking import Cluster as BlockingCluster
 from kreplica.blocking import Reader
 from kreplica.blocking.secured_runtime import secured_runtime
-from kreplica.client import Admin, ClientOptions, Cluster, Producer, default_runtime, errors, secured_endpoints
-from kreplica.client.connection import connect
+from kreplica.client import Admin, Producer, errors, secured_endpoints
 from kreplica.client_core.errors import AuthenticationFailed
 from kreplica.errors import SettingsError
 from kreplica.model import TopicPartition
 from kreplica.runtime import real_runtime
 from kreplica.runtime.pause import pause
-from kreplica.security.tls.development_ca import create_certificate, open_authority
 from kreplica.service.composition.broker import Broker
 from kreplica.settings import BrokerSettings
-from kreplica.wire.messages import (
-    ALTER_USER_SCRAM_CREDENTIALS,
-    DESCRIBE_USER_SCRAM_CREDENTIALS,
-    METADATA,
-    SASL_AUTHENTICATE,
-    SASL_HANDSHAKE,
-)
+from kreplica.wire.messages import METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from tests.support.coordinator import CoordinatorProcess
 from tests.support.real_reactor import run
-
-RECORDS = 50
-TIMEOUT_S = 20
-PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
-SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
-PASSWORDS = {"admin": "planted-secret-1", "alice": "planted-secret-2", "bob": "planted-secret-3"}
-USERS = f'user_admin="{PASSWORDS["admin"]}" user_alice="{PASSWORDS["alice"]}"'
-SHA_256, SHA_512 = 1, 2
-UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, AUTHENTICATION_FAILED = 33, 34, 58
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("certificates")
-    create_certificate(directory, open_authority(directory, 10), "broker", ["127.0.0.1"], 10)
-    return directory
-
-
-@pytest.fixture
-def coordinator(tmp_path: Path) -> Iterator[CoordinatorProcess]:
-    with CoordinatorProcess(tmp_path / "coordinator") as process:
-        yield process
-
-
-@pytest.fixture
-def logged() -> Iterator[list[str]]:
-    """Texts of all log events; no secret may be among them."""
-    texts: list[str] = []
-
-    def observe(event: Any) -> None:
-        texts.append(f"{formatEvent(event)} {event.get('log_failure', '')}")
-
-    globalLogPublisher.addObserver(observe)
-    yield texts
-    globalLogPublisher.removeObserver(observe)
-    assert not [text for text in texts for secret in PASSWORDS.values() if secret in text]
-
-
-def settings(broker_id: int, directory: Path, certificates: Path, connect_string: str) -> BrokerSettings:
-    jaas = f'{PLAIN_LOGIN} required username="admin" password="{PASSWORDS["admin"]}" {USERS};'
-    return BrokerSettings.from_text(f"""
-        broker.id={broker_id}
-        listeners=SASL_SSL://127.0.0.1:0,LOCAL://127.0.0.1:0,SHORT://127.0.0.1:0
-        listener.security.protocol.map=SASL_SSL:SASL_SSL,LOCAL:SASL_PLAINTEXT,SHORT:SASL_PLAINTEXT
-        security.inter.broker.protocol=SASL_SSL
-        sasl.mechanism.inter.broker.protocol=PLAIN
-        sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
-        listener.name.sasl_ssl.plain.sasl.jaas.config={jaas}
-        listener.name.local.plain.sasl.jaas.config={jaas}
-        listener.name.short.plain.sasl.jaas.config={jaas}
-        listener.name.short.sasl.enabled.mechanisms=PLAIN
-        listener.name.short.connections.max.reauth.ms=600
-        ssl.keystore.type=PEM
-        ssl.keystore.location={certificates}/broker.pem
-        ssl.truststore.type=PEM
-        ssl.truststore.location={certificates}/ca.pem
-        offsets.topic.replication.factor=1
-        log.dirs={directory}/{broker_id}
-        zookeeper.connect={connect_string}
-    """)
-
-
-class Brokers:
-    """Started brokers, and clients of the first."""
-
-    def __init__(self, reactor: Any, brokers: list[Broker], certificates: Path) -> None:
-        self.reactor = reactor
-        self.brokers = brokers
-        self.certificates = certificates
-
-    def port(self, listener: str) -> int:
-        return self.brokers[0]._ports[listener]
-
-    def config(self, listener: str, mechanism: str, user: str, password: str | None = None) -> dict[str, str]:
-        """Return the configuration of a client, as for Java."""
-        module = PLAIN_LOGIN if mechanism == "PLAIN" else SCRAM_LOGIN
-        chosen = {
-            "security.protocol": "SASL_SSL" if listener == "SASL_SSL" else "SASL_PLAINTEXT",
-            "sasl.mechanism": mechanism,
-            "sasl.jaas.config": f'{module} required username="{user}" password="{password or PASSWORDS[user]}";',
-        }
-        if listener == "SASL_SSL":
-            chosen |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": f"{self.certificates}/ca.pem"}
-        return chosen
-
-    def cluster(self, listener: str, mechanism: str, user: str, password: str | None = None) -> Cluster:
-        endpoint = secured_endpoints(self.config(listener, mechanism, user, password))
-        options = ClientOptions(connect_timeout_s=TIMEOUT_S, operation_timeout_s=TIMEOUT_S)
-        runtime = default_runtime(self.reactor, endpoint=endpoint)
-        return Cluster(f"127.0.0.1:{self.port(listener)}", options=options, runtime=runtime)
-
-    @property
-    def users(self) -> set[str]:
-        servers = [broker.server for broker in self.brokers]
-        return {each.user for server in servers if server is not None for each in server.resources.connections}
-
-    async def create_user(self, user: str) -> None:
-        """Create SCRAM credentials as Kafka's tools do."""
-        from hashlib import pbkdf2_hmac
-
-        connection = await self.connection("LOCAL", "PLAIN", "admin")
-        rows = [
-            {
-                "name": user,
-                "mechanism": mechanism,
-                "iterations": 4096,
-                "salt": b"a salt",
-                "salted_password": pbkdf2_hmac(name, PASSWORDS[user].encode(), b"a salt", 4096),
-            }
-            for mechanism, name in ((SHA_256, "sha256"), (SHA_512, "sha512"))
-        ]
-        response = await connection.request(ALTER_USER_SCRAM_CREDENTIALS, 0, {"deletions": [], "upsertions": rows})
-        assert [row["error_code"] for row in response["results"]] == [0]
-        described = await connection.request(DESCRIBE_USER_SCRAM_CREDENTIALS, 0, {"users": None})
-        (row,) = described["results"]
-        assert [(info["mechanism"], info["iterations"]) for info in row["credential_infos"]] == [
-            (SHA_256, 4096),
-            (SHA_512, 4096),
-        ]
-        await connection.close()
-        for broker in self.brokers:  # the others learn it from a notification
-            while broker.dynamic_settings.scram_credentials.find("SCRAM-SHA-512", user) is None:
-                await pause(self.reactor, 0.05)
-
-    async def connection(self, listener: str, mechanism: str, user: str) -> Any:
-        endpoint = secured_endpoints(self.config(listener, mechanism, user))
-        return await connect(self.reactor, "127.0.0.1", self.port(listener), client_id="test", endpoint=endpoint)
-
-    async def unauthenticated(self, listener: str) -> Any:
-        return await connect(self.reactor, "127.0.0.1", self.port(listener), client_id="test")
-
-
-Story = Callable[[Brokers], Awaitable[None]]
-
-
-def with_brokers(count: int, directory: Path, certificates: Path, connect_string: str, story: Story) -> None:
-    """Run brokers and a story with them on the real reactor."""
-
-    async def main() -> None:
-        from twisted.internet import reactor
-
-        numbers = range(1, count + 1)
-        brokers = [
-            Broker(real_runtime(reactor), settings(number, directory, certificates, connect_string))
-            for number in numbers
-        ]
-        try:
-            for broker in brokers:
-                await broker.start()
-            await story(Brokers(reactor, brokers, certificates))
-        finally:
-            for broker in brokers:
-                await broker.stop()
-            for broker in brokers:
-                broker.runtime.offload.stop()
-
-    run(main(), 120, check_left_behind=False)
 
 
 def test_clients_of_every_kind(

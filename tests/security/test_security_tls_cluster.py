@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,22 +32,6 @@ from tests.support.real_reactor import run
 
 RECORDS = 50
 TIMEOUT_S = 20
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("certificates")
-    authority = open_authority(directory, 10)
-    create_certificate(directory, authority, "broker", ["127.0.0.1"], 10)
-    create_certificate(directory, authority, "alice", [], 10)
-    open_authority(directory / "other", 10)
-    return directory
-
-
-@pytest.fixture
-def coordinator(tmp_path: Path) -> Iterator[CoordinatorProcess]:
-    with CoordinatorProcess(tmp_path / "coordinator") as process:
-        yield process
 
 
 def settings(broker_id: int, directory: Path, certificates: Path, connect: str) -> BrokerSettings:

@@ -84,8 +84,6 @@ def test_unsupported_settings_are_warnings():
 
 
 PROMISES = {
-    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-    "super.users": "User:admin",
     "ssl.engine.factory.class": "org.example.Engine",
     "security.providers": "org.example.Provider",
     "sasl.kerberos.service.name": "kafka",

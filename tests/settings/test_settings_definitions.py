@@ -44,10 +44,10 @@ def test_number_of_settings_equals_apache_kafka_3_9():
     """Kafka 3.9 has 328 broker settings, three dynamic-only ones, and 36 topic settings; additional ones start with
     kreplica.
 
-    ``super.users`` is a setting of Kafka's authorizer.
+    ``super.users`` and ``allow.everyone.if.no.acl.found`` are settings of Kafka's authorizer.
     """
     kafkas = [name for name in BROKER_SETTINGS if not name.startswith("kreplica.")]
-    others = ["transaction.two.phase.commit.enable", "super.users"]
+    others = ["transaction.two.phase.commit.enable", "super.users", "allow.everyone.if.no.acl.found"]
     assert len(kafkas) == 328 + 3 + len(others)
     assert len(TOPIC_SETTINGS) == 36
 

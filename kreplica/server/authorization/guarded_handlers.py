@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from kreplica.errors import ErrorCode
-from kreplica.interfaces import Operation
+from kreplica.interfaces import CLUSTER, Operation, ResourceType
 from kreplica.model import ZERO_UUID
 from kreplica.server.authorization.metadata import guard_metadata
-from kreplica.server.authorization.permissions import Permissions, topic
+from kreplica.server.authorization.permissions import Permissions, group, topic
 from kreplica.server.authorization.produce import guard_produce
 from kreplica.server.authorization.rules import RULES
 from kreplica.server.metadata.metadata_cache import MetadataCache
@@ -31,9 +32,46 @@ def _entry(entry: HandlerEntry, permissions: Permissions, metadata: MetadataCach
         handle = guard_metadata(permissions, handle, metadata)
     elif key == messages.DELETE_TOPICS.key:
         handle = _guard_delete_topics(permissions, handle, metadata)
+    elif key == messages.LIST_GROUPS.key:
+        handle = _guard_list_groups(permissions, handle)
+    unguarded = handle
     for rule in reversed(RULES.get(key, ())):
         handle = rule.guard(permissions, handle)
+    if key == messages.INIT_PRODUCER_ID.key:
+        handle = _guard_idempotent_producers(permissions, unguarded, handle)
     return replace(entry, handle=handle, handle_run=None)
+
+
+def _guard_idempotent_producers(permissions: Permissions, unguarded: Handler, guarded_: Handler) -> Handler:
+    """Return an InitProducerId handler that accepts producers that may write to any topic (KIP-679)."""
+
+    def handle(request: Request) -> None:
+        is_idempotent = request.body["transactional_id"] is None
+        if is_idempotent and permissions.allows_on_any(request, Operation.WRITE, ResourceType.TOPIC):
+            unguarded(request)
+        else:
+            guarded_(request)
+
+    return handle
+
+
+def _guard_list_groups(permissions: Permissions, handle: Handler) -> Handler:
+    """Return a ListGroups handler that lists only groups that the client may describe."""
+
+    def guarded_(request: Request) -> None:
+        if not permissions.would_allow(request, Operation.DESCRIBE, CLUSTER):
+
+            def amend(response: dict[str, Any]) -> dict[str, Any]:
+                rows = response["groups"]
+                allowed = [
+                    row for row in rows if permissions.would_allow(request, Operation.DESCRIBE, group(row["group_id"]))
+                ]
+                return {**response, "groups": allowed}
+
+            request.amend_response(amend)
+        handle(request)
+
+    return guarded_
 
 
 def _guard_delete_topics(permissions: Permissions, handle: Handler, metadata: MetadataCache) -> Handler:

@@ -60,6 +60,11 @@ class Permissions:
             self._failed(f"checking if {principal.host} may {operation.value} {resource.type.value} {resource.name}")
             return False
 
+    def allows_on_any(self, request: Request, operation: Operation, kind: ResourceType) -> bool:
+        """Return True if the client is authorized on at least one resource of a type; plugins need not support this."""
+        check = getattr(self._authorizer, "is_allowed_on_any", None)
+        return check is not None and bool(check(principal_of(request.connection, request.client_id), operation, kind))
+
     def may_read(self, request: Request, *, is_follower: bool) -> Callable[[str], bool]:
         """Return the topics that a fetch may read; a follower with ClusterAction may read all of them."""
         if is_follower:

@@ -1,8 +1,8 @@
 """The authorization rules of each API, by API key, as in Kafka.
 
-APIs without a rule need nothing: ApiVersions, ListGroups and DescribeCluster, which reveal little; DescribeProducers,
-DescribeTransactions, ListTransactions and clients' OffsetForLeaderEpoch; SASL and delegation tokens, which are always
-refused. ``docs/how-to/plugins.md`` lists the consequences.
+APIs without a rule need nothing: ApiVersions and DescribeCluster, which reveal little; ListGroups, whose response is
+filtered; DescribeProducers, DescribeTransactions, ListTransactions and clients' OffsetForLeaderEpoch; SASL; delegation
+tokens, which are always refused. ``docs/how-to/plugins.md`` lists the consequences.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from twisted.internet.defer import Deferred
 
@@ -62,10 +62,14 @@ from kreplica.server.protocol.responses import wait_for_brokers
 from kreplica.service.broker.group_apis import GroupApiDependencies, group_handlers
 from kreplica.service.broker.replication import Replication
 from kreplica.service.broker.transaction_apis import TransactionApiDependencies, transaction_handlers
+from kreplica.service.broker.watches import Watches
 from kreplica.storage.directories.log_directories import LogDirectories
 from kreplica.wire import messages
 from kreplica.wire.messages import Api
 from kreplica.zookeeper import ZooKeeperClient
+
+if TYPE_CHECKING:
+    from kreplica.membership.acl_store import AclStore
 
 VERSIONS_MIN = {
     # Lower versions use message formats that are not supported (Kafka removed them in KIP-896).
@@ -95,9 +99,6 @@ VERSIONS_MAX = {
 
 
 WITHOUT_SECURITY: Sequence[tuple[Api, Handler]] = (
-    (messages.DESCRIBE_ACLS, security.describe_acls),
-    (messages.CREATE_ACLS, security.create_acls),
-    (messages.DELETE_ACLS, security.delete_acls),
     (messages.SASL_HANDSHAKE, security.sasl_handshake),
     (messages.SASL_AUTHENTICATE, security.sasl_authenticate),
     (messages.CREATE_DELEGATION_TOKEN, security.create_delegation_token),
@@ -130,6 +131,9 @@ class ApiDependencies(GroupApiDependencies, TransactionApiDependencies, Protocol
 
     @property
     def client(self) -> ZooKeeperClient: ...
+
+    @property
+    def watches(self) -> Watches: ...
 
     @property
     def controller(self) -> Controller: ...
@@ -223,6 +227,23 @@ def _controller_handlers(broker: ApiDependencies) -> list[tuple[Api, Handler]]:
     ]
 
 
+def _acl_handlers(store: AclStore | None) -> list[tuple[Api, Handler]]:
+    if store is None:
+        return [
+            (messages.DESCRIBE_ACLS, security.describe_acls),
+            (messages.CREATE_ACLS, security.create_acls),
+            (messages.DELETE_ACLS, security.delete_acls),
+        ]
+    # Imported only with an authorizer that uses ACLs.
+    from kreplica.server.handlers.cluster.acls import CreateAcls, DeleteAcls, DescribeAcls
+
+    return [
+        (messages.DESCRIBE_ACLS, DescribeAcls(store)),
+        (messages.CREATE_ACLS, CreateAcls(store)),
+        (messages.DELETE_ACLS, DeleteAcls(store)),
+    ]
+
+
 def handler_table(broker: ApiDependencies, topics: TopicAdmin) -> HandlerTable:
     """Return the table of all APIs that a broker serves, with their handlers."""
     reactor = broker.runtime.reactor
@@ -269,7 +290,8 @@ def handler_table(broker: ApiDependencies, topics: TopicAdmin) -> HandlerTable:
         (messages.DESCRIBE_CLUSTER, wait_for_brokers(metadata, DescribeCluster(metadata, operations))),
         *_controller_handlers(broker),
         *WITHOUT_SECURITY,
-        (messages.DESCRIBE_USER_SCRAM_CREDENTIALS, DescribeUserScramCredentials(dynamic.scram_credentials)),
+        *_acl_handlers(broker.watches.acls),
+        (messages.DESCRIBE_USER_SCRAM_CREDENTIALS, DescribeUserScramCredentials(dynamic)),
         (messages.ALTER_USER_SCRAM_CREDENTIALS, AlterUserScramCredentials(ScramWriter(dynamic, broker.client))),
         *group_handlers(broker),
         *transaction_handlers(broker, internal_topics),

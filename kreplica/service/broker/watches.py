@@ -1,24 +1,41 @@
-"""Watches the cordoned brokers and the throttle of plans in ZooKeeper."""
+"""Watches the cordoned brokers, the throttle of plans, and ACLs in ZooKeeper."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from kreplica.membership.cordoned_brokers import CordonedBrokers
 from kreplica.membership.plan_throttle import PlanThrottle
-from kreplica.runtime import Reactor
+from kreplica.runtime import Runtime
 from kreplica.runtime.gather import gather
 from kreplica.zookeeper import ZooKeeperClient
 
+if TYPE_CHECKING:
+    from kreplica.membership.acl_store import AclStore
+    from kreplica.security.acls.authorizer import AclAuthorizer
+
 
 class Watches:
-    """The watches of one broker; owned by the broker, started once the persistent znodes exist."""
+    """The watches of one broker; owned by the broker, started once the persistent znodes exist.
 
-    def __init__(self, reactor: Reactor, client: ZooKeeperClient) -> None:
-        self.cordoned = CordonedBrokers(reactor, client)
-        self.plan_throttle = PlanThrottle(reactor, client)
-        self._all = (self.cordoned.watching, self.plan_throttle.watching)
+    :param authorizer: the authorizer with ACLs, if there is one.
+    :ivar acls: reads and changes the ACLs; None without this authorizer.
+    """
+
+    def __init__(self, runtime: Runtime, client: ZooKeeperClient, authorizer: AclAuthorizer | None) -> None:
+        self.cordoned = CordonedBrokers(runtime.reactor, client)
+        self.plan_throttle = PlanThrottle(runtime.reactor, client)
+        self.acls: AclStore | None = None
+        self._all = [self.cordoned.watching, self.plan_throttle.watching]
+        if authorizer is not None:
+            # Imported only with the authorizer.
+            from kreplica.membership.acl_store import AclStore
+
+            self.acls = AclStore(runtime, client, authorizer)
+            self._all.append(self.acls.watching)
 
     async def start(self) -> None:
-        """Read the cordoned brokers and the throttle, and watch for changes."""
+        """Read the cordoned brokers, the throttle and the ACLs, and watch for changes."""
         await gather([watching.start() for watching in self._all])
 
     def session_renewed(self) -> None:

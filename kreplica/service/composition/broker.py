@@ -97,7 +97,7 @@ class Broker:
         )
         self.producer_ids = ProducerIds(self.client, self.broker_id)
         self.dynamic_settings = DynamicSettings(runtime, self.client, settings, self._topic_settings_changed)
-        self.watches = Watches(runtime.reactor, self.client)
+        self.watches = Watches(runtime, self.client, self.plugins.acl_authorizer)
         self.directories = LogDirectories(runtime, settings.log_dirs, storage_config(settings))
         self.fetch_sessions = FetchSessions(
             runtime.random,

@@ -34,6 +34,7 @@ from kreplica.settings.names import PLUGIN_PREFIX
 
 if TYPE_CHECKING:
     from kreplica.admin.resources.metrics import MetricsSource
+    from kreplica.security.acls.authorizer import AclAuthorizer
     from kreplica.server.authorization import Permissions
 
 PLACEMENT, ELECTION, AUTHORIZER = "kreplica.placement", "kreplica.leader.election", "kreplica.authorizer"
@@ -50,6 +51,7 @@ class Plugins:
     :ivar place: places new replicas.
     :ivar preference: orders the candidates of an election; None to use the assignment's order.
     :ivar permissions: authorizes requests; None if everything is allowed.
+    :ivar acl_authorizer: the authorizer with ACLs; None without ``authorizer.class.name``.
     :ivar interception: intercepts produced batches; None without interceptors.
     :ivar roles: the plugins that follow partitions led by this broker.
     :raise SettingsError: a plugin does not exist or rejects its settings.
@@ -66,6 +68,11 @@ class Plugins:
         self.place: Place = self._one(PLACEMENT, IReplicaPlacement, ChosenPlacement) or place_evenly
         self.preference: Preference | None = self._one(ELECTION, ILeaderElection, ChosenElection)
         self.permissions: Permissions | None = self._one(AUTHORIZER, IAuthorizer, _permissions)
+        self.acl_authorizer = _acl_authorizer(settings, runtime)
+        if self.acl_authorizer is not None:
+            if self.permissions is not None:
+                raise SettingsError(f"only one of {AUTHORIZER} and authorizer.class.name may be set")
+            self.permissions = _permissions(self.acl_authorizer, PluginFailures(runtime.reactor, "AclAuthorizer"))
         interceptors = [
             Interceptor(failures.name, plugin, failures.record_exception)
             for plugin, failures in self._all(INTERCEPTORS, IProduceInterceptor)
@@ -150,6 +157,25 @@ class Plugins:
             near = get_close_matches(setting, known, n=1)
             meant = f"did you mean {near[0]}?" if near else f"it has: {', '.join(known) or 'none'}"
             raise SettingsError(f"{given}: the plugin {name} has no setting {setting!r}; {meant}")
+
+
+def _acl_authorizer(settings: BrokerSettings, runtime: Runtime) -> AclAuthorizer | None:
+    if not settings["authorizer.class.name"]:
+        return None
+    # Imported only with the authorizer.
+    from kreplica.security.acls.authorizer import AclAuthorizer, parse_super_users
+    from kreplica.security.acls.rules import AclRules
+
+    try:
+        super_users = parse_super_users(settings["super.users"])
+    except ValueError as error:
+        raise SettingsError(f"super.users: {error}") from None
+    return AclAuthorizer(
+        AclRules(),
+        super_users,
+        runtime.reactor.seconds,
+        allow_without_acls=settings["allow.everyone.if.no.acl.found"],
+    )
 
 
 def _permissions(plugin: Any, failures: PluginFailures) -> Permissions:

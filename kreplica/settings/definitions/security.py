@@ -1,4 +1,4 @@
-"""Kafka's security settings.  TLS and SASL are implemented; of the others, only the default is accepted."""
+"""Kafka's security settings.  TLS, SASL and ACLs are implemented; of the others, only the default is accepted."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from kreplica.settings.definitions.helpers import (
 from kreplica.settings.setting import Setting
 from kreplica.settings.validators import ANY, OneOf, at_least
 
+ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 
 SECURITY = (
@@ -172,10 +173,21 @@ SECURITY = (
             "principal.builder.class", CLASS, PRINCIPAL_BUILDER, ANY, MEDIUM, PER_BROKER,
         ),
     ),
-    *not_implemented_protection(
-        "Kafka's authorizers are not supported; kreplica.authorizer selects a plugin instead",
-        Row("authorizer.class.name", STRING, "", ANY, LOW, READ_ONLY),
-        Row("super.users", STRING, None, ANY, MEDIUM, READ_ONLY, listed=False),
+    Setting(
+        "allow.everyone.if.no.acl.found", BOOLEAN, False, ANY, MEDIUM, READ_ONLY,
+        "Whether a resource without ACLs may be used by everyone; without authorizer.class.name, it has no effect.",
+        listed=False,
+    ),
+    Setting(
+        "authorizer.class.name", STRING, "", OneOf(("", ACL_AUTHORIZER)), LOW, READ_ONLY,
+        "kafka.security.authorizer.AclAuthorizer authorizes each request with the ACLs in ZooKeeper; empty allows all "
+        "requests, unless kreplica.authorizer is set.",
+    ),
+    Setting(
+        "super.users", STRING, None, ANY, MEDIUM, READ_ONLY,
+        "Principals that may do everything, separated by semicolons: User:admin;User:broker. With an authorizer, the "
+        "brokers' own users must be among them, or have ACLs for ClusterAction.",
+        listed=False,
     ),
     *not_implemented_protection(
         "delegation tokens are not supported",

@@ -6,8 +6,9 @@ from collections import Counter
 from typing import Any
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.membership.scram_credentials import ScramCredentials
+from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.membership.scram_writer import ScramWriter
+from kreplica.membership.zookeeper_errors import translate_errors
 from kreplica.security.sasl.scram import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
@@ -27,13 +28,21 @@ _CODES = {name: code for code, name in _MECHANISMS.items()}
 class DescribeUserScramCredentials:
     """Lists mechanisms and iterations; keys and salts stay secret."""
 
-    def __init__(self, credentials: ScramCredentials) -> None:
-        self._credentials = credentials
+    def __init__(self, settings: DynamicSettings) -> None:
+        self._settings = settings
+        self._credentials = settings.scram_credentials
 
     def __call__(self, request: Request) -> None:
-        named = [row["name"] for row in request.body["users"] or ()]
+        respond_with_result(request, self._response(request.body))
+
+    async def _response(self, body: Row) -> Row:
+        try:
+            await translate_errors(self._settings.read_users())
+        except KafkaError as error:
+            return {"error_code": int(error.code), "error_message": error.message, "results": []}
+        named = [row["name"] for row in body["users"] or ()]
         counts = Counter(named) if named else Counter(sorted(self._credentials.users))
-        request.respond({"error_code": 0, "results": [self._row(user, count) for user, count in counts.items()]})
+        return {"error_code": 0, "results": [self._row(user, count) for user, count in counts.items()]}
 
     def _row(self, user: str, count: int) -> Row:
         if count > 1:

@@ -1,0 +1,7 @@
+"""Kafka's access control lists, without I/O.
+
+* ``acl``: ACLs, resource patterns and filters
+* ``rules``: all ACLs of a cluster, and their decisions
+* ``authorizer``: the authorizer of a broker, with super users and a cache
+* ``znodes``: names and data of ACLs in ZooKeeper
+"""

@@ -1,0 +1,120 @@
+"""ACLs, resource patterns and filters, with the codes of Kafka's protocol."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+WILDCARD = "*"
+CLUSTER_NAME = "kafka-cluster"
+
+
+class ResourceType(IntEnum):
+    """Types of resources."""
+
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(IntEnum):
+    """How a pattern selects resources; MATCH and ANY are for filters only."""
+
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclOperation(IntEnum):
+    """Operations; ANY is for filters only."""
+
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+
+
+class Permission(IntEnum):
+    """Effect of an ACL; ANY is for filters only."""
+
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+class ResourcePattern(NamedTuple):
+    """The resources to which an ACL applies: one name, all names (``*``), or all names with a prefix."""
+
+    type: ResourceType
+    name: str
+    pattern: PatternType = PatternType.LITERAL
+
+    def selects(self, name: str) -> bool:
+        """Return True if the pattern selects the resource with this name."""
+        if self.pattern is PatternType.PREFIXED:
+            return name.startswith(self.name)
+        return self.name in (name, WILDCARD)
+
+
+class Acl(NamedTuple):
+    """A permission or denial of an operation.
+
+    :param principal: such as ``User:alice``; ``User:*`` for all.
+    :param host: an IP address; ``*`` for all.
+    """
+
+    principal: str
+    host: str
+    operation: AclOperation
+    permission: Permission
+
+
+DENY_ALL = Acl("User:*", WILDCARD, AclOperation.ALL, Permission.DENY)
+"""Denies everything to everyone but super users."""
+
+
+class AclFilter(NamedTuple):
+    """Selects ACLs; None and ANY select everything."""
+
+    type: ResourceType
+    name: str | None
+    pattern: PatternType
+    principal: str | None
+    host: str | None
+    operation: AclOperation
+    permission: Permission
+
+    def selects(self, resource: ResourcePattern, acl: Acl) -> bool:
+        """Return True if the filter selects an ACL of a resource pattern."""
+        return (
+            self.type in (ResourceType.ANY, resource.type)
+            and self._selects_name(resource)
+            and self.principal in (None, acl.principal)
+            and self.host in (None, acl.host)
+            and self.operation in (AclOperation.ANY, acl.operation)
+            and self.permission in (Permission.ANY, acl.permission)
+        )
+
+    def _selects_name(self, resource: ResourcePattern) -> bool:
+        if self.pattern not in (PatternType.ANY, PatternType.MATCH, resource.pattern):
+            return False
+        if self.name is None:
+            return True
+        if self.pattern is PatternType.MATCH:
+            return resource.selects(self.name)
+        return self.name == resource.name
