@@ -173,7 +173,9 @@ class ReplicatedRun(ClusterRun):
             return False
         for key, end in self._committed_ends().items():
             state = state_of(self.cluster, key)
-            if state is None or broker not in state.isr:
+            if state is None:
+                return False  # unknown while ZooKeeper is down
+            if broker not in state.isr:
                 continue
             partition = machine.program.partitions.get(key) if machine.running else None
             if partition is None or not partition.role.is_active:
