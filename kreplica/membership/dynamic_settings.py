@@ -68,7 +68,8 @@ class DynamicSettings:
         self._topics: dict[str, dict[str, str]] = {}
         self.scram_credentials = ScramCredentials()
         protocols = [endpoint.security_protocol for endpoint in static.listeners]
-        self._reads_users = any(protocol.startswith("SASL") for protocol in protocols)
+        admin_uses_passwords = "basic" in static["kreplica.admin.authentication"]
+        self._reads_users = admin_uses_passwords or any(protocol.startswith("SASL") for protocol in protocols)
         self._partition_settings: dict[str, PartitionSettings] = {}
         self._notifications: dict[str, int] = {}
         """Handled notifications that still exist, with their time in milliseconds since 1970."""
@@ -299,7 +300,7 @@ class DynamicSettings:
             self.apply(entity_type, entity, decode_settings(path, result[0]) if isinstance(result, tuple) else {})
 
     async def read_users(self) -> None:
-        """Read the credentials of all users; without a listener that uses SASL, nothing else reads them."""
+        """Read the credentials of all users; nothing else reads them unless a listener or the admin API uses them."""
         users = [unquote(name) for name in await self._client.get_children(USERS)]
         self.scram_credentials.retain(users)
         paths = [znodes.config_path("users", user) for user in users]

@@ -46,7 +46,23 @@ def _largest_request_fits(values: Values) -> bool:
 def _admin_is_protected(values: Values) -> bool:
     host = values["kreplica.admin.listener"].removeprefix("http://").rpartition(":")[0].strip("[]")
     is_protected = values["kreplica.admin.token.file"] and values["kreplica.admin.tls.certificate.file"]
-    return bool(not values["kreplica.admin.listener"] or _is_loopback(host) or is_protected)
+    is_open = not values["kreplica.admin.listener"] or values["kreplica.admin.allow.anonymous"]
+    return bool(is_open or _is_loopback(host) or is_protected)
+
+
+def _has_token_if_authenticated(values: Values) -> bool:
+    modes = set(values["kreplica.admin.authentication"])
+    return bool(values["kreplica.admin.token.file"]) if modes - {"none"} else True
+
+
+def _is_anonymous_without_token(values: Values) -> bool:
+    modes = set(values["kreplica.admin.authentication"])
+    return "none" not in modes or (modes == {"none"} and not values["kreplica.admin.token.file"])
+
+
+def _has_client_authorities(values: Values) -> bool:
+    names = ("kreplica.admin.tls.client.ca.file", "kreplica.admin.tls.certificate.file")
+    return "certificate" not in values["kreplica.admin.authentication"] or all(values[name] for name in names)
 
 
 def _is_loopback(host: str) -> bool:
@@ -128,7 +144,22 @@ RULES = (
         ("kreplica.admin.listener", "kreplica.admin.token.file", "kreplica.admin.tls.certificate.file"),
         _admin_is_protected,
         "do not protect the admin API, which other machines can reach: set a token file and a TLS certificate, or "
-        "listen on 127.0.0.1",
+        "listen on 127.0.0.1; kreplica.admin.allow.anonymous=true lets every client use it",
+    ),
+    Rule(
+        ("kreplica.admin.authentication", "kreplica.admin.token.file"),
+        _has_token_if_authenticated,
+        "are inconsistent: brokers authenticate to each other with the token, so set a token file",
+    ),
+    Rule(
+        ("kreplica.admin.authentication", "kreplica.admin.token.file"),
+        _is_anonymous_without_token,
+        "are inconsistent: none cannot be used with other ways to authenticate, nor with a token file",
+    ),
+    Rule(
+        ("kreplica.admin.authentication", "kreplica.admin.tls.client.ca.file", "kreplica.admin.tls.certificate.file"),
+        _has_client_authorities,
+        "are inconsistent: client certificates need TLS and the certificate authorities to trust",
     ),
 )
 """All rules; the first violated one is reported."""

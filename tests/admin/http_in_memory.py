@@ -16,6 +16,7 @@ from twisted.python.failure import Failure
 from kreplica.admin.http.access import Access
 from kreplica.admin.http.root import Root
 from kreplica.admin.http.site import AdminSite
+from kreplica.admin.security.guard import Guard
 from kreplica.runtime import Runtime
 
 
@@ -52,10 +53,10 @@ class Wire(StringTransport):
 class Api:
     """Resources served on one port."""
 
-    def __init__(self, *resources, access=None):
+    def __init__(self, *resources, access=None, guard=None):
         self.clock = Clock()
         runtime = Runtime(self.clock, None, AtOnce(), Random(1), lambda: 1_700_000_000_000)
-        root = Root(runtime, resources, access or Access())
+        root = Root(runtime, resources, access or Access(), guard or Guard())
         self.site = AdminSite(self.clock, root, host="127.0.0.1", port=0)
 
     def connect(self, host="192.168.1.1"):

@@ -17,9 +17,10 @@ from http_in_memory import Api, Resource
 
 from kreplica.admin.http.access import Access
 from kreplica.admin.http.api import JsonResponse, RawResponse, Route
+from kreplica.admin.security.guard import Guard
 from kreplica.errors import SettingsError
 from kreplica.runtime.disk import OsDisk
-from kreplica.service.admin.access import admin_access, admin_tls
+from kreplica.service.admin.access import admin_access, admin_tls, admin_token
 from kreplica.settings.broker_settings import BrokerSettings
 from tests.support.standalone import StandaloneProcess
 
@@ -30,7 +31,7 @@ async def answered(call):
     return JsonResponse({})
 
 
-def api(access=None):
+def api(access=None, guard=None):
     page = RawResponse(b"<p>", "text/html")
 
     async def paged(call):
@@ -45,6 +46,7 @@ def api(access=None):
             Route("GET", "/dashboard/{file:path}", paged, "A file."),
         ),
         access=access,
+        guard=guard,
     )
 
 
@@ -110,7 +112,7 @@ def test_content_security_headers():
 @pytest.mark.parametrize("given", [None, "Bearer wrong", "Basic " + TOKEN, TOKEN, "Bearer", "Bearer " + TOKEN + "x"])
 def test_request_without_the_token(given):
     """With a configured token, requests without it are refused."""
-    guarded = api(Access(hosts=None, token=TOKEN.encode()))
+    guarded = api(Access(hosts=None), Guard(token=TOKEN.encode()))
     for method, body in (("GET", None), ("POST", {})):
         answer = guarded.ask(method, "/v1/things", {"Authorization": given}, body)
         assert (answer.status, answer.json()["title"]) == (401, "UNAUTHORIZED")
@@ -120,7 +122,7 @@ def test_request_without_the_token(given):
 
 def test_request_with_the_token():
     """With the token, every request is accepted under any host name."""
-    guarded = api(Access(hosts=None, token=TOKEN.encode()))
+    guarded = api(Access(hosts=None), Guard(token=TOKEN.encode()))
     headers = {"Authorization": f"bearer  {TOKEN}", "Host": "kafka.example"}
     assert guarded.ask("GET", "/v1/things", headers).status == 200
     assert guarded.ask("POST", "/v1/things", headers, {}).status == 200
@@ -129,13 +131,13 @@ def test_request_with_the_token():
 @pytest.mark.parametrize("path", ["/health/live", "/", "/dashboard/app.js"])
 def test_paths_without_a_token(path):
     """Health checks and the dashboard's files need no token."""
-    assert api(Access(hosts=None, token=TOKEN.encode())).ask("GET", path).status == 200
+    assert api(Access(hosts=None), Guard(token=TOKEN.encode())).ask("GET", path).status == 200
 
 
 def test_openapi_document_requires_the_token():
     """The OpenAPI document requires a token exactly if one is configured."""
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    with_token = api(Access(hosts=None, token=TOKEN.encode())).ask("GET", "/openapi.json", headers).json()
+    with_token = api(Access(hosts=None), Guard(token=TOKEN.encode())).ask("GET", "/openapi.json", headers).json()
     assert with_token["security"] == [{"token": []}]
     assert with_token["paths"]["/health/live"]["get"]["security"] == []
     assert api().ask("GET", "/openapi.json").json()["security"] == []
@@ -163,7 +165,8 @@ def test_listener_reachable_from_other_machines(host):
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost", "[::1]"])
 def test_loopback_listener(host):
     """A loopback listener needs neither token nor TLS."""
-    assert admin_access(OsDisk(), settings(listener=f"{host}:0"), host.strip("[]")).token is None
+    assert admin_token(OsDisk(), settings(listener=f"{host}:0")) is None
+    assert host.strip("[]") in admin_access(settings(listener=f"{host}:0"), host.strip("[]")).hosts
 
 
 def test_certificate_without_a_key():
@@ -179,14 +182,14 @@ def test_file_without_a_token(tmp_path, content):
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(SettingsError, match=str(path)):
-        admin_access(OsDisk(), settings(token_file=path), "127.0.0.1")
+        admin_token(OsDisk(), settings(token_file=path))
 
 
 def test_file_with_a_token(tmp_path):
     """A line feed at the end of the token file is ignored."""
     path = tmp_path / "token"
     path.write_text(f"{TOKEN}\n")
-    assert admin_access(OsDisk(), settings(token_file=path), "127.0.0.1").token == TOKEN.encode()
+    assert admin_token(OsDisk(), settings(token_file=path)) == TOKEN.encode()
 
 
 def certificate(directory, key=None):

@@ -10,6 +10,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from kreplica.admin.security.route_reference import permissions_table
 from tests.support.standalone import StandaloneProcess
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "rest.md").read_text()
@@ -57,3 +58,8 @@ def test_the_znodes_of_each_write(process):
                 assert parent in metadata, (method, path, znode)
                 checked += 1
     assert checked >= 10
+
+
+def test_permissions_of_each_route():
+    """The table of permissions is the one that the broker uses: python -m kreplica.admin.security.route_reference."""
+    assert permissions_table() in PAGE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,10 +47,17 @@ class OffsetResets:
     # --- reset -------------------------------------------------------------------------------------------------------
 
     async def reset(
-        self, group: str, target: Target, requested: RequestedPartitions | None, *, dry_run: bool
+        self,
+        group: str,
+        target: Target,
+        requested: RequestedPartitions | None,
+        check: Callable[[Iterable[str]], None] = lambda topics: None,
+        *,
+        dry_run: bool,
     ) -> list[Row]:
         """Compute the new offsets of a group and commit them.
 
+        :param check: raises a problem if the caller may not read one of the topics.
         :param requested: partitions by topic, None for all partitions of a topic; None for all committed partitions.
         :return: topic, partition, and the offset before (None if absent) and after.
         :raise Problem: 404 for a group without offsets if no topics are named; 409 while it has members or if there is
@@ -63,6 +70,7 @@ class OffsetResets:
             check_no_members(description)
         committed = await self._committed(group) if description is not None else {}
         keys = self._existing(committed) if requested is None else self._keys(requested)
+        check(dict.fromkeys(key.topic for key in keys))
         after = await self._after(target, keys, committed)
         if not dry_run and keys:
             await self._coordinators.ensure_coordinator(group)

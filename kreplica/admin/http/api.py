@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from kreplica.admin.http.callers import ANYONE, Caller
+
 Schema = Mapping[str, Any]
 """A JSON Schema (2020-12), as used by OpenAPI 3.1."""
 
@@ -40,7 +42,8 @@ class Call:
     :param body: the parsed JSON body; None if the route has none.
     :param dry_run: True to write nothing (``?dry_run=true``).
     :param if_match: the required ETag without quotes; None to accept any.
-    :param authorization: the original header, for requests to other brokers on behalf of the caller.
+    :param caller: the authenticated sender, whose permissions apply.
+    :param authorization: the original header, for requests to other brokers if brokers have no token.
     :param last_event_id: the ID of the last event that the caller received (``Last-Event-ID``); None for a new stream.
     :param forwarded: True if another broker forwarded the request; it must not be forwarded again.
     """
@@ -50,9 +53,10 @@ class Call:
     body: Any = None
     dry_run: bool = False
     if_match: str | None = None
-    authorization: str | None = None
+    authorization: str | None = field(default=None, repr=False)
     forwarded: bool = False
     last_event_id: str | None = None
+    caller: Caller = ANYONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +66,14 @@ class JsonResponse:
     :param document: the JSON body; None for a response without a body (status 204).
     :param etag: the ETag of the document, without quotes.
     :param location: the URL of a created resource.
+    :param cookie: the value of ``Set-Cookie``.
     """
 
     document: Any
     status: int = 200
     etag: str | None = None
     location: str | None = None
+    cookie: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +153,16 @@ class Route:
     def writes(self) -> bool:
         """True if the route changes state."""
         return self.method not in ("GET", "HEAD")
+
+
+    @property
+    def name(self) -> str:
+        """Method and path, which identify the route."""
+        return f"{self.method} {self.path}"
+
+
+Authorize = Callable[[Route, Call], None]
+"""Checks that the caller is authorized for a call of a route; raises ``Problem`` with status 403 if not."""
 
 
 class Resource(Protocol):

@@ -11,6 +11,7 @@ from twisted.web.http import HTTPChannel
 from twisted.web.http_headers import Headers
 from twisted.web.server import Request
 
+from kreplica.admin.http.callers import ANYONE, Caller
 from kreplica.admin.http.calls import BODY_BYTES_MAX
 from kreplica.admin.http.json_stream import dumped
 from kreplica.admin.http.problems import Problem
@@ -24,8 +25,12 @@ LENGTH_DIGITS_MAX = 19
 
 
 class BoundedRequest(Request):
-    """Keeps one byte more than the maximum body size, so that the handler detects a too long body."""
+    """Keeps one byte more than the maximum body size, so that the handler detects a too long body.
 
+    :ivar caller: the authenticated sender; set before the request is handled.
+    """
+
+    caller: Caller = ANYONE
     _body_bytes = 0
 
     def gotLength(self, length: int | None) -> None:

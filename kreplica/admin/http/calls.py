@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from twisted.web.server import Request
 
 from kreplica.admin.http.api import Call, Parameter, Route, Schema
+from kreplica.admin.http.callers import caller_of
 from kreplica.admin.http.problems import Problem
 from kreplica.runtime.offload import Offload
 
@@ -74,6 +75,7 @@ class CallReader:
             authorization=request.getHeader("authorization"),
             forwarded=request.getHeader(FORWARDED) is not None,
             last_event_id=request.getHeader("last-event-id"),
+            caller=caller_of(request),
         )
 
     # --- parameters --------------------------------------------------------------------------------------------------

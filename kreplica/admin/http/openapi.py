@@ -5,11 +5,10 @@ It is generated from the definitions that validate requests.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from kreplica import __version__
-from kreplica.admin.http.access import HEALTH
 from kreplica.admin.http.api import Call, JsonResponse, Parameter, Route, Schema
 from kreplica.admin.http.calls import path_parameters, query_parameters
 from kreplica.admin.http.schemas import STRING, listing, record
@@ -41,16 +40,37 @@ PROBLEM = record(
 
 _COMMON_PROBLEMS = {
     400: "The request does not match this document.",
-    401: "The token is missing or wrong.",
+    401: "The credentials are missing or wrong.",
+    403: "The caller is not authorized.",
     414: "The path with its parameters is too long.",
     421: "The Host header does not name this listener.",
+    429: "Too many failed authentications from the caller's address.",
     431: "A header is too long.",
     500: "An unexpected error, or a malformed znode.",
     503: "ZooKeeper, the controller or a broker is unreachable, or too many requests are in progress.",
 }
-_WRITE_PROBLEMS = {403: "Pages of other sites must not write."}
+_WRITE_PROBLEMS = {403: "The caller is not authorized, or the request comes from a page of another site."}
 _BODY_PROBLEMS = {413: "The body is too long.", 415: "The body is not JSON."}
 _PATH_PROBLEMS = {404: "The path does not exist."}
+
+TOKEN, BASIC, CERTIFICATE, SESSION = "token", "basic", "certificate", "session"
+
+SECURITY_SCHEMES: Row = {
+    TOKEN: {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "The content of the file in kreplica.admin.token.file, if set.",
+    },
+    BASIC: {"type": "http", "scheme": "basic", "description": "A user with SCRAM credentials, if enabled."},
+    CERTIFICATE: {"type": "mutualTLS", "description": "A client certificate, if enabled."},
+    SESSION: {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": "kreplica-session",
+        "description": "A session of the dashboard; the name of the cookie ends with the ID of the broker. Writes need "
+        "the header X-Kreplica-Dashboard as well.",
+    },
+}
 
 IF_MATCH: Row = {
     "name": "If-Match",
@@ -65,12 +85,14 @@ class OpenApi:
     """Builds the document on the first request, since the routes do not change.
 
     :param routes: all routes; this resource adds its own.
-    :param needs_token: True if callers must send a token.
+    :param schemes: names of the security schemes for callers; empty without authentication.
+    :param public: names of the routes that need no authentication.
     """
 
-    def __init__(self, routes: Sequence[Route], *, needs_token: bool) -> None:
+    def __init__(self, routes: Sequence[Route], *, schemes: Sequence[str], public: Collection[str]) -> None:
         self._routes = routes
-        self._needs_token = needs_token
+        self._schemes = schemes
+        self._public = public
         self._document: Row | None = None
 
     def routes(self) -> Sequence[Route]:
@@ -81,11 +103,12 @@ class OpenApi:
     async def read(self, call: Call) -> JsonResponse:
         """``GET /openapi.json``."""
         if self._document is None:
-            self._document = document_of([*self._routes, *self.routes()], needs_token=self._needs_token)
+            routes = [*self._routes, *self.routes()]
+            self._document = document_of(routes, schemes=self._schemes, public=self._public)
         return JsonResponse(self._document)
 
 
-def document_of(routes: Sequence[Route], *, needs_token: bool = False) -> Row:
+def document_of(routes: Sequence[Route], *, schemes: Sequence[str] = (), public: Collection[str] = ()) -> Row:
     """Return the OpenAPI document of these routes.
 
     :raise ValueError: two schemas of the same title differ.
@@ -95,7 +118,7 @@ def document_of(routes: Sequence[Route], *, needs_token: bool = False) -> Row:
     paths: dict[str, Row] = {}
     for route in routes:
         operation = _operation(route, components, problem)
-        if route.path.startswith(HEALTH):
+        if route.name in public:
             operation["security"] = []
         paths.setdefault(route.path.replace(":path}", "}"), {})[route.method.lower()] = operation
     return {
@@ -107,17 +130,11 @@ def document_of(routes: Sequence[Route], *, needs_token: bool = False) -> Row:
             "license": {"name": "Apache License 2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
-        "security": [{"token": []}] if needs_token else [],
+        "security": [{name: []} for name in schemes],
         "paths": paths,
         "components": {
             "schemas": components.schemas,
-            "securitySchemes": {
-                "token": {
-                    "type": "http",
-                    "scheme": "bearer",
-                    "description": "The content of the file in kreplica.admin.token.file, if set.",
-                }
-            },
+            "securitySchemes": SECURITY_SCHEMES,
         },
     }
 

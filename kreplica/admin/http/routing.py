@@ -5,7 +5,8 @@ The numbers of calls and streams, and the duration of each call, are limited.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from klein import Klein
@@ -17,7 +18,16 @@ from twisted.web.server import Request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from kreplica.admin.http.access import HEALTH
-from kreplica.admin.http.api import AnyResponse, EventStream, JsonResponse, RawResponse, Route
+from kreplica.admin.http.api import (
+    AnyResponse,
+    Authorize,
+    Call,
+    EventStream,
+    JsonResponse,
+    RawResponse,
+    Route,
+    ServerEvent,
+)
 from kreplica.admin.http.calls import CallReader
 from kreplica.admin.http.event_streams import EventSender
 from kreplica.admin.http.failures import problem_of
@@ -38,19 +48,20 @@ CALL_SECONDS_MAX = 60.0
 class Router:
     """Serves routes with one Klein app.
 
+    :param authorize: checks the permissions of the caller before a handler is called.
     :ivar app: the Klein app, with a handler for each route and one for unknown paths and methods.
     """
 
-    def __init__(self, runtime: Runtime, routes: Sequence[Route]) -> None:
+    def __init__(self, runtime: Runtime, routes: Sequence[Route], authorize: Authorize) -> None:
         self._runtime = runtime
+        self._authorize = authorize
         self._calls = 0
         self._streams: dict[Deferred[None], None] = {}
         self.app = Klein()
         self.app.url_map.merge_slashes = False
         for route in routes:
             methods = [route.method, "HEAD"] if route.method == "GET" else [route.method]
-            endpoint = f"{route.method} {route.path}"
-            self.app.route(_rule(route.path), methods=methods, endpoint=endpoint)(self._endpoint(route))
+            self.app.route(_rule(route.path), methods=methods, endpoint=route.name)(self._endpoint(route))
         self.app.handle_errors(HTTPException)(_not_found)
 
     def stop(self) -> None:
@@ -90,6 +101,7 @@ class Router:
 
     async def _reply(self, route: Route, reader: CallReader, request: Request, in_path: dict[str, str]) -> AnyResponse:
         call = await reader.read(request, in_path)
+        self._authorize(route, call)
         if route.streams and request.method == b"HEAD":
             _set_stream_headers(request)
             return JsonResponse(None)
@@ -99,11 +111,22 @@ class Router:
             reply = await route.handler(call)
         else:
             reply = await self._with_timeout(route, call)
+        if isinstance(reply, EventStream):
+            return EventStream(self._while_authorized(route, call, reply.events))
         if isinstance(reply, RawResponse):
             _write_page(request, reply)
-        elif isinstance(reply, JsonResponse):
+        else:
             await self._write_json(request, reply)
         return reply
+
+    async def _while_authorized(
+        self, route: Route, call: Call, events: AsyncIterator[ServerEvent]
+    ) -> AsyncIterator[ServerEvent]:
+        """Yield the events of a stream until the caller loses the permission for it."""
+        async with aclosing(events) as open_events:  # type: ignore[type-var]
+            async for event in open_events:
+                self._authorize(route, call)
+                yield event
 
     async def _with_timeout(self, route: Route, call: Any) -> AnyResponse:
         handled = Deferred.fromCoroutine(_handled(route, call))
@@ -117,6 +140,8 @@ class Router:
         _set_caching(request, response.etag)
         if response.location is not None:
             request.setHeader(b"location", response.location.encode())
+        if response.cookie is not None:
+            request.setHeader(b"set-cookie", response.cookie.encode())
         if response.etag is not None and _matches_etag(request, response.etag):
             request.setResponseCode(304)
             return

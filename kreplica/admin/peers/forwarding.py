@@ -1,6 +1,8 @@
 """Forwards requests to other brokers' admin APIs on behalf of a caller.
 
-A forwarded request has a header that prevents it from being forwarded again, so there are no loops.
+A forwarded request has a header that prevents it from being forwarded again, so there are no loops. If there is a
+token, brokers authenticate to each other with it and name the caller, whose permissions apply; the caller's own
+credentials are not forwarded.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from twisted.internet.defer import CancelledError, Deferred, DeferredList, succeed
 from twisted.internet.interfaces import IConsumer
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from twisted.web.client import Agent, HTTPConnectionPool
 
 FORWARDED = "X-Kreplica-Forwarded"
+PRINCIPAL, PRINCIPAL_HOST = "X-Kreplica-Principal", "X-Kreplica-Principal-Host"
+"""Headers with the caller's user and address, percent-encoded; absent for a super user."""
 
 RESPONSE_SECONDS_MAX = 5.0
 """Timeout of each request, so that a paused or isolated broker does not delay the combined response."""
@@ -122,6 +126,7 @@ class Forwarding:
     :param offload: parses large responses.
     :param registrations: the live brokers and their admin URLs.
     :param trusted: the TLS trust policy for other brokers; None for the system's certificates.
+    :param token: the token of all brokers; None if callers need not authenticate.
     """
 
     def __init__(
@@ -132,6 +137,7 @@ class Forwarding:
         registrations: Registrations,
         *,
         trusted: IPolicyForHTTPS | None = None,
+        token: bytes | None = None,
         timeout_s: float = RESPONSE_SECONDS_MAX,
     ) -> None:
         self._reactor: Any = reactor
@@ -140,6 +146,7 @@ class Forwarding:
         self._registrations = registrations
         self._timeout_s = timeout_s
         self._trusted = trusted
+        self._token = token
         self._pool: HTTPConnectionPool | None = None
         self._in_flight: dict[Deferred[Any], None] = {}
         self._closed = False
@@ -167,7 +174,7 @@ class Forwarding:
     ) -> Any:
         """Send a request to another broker.
 
-        :param call: the caller's request, whose authorization is forwarded.
+        :param call: the caller's request.
         :param path: the percent-encoded path, without a query.
         :param validator: checks and reads the response.
         :param query: parameters; None values are omitted.
@@ -184,7 +191,8 @@ class Forwarding:
                 f"broker {self._broker_id} received a forwarded request that broker {broker_id} must handle",
                 what_to_do="Retry: the controller or coordinator has changed.",
             )
-        url = await self._url_of(broker_id, with_token=call.authorization is not None)
+        has_secret = self._token is not None or call.authorization is not None
+        url = await self._url_of(broker_id, with_token=has_secret)
         if self._closed or len(self._in_flight) >= IN_FLIGHT_MAX:
             why = "is stopping" if self._closed else f"has {len(self._in_flight)} requests to other brokers in flight"
             raise Problem(503, "busy", f"broker {self._broker_id} {why}", what_to_do="Retry in a moment.")
@@ -256,8 +264,7 @@ class Forwarding:
 
     async def _exchange(self, method: str, url: str, call: Call, body: Any) -> tuple[int, bytes]:
         headers = Headers({b"Accept": [b"application/json"], FORWARDED.encode(): [b"1"]})
-        if call.authorization is not None:
-            headers.addRawHeader(b"Authorization", call.authorization.encode())
+        self._add_credentials(headers, call)
         producer = None
         if body is not None:
             headers.addRawHeader(b"Content-Type", b"application/json")
@@ -277,6 +284,16 @@ class Forwarding:
 
         await collect(response, take)
         return response.code, b"".join(parts)
+
+    def _add_credentials(self, headers: Headers, call: Call) -> None:
+        if self._token is None:
+            if call.authorization is not None:
+                headers.addRawHeader(b"Authorization", call.authorization.encode())
+            return
+        headers.addRawHeader(b"Authorization", b"Bearer " + self._token)
+        if not call.caller.is_super:
+            headers.addRawHeader(PRINCIPAL.encode(), quote(call.caller.user).encode())
+            headers.addRawHeader(PRINCIPAL_HOST.encode(), quote(call.caller.host).encode())
 
     # --- all brokers -------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -11,6 +11,8 @@ from kreplica.admin.groups.describing import GroupDescriptions
 from kreplica.admin.groups.listing import GroupLists, ListedGroup
 from kreplica.admin.groups.resetting import OffsetResets, Target, check_no_members
 from kreplica.admin.http.api import AFTER, LIMIT, Call, JsonResponse, Parameter, Route, page_of
+from kreplica.admin.http.callers import group as group_resource
+from kreplica.admin.http.callers import topic as topic_resource
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import (
     BOOLEAN,
@@ -30,6 +32,7 @@ from kreplica.admin.peers.forwarding import OtherBrokers
 from kreplica.admin.peers.leaders import Leaders
 from kreplica.admin.peers.responses import PeerResponseValidator
 from kreplica.errors import ErrorCode, KafkaError
+from kreplica.interfaces.authorization import CLUSTER, Operation
 from kreplica.runtime import Runtime
 from kreplica.wire.messages import DELETE_GROUPS
 
@@ -240,8 +243,11 @@ class Groups:
         """``GET /v1/groups``."""
         groups, problems = await self._lists.all()
         by_name = {group.group: group for group in groups}
-        search = (call.query["search"] or "").casefold()
-        shown, following = page_of([name for name in by_name if search in name.casefold()], call)
+        search, caller = (call.query["search"] or "").casefold(), call.caller
+        sees_all = caller.may(Operation.DESCRIBE, CLUSTER)
+        names = [name for name in by_name if search in name.casefold()]
+        visible = [name for name in names if sees_all or caller.may(Operation.DESCRIBE, group_resource(name))]
+        shown, following = page_of(visible, call)
         members = await self._lists.members(by_name[name] for name in shown)
         rows = [_row(by_name[name], members.get(name)) for name in shown]
         return JsonResponse({"groups": rows, "next": following, "is_complete": not problems, "problems": problems})
@@ -296,7 +302,12 @@ class Groups:
             takes = "takes no value" if to["kind"] in WITHOUT_VALUE else "needs a value"
             raise Problem(400, "INVALID_REQUEST", f"body.to: {to['kind']} {takes}")
         target = Target(to["kind"], to.get("value", 0))
-        offsets = await self._resets.reset(group, target, call.body.get("topics"), dry_run=call.dry_run)
+
+        def check(topics: Iterable[str]) -> None:
+            for name in topics:
+                call.caller.require(Operation.READ, topic_resource(name))
+
+        offsets = await self._resets.reset(group, target, call.body.get("topics"), check, dry_run=call.dry_run)
         return JsonResponse({"group": group, "offsets": offsets, **_written(call)})
 
     async def delete_offsets(self, call: Call) -> JsonResponse:

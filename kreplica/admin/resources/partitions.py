@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kreplica.admin.cluster_state.counts import CachedCounts
@@ -18,6 +18,7 @@ from kreplica.admin.cluster_state.published_metadata import (
 )
 from kreplica.admin.cluster_state.topic_znodes import NO_CHANGES, Changes, TopicZnodes
 from kreplica.admin.http.api import AFTER, LIMIT, Call, JsonResponse, Parameter, Route
+from kreplica.admin.http.callers import topic as topic_resource
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import (
     BOOLEAN,
@@ -35,6 +36,7 @@ from kreplica.admin.http.schemas import (
 )
 from kreplica.admin.resources.partition_details import DETAILS, PartitionDetailsReader
 from kreplica.errors import ErrorCode, KafkaError
+from kreplica.interfaces.authorization import Operation
 from kreplica.model import TopicPartition
 from kreplica.runtime import Reactor
 from kreplica.runtime.turns import Turns
@@ -122,12 +124,13 @@ class Partitions:
     async def everywhere(self, call: Call) -> JsonResponse:
         """``GET /v1/partitions``."""
         state, limit = call.query["state"], call.query["limit"]
-        topics = sorted((await once_complete(self._published)).topics)
+        known = (await once_complete(self._published)).topics
+        topics = sorted(name for name in known if call.caller.may(Operation.DESCRIBE, topic_resource(name)))
         begins = _key(call.query["after"])
         if begins is not None:
             topics = topics[max(bisect_right(topics, begins[0]) - 1, 0) :]
         moving = await self._moving(topics) if state == "moving" else None
-        candidates = await self._from_counts(state, begins) or self._after(topics, begins)
+        candidates = await self._from_counts(state, begins, set(topics)) or self._after(topics, begins)
         found, more = await self._first_in_state(candidates, state, moving, limit)
         names = list(dict.fromkeys(name for name, _ in found))
         changes = {name: moving[name] for name in names} if moving else await self._znodes.changes(names)
@@ -142,15 +145,18 @@ class Partitions:
                 if begins is None or (name, number) > begins:
                     yield name, partition
 
-    async def _from_counts(self, state: str, begins: Key | None) -> Iterator[tuple[str, PublishedPartition]] | None:
-        """Return the counted partitions; None if that state is not counted."""
+    async def _from_counts(
+        self, state: str, begins: Key | None, topics: Collection[str]
+    ) -> Iterator[tuple[str, PublishedPartition]] | None:
+        """Return the counted partitions of these topics; None if that state is not counted."""
         if state not in (OFFLINE, UNDER_REPLICATED):
             return None
         counts = await self._counted.now()
         keys = counts.offline if state == OFFLINE else counts.under_replicated
-        return self._known(keys if begins is None else keys[bisect_right(keys, begins) :])
+        shown = keys if begins is None else keys[bisect_right(keys, begins) :]
+        return self._known(key for key in shown if key.topic in topics)
 
-    def _known(self, keys: Sequence[TopicPartition]) -> Iterator[tuple[str, PublishedPartition]]:
+    def _known(self, keys: Iterable[TopicPartition]) -> Iterator[tuple[str, PublishedPartition]]:
         for name, number in keys:
             topic = self._published.topics.get(name)
             partition = topic.partitions.get(number) if topic is not None else None

@@ -20,6 +20,7 @@ from kreplica.admin.cluster_state.published_metadata import (
 from kreplica.admin.cluster_state.topic_znodes import TopicZnodes
 from kreplica.admin.cluster_state.znode_writes import ZnodeWrites, write
 from kreplica.admin.http.api import AFTER, LIMIT, Call, JsonResponse, Parameter, Route, page_of
+from kreplica.admin.http.callers import topic as topic_resource
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import (
     BOOLEAN,
@@ -41,10 +42,12 @@ from kreplica.cluster.new_topics import NewTopic
 from kreplica.cluster.topic_names import INTERNAL_TOPICS
 from kreplica.cluster.uuids import uuid_text
 from kreplica.errors import ErrorCode, KafkaError
+from kreplica.interfaces.authorization import Operation
 from kreplica.model import TopicAssignment
 from kreplica.runtime import Reactor
 from kreplica.runtime.turns import Turns
-from kreplica.zookeeper import Operation, ZooKeeperClient
+from kreplica.zookeeper import Operation as ZooKeeperOperation
+from kreplica.zookeeper import ZooKeeperClient
 
 CONTROLLER_SECONDS_MAX = 10.0
 """Maximum time that a response waits for the controller; it then shows the current state."""
@@ -127,16 +130,16 @@ Row = dict[str, Any]
 class TopicAdmin(Protocol):
     """Validates requests for topics and returns their ZooKeeper operations, as Kafka's requests do."""
 
-    async def creation(self, topic: NewTopic) -> tuple[TopicAssignment, Sequence[Operation]]:
+    async def creation(self, topic: NewTopic) -> tuple[TopicAssignment, Sequence[ZooKeeperOperation]]:
         """Return the operations that create a topic.
 
         :raise KafkaError: the name, the numbers, the assignment or the settings are invalid.
         """
 
-    async def growth(self, topic: str, count: int) -> tuple[TopicAssignment, Sequence[Operation]]:
+    async def growth(self, topic: str, count: int) -> tuple[TopicAssignment, Sequence[ZooKeeperOperation]]:
         """:raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, REASSIGNMENT_IN_PROGRESS."""
 
-    async def deletion(self, topic: str) -> Sequence[Operation]:
+    async def deletion(self, topic: str) -> Sequence[ZooKeeperOperation]:
         """:raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION."""
 
     async def until_deleted(self, topic: str, timeout_s: float) -> bool:
@@ -182,6 +185,7 @@ class Topics:
 
     def _reads(self) -> Sequence[Route]:
         search = Parameter("search", STRING, "Only names that contain this text, ignoring case.")
+        configs = {**listing(CONFIG), "description": "Empty without the permission DescribeConfigs."}
         internal = Parameter("internal", BOOLEAN, "Include internal topics.", default=True)
         return (
             Route(
@@ -197,7 +201,7 @@ class Topics:
                 "/v1/topics/{topic}",
                 self.one,
                 "One topic, with its settings.",
-                response=record({**MEMBERS, "configs": listing(CONFIG)}, title="TopicWithConfigs"),
+                response=record({**MEMBERS, "configs": configs}, title="TopicWithConfigs"),
                 query=(IN_TOPIC,),
                 problems=UNKNOWN,
             ),
@@ -249,7 +253,9 @@ class Topics:
         names = [
             name
             for name in sorted(topics)
-            if search in name.lower() and (call.query["internal"] or name not in INTERNAL_TOPICS)
+            if search in name.lower()
+            and (call.query["internal"] or name not in INTERNAL_TOPICS)
+            and call.caller.may(Operation.DESCRIBE, topic_resource(name))
         ]
         shown, following = page_of(names, call)
         rows = await self._rows([topics[name] for name in shown])
@@ -271,7 +277,10 @@ class Topics:
         """``GET /v1/topics/{topic}``."""
         topic = topic_of(await once_complete(self._published), call.path["topic"])
         (row,) = await self._rows([topic])
-        return JsonResponse({**row, "configs": await self._configs.rows_of_topic(topic.name)})
+        configs: Sequence[Row] = ()
+        if call.caller.may(Operation.DESCRIBE_CONFIGS, topic_resource(topic.name)):
+            configs = await self._configs.rows_of_topic(topic.name)
+        return JsonResponse({**row, "configs": configs})
 
     # --- writes ------------------------------------------------------------------------------------------------------
 

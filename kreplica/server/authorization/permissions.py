@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kreplica.errors import ErrorCode
-from kreplica.interfaces import CLUSTER, IAuthorizer, Operation, Resource, ResourceType
+from kreplica.interfaces import CLUSTER, IAuthorizer, Operation, Principal, Resource, ResourceType
 from kreplica.server.protocol.principals import principal_of
 from kreplica.server.protocol.request import Request
 
@@ -53,7 +53,10 @@ class Permissions:
 
     def would_allow(self, request: Request, operation: Operation, resource: Resource) -> bool:
         """Like ``allows``, for a check that refuses nothing; a denial is not counted as a refusal."""
-        principal = principal_of(request.connection, request.client_id)
+        return self.permits(principal_of(request.connection, request.client_id), operation, resource)
+
+    def permits(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
+        """Return True if a principal is authorized; False also if the authorizer raises."""
         try:
             return bool(self._authorizer.is_allowed(principal, operation, resource))
         except Exception:

@@ -22,10 +22,11 @@ from kreplica.admin.resources.partitions import Partitions
 from kreplica.admin.resources.topics import Topics
 from kreplica.membership import SettingsWriter
 from kreplica.server.handlers.topics.topic_admin import TopicAdmin
-from kreplica.service.admin.access import admin_access, admin_tls, admin_trust
+from kreplica.service.admin.access import admin_access, admin_guard, admin_tls, admin_token, admin_trust
 from kreplica.service.admin.data_resources import DataDependencies, data_resources
 from kreplica.service.admin.operations_resources import OperationsDependencies, operating_resources
 from kreplica.service.metrics.broker_metrics import BrokerMetrics, MetricsDependencies
+from kreplica.service.plugins import Plugins
 from kreplica.settings.broker_settings import BrokerSettings
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ class AdminDependencies(DataDependencies, OperationsDependencies, MetricsDepende
     @property
     def settings(self) -> BrokerSettings: ...
 
+    @property
+    def plugins(self) -> Plugins: ...
+
     def not_ready(self) -> list[str]: ...
 
 
@@ -52,15 +56,20 @@ def admin_site(broker: AdminDependencies, stalls: StallWatch, listener: tuple[st
     """
     metrics = Metrics(BrokerMetrics(broker, stalls), broker.runtime.reactor)
     host, port = listener
-    access = admin_access(broker.runtime.disk, broker.settings, host)
+    access = admin_access(broker.settings, host)
+    token = admin_token(broker.runtime.disk, broker.settings)
+    credentials = broker.dynamic_settings.scram_credentials
+    guard = admin_guard(broker.runtime, broker.settings, token, credentials, broker.plugins.permissions)
     tls = admin_tls(broker.runtime.disk, broker.settings)
     reactor = broker.runtime.reactor
     registrations = RegistrationReader(reactor.seconds, broker.client)
     trusted = admin_trust(broker.runtime.disk, broker.settings)
-    forwarding = Forwarding(reactor, broker.runtime.offload, broker.broker_id, registrations, trusted=trusted)
+    forwarding = Forwarding(
+        reactor, broker.runtime.offload, broker.broker_id, registrations, trusted=trusted, token=token
+    )
     operating = operating_resources(broker, stalls, registrations, forwarding)
     data = data_resources(broker, forwarding)
-    root = Root(broker.runtime, (*resources(broker, registrations), *operating, *data, metrics), access)
+    root = Root(broker.runtime, (*resources(broker, registrations), *operating, *data, metrics), access, guard)
     return AdminSite(reactor, root, host=host, port=port, tls=tls, closing=forwarding.close)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kreplica.admin.http.site import AdminSite
+from kreplica.admin.security.guard import Guard
 from kreplica.runtime import Runtime
-from kreplica.service.admin.access import admin_access, admin_tls
+from kreplica.service.admin.access import admin_access, admin_tls, admin_token
 from kreplica.service.composition.broker import Broker
 from kreplica.service.composition.stopping import stop_all
 from kreplica.service.standalone.hosted_brokers import HostedBrokers
@@ -29,7 +30,8 @@ class HostedStandalone(Standalone):
         super().__init__(runtime, config, failed=failed)
         self.hosted = HostedBrokers(runtime, config.broker_ids, self._build_broker)
         settings = config.broker_settings(config.first_broker_id, config.coordinator_port, config.admin_port)
-        root = ProcessRoot(runtime, self.hosted, admin_access(runtime.disk, settings, HOST))
+        guard = Guard(token=admin_token(runtime.disk, settings))
+        root = ProcessRoot(runtime, self.hosted, admin_access(settings, HOST), guard)
         tls = admin_tls(runtime.disk, settings)
         self._admin = AdminSite(runtime.reactor, root, host=HOST, port=config.admin_port, tls=tls)
 

@@ -5,14 +5,17 @@ Requests for the process itself are handled here; all others go to the first run
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Collection, Sequence
 from typing import Any
 
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
 from kreplica.admin.http.access import Access
+from kreplica.admin.http.api import Call, Route
+from kreplica.admin.http.callers import Caller
 from kreplica.admin.http.problems import Problem
-from kreplica.admin.http.root import Root
+from kreplica.admin.http.root import Guard, Root
 from kreplica.admin.http.routing import write_problem
 from kreplica.admin.resources.dashboard import Dashboard
 from kreplica.admin.resources.standalone import PREFIX, StandaloneResource
@@ -22,19 +25,52 @@ from kreplica.service.standalone.hosted_brokers import HostedBrokers
 DASHBOARD = b"/dashboard/"
 
 
+class ProcessGuard:
+    """Authenticates and authorizes callers like the first running broker, which knows their sessions and permissions.
+
+    :param own: used while no broker runs.
+    """
+
+    def __init__(self, brokers: HostedBrokers, own: Guard) -> None:
+        self._brokers = brokers
+        self._own = own
+
+    @property
+    def schemes(self) -> Sequence[str]:
+        return self._own.schemes
+
+    @property
+    def public(self) -> Collection[str]:
+        return self._own.public
+
+    def authenticate(self, request: Request) -> Caller | Awaitable[Caller]:
+        return self._current().authenticate(request)
+
+    def authorize(self, route: Route, call: Call) -> None:
+        self._current().authorize(route, call)
+
+    def _current(self) -> Guard:
+        running = (broker.admin for broker in self._brokers.running().values() if broker.admin is not None)
+        first: Any = next(running, None)
+        return self._own if first is None else first.root.guard
+
+
 class ProcessRoot(Resource):
     """Dispatches every request to the process's admin port.
 
     :param access: the same access rules as those of each broker.
+    :param guard: authenticates callers while no broker runs.
     """
 
     isLeaf = True
 
-    def __init__(self, runtime: Runtime, brokers: HostedBrokers, access: Access) -> None:
+    def __init__(self, runtime: Runtime, brokers: HostedBrokers, access: Access, guard: Guard) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._brokers = brokers
         self._access = access
-        self._own = Root(runtime, (StandaloneResource(brokers), Dashboard(runtime.offload)), access)
+        self._guard = guard
+        own = (StandaloneResource(brokers), Dashboard(runtime.offload))
+        self._own = Root(runtime, own, access, ProcessGuard(brokers, guard))
         self._forwarded: dict[Request, int] = {}
         brokers.on_change(self._broker_changed)
 
@@ -80,6 +116,7 @@ class ProcessRoot(Resource):
     def _write_no_broker_problem(self, request: Request) -> None:
         try:
             self._access.check(request)
+            self._guard.authenticate(request)
         except Problem as problem:
             write_problem(request, problem)
         else:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kreplica.settings.definitions.helpers import INT, LIST, LONG, LOW, MEDIUM, READ_ONLY, STRING
+from kreplica.settings.definitions.helpers import BOOLEAN, INT, LIST, LONG, LOW, MEDIUM, READ_ONLY, STRING
 from kreplica.settings.setting import Setting
-from kreplica.settings.validators import ANY, at_least, between
+from kreplica.settings.validators import ANY, EachOneOf, at_least, between
 
 OWN_SETTINGS = (
     Setting(
@@ -14,8 +14,27 @@ OWN_SETTINGS = (
     ),
     Setting(
         "kreplica.admin.token.file", STRING, "", ANY, MEDIUM, READ_ONLY,
-        "The file with the token that clients of the admin API must send, the same on all brokers; required unless "
-        "the API listens on loopback. Without it, every local program may use the API.",
+        "The file with the token of the admin API, the same on all brokers. Clients that send it are super users, and "
+        "brokers authenticate to each other with it. Without it, the API has no authentication.",
+    ),
+    Setting(
+        "kreplica.admin.authentication", LIST, (), EachOneOf(("none", "token", "basic", "certificate")), MEDIUM,
+        READ_ONLY,
+        "How clients of the admin API authenticate, in addition to the token: with the password of a SCRAM user "
+        "(basic), or with a client certificate (certificate). Empty: with the token, if there is one.",
+    ),
+    Setting(
+        "kreplica.admin.allow.anonymous", BOOLEAN, False, ANY, MEDIUM, READ_ONLY,
+        "Whether the admin API may listen on another address than loopback without authentication or TLS.",
+    ),
+    Setting(
+        "kreplica.admin.hosts", LIST, (), ANY, LOW, READ_ONLY,
+        "More host names that clients of the admin API may use, such as that of a proxy; other names are refused, "
+        "against DNS rebinding, unless the token is the only way to authenticate.",
+    ),
+    Setting(
+        "kreplica.admin.session.ms", LONG, 12 * 3_600_000, at_least(1000), LOW, READ_ONLY,
+        "How long a login to the dashboard lasts.",
     ),
     Setting(
         "kreplica.admin.tls.certificate.file", STRING, "", ANY, MEDIUM, READ_ONLY,
@@ -25,6 +44,11 @@ OWN_SETTINGS = (
     Setting(
         "kreplica.admin.tls.key.file", STRING, "", ANY, MEDIUM, READ_ONLY,
         "The private key of the admin API's certificate, in PEM.",
+    ),
+    Setting(
+        "kreplica.admin.tls.client.ca.file", STRING, "", ANY, MEDIUM, READ_ONLY,
+        "The certificate authorities of client certificates, in PEM. ssl.principal.mapping.rules converts the subject "
+        "of a certificate to a user.",
     ),
     Setting(
         "kreplica.connection.outstanding.requests.max", INT, 512, at_least(1), LOW, READ_ONLY,

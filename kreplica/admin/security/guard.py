@@ -1,0 +1,262 @@
+"""Protects one listener of the admin API: authenticates callers, and authorizes their calls.
+
+Callers authenticate with the token, which makes them super users, with the password of a SCRAM user, with a client
+certificate, or with a session of the dashboard.
+"""
+
+from __future__ import annotations
+
+import hmac
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+from twisted.web.server import Request
+
+from kreplica.admin.http.access import HEALTH, READS
+from kreplica.admin.http.api import Call, Route
+from kreplica.admin.http.callers import Authorizer, Caller
+from kreplica.admin.http.openapi import BASIC, CERTIFICATE, SESSION, TOKEN
+from kreplica.admin.http.problems import Problem
+from kreplica.admin.peers.forwarding import FORWARDED, PRINCIPAL, PRINCIPAL_HOST
+from kreplica.admin.security.failures import FailureLimit
+from kreplica.admin.security.passwords import PasswordVerifier
+from kreplica.admin.security.route_rules import PUBLIC_ROUTES, authorize
+from kreplica.admin.security.sessions import Sessions
+from kreplica.interfaces.authorization import ANONYMOUS
+
+TOKEN_USER = "User:admin-token"
+"""User of callers that have the token, in responses and logs."""
+
+DASHBOARD = b"x-kreplica-dashboard"
+"""Header that writes with a session need: pages of other sites cannot send it."""
+
+LOGIN = ("POST", "/v1/session")
+_OPEN_PATHS = ("/",)
+_OPEN_PREFIXES = (HEALTH, "/dashboard/")
+
+CertificateUser = Callable[[Any], str | None]
+"""Returns the user of a client certificate; None if it has none."""
+
+
+class BearerTokens(Protocol):
+    """Verifies bearer tokens of an authorization server, as for the SASL mechanism OAUTHBEARER."""
+
+    def user_of(self, token: str) -> Awaitable[str | None]:
+        """Return the user of a token, such as ``alice``; None if the token is invalid."""
+
+
+class Guard:
+    """Authenticates and authorizes the callers of one listener.
+
+    :param token: makes a caller a super user; None if no caller needs to authenticate.
+    :param limit: failed authentications by address.
+    :param passwords: None without authentication by password.
+    :param user_of_certificate: None without authentication by certificate.
+    :param bearer_tokens: None if only ``token`` is a valid bearer token.
+    :param sessions: None without sessions.
+    :param authorizer: None if each authenticated caller may do everything.
+    """
+
+    def __init__(
+        self,
+        *,
+        token: bytes | None = None,
+        limit: FailureLimit | None = None,
+        passwords: PasswordVerifier | None = None,
+        user_of_certificate: CertificateUser | None = None,
+        bearer_tokens: BearerTokens | None = None,
+        sessions: Sessions | None = None,
+        authorizer: Authorizer | None = None,
+    ) -> None:
+        self._token = token
+        self._limit = limit
+        self._passwords = passwords
+        self._user_of_certificate = user_of_certificate
+        self._bearer_tokens = bearer_tokens
+        self._sessions = sessions
+        self._authorizer = authorizer
+
+    @property
+    def schemes(self) -> Sequence[str]:
+        """Names of the OpenAPI security schemes; empty if callers need not authenticate."""
+        if self._token is None:
+            return ()
+        found = ((TOKEN, True), (BASIC, self._passwords), (CERTIFICATE, self._user_of_certificate))
+        return [name for name, used in (*found, (SESSION, self._sessions)) if used]
+
+    @property
+    def public(self) -> Collection[str]:
+        """Names of the routes that need no authentication."""
+        return PUBLIC_ROUTES
+
+    def authorize(self, route: Route, call: Call) -> None:
+        """Check that the caller may use a route, and that the caller's session has not ended.
+
+        :raise Problem: 401 or 403.
+        """
+        caller = call.caller
+        if caller.session is not None and (self._sessions is None or self._sessions.get(caller.session) is None):
+            raise Problem(401, "UNAUTHORIZED", "the session has ended", what_to_do="Log in again.")
+        authorize(route, call)
+
+    # --- authentication ----------------------------------------------------------------------------------------------
+
+    def authenticate(self, request: Request) -> Caller | Awaitable[Caller]:
+        """Return the caller of a request.
+
+        :raise Problem: 401, or 429 after too many failures.
+        """
+        host = getattr(request.getClientAddress(), "host", "")
+        if self._token is None:
+            return Caller(ANONYMOUS, host, authorizer=self._authorizer)
+        if _is_open(request):
+            return Caller(ANONYMOUS, host, authorizer=self._authorizer)
+        scheme, _, given = (request.getHeader("authorization") or "").partition(" ")
+        if scheme:
+            return self._by_header(request, host, scheme.lower(), given.strip())
+        caller = self._by_session(request, host) or self._by_certificate(request, host)
+        if caller is None:
+            raise self._refusal(request, "the request has no credentials")
+        return caller
+
+    def _by_header(self, request: Request, host: str, scheme: str, given: str) -> Caller | Awaitable[Caller]:
+        if scheme == "bearer" and given and self.is_token(given):
+            return self._by_token(request, host)
+        if scheme == "bearer" and given and self._bearer_tokens is not None:
+            return self._by_bearer_token(request, host, given)
+        if scheme == "basic" and self._passwords is not None:
+            return self._by_password(request, host, *self._read_basic(request, given))
+        if scheme == "bearer":
+            raise self._refusal(request, "the token is wrong" if given else "the token is missing")
+        raise self._refusal(request, "this authentication scheme is not enabled")
+
+    def is_token(self, text: str) -> bool:
+        """Return True if a text is the token."""
+        return self._token is not None and hmac.compare_digest(text.encode(), self._token)
+
+    def _by_token(self, request: Request, host: str) -> Caller:
+        """Return a super user, or the user on whose behalf another broker sends the request."""
+        user = request.getHeader(PRINCIPAL)
+        if user is None or request.getHeader(FORWARDED) is None:
+            return Caller(TOKEN_USER, host, is_super=True, method=TOKEN, authorizer=self._authorizer)
+        host = unquote(request.getHeader(PRINCIPAL_HOST) or "")
+        return Caller(unquote(user), host, method=TOKEN, authorizer=self._authorizer)
+
+    def _read_basic(self, request: Request, given: str) -> tuple[str, str]:
+        try:
+            user, colon, password = b64decode(given, validate=True).decode().partition(":")
+        except (Base64Error, ValueError):
+            colon = ""
+        if not colon:
+            raise self._refusal(request, "the user and password are not Base64 of UTF-8")
+        return user, password
+
+    def _by_password(self, request: Request, host: str, user: str, password: str) -> Caller | Awaitable[Caller]:
+        passwords, limit = self._passwords, self._limit
+        assert passwords is not None
+        caller = Caller(f"User:{user}", host, method=BASIC, authorizer=self._authorizer)
+        if passwords.is_remembered(user, password):
+            return caller
+        if limit is not None:
+            limit.check(host)
+
+        async def verify() -> Caller:
+            if not await self.is_password(host, user, password):
+                raise self._refusal(request, "the user name or password is wrong")
+            return caller
+
+        return verify()
+
+    async def is_password(self, host: str, user: str, password: str) -> bool:
+        """Return True if the password is that of the user; failures are counted by address.
+
+        :raise Problem: 429 after too many failures, 503 if too many passwords are being verified.
+        """
+        if self._passwords is None:
+            return False
+        if self._limit is not None:
+            self._limit.check(host)
+        if await self._passwords.verify(user, password):
+            return True
+        if self._limit is not None:
+            self._limit.record(host)
+        return False
+
+    async def _by_bearer_token(self, request: Request, host: str, token: str) -> Caller:
+        assert self._bearer_tokens is not None
+        if self._limit is not None:
+            self._limit.check(host)
+        user = await self._bearer_tokens.user_of(token)
+        if user is None:
+            if self._limit is not None:
+                self._limit.record(host)
+            raise self._refusal(request, "the token is wrong")
+        return Caller(f"User:{user}", host, method="bearer", authorizer=self._authorizer)
+
+    def _by_session(self, request: Request, host: str) -> Caller | None:
+        if self._sessions is None:
+            return None
+        session_id = request.getCookie(self._sessions.cookie.encode())
+        found = self._sessions.find(session_id.decode(errors="replace")) if session_id else None
+        if found is None:
+            return None
+        if request.method not in READS and request.getHeader(DASHBOARD) is None:
+            raise Problem(
+                403,
+                "FORBIDDEN",
+                "a write with a session needs the header X-Kreplica-Dashboard, which pages of other sites cannot send",
+                what_to_do="Use the dashboard, or send credentials in the header Authorization.",
+            )
+        key, session = found
+        return Caller(
+            session.user,
+            host,
+            is_super=session.is_super,
+            method=SESSION,
+            session=key,
+            authorizer=self._authorizer,
+        )
+
+    def _by_certificate(self, request: Request, host: str) -> Caller | None:
+        if self._user_of_certificate is None:
+            return None
+        certificate_of = getattr(getattr(request.channel, "transport", None), "getPeerCertificate", None)
+        certificate = certificate_of() if certificate_of is not None else None
+        if certificate is None:
+            return None
+        user = self._user_of_certificate(certificate)
+        if user is None:
+            raise self._refusal(request, "no rule of ssl.principal.mapping.rules matches the client certificate")
+        return Caller(f"User:{user}", host, method=CERTIFICATE, authorizer=self._authorizer)
+
+    def _refusal(self, request: Request, detail: str) -> Problem:
+        """Return the problem of missing or wrong credentials, and set the header that names the valid schemes."""
+        challenges = [b'Bearer realm="kreplica"']
+        # A browser would show its own dialog before the login page of the dashboard.
+        if self._passwords is not None and request.getHeader("sec-fetch-mode") is None:
+            challenges.append(b'Basic realm="kreplica", charset="UTF-8"')
+        request.responseHeaders.setRawHeaders(b"www-authenticate", challenges)
+        return Problem(
+            401,
+            "UNAUTHORIZED",
+            detail,
+            what_to_do=self._advice(),
+            members={"accepts": [name for name in self.schemes if name != SESSION]},
+        )
+
+    def _advice(self) -> str:
+        ways = ["Authorization: Bearer TOKEN with the content of the file in kreplica.admin.token.file"]
+        if self._passwords is not None:
+            ways.append("a user and password (HTTP basic)")
+        if self._user_of_certificate is not None:
+            ways.append("a client certificate")
+        return f"Send {', or '.join(ways)}."
+
+
+def _is_open(request: Request) -> bool:
+    path = request.path.decode(errors="replace")
+    is_login = (request.method.decode(errors="replace"), path) == LOGIN
+    return is_login or path in _OPEN_PATHS or path.startswith(_OPEN_PREFIXES)

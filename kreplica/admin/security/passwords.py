@@ -1,0 +1,113 @@
+"""Verifies passwords with the SCRAM credentials of users.
+
+The broker stores only keys that are derived from a password, so each verification derives them again. This takes
+milliseconds, so it runs in a thread, and a success is remembered for a short time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from kreplica.admin.http.problems import Problem
+from kreplica.runtime.offload import Offload
+from kreplica.security.sasl.scram import HASHES, ITERATIONS_MIN, SCRAM_SHA_512, SERVER_ITERATIONS_MAX, ScramCredential
+
+REMEMBERED_S = 60.0
+"""Time for which a verified password is accepted without deriving its keys again."""
+
+REMEMBERED_MAX = 1000
+PENDING_MAX = 32
+"""Maximum number of verifications that wait for a thread."""
+
+CREDENTIAL_CHARACTERS_MAX = 1000
+"""Maximum length of a user name or password."""
+
+UserCredentials = Mapping[str, ScramCredential]
+"""The credentials of one user by mechanism."""
+
+_UNKNOWN: UserCredentials = {
+    SCRAM_SHA_512: ScramCredential(b"no user", secrets.token_bytes(64), b"", ITERATIONS_MIN),
+}
+"""Credentials that no password matches; an unknown user takes as long as a wrong password."""
+
+
+class Credentials(Protocol):
+    """The current SCRAM credentials."""
+
+    def mechanisms_of(self, user: str) -> UserCredentials:
+        """Return the credentials of a user; empty if there are none."""
+
+
+class PasswordVerifier:
+    """Verifies names and passwords.
+
+    :param seconds: monotonic clock.
+    """
+
+    def __init__(self, credentials: Credentials, offload: Offload, seconds: Callable[[], float]) -> None:
+        self._credentials = credentials
+        self._offload = offload
+        self._seconds = seconds
+        self._key = secrets.token_bytes(32)
+        self._remembered: dict[bytes, tuple[float, UserCredentials]] = {}
+        self._pending = 0
+
+    def credentials_of(self, user: str) -> UserCredentials:
+        """Return the current credentials of a user; they differ after a change of the password."""
+        return dict(self._credentials.mechanisms_of(user))
+
+    def is_remembered(self, user: str, password: str) -> bool:
+        """Return True if this password was verified recently and the user's credentials have not changed."""
+        until_s, credentials = self._remembered.get(self._digest(user, password), (0.0, {}))
+        return self._seconds() < until_s and bool(credentials) and credentials == self.credentials_of(user)
+
+    async def verify(self, user: str, password: str) -> bool:
+        """Return True if the password is that of the user.
+
+        :raise Problem: 503 if too many verifications are pending.
+        """
+        if max(len(user), len(password)) > CREDENTIAL_CHARACTERS_MAX:
+            return False
+        if self._pending >= PENDING_MAX:
+            raise Problem(
+                503,
+                "OVERLOADED",
+                f"{self._pending} passwords are being verified, which is the limit",
+                what_to_do="Retry in a moment.",
+            )
+        credentials = self.credentials_of(user)
+        self._pending += 1
+        try:
+            matches = await self._offload.run(_matches, credentials or _UNKNOWN, password)
+        finally:
+            self._pending -= 1
+        # The credentials may have changed in the meantime.
+        if not matches or not credentials or credentials != self.credentials_of(user):
+            return False
+        if len(self._remembered) >= REMEMBERED_MAX:
+            self._remembered.clear()
+        self._remembered[self._digest(user, password)] = (self._seconds() + REMEMBERED_S, credentials)
+        return True
+
+    def _digest(self, user: str, password: str) -> bytes:
+        """Return a keyed hash, so that passwords are not kept in memory."""
+        name = user.encode(errors="surrogateescape")
+        text = len(name).to_bytes(4, "big") + name + password.encode(errors="surrogateescape")
+        return hmac.digest(self._key, text, "sha256")
+
+
+def _matches(credentials: UserCredentials, password: str) -> bool:
+    """Return True if the password matches the keys of any mechanism; blocking."""
+    found = False
+    for mechanism, credential in credentials.items():
+        if 0 < credential.iterations <= SERVER_ITERATIONS_MAX:
+            name = HASHES[mechanism]
+            secret = password.encode(errors="surrogateescape")
+            salted = hashlib.pbkdf2_hmac(name, secret, credential.salt, credential.iterations)
+            derived = ScramCredential.of_salted_password(mechanism, salted, credential.salt, credential.iterations)
+            found |= hmac.compare_digest(derived.stored_key, credential.stored_key)
+    return found

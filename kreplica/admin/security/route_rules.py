@@ -1,0 +1,175 @@
+"""The permissions that each route needs: those of the Kafka requests that do the same.
+
+A route without a rule is refused, except to callers with the token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kreplica.admin.http.api import Call, Route
+from kreplica.admin.http.callers import FORBIDDEN, group, topic
+from kreplica.admin.http.problems import Problem
+from kreplica.interfaces.authorization import CLUSTER, Operation, Resource
+
+Need = tuple[Operation, Resource]
+"""An operation on a resource that the caller must be authorized for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The permissions for one route.
+
+    :param text: the permissions in words, for the documentation.
+    :param needs: returns the necessary permissions of a call.
+    :param any_of: True if one of them is enough.
+    :param public: True if callers need not authenticate.
+    """
+
+    text: str
+    needs: Callable[[Call], Sequence[Need]]
+    any_of: bool = False
+    public: bool = False
+
+
+def _on_cluster(operation: Operation) -> Rule:
+    return Rule(f"{_name(operation)} on the cluster", lambda _: [(operation, CLUSTER)])
+
+
+def _on_topic(operation: Operation) -> Rule:
+    return Rule(f"{_name(operation)} on the topic", lambda call: [(operation, topic(call.path["topic"]))])
+
+
+def _on_group(operation: Operation) -> Rule:
+    return Rule(f"{_name(operation)} on the group", lambda call: [(operation, group(call.path["group"]))])
+
+
+def _name(operation: Operation) -> str:
+    """Return Kafka's name of an operation, such as DescribeConfigs."""
+    return "".join(part.capitalize() for part in operation.value.split("_"))
+
+
+def _create_topic(call: Call) -> Sequence[Need]:
+    return [(Operation.CREATE, CLUSTER), (Operation.CREATE, topic(call.body["name"]))]
+
+
+def _reset_offsets(call: Call) -> Sequence[Need]:
+    """Return the permissions on the group and the named topics; without names, the handler checks the topics."""
+    topics = call.body.get("topics") or {}
+    return [(Operation.READ, group(call.path["group"])), *((Operation.READ, topic(name)) for name in topics)]
+
+
+def _delete_offsets(call: Call) -> Sequence[Need]:
+    name = call.query["topic"]
+    on_topic = [] if name is None else [(Operation.READ, topic(name))]
+    return [(Operation.DELETE, group(call.path["group"])), *on_topic]
+
+
+def _nothing(_: Call) -> Sequence[Need]:
+    return ()
+
+
+PUBLIC = Rule("no authentication", _nothing, public=True)
+AUTHENTICATED = Rule("authentication only", _nothing)
+LISTED_TOPICS = Rule("lists the topics with Describe", _nothing)
+LISTED_GROUPS = Rule("lists the groups with Describe, or all with Describe on the cluster", _nothing)
+
+_DESCRIBE, _ALTER = _on_cluster(Operation.DESCRIBE), _on_cluster(Operation.ALTER)
+_DESCRIBE_TOPIC, _READ_TOPIC = _on_topic(Operation.DESCRIBE), _on_topic(Operation.READ)
+_DESCRIBE_GROUP = _on_group(Operation.DESCRIBE)
+
+RULES: Mapping[str, Rule] = {
+    # The process.
+    "GET /": PUBLIC,
+    "GET /dashboard/{file:path}": PUBLIC,
+    "GET /health/live": PUBLIC,
+    "GET /health/ready": PUBLIC,
+    "GET /openapi.json": AUTHENTICATED,
+    "GET /metrics": _DESCRIBE,
+    "GET /v1/figures": _DESCRIBE,
+    # The cluster.
+    "GET /v1/cluster": _DESCRIBE,
+    "GET /v1/brokers": _DESCRIBE,
+    "GET /v1/brokers/{broker_id}": _DESCRIBE,
+    "PUT /v1/brokers/{broker_id}/cordon": _ALTER,
+    "DELETE /v1/brokers/{broker_id}/cordon": _ALTER,
+    "GET /v1/controller": _DESCRIBE,
+    "POST /v1/controller/resign": _ALTER,
+    "GET /v1/elections": _DESCRIBE,
+    "POST /v1/elections": _ALTER,
+    "GET /v1/timeline": _DESCRIBE,
+    "GET /v1/events": _DESCRIBE,
+    # Plans.
+    "GET /v1/plans": _DESCRIBE,
+    "GET /v1/plans/{plan}": _DESCRIBE,
+    "GET /v1/plans/{plan}/moves": _DESCRIBE,
+    "POST /v1/plans": _ALTER,
+    "PATCH /v1/plans/{plan}": _ALTER,
+    "DELETE /v1/plans/{plan}": _ALTER,
+    "POST /v1/plans/{plan}/cancel": _ALTER,
+    # Topics.
+    "GET /v1/topics": LISTED_TOPICS,
+    "GET /v1/topics/{topic}": Rule(
+        "Describe on the topic; its settings only with DescribeConfigs", _DESCRIBE_TOPIC.needs
+    ),
+    "POST /v1/topics": Rule("Create on the topic or the cluster", _create_topic, any_of=True),
+    "PATCH /v1/topics/{topic}": _on_topic(Operation.ALTER),
+    "DELETE /v1/topics/{topic}": _on_topic(Operation.DELETE),
+    "GET /v1/partitions": LISTED_TOPICS,
+    "GET /v1/topics/{topic}/partitions": _DESCRIBE_TOPIC,
+    "GET /v1/topics/{topic}/partitions/{partition}": _DESCRIBE_TOPIC,
+    "GET /v1/decisions/{topic}/{partition}": _DESCRIBE_TOPIC,
+    # Settings.
+    "GET /v1/configs/topics/{topic}": _on_topic(Operation.DESCRIBE_CONFIGS),
+    "PATCH /v1/configs/topics/{topic}": _on_topic(Operation.ALTER_CONFIGS),
+    "GET /v1/configs/brokers/{broker}": _on_cluster(Operation.DESCRIBE_CONFIGS),
+    "PATCH /v1/configs/brokers/{broker}": _on_cluster(Operation.ALTER_CONFIGS),
+    # Records.
+    "GET /v1/topics/{topic}/messages": _READ_TOPIC,
+    "GET /v1/topics/{topic}/messages/tail": _READ_TOPIC,
+    "POST /v1/topics/{topic}/messages": _on_topic(Operation.WRITE),
+    # Groups.
+    "GET /v1/groups": LISTED_GROUPS,
+    "GET /v1/groups/{group:path}": _DESCRIBE_GROUP,
+    "GET /v1/groups/{group:path}/lag": _DESCRIBE_GROUP,
+    "DELETE /v1/groups/{group:path}": _on_group(Operation.DELETE),
+    "POST /v1/groups/{group:path}/offsets": Rule("Read on the group and the topics", _reset_offsets),
+    "DELETE /v1/groups/{group:path}/offsets": Rule("Delete on the group, and Read on the topic", _delete_offsets),
+    # Explanations.
+    "GET /v1/why/partitions/{topic}/{partition}": _DESCRIBE_TOPIC,
+    "GET /v1/why/groups/{group:path}": _DESCRIBE_GROUP,
+    "GET /v1/why/plans/{plan}": _DESCRIBE,
+    "GET /v1/why/brokers/{broker_id}": _DESCRIBE,
+    # Faults of a standalone process.
+    "GET /v1/standalone": _DESCRIBE,
+    "POST /v1/standalone/brokers/{broker_id}/kill": _ALTER,
+    "POST /v1/standalone/brokers/{broker_id}/start": _ALTER,
+    "POST /v1/standalone/brokers/{broker_id}/pause": _ALTER,
+    "POST /v1/standalone/brokers/{broker_id}/resume": _ALTER,
+    "POST /v1/standalone/brokers/{broker_id}/cut": _ALTER,
+    "POST /v1/standalone/brokers/{broker_id}/mend": _ALTER,
+}
+"""The rules by method and path."""
+
+PUBLIC_ROUTES = frozenset(name for name, rule in RULES.items() if rule.public)
+
+
+def authorize(route: Route, call: Call) -> None:
+    """Check that the caller has the permissions that a route needs.
+
+    :raise Problem: 403.
+    """
+    caller = call.caller
+    if caller.is_super or caller.authorizer is None:
+        return
+    rule = RULES.get(route.name)
+    if rule is None:
+        raise Problem(FORBIDDEN, "FORBIDDEN", f"only callers with the token may use {route.name}")
+    needs = rule.needs(call)
+    if rule.any_of:
+        if not any(caller.may(*need) for need in needs):
+            raise caller.denied(*needs[-1])
+        return
+    for need in needs:
+        caller.require(*need)

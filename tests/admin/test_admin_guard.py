@@ -1,0 +1,424 @@
+"""Authentication and authorization of callers of the admin API."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+
+import pytest
+from http_in_memory import Api, AtOnce, Resource, gone, received, request
+from twisted.internet.defer import Deferred
+
+from kreplica.admin.http.access import Access
+from kreplica.admin.http.api import EventStream, JsonResponse, Route, ServerEvent
+from kreplica.admin.http.callers import Caller, topic
+from kreplica.admin.security import failures, passwords, sessions
+from kreplica.admin.security.failures import FailureLimit
+from kreplica.admin.security.guard import Guard
+from kreplica.admin.security.passwords import PasswordVerifier
+from kreplica.admin.security.sessions import Sessions
+from kreplica.errors import SettingsError
+from kreplica.interfaces.authorization import CLUSTER, Operation
+from kreplica.security.sasl.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramCredential
+from kreplica.service.admin.access import admin_access
+from kreplica.settings.broker_settings import BrokerSettings
+
+TOKEN = "0123456789abcdef"
+PASSWORD = "planted-secret-1"
+
+
+class Users:
+    """SCRAM credentials of users."""
+
+    def __init__(self, **users):
+        self.users = users
+
+    def mechanisms_of(self, user):
+        return self.users.get(user, {})
+
+
+def credential(password=PASSWORD, mechanism=SCRAM_SHA_512, salt=b"a salt"):
+    return {mechanism: ScramCredential.of_password(mechanism, password, salt, 4096)}
+
+
+class Permitted:
+    """An authorizer with a set of permissions."""
+
+    def __init__(self, *allowed):
+        self.allowed = set(allowed)
+        self.asked = []
+
+    def permits(self, principal, operation, resource):
+        self.asked.append(principal)
+        return (principal.user, operation, resource) in self.allowed
+
+
+class Counted(AtOnce):
+    """An ``Offload`` that counts its calls."""
+
+    calls = 0
+
+    def run(self, function, *args, **kwargs):
+        self.calls += 1
+        return super().run(function, *args, **kwargs)
+
+
+class Scene:
+    """An API with all ways to authenticate; ``GET /v1/cluster`` returns the caller."""
+
+    def __init__(self, authorizer=None, offload=None, user_of=None):
+        self.now_s = 100.0
+        self.users = Users(alice=credential())
+        self.offload = offload or Counted()
+        verifier = PasswordVerifier(self.users, self.offload, lambda: self.now_s)
+        self.sessions = Sessions(
+            "kreplica-session-1",
+            lambda: self.now_s,
+            lambda: 0,
+            60.0,
+            is_secure=True,
+            credentials_of=verifier.credentials_of,
+        )
+        self.guard = Guard(
+            token=TOKEN.encode(),
+            limit=FailureLimit(lambda: self.now_s),
+            passwords=verifier,
+            user_of_certificate=user_of,
+            sessions=self.sessions,
+            authorizer=authorizer,
+        )
+        self.callers = []
+        self.events = Deferred()
+        routes = (
+            Route("GET", "/v1/cluster", self.answer, "x"),
+            Route("POST", "/v1/elections", self.answer, "x", body={"type": "object"}),
+            Route("GET", "/v1/topics/{topic}/messages/tail", self.stream, "x", streams=True),
+            Route("GET", "/v1/without-a-rule", self.answer, "x"),
+        )
+        self.api = Api(Resource(*routes), access=Access(hosts=None), guard=self.guard)
+
+    async def answer(self, call):
+        self.callers.append(call.caller)
+        return JsonResponse({"user": call.caller.user, "host": call.caller.host})
+
+    async def stream(self, call):
+        async def events():
+            yield ServerEvent("one", 1)
+            await self.events
+            yield ServerEvent("two", 2)
+
+        return EventStream(events())
+
+    def get(self, path="/v1/cluster", **headers):
+        return self.api.ask("GET", path, {name.replace("_", "-"): value for name, value in headers.items()})
+
+
+def basic(user="alice", password=PASSWORD):
+    return f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"
+
+
+def test_token_makes_a_super_user():
+    scene = Scene(Permitted())
+    answer = scene.get(Authorization=f"Bearer {TOKEN}")
+    assert (answer.status, scene.callers[0].is_super) == (200, True)
+    assert scene.get("/v1/without-a-rule", Authorization=f"Bearer {TOKEN}").status == 200
+
+
+def test_password_of_a_user():
+    """The password is verified once in a thread, and remembered for a minute."""
+    scene = Scene()
+    assert scene.get(Authorization=basic()).json() == {"user": "User:alice", "host": "192.168.1.1"}
+    assert not scene.callers[0].is_super
+    scene.get(Authorization=basic())
+    assert scene.offload.calls == 1
+    scene.now_s += passwords.REMEMBERED_S
+    assert scene.get(Authorization=basic()).status == 200
+    assert scene.offload.calls == 2
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        None,
+        basic(password="wrong"),
+        basic(password=""),
+        basic(user="bob"),
+        basic(user="", password=""),
+        basic(user="x" * 2000),
+        "Basic !",
+        "Basic " + b64encode(b"alice").decode(),
+        "Basic " + b64encode(b"\xff:\xff").decode(),
+        "Basic",
+        "Digest x",
+        "Bearer " + PASSWORD,
+    ],
+)
+def test_wrong_credentials(given):
+    """The response names the ways to authenticate, and repeats no part of the credentials."""
+    answer = Scene().get(Authorization=given)
+    assert (answer.status, answer.json()["title"]) == (401, "UNAUTHORIZED")
+    assert answer.json()["accepts"] == ["token", "basic"]
+    assert answer.headers["www-authenticate"].startswith(("Bearer", "Basic"))
+    assert PASSWORD not in answer.body.decode()
+    assert TOKEN not in answer.body.decode()
+
+
+def test_unknown_user_takes_as_long_as_a_wrong_password():
+    scene = Scene()
+    scene.get(Authorization=basic(user="nobody"))
+    assert scene.offload.calls == 1
+
+
+def test_browser_shows_no_dialog_for_the_password():
+    """Scripts of the dashboard get no challenge that opens the browser's own dialog."""
+    _, wire = Scene().api.begin("GET", "/v1/cluster", {"Sec-Fetch-Mode": "cors"})
+    assert b"Basic realm" not in wire.value()
+    _, wire = Scene().api.begin("GET", "/v1/cluster")
+    assert b"Basic realm" in wire.value()
+
+
+def test_changed_password():
+    """A remembered password is refused once the user's credentials change or are deleted."""
+    scene = Scene()
+    assert scene.get(Authorization=basic()).status == 200
+    scene.users.users["alice"] = credential("another", SCRAM_SHA_256)
+    assert scene.get(Authorization=basic()).status == 401
+    assert scene.get(Authorization=basic(password="another")).status == 200
+    del scene.users.users["alice"]
+    assert scene.get(Authorization=basic(password="another")).status == 401
+
+
+def test_password_that_changes_while_it_is_verified():
+    class Waiting(AtOnce):
+        waiting = None
+
+        def run(self, function, *args):
+            self.waiting = Deferred().addCallback(lambda _: function(*args))
+            return self.waiting
+
+    offload = Waiting()
+    scene = Scene(offload=offload)
+    _, wire = scene.api.begin("GET", "/v1/cluster", {"Authorization": basic()})
+    scene.users.users["alice"] = credential("another")
+    offload.waiting.callback(None)
+    assert received(wire.value()).status == 401
+
+
+def test_failures_are_limited_by_address(monkeypatch):
+    """After too many failures, an address is refused for a minute; the token and other addresses are not."""
+    monkeypatch.setattr(failures, "FAILURES_MAX", 3)
+    scene = Scene()
+    for _ in range(3):
+        assert scene.get(Authorization=basic(password="wrong")).status == 401
+    refused = scene.get(Authorization=basic())
+    assert (refused.status, refused.json()["title"]) == (429, "TOO_MANY_REQUESTS")
+    assert scene.get(Authorization=f"Bearer {TOKEN}").status == 200
+    protocol, wire = scene.api.connect("192.168.1.2")
+    protocol.dataReceived(request("GET", "/v1/cluster", {"Authorization": basic()}))
+    assert received(wire.value()).status == 200
+    scene.now_s += failures.WINDOW_S
+    assert scene.get(Authorization=basic()).status == 200
+
+
+def test_pending_verifications_are_limited(monkeypatch):
+    monkeypatch.setattr(passwords, "PENDING_MAX", 2)
+
+    class Never(AtOnce):
+        def run(self, function, *args):
+            return Deferred()
+
+    scene = Scene(offload=Never())
+    started = [scene.api.begin("GET", "/v1/cluster", {"Authorization": basic()}) for _ in range(2)]
+    assert scene.get(Authorization=basic()).status == 503
+    for protocol, _ in started:
+        gone(protocol)
+    assert not scene.callers
+
+
+# --- forwarded requests ----------------------------------------------------------------------------------------------
+
+
+def test_broker_acts_for_a_user():
+    """A forwarded request with the token has the permissions of the user that it names, with the user's address."""
+    scene = Scene(Permitted(("User:é,", Operation.DESCRIBE, CLUSTER)))
+    headers = {"Authorization": f"Bearer {TOKEN}", "X_Kreplica_Forwarded": "1", "X_Kreplica_Principal_Host": "10.0.0.9"}
+    answer = scene.get(X_Kreplica_Principal="User%3A%C3%A9%2C", **headers)
+    assert answer.json() == {"user": "User:é,", "host": "10.0.0.9"}
+    assert not scene.callers[0].is_super
+    denied = scene.get(X_Kreplica_Principal="User:bob", **headers)
+    assert (denied.status, denied.json()["principal"]) == (403, "User:bob")
+
+
+def test_users_cannot_act_for_others():
+    """Only brokers, which have the token, can name another user."""
+    scene = Scene(Permitted(("User:admin", Operation.DESCRIBE, CLUSTER)))
+    answer = scene.get(Authorization=basic(), X_Kreplica_Forwarded="1", X_Kreplica_Principal="User:admin")
+    assert (answer.status, answer.json()["principal"]) == (403, "User:alice")
+
+
+# --- sessions --------------------------------------------------------------------------------------------------------
+
+
+def cookie_of(set_cookie):
+    return set_cookie.partition(";")[0]
+
+
+def test_session():
+    """A session has the user's rights until it ends; its cookie is protected from scripts and other sites."""
+    scene = Scene()
+    _, set_cookie = scene.sessions.open("User:alice", is_super=False, login="alice")
+    assert set_cookie.endswith("; Path=/; Max-Age=60; HttpOnly; SameSite=Strict; Secure")
+    cookie = cookie_of(set_cookie)
+    assert scene.get(Cookie=cookie).json()["user"] == "User:alice"
+    assert scene.get(Cookie=cookie[:-1]).status == 401
+    assert scene.get(Cookie="kreplica-session-1=").status == 401
+    scene.now_s += 60
+    assert scene.get(Cookie=cookie).status == 401
+
+
+def test_session_ends_when_the_password_changes():
+    scene = Scene()
+    cookie = cookie_of(scene.sessions.open("User:alice", is_super=False, login="alice")[1])
+    scene.users.users["alice"] = credential("another")
+    assert scene.get(Cookie=cookie).status == 401
+
+
+def test_writes_with_a_session_need_the_dashboard_header():
+    """A page of another site cannot write with the cookie: it cannot send the header, and has another origin."""
+    scene = Scene()
+    cookie = cookie_of(scene.sessions.open("User:alice", is_super=False, login="alice")[1])
+
+    def write(**headers):
+        given = {"Cookie": cookie, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        return scene.api.ask("POST", "/v1/elections", given, {}).status
+
+    assert write() == 403
+    assert write(X_Kreplica_Dashboard="1") == 200
+    assert write(X_Kreplica_Dashboard="1", Origin="http://evil.example") == 403
+    assert write(X_Kreplica_Dashboard="1", Sec_Fetch_Site="cross-site") == 403
+
+
+def test_sessions_are_limited(monkeypatch):
+    """The oldest session of a user ends, then the oldest of all."""
+    monkeypatch.setattr(sessions, "USER_SESSIONS_MAX", 2)
+    monkeypatch.setattr(sessions, "SESSIONS_MAX", 3)
+    scene = Scene()
+
+    def opened(user):
+        return cookie_of(scene.sessions.open(user, is_super=False)[1])
+
+    first = [opened("User:alice") for _ in range(3)]
+    assert [scene.get(Cookie=each).status for each in first] == [401, 200, 200]
+    others = [opened("User:bob"), opened("User:carol")]
+    assert [scene.get(Cookie=each).status for each in [*first, *others]] == [401, 401, 200, 200, 200]
+
+
+# --- permissions -----------------------------------------------------------------------------------------------------
+
+
+def test_denial_names_the_principal_the_operation_and_the_resource():
+    scene = Scene(Permitted())
+    answer = scene.api.ask("POST", "/v1/elections", {"Authorization": basic()}, {}).json()
+    assert (answer["status"], answer["title"]) == (403, "CLUSTER_AUTHORIZATION_FAILED")
+    assert answer["detail"] == "User:alice from 192.168.1.1 is not authorized for alter on the cluster"
+    assert (answer["principal"], answer["operation"], answer["resource_type"], answer["resource_name"]) == (
+        "User:alice",
+        "alter",
+        "cluster",
+        "kafka-cluster",
+    )
+    assert scene.guard.schemes == ["token", "basic", "session"]
+
+
+def test_route_without_a_rule_is_refused():
+    assert Scene(Permitted()).get("/v1/without-a-rule", Authorization=basic()).status == 403
+
+
+def test_anonymous_callers_are_authorized_as_well():
+    """Without authentication, an authorizer decides about User:ANONYMOUS."""
+    permitted = Permitted(("User:ANONYMOUS", Operation.DESCRIBE, CLUSTER))
+    api = Api(*[Resource(Route("GET", "/v1/cluster", Scene().answer, "x"))], guard=Guard(authorizer=permitted))
+    assert api.ask("GET", "/v1/cluster").status == 200
+    permitted.allowed.clear()
+    assert api.ask("GET", "/v1/cluster").status == 403
+    assert permitted.asked[0]._asdict() == {
+        "user": "User:ANONYMOUS", "host": "192.168.1.1", "listener": "admin", "client_id": None,
+    }  # fmt: skip
+
+
+def test_stream_ends_when_the_permission_is_lost():
+    permitted = Permitted(("User:alice", Operation.READ, topic("orders")))
+    scene = Scene(permitted)
+    _, wire = scene.api.begin("GET", "/v1/topics/orders/messages/tail", {"Authorization": basic()})
+    assert b"event: one" in wire.value()
+    permitted.allowed.clear()
+    scene.events.callback(None)
+    assert b"event: two" not in wire.value()
+
+
+def test_secrets_are_not_shown():
+    scene = Scene()
+    session, _ = scene.sessions.open("User:alice", is_super=False, login="alice")
+    assert "stored_key" not in repr(session)
+    assert "b'key'" not in repr(Caller(session=b"key"))
+
+
+# --- certificates ----------------------------------------------------------------------------------------------------
+
+
+def test_client_certificate():
+    """The rules convert the subject to a user; a certificate that no rule matches is refused."""
+    users = {"cert-a": "alice", "cert-x": None}
+    scene = Scene(user_of=users.get)
+    for certificate, expected in (("cert-a", 200), ("cert-x", 401), (None, 401)):
+        protocol, wire = scene.api.connect()
+        wire.getPeerCertificate = lambda certificate=certificate: certificate
+        protocol.dataReceived(request("GET", "/v1/cluster"))
+        answer = received(wire.value())
+        assert answer.status == expected
+        if expected == 200:
+            assert answer.json()["user"] == "User:alice"
+        else:
+            assert "certificate" in json.dumps(answer.json())
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+
+BASE = "broker.id=1\nzookeeper.connect=127.0.0.1:2181\nadvertised.listeners=PLAINTEXT://kafka.example:9092\n"
+
+
+def settings(**given):
+    lines = "".join(f"kreplica.admin.{name.replace('_', '.')}={value}\n" for name, value in given.items())
+    return BrokerSettings.from_text(BASE + lines, (), origin="test")
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"authentication": "basic"}, "set a token file"),
+        ({"authentication": "token"}, "set a token file"),
+        ({"authentication": "none,basic", "token_file": "/t"}, "none cannot be used"),
+        ({"authentication": "none", "token_file": "/t"}, "none cannot be used"),
+        ({"authentication": "certificate", "token_file": "/t"}, "certificate authorities"),
+        ({"authentication": "kerberos"}, "expected"),
+        ({"listener": "0.0.0.0:1", "authentication": "none"}, "do not protect"),
+        ({"listener": "0.0.0.0:1"}, "do not protect"),
+    ],
+)
+def test_inconsistent_settings(given, error):
+    with pytest.raises(SettingsError, match=error):
+        settings(**given)
+
+
+def test_anonymous_access_from_other_machines_needs_a_setting():
+    assert settings(listener="0.0.0.0:8080", allow_anonymous="true")["kreplica.admin.allow.anonymous"]
+
+
+def test_hosts():
+    """Names of the listener, of the advertised listeners and of the setting are accepted, and IP addresses."""
+    access = admin_access(settings(listener="0.0.0.0:8080", allow_anonymous="true", hosts="Proxy.example"), "0.0.0.0")
+    assert {"localhost", "kafka.example", "proxy.example"} < set(access.hosts)
+    api = Api(Resource(Route("GET", "/v1/things", Scene().answer, "x")), access=access)
+    for host, expected in (("kafka.example:8080", 200), ("10.1.2.3:8080", 200), ("[fe80::1]", 200), ("evil.com", 421)):
+        assert api.ask("GET", "/v1/things", {"Host": host}).status == expected
+    assert not admin_access(settings(listener="127.0.0.1:8080"), "127.0.0.1").accepts_addresses
