@@ -10,6 +10,7 @@ from twisted.python.failure import Failure
 
 from kreplica.client_core.errors import ConnectionFailed
 from kreplica.runtime import Reactor
+from kreplica.security.tls.handshake_errors import tls_reason
 
 
 class Handshaking(Protocol):
@@ -61,7 +62,7 @@ class TlsHandshake:
     def failed(self, reason: Failure) -> None:
         """Report that the connection was lost."""
         closed = reason.check(ConnectionClosed) is not None
-        self._end(ConnectionFailed("the server closed the connection" if closed else _openssl_reason(reason.value)))
+        self._end(ConnectionFailed("the server closed the connection" if closed else tls_reason(reason.value)))
 
     def _end(self, result: ConnectionFailed | None) -> None:
         if not self._is_over:
@@ -69,11 +70,3 @@ class TlsHandshake:
             waiting, self._waiting = self._waiting, None
             if waiting is not None and not waiting.called:
                 waiting.callback(None)
-
-
-def _openssl_reason(error: BaseException | None) -> str:
-    """Return the text of an ``OpenSSL.SSL.Error``, whose argument is a list of (library, function, reason)."""
-    details = error.args[0] if error is not None and error.args else None
-    if isinstance(details, list):
-        return "; ".join(str(detail[-1]) for detail in details)
-    return str(error) or type(error).__name__

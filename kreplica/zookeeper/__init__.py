@@ -4,10 +4,10 @@ The public API is exported here.  Client modules, from the outermost layer inwar
 
 * ``client``: operations and chroot; ``multi``: decoding of multi responses; ``persistent_watch``: persistent watches
 * ``batches``: splits many writes or reads into multis of bounded size and pipelines them
-* ``session``: connects, keeps the session alive, fails over, closes
+* ``session``: connects, keeps the session alive, fails over, closes; ``session_options``
 * ``waiting_requests``: requests that wait for a connection
 * ``watches``: watch registry of one session; ``sasl``: DIGEST-MD5
-* ``ensemble``: connect strings and server order; ``chroot``: path mapping
+* ``ensemble``: connect strings and server order; ``chroot``: path mapping; ``default_acls``: ACLs of new znodes
 * ``connection``: one TCP connection with its requests, responses and pings
 
 Protocol modules, without I/O, used by client and server:

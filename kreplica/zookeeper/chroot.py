@@ -1,9 +1,21 @@
-"""Mapping between the client's paths and the server's paths."""
+"""Mapping between the client's paths and the server's paths, and creation of the chroot."""
 
 from __future__ import annotations
 
-from kreplica.zookeeper.errors import BadArguments
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from kreplica.zookeeper.default_acls import AclOf
+from kreplica.zookeeper.errors import BadArguments, NodeExists, NoNode
+from kreplica.zookeeper.records import OPEN_ACL, Opcode
+from kreplica.zookeeper.requests import Create, Exists
+from kreplica.zookeeper.responses import decode_created, decode_stat
 from kreplica.zookeeper.watches import WatchListener
+
+# Sends a request: operation, body, decoder of the response, path for errors.
+Submit = Callable[[Opcode, bytes, Callable[[bytes, int, int], Any], str], Deferred[Any]]
 
 
 class Chroot:
@@ -43,3 +55,21 @@ class Chroot:
         """Return the chroot's path and its ancestors, shortest first."""
         parts = self.path.split("/")[1:]
         return ["/" + "/".join(parts[: depth + 1]) for depth in range(len(parts))]
+
+
+async def create_znodes(paths: Iterable[str], submit: Submit, acl_of: AclOf | None) -> None:
+    """Create the znodes that do not exist.
+
+    :param paths: the server's paths, parents first.
+    """
+    for path in paths:
+        try:
+            await submit(Opcode.EXISTS, Exists(path).encode(), decode_stat, path)
+            continue
+        except NoNode:
+            pass
+        acl = OPEN_ACL if acl_of is None else acl_of(path)
+        try:
+            await submit(Opcode.CREATE2, Create(path, acl=acl).encode(), decode_created, path)
+        except NodeExists:
+            pass  # created concurrently by another client

@@ -11,9 +11,10 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from kreplica.runtime import Reactor
-from kreplica.zookeeper.chroot import Chroot
+from kreplica.zookeeper.chroot import Chroot, create_znodes
+from kreplica.zookeeper.default_acls import AclOf, with_default_acls
 from kreplica.zookeeper.ensemble import Ensemble, TlsContextFactory
-from kreplica.zookeeper.errors import NodeExists, NoNode
+from kreplica.zookeeper.errors import NoNode
 from kreplica.zookeeper.jute import pack_text_and_flag
 from kreplica.zookeeper.multi import multi_decoder
 from kreplica.zookeeper.persistent_watch import Watch
@@ -23,7 +24,6 @@ from kreplica.zookeeper.requests import (
     AddWatch,
     Create,
     Delete,
-    Exists,
     GetAcl,
     Operation,
     Read,
@@ -46,7 +46,8 @@ from kreplica.zookeeper.responses import (
     decode_stat,
 )
 from kreplica.zookeeper.sasl import SaslCredentials
-from kreplica.zookeeper.session import RESPONSE_SIZE_MAX, Session, SessionOptions, SessionState
+from kreplica.zookeeper.session import Session, SessionState
+from kreplica.zookeeper.session_options import RESPONSE_SIZE_MAX, SessionOptions
 from kreplica.zookeeper.watches import WatchListener
 
 _log = Logger()
@@ -79,7 +80,9 @@ class ZooKeeperClient:
     :param auth: (scheme, credentials) pairs that authenticate the session, such as ``("digest", b"user:password")``.
     :param sasl: credentials for SASL DIGEST-MD5.
     :param tls_context_factory: creates a connection creator for a server's host name
-        (``twisted.internet.ssl.optionsForClientTLS``); None means plain TCP.
+        (``twisted.internet.ssl.optionsForClientTLS``); None means plain TCP.  If the creator has an attribute
+        ``certificate_error``, errors contain it.
+    :param acl_of: returns the ACL of new znodes for which the caller gives ``OPEN_ACL``, the default.
     :param resume: (``session_id``, ``session_password``) of a session to resume; ``start`` fails with
         ``SessionExpired`` if it has ended.  None creates a new session.
     :param frame_size_max: the servers' ``jute.maxbuffer``, in bytes; larger requests fail with ``RequestTooLarge``.
@@ -100,6 +103,7 @@ class ZooKeeperClient:
         auth: Sequence[tuple[str, bytes]] = (),
         sasl: SaslCredentials | None = None,
         tls_context_factory: TlsContextFactory | None = None,
+        acl_of: AclOf | None = None,
         resume: tuple[int, bytes] | None = None,
         frame_size_max: int = FRAME_SIZE_MAX,
         response_size_max: int = RESPONSE_SIZE_MAX,
@@ -112,6 +116,7 @@ class ZooKeeperClient:
         self._ensemble = Ensemble.parse(connect_string)
         self._chroot = Chroot(self._ensemble.chroot)
         self._absolute = self._chroot.absolute
+        self._acl_of = acl_of
         self._connection_timeout_s = connection_timeout_ms / 1000
         self._options = SessionOptions(
             timeout_ms=session_timeout_ms,
@@ -253,6 +258,8 @@ class ZooKeeperClient:
         :return: (path, stat).
         :raise NodeExists: or ``NoNode`` (no parent), ``NoChildrenForEphemerals``, ``InvalidAcl``, ``NoAuth``.
         """
+        if self._acl_of is not None and acl is OPEN_ACL:
+            acl = self._acl_of(path)
         request = Create(self._absolute(path), data, acl, ephemeral, sequence)
         return self._session.submit(Opcode.CREATE2, request.encode(), self._decode_created, path)
 
@@ -336,9 +343,9 @@ class ZooKeeperClient:
         :return: one result per operation: ``Created``, ``Stat`` (SetData) or None (Delete, Check).
         :raise MultiFailed: with the index of the first operation that failed; none was applied.
         """
-        absolute = (
-            [each._replace(path=self._absolute(each.path)) for each in operations] if self._chroot.path else operations
-        )
+        absolute = operations if self._acl_of is None else with_default_acls(operations, self._acl_of)
+        if self._chroot.path:
+            absolute = [each._replace(path=self._absolute(each.path)) for each in absolute]
         decode = multi_decoder(operations, self._chroot.relative if self._chroot.path else None)
         return self._session.submit(Opcode.MULTI, encode_operations(absolute), decode, None)
 
@@ -378,17 +385,7 @@ class ZooKeeperClient:
 
     def create_chroot(self) -> Deferred[None]:
         """Create the chroot's znode and its ancestors if they do not exist."""
-        return Deferred.fromCoroutine(self._create_chroot())
-
-    async def _create_chroot(self) -> None:
-        for path in self._chroot.prefixes():
-            found = self._session.submit(Opcode.EXISTS, Exists(path).encode(), decode_stat, path)
-            if await found.addErrback(_none_if_no_node) is not None:
-                continue
-            try:
-                await self._session.submit(Opcode.CREATE2, Create(path).encode(), decode_created, path)
-            except NodeExists:
-                pass  # created concurrently by another client
+        return Deferred.fromCoroutine(create_znodes(self._chroot.prefixes(), self._session.submit, self._acl_of))
 
     def _decode_created(self, data: bytes, start: int, end: int) -> Created:
         created = decode_created(data, start, end)

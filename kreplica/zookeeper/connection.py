@@ -12,12 +12,14 @@ from typing import Any, Protocol, TypeAlias
 
 from twisted.internet import tcp
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IDelayedCall, ITCPTransport
+from twisted.internet.interfaces import IDelayedCall, IHandshakeListener, ITCPTransport
 from twisted.internet.protocol import Protocol as TwistedProtocol
 from twisted.python.failure import Failure
+from zope.interface import implementer
 
 from kreplica.errors import ProtocolError
 from kreplica.runtime import Reactor
+from kreplica.security.tls.handshake_errors import is_tls_failure, tls_reason
 from kreplica.zookeeper.errors import MarshallingError, ZooKeeperError, error_of
 from kreplica.zookeeper.framing import FrameSplitter
 from kreplica.zookeeper.jute import Reader
@@ -62,9 +64,12 @@ class ConnectionOwner(Protocol):
     def auth_completed(self, connection: Connection, error: ZooKeeperError | None) -> None:
         """Called when the server has accepted (``error`` is None) or rejected one of the session's credentials."""
 
-    def connection_lost(self, connection: Connection, reason: str) -> None: ...
+    def tls_established(self) -> None: ...
+
+    def connection_lost(self, connection: Connection, reason: str, *, tls_failed: bool = False) -> None: ...
 
 
+@implementer(IHandshakeListener)
 class Connection(TwistedProtocol):
     """Protocol of one connection; ``send`` may be called between ``handshake_done`` and ``connection_lost``.
 
@@ -113,6 +118,9 @@ class Connection(TwistedProtocol):
         self.confirmed_at = self._received_at = self._reactor.seconds()
         self.transport.write(frame(self._handshake.encode()))
 
+    def handshakeCompleted(self) -> None:
+        self._owner.tls_established()
+
     def dataReceived(self, data: bytes) -> None:
         self._received_at = self._reactor.seconds()
         self._reading = True
@@ -132,8 +140,9 @@ class Connection(TwistedProtocol):
         for call in (self._timer, self._flushing):
             if call is not None and call.active():
                 call.cancel()
-        text = self._reason or (reason.getErrorMessage() if reason is not None else "")
-        self._owner.connection_lost(self, text)
+        tls_failed = reason is not None and is_tls_failure(reason.value) and not self._reason
+        text = self._reason or (tls_reason(reason.value) if reason is not None else "")
+        self._owner.connection_lost(self, text, tls_failed=tls_failed)
 
     # Called by the session.
 

@@ -114,11 +114,12 @@ def connect(
     server: Server,
     factory: Factory[Any],
     timeout_s: float,
-    tls_context_factory: TlsContextFactory | None,
+    tls: IOpenSSLClientConnectionCreator | None,
 ) -> Deferred[IProtocol]:
     """Open a connection; cancelling the Deferred aborts the attempt.
 
     :param timeout_s: timeout for each address of the host name.
+    :param tls: None means plain TCP.
     """
     untyped: Any = reactor
     endpoint: IStreamClientEndpoint
@@ -127,6 +128,6 @@ def connect(
         endpoint = TCP4ClientEndpoint(untyped, server.host, server.port, timeout_s)
     else:
         endpoint = HostnameEndpoint(untyped, server.host, server.port, timeout_s)
-    if tls_context_factory is not None:
-        endpoint = wrapClientTLS(tls_context_factory(server.host), endpoint)
+    if tls is not None:
+        endpoint = wrapClientTLS(tls, endpoint)
     return endpoint.connect(factory)

@@ -7,8 +7,6 @@ never sent in a new one.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
@@ -20,7 +18,7 @@ from twisted.python.failure import Failure
 
 from kreplica.runtime import Reactor
 from kreplica.zookeeper.connection import Connection, Decode, OnResponse
-from kreplica.zookeeper.ensemble import PAUSE_S_MAX, Ensemble, Server, ServerOrder, TlsContextFactory, connect
+from kreplica.zookeeper.ensemble import PAUSE_S_MAX, Ensemble, Server, ServerOrder, connect
 from kreplica.zookeeper.errors import (
     AuthFailed,
     ClientClosed,
@@ -32,7 +30,6 @@ from kreplica.zookeeper.errors import (
     ZooKeeperError,
 )
 from kreplica.zookeeper.records import (
-    FRAME_SIZE_MAX,
     XID_AUTH,
     XID_SET_WATCHES,
     ConnectRequest,
@@ -43,13 +40,12 @@ from kreplica.zookeeper.records import (
 from kreplica.zookeeper.requests import Auth, opcode_of
 from kreplica.zookeeper.responses import decode_empty
 from kreplica.zookeeper.sasl import SaslCredentials, authenticate
+from kreplica.zookeeper.session_options import SessionOptions
 from kreplica.zookeeper.waiting_requests import WaitingRequest, WaitingRequests
 from kreplica.zookeeper.watches import Watches, call_listener
 
 _log = Logger()
 
-# ``jute.maxbuffer`` limits requests, not responses: a multi-read of many small requests has a large response.
-RESPONSE_SIZE_MAX = 64 * 1024 * 1024
 # Timeout for the response to closeSession; the connection is closed after it in any case.
 CLOSE_TIME_S_MAX = 5.0
 
@@ -77,31 +73,10 @@ class SessionState(Enum):
         """True in a final state."""
         return self in (SessionState.EXPIRED, SessionState.AUTH_FAILED, SessionState.CLOSED)
 
-
-@dataclass(frozen=True, slots=True)
-class SessionOptions:
-    """Options of a session.
-
-    :param timeout_ms: requested session timeout; the server may grant another.
-    :param auth: (scheme, credentials) pairs, sent on each new connection.
-    :param resume: (ID, password) of the session to resume; None creates a new one.
-    :param frame_size_max: maximum request size in bytes (``jute.maxbuffer`` of the server).
-    :param response_size_max: maximum response size in bytes.
-    :param requests_max: maximum number of unanswered requests, including queued ones.
-    :param request_bytes_max: further requests fail once the total size of the unanswered ones exceeds this.
-    :param waiting_ms_max: maximum time for which a request waits for a connection; None means the session timeout.
-    """
-
-    timeout_ms: int = 18_000
-    auth: Sequence[tuple[str, bytes]] = ()
-    sasl: SaslCredentials | None = None
-    tls_context_factory: TlsContextFactory | None = None
-    resume: tuple[int, bytes] | None = None
-    frame_size_max: int = FRAME_SIZE_MAX
-    response_size_max: int = RESPONSE_SIZE_MAX
-    requests_max: int = 100_000
-    request_bytes_max: int = 64 * 1024 * 1024
-    waiting_ms_max: int | None = None
+    @property
+    def lost(self) -> bool:
+        """True if the session ended without its owner's request: its ephemeral znodes are gone, or will expire."""
+        return self in (SessionState.EXPIRED, SessionState.AUTH_FAILED)
 
 
 class SessionOwner(Protocol):
@@ -141,7 +116,9 @@ class Session:
         self.problem = ""
         """Reason of the last failure to reach a server; empty while there is a connection."""
         self.server_accepted = False
-        """True after a server has accepted a connection, even if it did not establish the session."""
+        """True after a server has accepted a connection (and its TLS handshake), even if it opened no session."""
+        self._server: Server | None = None  # of the current connection or attempt
+        self._tls: Any = None  # its TLS connection creator
         self._attempt: Deferred[IProtocol] | None = None
         self._connection: Connection | None = None  # set once the socket is open
         self._usable: Connection | None = None  # the same connection, set once requests may be sent
@@ -239,14 +216,15 @@ class Session:
             connection.send_reserved(XID_AUTH, Opcode.AUTH, Auth(scheme, credentials).encode())
         if sasl is not None:
             steps = Deferred.fromCoroutine(authenticate(connection, sasl, self._random))
-            steps.addCallbacks(lambda _: self.auth_completed(connection, None), self._sasl_failed)
+            steps.addCallbacks(lambda _: self.auth_completed(connection, None), self._sasl_failed, errbackArgs=(sasl,))
             steps.addErrback(lambda failure: _log.failure("Authentication failed unexpectedly", failure))
         if not self._identities_pending:
             self._become_usable(connection)
 
     def auth_completed(self, connection: Connection, error: ZooKeeperError | None) -> None:
         if error is not None:
-            self._end(SessionState.AUTH_FAILED, AuthFailed())
+            schemes = ", ".join(scheme for scheme, _ in self._options.auth)
+            self._end(SessionState.AUTH_FAILED, AuthFailed(None, f"{self._server} rejected the {schemes} credentials"))
             return
         self._identities_pending -= 1
         if not self._identities_pending and connection is self._connection:
@@ -256,10 +234,16 @@ class Session:
         for listener in self.watches.listeners_of(event):
             call_listener(listener, event)
 
-    def connection_lost(self, connection: Connection, reason: str) -> None:
+    def tls_established(self) -> None:
+        self.server_accepted = True
+
+    def connection_lost(self, connection: Connection, reason: str, *, tls_failed: bool = False) -> None:
         current = connection is self._connection
         if current:
-            self.problem = reason
+            if tls_failed:
+                self.server_accepted = False
+                reason = f"TLS: {getattr(self._tls, 'certificate_error', None) or reason}"
+            self.problem = f"{self._server}: {reason}"
             self._drop_connection()
             if self._closed:
                 self._end(SessionState.CLOSED, ClientClosed())
@@ -281,7 +265,9 @@ class Session:
         size_max = self._options.response_size_max
         factory = Factory.forProtocol(lambda: Connection(self._reactor, self, handshake, size_max))
         self._timer = self._reactor.callLater(self._attempt_s_max, self._attempt_too_slow)
-        tls = self._options.tls_context_factory
+        create_tls = self._options.tls_context_factory
+        self._server = server
+        self._tls = tls = None if create_tls is None else create_tls(server.host)
         attempt = self._attempt = connect(self._reactor, server, factory, self._attempt_s_max, tls)
         attempt.addCallbacks(self._connected, self._attempt_failed, errbackArgs=(server,))
 
@@ -292,7 +278,8 @@ class Session:
             connection.abort("no longer needed")
         else:
             self._connection = connection
-            self.server_accepted = True
+            if self._tls is None:
+                self.server_accepted = True
 
     def _attempt_failed(self, failure: Failure, server: Server) -> None:
         self._attempt = None
@@ -331,10 +318,11 @@ class Session:
         for listener, event in reconnect_events:
             call_listener(listener, event)
 
-    def _sasl_failed(self, failure: Failure) -> None:
+    def _sasl_failed(self, failure: Failure, credentials: SaslCredentials) -> None:
         # Losing the connection does not mean that the credentials were rejected: the next connection retries.
         if not isinstance(failure.value, ConnectionLoss):
-            self._end(SessionState.AUTH_FAILED, AuthFailed(None, f"SASL: {failure.getErrorMessage()}"))
+            text = f"{self._server}: SASL authentication of {credentials.username!r}: {failure.getErrorMessage()}"
+            self._end(SessionState.AUTH_FAILED, AuthFailed(None, text))
 
     def _close_at_server(self, connection: Connection) -> None:
         self._usable = None

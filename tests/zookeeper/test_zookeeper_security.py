@@ -1,97 +1,66 @@
-"""SASL and TLS with a real ZooKeeper."""
+"""SASL, TLS and default ACLs with a real ZooKeeper."""
 
 from __future__ import annotations
 
-import datetime
 import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
-from OpenSSL import crypto
-from twisted.internet import ssl
+from twisted.internet.defer import DeferredQueue
 
+from kreplica.security.tls.contexts import ClientTls
+from kreplica.security.tls.options import TlsOptions
 from kreplica.zookeeper import (
     CREATOR_ALL_ACL,
+    OPEN_ACL,
+    READ_ACL,
+    Acl,
     AuthFailed,
+    Create,
+    InvalidAcl,
     NoAuth,
     OperationTimeout,
     SaslCredentials,
+    SessionState,
+    SetData,
     ZooKeeperClient,
 )
 from kreplica.zookeeper.sasl import DigestExchange
 from tests.support.real_reactor import run
-from tests.support.real_zookeeper import RealZooKeeper, free_ports
+from tests.support.secure_zookeeper import PASSWORDS, SecureZooKeeper, make_certificates
+from tests.support.zookeeper_scene import Scene
 
-_JAAS = """\
-Server {
-    org.apache.zookeeper.server.auth.DigestLoginModule required
-    user_alice="open sesame" user_bob="\\"quoted\\"";
-};
-"""
+ALICE, BOB = (SaslCredentials(name, password) for name, password in PASSWORDS.items())
 
 
-def certificate(path: Path) -> None:
-    """Write a key and a self-signed certificate for ``localhost`` to one file."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime(2020, 1, 1)
-    signed = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now)
-        .not_valid_after(now + datetime.timedelta(days=36500))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    path.write_bytes(private + signed.public_bytes(serialization.Encoding.PEM))
-
-
-class SecureServer:
-    """A ZooKeeper with SASL, and a second port with TLS."""
-
-    def __init__(self, directory: Path) -> None:
-        (directory / "jaas.conf").write_text(_JAAS)
-        self.certificate_path = directory / "server.pem"
-        certificate(self.certificate_path)
-        (self.tls_port,) = free_ports(1)
-        self.zookeeper = RealZooKeeper(
-            directory,
-            sync_to_disk=False,
-            settings={
-                "authProvider.sasl": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
-                "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
-                "secureClientPort": self.tls_port,
-                "secureClientPortAddress": "127.0.0.1",
-                "ssl.keyStore.location": self.certificate_path,
-                "ssl.trustStore.location": self.certificate_path,
-                "ssl.clientAuth": "none",
-            },
-            jvm_flags=[f"-Djava.security.auth.login.config={directory / 'jaas.conf'}"],
-        )
+class SecureServer(SecureZooKeeper):
+    """The server and its clients."""
 
     def client(self, connect_string: str | None = None, **options: Any) -> ZooKeeperClient:
         from twisted.internet import reactor
 
-        place = connect_string or self.zookeeper.connect_string
+        place = connect_string or self.address
         return ZooKeeperClient(reactor, place, random=random.Random(6), **options)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureServer]:
-    secure = SecureServer(tmp_path_factory.mktemp("secure"))
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Iterator[SecureServer]:
+    secure = SecureServer(tmp_path_factory.mktemp("secure"), certificates)
+    with secure.zookeeper:
+        yield secure
+
+
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Iterator[SecureServer]:
+    """A server whose port with TLS accepts only clients with a certificate."""
+    secure = SecureServer(tmp_path_factory.mktemp("certified"), certificates, client_auth="need")
     with secure.zookeeper:
         yield secure
 
@@ -113,8 +82,7 @@ def test_sasl_user_owns_its_znodes(server: SecureServer) -> None:
     """The user authenticates with a password; another user cannot read the znode."""
 
     async def scenario() -> None:
-        alice = server.client(sasl=SaslCredentials("alice", "open sesame"))
-        bob = server.client(sasl=SaslCredentials("bob", '"quoted"'))
+        alice, bob = server.client(sasl=ALICE), server.client(sasl=BOB)
         await alice.start()
         await bob.start()
         await alice.create("/hers", b"secret", acl=CREATOR_ALL_ACL)
@@ -133,8 +101,9 @@ def test_wrong_sasl_password_is_refused(server: SecureServer) -> None:
 
     async def scenario() -> None:
         client = server.client(sasl=SaslCredentials("alice", "wrong"))
-        with pytest.raises(AuthFailed):
+        with pytest.raises(AuthFailed, match=f"^{server.address}: SASL authentication of 'alice': the server rejected"):
             await client.start()
+        assert client.state is SessionState.AUTH_FAILED
 
     run(scenario())
 
@@ -144,32 +113,146 @@ def test_credentials_hide_their_password() -> None:
     assert "sesame" not in repr(SaslCredentials("alice", "open sesame"))
 
 
-def trusting(path: Path) -> Any:
-    """Return a client's TLS settings that trust only this certificate."""
-    authority = ssl.Certificate(crypto.load_certificate(crypto.FILETYPE_PEM, path.read_bytes()))
-    return lambda host: ssl.optionsForClientTLS(host, ssl.trustRootFromCertificates([authority]))
+def test_each_connection_is_authenticated(server: SecureServer) -> None:
+    """After a lost connection, waiting requests are sent only after the user is authenticated again."""
 
-
-def test_tls_with_a_trusted_certificate(server: SecureServer) -> None:
     async def scenario() -> None:
-        client = server.client(f"localhost:{server.tls_port}", tls_context_factory=trusting(server.certificate_path))
+        from twisted.internet import reactor
+
+        scene = Scene(reactor, server.address, "/again")  # type: ignore[arg-type]
+        link = scene.link()
+        client = await scene.client(connect_string=link.connect_string, sasl=ALICE)
+        states: DeferredQueue[SessionState] = DeferredQueue()
+        client.on_session_event(states.put)
+        await client.create("/hers", b"1", acl=CREATOR_ALL_ACL)
+        for _ in range(3):
+            link.cut()
+            assert await states.get() is SessionState.SUSPENDED
+            assert (await client.get_data("/hers"))[0] == b"1"
+            assert await states.get() is SessionState.CONNECTED
+        await scene.finish()
+
+    run(scenario())
+
+
+def test_new_znodes_have_the_default_acl(server: SecureServer) -> None:
+    """It depends on the path without the chroot, and applies to creates in multis; an explicit ACL takes precedence."""
+    paths: list[str] = []
+
+    def acl_of(path: str) -> tuple[Acl, ...]:
+        paths.append(path)
+        return CREATOR_ALL_ACL if "secret" in path else CREATOR_ALL_ACL + READ_ACL
+
+    async def scenario() -> None:
+        alice = server.client(f"{server.address}/default/acls", sasl=ALICE, acl_of=acl_of)
+        await alice.start()
+        await alice.create_chroot()
+        await alice.create("/plain", b"1")
+        await alice.multi([Create("/secret", b"2"), SetData("/plain", b"3"), Create("/mine", acl=READ_ACL)])
+        assert paths == ["/default", "/default/acls", "/plain", "/secret"]
+        hers = Acl(31, "sasl", "alice")
+        found = [(await alice.get_acl(path))[0] for path in ("/", "/plain", "/secret", "/mine")]
+        assert found == [(hers, *READ_ACL), (hers, *READ_ACL), (hers,), READ_ACL]
+        anyone = server.client(f"{server.address}/default/acls")
+        await anyone.start()
+        assert (await anyone.get_data("/plain"))[0] == b"3"
+        with pytest.raises(NoAuth):
+            await anyone.set_data("/plain", b"4")
+        with pytest.raises(NoAuth):
+            await anyone.create("/another")
+        with pytest.raises(NoAuth):
+            await anyone.get_data("/secret")
+        await alice.close()
+        await anyone.close()
+
+    run(scenario())
+
+
+def test_default_acl_needs_an_identity(server: SecureServer) -> None:
+    async def scenario() -> None:
+        client = server.client(acl_of=lambda _: CREATOR_ALL_ACL)
         await client.start()
+        with pytest.raises(InvalidAcl):
+            await client.create("/nobody")
+        await client.create("/nobody", acl=READ_ACL + OPEN_ACL)
+        await client.close()
+
+    run(scenario())
+
+
+def tls(certificates: Path, *, authority: str = "ca.pem", key: str | None = None) -> Any:
+    """Return a client's TLS settings that trust only this authority."""
+    return ClientTls(
+        TlsOptions(
+            truststore_type="PEM",
+            truststore_location=str(certificates / authority),
+            keystore_type="PEM",
+            keystore_location=None if key is None else str(certificates / key),
+        )
+    ).creator
+
+
+def test_tls_with_a_trusted_certificate(server: SecureServer, certificates: Path) -> None:
+    """Host names and addresses are verified; SASL works on the encrypted connection."""
+
+    async def scenario() -> None:
+        place = server.tls_address.replace("127.0.0.1", "localhost")
+        client = server.client(place, tls_context_factory=tls(certificates), sasl=ALICE)
+        await client.start()
+        assert client.server_accepted
         data = b"x" * 500_000
-        await client.create("/tls", data)
+        await client.create("/tls", data, acl=CREATOR_ALL_ACL)
         assert (await client.get_data("/tls"))[0] == data
         await client.close()
 
     run(scenario())
 
 
-def test_tls_with_an_untrusted_certificate(server: SecureServer) -> None:
-    """The client gets no session, and reports the reason."""
+def test_tls_with_an_untrusted_certificate(server: SecureServer, certificates: Path) -> None:
+    """The client gets no session, and reports the server and the reason; the server did not accept it."""
 
     async def scenario() -> None:
-        client = server.client(
-            f"localhost:{server.tls_port}", tls_context_factory=ssl.optionsForClientTLS, connection_timeout_ms=1000
+        other = tls(certificates, authority="other/ca.pem")
+        client = server.client(server.tls_address, tls_context_factory=other, connection_timeout_ms=1000)
+        expected = f"{server.tls_address}: TLS: CN=.*: the certificate authority is not in the trust store"
+        with pytest.raises(OperationTimeout, match=expected):
+            await client.start()
+        assert not client.server_accepted
+
+    run(scenario())
+
+
+def test_port_without_tls(server: SecureServer, certificates: Path) -> None:
+    """The client reports that this is not TLS."""
+
+    async def scenario() -> None:
+        client = server.client(tls_context_factory=tls(certificates), connection_timeout_ms=1000)
+        with pytest.raises(OperationTimeout, match=f"last attempt: {server.address}: "):
+            await client.start()
+        assert not client.server_accepted
+
+    run(scenario())
+
+
+def test_certificate_authenticates_the_client(certified: SecureServer, certificates: Path) -> None:
+    """The owner of a znode is the subject of the certificate, as Java writes it."""
+
+    async def scenario() -> None:
+        client = certified.client(certified.tls_address, tls_context_factory=tls(certificates, key="broker.pem"))
+        await client.start()
+        await client.create("/certified", b"", acl=CREATOR_ALL_ACL)
+        assert (await client.get_acl("/certified"))[0] == (Acl(31, "x509", "CN=broker"),)
+        await client.close()
+
+    run(scenario())
+
+
+def test_missing_client_certificate(certified: SecureServer, certificates: Path) -> None:
+    async def scenario() -> None:
+        client = certified.client(
+            certified.tls_address, tls_context_factory=tls(certificates), connection_timeout_ms=1000
         )
-        with pytest.raises(OperationTimeout, match="certificate"):
+        with pytest.raises(OperationTimeout, match=f"last attempt: {certified.tls_address}: "):
             await client.start()
 
     run(scenario())
