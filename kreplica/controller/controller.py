@@ -218,11 +218,12 @@ class Controller:
             self.queue.pause()
         elif state is SessionState.CONNECTED:
             self.queue.resume()
-        elif state is SessionState.EXPIRED:
+        elif state.lost:
             self._watches = False
             self.queue.discard()
             self.queue.resume()
-            self._resign("its ZooKeeper session expired")
+            has_expired = state is SessionState.EXPIRED
+            self._resign("its ZooKeeper session expired" if has_expired else "ZooKeeper rejected its user")
         self.history.session_changed(state)
 
     # --- election ----------------------------------------------------------------------------------------------------

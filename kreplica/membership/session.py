@@ -76,8 +76,8 @@ class Membership:
             self._rejoining.cancel()
 
     def _session_changed(self, state: SessionState) -> None:
-        if state is SessionState.EXPIRED and self._rejoining is None:
-            log.warn("the session with ZooKeeper has expired: registering again")
+        if state.lost and self._rejoining is None:
+            log.warn("the session with ZooKeeper has ended ({state}): registering again", state=state.value)
             self.registered = False
             self._rejoining = Deferred.fromCoroutine(self._rejoin())
             self._rejoining.addErrback(lambda failure: log.failure("registering again failed", failure))

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 
 from twisted.logger import Logger
 
-from kreplica.runtime import Runtime
 from kreplica.runtime.disk import Disk
 from kreplica.zookeeper import ZooKeeperClient, ZooKeeperError
 
@@ -39,11 +39,16 @@ def remember_session(disk: Disk, directory: str, client: ZooKeeperClient, connec
         log.warn("cannot write {path}: {error}", path=path, error=error)
 
 
-async def end_previous_session(runtime: Runtime, directory: str, connect_string: str, *, timeout_ms: int) -> None:
-    """Close the stored session if it is still open; failures only cost time."""
+async def end_previous_session(
+    disk: Disk, directory: str, connect_string: str, new_client: Callable[[tuple[int, bytes]], ZooKeeperClient]
+) -> None:
+    """Close the stored session if it is still open; failures only cost time.
+
+    :param new_client: creates a client of these servers that resumes a session, from its ID and password.
+    """
     path = os.path.join(directory, FILE_NAME)
     try:
-        document = json.loads(runtime.disk.read_file(path))
+        document = json.loads(disk.read_file(path))
         resume = (int(document["session_id"]), bytes.fromhex(document["password"]))
         if document["connect"] != connect_string:
             return
@@ -52,13 +57,7 @@ async def end_previous_session(runtime: Runtime, directory: str, connect_string:
     except (OSError, ValueError, KeyError, TypeError) as error:
         log.warn("cannot read {path} ({error}): waiting for the earlier session to expire", path=path, error=error)
         return
-    client = ZooKeeperClient(
-        runtime.reactor,
-        connect_string,
-        random=runtime.random,
-        connection_timeout_ms=timeout_ms,
-        resume=resume,
-    )
+    client = new_client(resume)
     try:
         await client.start()
         log.info("closing the ZooKeeper session 0x{session:x} of a killed broker", session=resume[0])

@@ -65,6 +65,11 @@ def _has_client_authorities(values: Values) -> bool:
     return "certificate" not in values["kreplica.admin.authentication"] or all(values[name] for name in names)
 
 
+def _has_zookeeper_identity(values: Values) -> bool:
+    has_certificate = values["zookeeper.ssl.client.enable"] and values["zookeeper.ssl.keystore.location"]
+    return bool(not values["zookeeper.set.acl"] or values["kreplica.zookeeper.sasl.jaas.config"] or has_certificate)
+
+
 def _is_loopback(host: str) -> bool:
     try:
         return ip_address(host).is_loopback
@@ -132,6 +137,12 @@ RULES = (
         ("max.connections.per.ip", "max.connections.per.ip.overrides"),
         lambda values: values["max.connections.per.ip"] != 0,
         "would allow no connections: set max.connections.per.ip to at least 1",
+    ),
+    Rule(
+        ("zookeeper.set.acl",),
+        _has_zookeeper_identity,
+        "needs a user of ZooKeeper: set kreplica.zookeeper.sasl.jaas.config, or zookeeper.ssl.client.enable=true and "
+        "zookeeper.ssl.keystore.location",
     ),
     Rule(
         ("kreplica.admin.tls.certificate.file", "kreplica.admin.tls.key.file"),

@@ -49,6 +49,13 @@ class World:
         return runtime, client
 
 
+def resuming(runtime):
+    """Return the factory of clients that resume a session."""
+    return lambda session: ZooKeeperClient(
+        runtime.reactor, CONNECT, random=runtime.random, connection_timeout_ms=1000, resume=session
+    )
+
+
 @pytest.fixture
 def world():
     return World()
@@ -183,7 +190,7 @@ def test_session_of_a_killed_broker_is_ended(world):
     host = world.simulation.host("one")
     host.kill()
     began_s = host.runtime.reactor.seconds()
-    world.run(end_previous_session(host.runtime, "/data", CONNECT, timeout_ms=1000))
+    world.run(end_previous_session(host.runtime.disk, "/data", CONNECT, resuming(host.runtime)))
     _, watcher = world.client("two")
     assert world.run(watcher.exists("/brokers/ids/1")) is None
     assert host.runtime.reactor.seconds() - began_s < 1
@@ -196,7 +203,7 @@ def test_unusable_session_file(world, data):
     runtime.disk.make_directories("/data")
     if data is not None:
         runtime.disk.write_file("/data/zookeeper-session", data)
-    world.run(end_previous_session(runtime, "/data", CONNECT, timeout_ms=1000))
+    world.run(end_previous_session(runtime.disk, "/data", CONNECT, resuming(runtime)))
     forget_session(runtime.disk, "/data")
     forget_session(runtime.disk, "/data")
     assert not runtime.disk.exists("/data/zookeeper-session")

@@ -78,6 +78,9 @@ class ControllerHistory:
             self._zookeeper_is_lost = True
             text = f"the ZooKeeper session of {subject} expired; it leads no partition until it has a new one"
             self.record("session_expired", subject, text)
+        elif state is SessionState.AUTH_FAILED:
+            self._zookeeper_is_lost = True
+            self.record("zookeeper_lost", subject, f"ZooKeeper rejected the user of {subject}; it leads no partition")
         elif state is SessionState.CONNECTED and self._zookeeper_is_lost:
             self._zookeeper_is_lost = False
             self.record("zookeeper_back", subject, f"{subject} is connected to ZooKeeper again")

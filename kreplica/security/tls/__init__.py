@@ -1,9 +1,11 @@
 """TLS with Kafka's ``ssl.*`` settings.
 
 * ``options``: the values of the settings, for one listener or client
+* ``zookeeper_options``: the same for ZooKeeper, which has other rules for stores
 * ``stores``: keys and certificates, from PEM and PKCS12
 * ``contexts``: OpenSSL contexts, and the verification of servers by clients
 * ``development_ca``: certificates for development and tests
+* ``handshake_errors``: texts of OpenSSL's errors
 * ``listener``: TLS of one listener, with the reload of changed certificates
 * ``distinguished_names``: subjects of certificates as Java writes them (RFC 2253)
 * ``principal_rules``: principals of certificates (``ssl.principal.mapping.rules``)

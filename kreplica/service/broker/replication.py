@@ -106,7 +106,7 @@ class Replication:
         self._unsubscribe = self._client.on_session_event(self._session_changed)
 
     def _session_changed(self, state: SessionState) -> None:
-        if state is SessionState.EXPIRED:
+        if state.lost:
             self._fence.session_ended()
             self.partitions.session_lost()
 

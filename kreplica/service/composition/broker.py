@@ -54,13 +54,13 @@ from kreplica.service.broker.settings_maps import (
     storage_config,
 )
 from kreplica.service.broker.watches import Watches
+from kreplica.service.broker.zookeeper_clients import ZooKeeperClients
 from kreplica.service.composition.start_timings import StartTimings
 from kreplica.service.composition.stopping import stop_all
 from kreplica.service.metrics.broker_metrics import BrokerMetrics
 from kreplica.service.plugins import Plugins
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.storage.directories.log_directories import LogDirectories
-from kreplica.zookeeper import ZooKeeperClient
 
 if TYPE_CHECKING:
     from kreplica.admin.http.site import AdminSite
@@ -84,13 +84,8 @@ class Broker:
         self.broker_id: int = settings["broker.id"]
         self.inter_broker_endpoint = inter_broker_endpoint(settings)
         self.plugins = Plugins(self, runtime, settings)
-        self.client = ZooKeeperClient(
-            runtime.reactor,
-            settings["zookeeper.connect"],
-            random=runtime.random,
-            session_timeout_ms=settings["zookeeper.session.timeout.ms"],
-            connection_timeout_ms=self._connection_timeout_ms(),
-        )
+        self._zookeeper_clients = ZooKeeperClients(runtime, settings)
+        self.client = self._zookeeper_clients.new()
         self.fence = ControlFence()
         self.control_admission = ControlAdmission(
             runtime.reactor, self.fence, partial(read_elected_controller, self.client)
@@ -135,10 +130,6 @@ class Broker:
         """ID of the ZooKeeper session in which the settings and watches were read."""
         self._removing_strays: Deferred[None] = succeed(None)
 
-    def _connection_timeout_ms(self) -> int:
-        chosen: int | None = self.settings["zookeeper.connection.timeout.ms"]
-        return self.settings["zookeeper.session.timeout.ms"] if chosen is None else chosen
-
     def _make_membership(self) -> Membership:
         reactor, random = self.runtime.reactor, self.runtime.random
         incarnations = self.incarnations
@@ -175,8 +166,8 @@ class Broker:
         steps = StartupSteps(self.runtime, self.client)
         await steps.connect(connect)
         timings.done("session")
-        timeout_ms = self._connection_timeout_ms()
-        ended = end_previous_session(self.runtime, self.settings.log_dirs[0], connect, timeout_ms=timeout_ms)
+        clients, directory = self._zookeeper_clients, self.settings.log_dirs[0]
+        ended = end_previous_session(self.runtime.disk, directory, connect, clients.resuming)
         await steps.with_progress_log("the end of the previous session with ZooKeeper", ended)
         timings.done("previous session")
         cluster_id = await self._read_cluster(steps)
@@ -204,7 +195,7 @@ class Broker:
         self.controller.start()
         self.replication.start()
         self.coordinators.start()
-        await wait_until_served(self, self._connection_timeout_ms() / 1000)
+        await wait_until_served(self, clients.connection_timeout_ms / 1000)
         timings.done("roles")
         log.info("started in {seconds:.2f} s: {parts}", seconds=timings.total_s, parts=str(timings))
         await self._start_plugins()

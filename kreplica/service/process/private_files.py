@@ -34,7 +34,8 @@ def warn_of_readable_secrets(config: str, settings: BrokerSettings) -> None:
     :param config: path of the settings file.
     """
     in_config = any(_SECRET.search(name) for name in settings.configured_names)
-    named = (settings["kreplica.admin.token.file"], settings["kreplica.admin.tls.key.file"])
+    named = [settings["kreplica.admin.token.file"], settings["kreplica.admin.tls.key.file"]]
+    named += [settings.get(name) for name in settings.configured_names if name.endswith("ssl.keystore.location")]
     for path in filter(None, (config if in_config else "", *named)):
         if os.path.exists(path) and os.stat(path).st_mode & stat.S_IROTH:
             log.warn(

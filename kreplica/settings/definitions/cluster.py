@@ -8,17 +8,16 @@ from kreplica.settings.definitions.helpers import (
     CLUSTER_WIDE,
     HIGH,
     INT,
-    LIST,
     LONG,
     LOW,
     MEDIUM,
-    PASSWORD,
     READ_ONLY,
     STRING,
     Row,
     not_implemented,
     not_implemented_protection,
 )
+from kreplica.settings.definitions.zookeeper_security import ZOOKEEPER_SECURITY
 from kreplica.settings.setting import Setting
 from kreplica.settings.validators import ANY, at_least
 
@@ -60,27 +59,12 @@ ZOOKEEPER = (
         "zookeeper.session.timeout.ms", INT, 18_000, ANY, HIGH, READ_ONLY,
         "The ZooKeeper session timeout: the broker counts as failed if ZooKeeper receives no heartbeat for this time.",
     ),
-    *not_implemented_protection(
-        "the connection to ZooKeeper is not encrypted",
-        Row("zookeeper.clientCnxnSocket", STRING, None, ANY, MEDIUM, READ_ONLY),
-        Row("zookeeper.ssl.cipher.suites", LIST, None, ANY, LOW, READ_ONLY),
-        Row("zookeeper.ssl.client.enable", BOOLEAN, False, ANY, MEDIUM, READ_ONLY),
-        Row("zookeeper.ssl.crl.enable", BOOLEAN, False, ANY, LOW, READ_ONLY),
-        Row("zookeeper.ssl.enabled.protocols", LIST, None, ANY, LOW, READ_ONLY),
-        Row("zookeeper.ssl.endpoint.identification.algorithm", STRING, "HTTPS", ANY, LOW, READ_ONLY),
-        Row("zookeeper.ssl.keystore.location", STRING, None, ANY, MEDIUM, READ_ONLY),
-        Row("zookeeper.ssl.keystore.password", PASSWORD, None, ANY, MEDIUM, READ_ONLY),
-        Row("zookeeper.ssl.keystore.type", STRING, None, ANY, MEDIUM, READ_ONLY),
-        Row("zookeeper.ssl.ocsp.enable", BOOLEAN, False, ANY, LOW, READ_ONLY),
-        Row("zookeeper.ssl.protocol", STRING, "TLSv1.2", ANY, LOW, READ_ONLY),
-        Row("zookeeper.ssl.truststore.location", STRING, None, ANY, MEDIUM, READ_ONLY),
-        Row("zookeeper.ssl.truststore.password", PASSWORD, None, ANY, MEDIUM, READ_ONLY),
-        Row("zookeeper.ssl.truststore.type", STRING, None, ANY, MEDIUM, READ_ONLY),
+    Setting(
+        "zookeeper.set.acl", BOOLEAN, False, ANY, HIGH, READ_ONLY,
+        "Whether only this broker's ZooKeeper user can change the znodes that the broker creates; all brokers must use "
+        "the same user. Needs SASL (kreplica.zookeeper.sasl.jaas.config) or a key store (zookeeper.ssl.*).",
     ),
-    *not_implemented_protection(
-        "znodes are created without access control",
-        Row("zookeeper.set.acl", BOOLEAN, False, ANY, HIGH, READ_ONLY),
-    ),
+    *ZOOKEEPER_SECURITY,
     *not_implemented(
         "requests to ZooKeeper are pipelined without this limit",
         Row("zookeeper.max.in.flight.requests", INT, 10, at_least(1), HIGH, READ_ONLY),
