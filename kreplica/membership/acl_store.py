@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from twisted.logger import Logger
 
@@ -30,6 +30,7 @@ from kreplica.zookeeper import (
     MultiFailed,
     NodeExists,
     NoNode,
+    Operation,
     SetData,
     ZooKeeperClient,
     read_all,
@@ -100,23 +101,31 @@ class AclStore:
                 except NoNode:
                     pass
 
-    async def add(self, resource: ResourcePattern, acls: Iterable[Acl]) -> None:
+    async def add(
+        self, resource: ResourcePattern, acls: Iterable[Acl], *, dry_run: bool = False
+    ) -> Sequence[Operation]:
         """Add ACLs to a resource pattern.
 
+        :param dry_run: True to write nothing.
+        :return: the ZooKeeper operations.
         :raise KafkaError: ZooKeeper cannot be reached, or too many concurrent changes.
         """
         added = frozenset(acls)
-        await self._change(resource, lambda current: current | added)
+        return await self._change(resource, lambda current: current | added, dry_run=dry_run)
 
-    async def remove(self, resource: ResourcePattern, acls: Iterable[Acl]) -> None:
+    async def remove(
+        self, resource: ResourcePattern, acls: Iterable[Acl], *, dry_run: bool = False
+    ) -> Sequence[Operation]:
         """Remove ACLs from a resource pattern.
 
+        :param dry_run: True to write nothing.
+        :return: the ZooKeeper operations.
         :raise KafkaError: as for ``add``.
         """
         removed = frozenset(acls)
-        await self._change(resource, lambda current: current - removed)
+        return await self._change(resource, lambda current: current - removed, dry_run=dry_run)
 
-    async def _change(self, resource: ResourcePattern, change: Change) -> None:
+    async def _change(self, resource: ResourcePattern, change: Change, *, dry_run: bool) -> Sequence[Operation]:
         path = path_of(resource)
         notification = f"{CHANGES[resource.pattern]}/{CHANGE_PREFIX}"
         notify = Create(notification, encode_change(resource), sequence=True)
@@ -129,8 +138,11 @@ class AclStore:
                 write = Create(path, data)
             else:
                 write = SetData(path, data, version) if new else Delete(path, version)
+            operations = (write, notify)
+            if dry_run:
+                return operations
             try:
-                await translate_errors(self._client.multi([write, notify]))
+                await translate_errors(self._client.multi(operations))
             except MultiFailed as failed:
                 if not isinstance(failed.error, (BadVersion, NodeExists, NoNode)):
                     raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(failed)) from failed
@@ -138,7 +150,7 @@ class AclStore:
             entries = {pattern: self.rules.of(pattern) for pattern in self.rules.patterns}
             self.rules.replace({**entries, resource: new})
             self._authorizer.forget()
-            return
+            return operations
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"other changes of {path} prevented this one: try again")
 
     async def _current(self, path: str) -> tuple[int | None, frozenset[Acl]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kreplica.cluster import documents, znodes
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.membership.dynamic_settings import DynamicSettings, decode_settings
 from kreplica.membership.zookeeper_errors import translate_errors
 from kreplica.security.sasl.scram import ScramCredential
-from kreplica.zookeeper import BadVersion, Create, MultiFailed, NodeExists, NoNode, SetData, ZooKeeperClient
+from kreplica.zookeeper import BadVersion, Create, MultiFailed, NodeExists, NoNode, Operation, SetData, ZooKeeperClient
 
 CONFLICTS_MAX = 10
 """Maximum number of attempts for a change that conflicts with concurrent changes."""
@@ -25,10 +25,14 @@ class ScramWriter:
         self._settings = settings
         self._client = client
 
-    async def change(self, user: str, changes: Mapping[str, ScramCredential | None]) -> None:
+    async def change(
+        self, user: str, changes: Mapping[str, ScramCredential | None], *, dry_run: bool = False
+    ) -> Sequence[Operation]:
         """Set or delete the credentials of a user.
 
         :param changes: new credentials by mechanism; None to delete one.
+        :param dry_run: True to write nothing.
+        :return: the ZooKeeper operations; their data contains the keys.
         :raise KafkaError: RESOURCE_NOT_FOUND if a credential to delete does not exist.
         """
         path = znodes.config_path("users", user)
@@ -45,14 +49,17 @@ class ScramWriter:
                     )
             data = documents.encode_config(config)
             write = Create(path, data) if version is None else SetData(path, data, version)
+            operations = (write, change)
+            if dry_run:
+                return operations
             try:
-                await translate_errors(self._client.multi([write, change]))
+                await translate_errors(self._client.multi(operations))
             except MultiFailed as failed:
                 if not isinstance(failed.error, (BadVersion, NodeExists, NoNode)):
                     raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(failed)) from failed
                 continue  # a concurrent change: compute the credentials again
             self._settings.apply("users", user, config)
-            return
+            return operations
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"other changes of user {user!r} prevented this one: try again")
 
     async def _read(self, path: str) -> tuple[int | None, dict[str, str]]:

@@ -26,6 +26,7 @@ IN_PATH = {
     "group": "readers",
     "plan": "20240101-000000",
     "file": "app.js",
+    "user": "carol",
 }
 BODIES: dict[str, Any] = {
     "POST /v1/topics": {"name": "new"},
@@ -38,7 +39,17 @@ BODIES: dict[str, Any] = {
     "POST /v1/topics/{topic}/messages": {"value": "x"},
     "POST /v1/groups/{group}/offsets": {"to": {"kind": "earliest"}, "topics": {"orders": None}},
 }
-QUERIES = {"DELETE /v1/groups/{group}/offsets": {"topic": "orders"}}
+ACL = {"resource_type": "topic", "resource_name": "orders", "principal": "User:carol", "operation": "read"}
+BODIES |= {
+    "POST /v1/session": {"token": TOKEN},
+    "PUT /v1/users/{user}": {"password": "planted-secret-9"},
+    "POST /v1/acls": {"acls": [ACL]},
+}
+QUERIES = {
+    "DELETE /v1/groups/{group}/offsets": {"topic": "orders"},
+    "DELETE /v1/acls": {"principal": "User:carol"},
+    "GET /v1/why/access": {"principal": "User:carol", "operation": "read", "resource_name": "orders"},
+}
 
 
 class Client:
@@ -46,6 +57,8 @@ class Client:
 
     def __init__(self, url: str, user: str | None = None, password: str | None = None, token: str | None = None):
         self._url = url
+        self.verify: str | bool = True
+        self.cert: str | None = None
         self._session = requests.Session()
         self._session.trust_env = False
         if user is not None:
@@ -53,8 +66,11 @@ class Client:
         if token is not None:
             self._session.headers["authorization"] = f"Bearer {token}"
 
-    def send(self, method: str, path: str, body: Any = None, **query: Any) -> requests.Response:
-        return self._session.request(method, self._url + path, json=body, params=query, timeout=20)
+    def send(
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, **query: Any
+    ) -> requests.Response:
+        more: dict[str, Any] = {"headers": headers, "verify": self.verify, "cert": self.cert, "timeout": 20}
+        return self._session.request(method, self._url + path, json=body, params=query, **more)
 
     def walk(self) -> dict[str, requests.Response]:
         """Send a dry run of each request in the OpenAPI document; return the responses by method and path."""
@@ -168,3 +184,152 @@ def test_brokers_forward_requests_with_the_permissions_of_the_caller(
         assert (await deferToThread(bob.send, "GET", "/v1/figures")).status_code == 403
 
     with_brokers(2, tmp_path, certificates, coordinator.address, story, more)
+
+
+def test_users_and_acls_by_rest(
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, more: str, logged: list[str]
+) -> None:
+    """An administrator creates a user and ACLs, sees why access is allowed, and deletes them; no secret is shown."""
+
+    async def story(scene: Brokers) -> None:
+        url = scene.brokers[0].admin.url
+        texts: list[str] = []
+
+        def act() -> None:
+            admin, password = Client(url, token=TOKEN), PASSWORDS["bob"]
+
+            def send(*words: Any, **query: Any) -> Any:
+                response = admin.send(*words, **query)
+                texts.append(response.text)
+                assert response.ok, response.text
+                return response.json()
+
+            preview = send("PUT", "/v1/users/bob", {"password": password}, dry_run="true")
+            assert send("GET", "/v1/users")["users"] == []
+            changed = send("PUT", "/v1/users/bob", {"password": password})
+            row = {"user": "bob", "mechanisms": [{"mechanism": "SCRAM-SHA-512", "iterations": 8192}]}
+            assert send("GET", "/v1/users")["users"] == [row]
+            assert {name: changed[name] for name in row} == row == {name: preview[name] for name in row}
+            assert changed["znodes"][0]["data"]["config"] == {"SCRAM-SHA-512": "(hidden)"}
+            bob = Client(url, "bob")
+            denied = bob.send("GET", "/v1/topics/orders/messages")
+            assert denied.status_code == 403
+            question = {"principal": "User:bob", "operation": "read", "resource_name": "orders"}
+            why = bob.send("GET", "/v1/why/access", **question).json()
+            assert (why["allowed"], why["reason"], why["acl"]) == (False, "no_acl", None)
+            assert bob.send("GET", "/v1/why/access", **{**question, "principal": "User:x"}).status_code == 403
+
+            row = {"resource_type": "topic", "resource_name": "ord", "pattern_type": "prefixed"}
+            row |= {"principal": "User:bob", "operation": "read"}
+            preview = send("POST", "/v1/acls", {"acls": [row]}, dry_run="true")
+            assert preview["znodes"][0]["path"] == "/kafka-acl-extended/prefixed/topic/ord".replace("topic", "Topic")
+            assert send("GET", "/v1/acls")["acls"] == []
+            (created,) = send("POST", "/v1/acls", {"acls": [row]})["acls"]
+            assert created == {**row, "host": "*", "permission": "allow"}
+            assert send("GET", "/v1/acls", resource_name="orders", pattern_type="match")["acls"] == [created]
+            why = bob.send("GET", "/v1/why/access", **question).json()
+            assert (why["allowed"], why["reason"], why["acl"]) == (True, "allowed_by_acl", created)
+            assert why["summary"] == "User:bob may read on topic 'orders': an ACL allows it."
+            send("POST", "/v1/acls", {"acls": [{**row, "permission": "deny", "host": "127.0.0.1"}]})
+            assert send("GET", "/v1/why/access", **question)["allowed"]
+            why = send("GET", "/v1/why/access", host="127.0.0.1", **question)
+            assert (why["allowed"], why["reason"], len(why["applying"])) == (False, "denied_by_acl", 2)
+            assert send("GET", "/v1/why/access", **{**question, "principal": "User:admin"})["reason"] == "super_user"
+            assert admin.send("DELETE", "/v1/acls").status_code == 400
+            assert len(send("DELETE", "/v1/acls", principal="User:bob")["acls"]) == 2
+            assert send("GET", "/v1/acls")["acls"] == []
+            wrong = admin.send("POST", "/v1/acls", {"acls": [{**row, "principal": "bob"}]})
+            assert (wrong.status_code, "body.acls[0]" in wrong.text) == (400, True)
+            wrong = admin.send("PUT", "/v1/users/bob", {"password": [password]})
+            texts.append(wrong.text)
+            assert wrong.status_code == 400
+
+            send("DELETE", "/v1/users/bob")
+            assert admin.send("DELETE", "/v1/users/bob").status_code == 404
+            assert bob.send("GET", "/v1/topics").status_code == 401
+
+        await deferToThread(act)
+        for secret in (PASSWORDS["bob"], "stored_key", TOKEN):
+            assert not [text for text in (*texts, *logged) if secret in text]
+
+    with_brokers(1, tmp_path, certificates, coordinator.address, story, more)
+
+
+def test_session_of_the_dashboard(
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, more: str
+) -> None:
+    """A user logs in with a password, uses the cookie, and logs out."""
+
+    async def story(scene: Brokers) -> None:
+        await scene.create_user("bob")
+        url = scene.brokers[0].admin.url
+
+        def act() -> None:
+            browser = Client(url)
+            for body in ({"user": "bob", "password": "x"}, {"token": "x"}, {"user": "nobody", "password": "x"}):
+                refused = browser.send("POST", "/v1/session", body)
+                assert (refused.status_code, "www-authenticate" in refused.headers) == (401, True)
+            assert browser.send("POST", "/v1/session", {"user": "bob", "token": TOKEN}).status_code == 400
+            assert browser.send("GET", "/v1/session").status_code == 401
+            opened = browser.send("POST", "/v1/session", {"user": "bob", "password": PASSWORDS["bob"]})
+            assert (opened.status_code, opened.json()["user"]) == (201, "User:bob")
+            cookie = opened.headers["set-cookie"]
+            assert cookie.startswith("kreplica-session-1=")
+            assert "HttpOnly; SameSite=Strict" in cookie
+            assert browser.send("GET", "/v1/session").json()["method"] == "session"
+            assert browser.send("GET", "/v1/topics").json()["topics"] == []
+            assert browser.send("DELETE", "/v1/session").status_code == 403
+            header = {"X-Kreplica-Dashboard": "1"}
+            stolen = requests.cookies.cookiejar_from_dict(browser._session.cookies.get_dict())
+            assert browser.send("DELETE", "/v1/session", headers=header).status_code == 204
+            assert browser.send("GET", "/v1/topics").status_code == 401
+            browser._session.cookies.update(stolen)
+            assert browser.send("GET", "/v1/topics").status_code == 401
+
+        await deferToThread(act)
+
+    with_brokers(1, tmp_path, certificates, coordinator.address, story, more)
+
+
+def test_client_certificates(
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, more: str
+) -> None:
+    """A client with a certificate is the user of its subject; others use passwords on the same port."""
+    text = (certificates / "broker.pem").read_text()
+    begin = text.index("-----BEGIN CERTIFICATE")
+    key, chain = tmp_path / "admin-key.pem", tmp_path / "admin.pem"
+    key.write_text(text[:begin])
+    chain.write_text(text[begin:])
+    tls = f"""
+        kreplica.admin.authentication=basic,certificate
+        kreplica.admin.tls.certificate.file={chain}
+        kreplica.admin.tls.key.file={key}
+        kreplica.admin.tls.client.ca.file={certificates}/ca.pem
+        ssl.principal.mapping.rules=RULE:^CN=(.*)$/$1/,DEFAULT
+    """
+
+    async def story(scene: Brokers) -> None:
+        await scene.create_user("bob")
+        url = scene.brokers[0].admin.url
+
+        def act() -> None:
+            for options, expected in (
+                ({"token": TOKEN}, "User:admin-token"),
+                ({"user": "bob"}, "User:bob"),
+                ({}, None),
+            ):
+                client = Client(url, **options)
+                client.verify = str(certificates / "ca.pem")
+                response = client.send("GET", "/v1/session")
+                assert response.json().get("user") == expected
+            for _ in range(2):  # the second connection may resume the TLS session of the first
+                alice = Client(url)
+                alice.verify, alice.cert = str(certificates / "ca.pem"), str(certificates / "alice.pem")
+                session = alice.send("GET", "/v1/session").json()
+                assert (session["user"], session["method"]) == ("User:alice", "certificate")
+                assert alice.send("GET", "/v1/cluster").status_code == 403
+
+        await deferToThread(act)
+
+    plain = more.replace("kreplica.admin.authentication=basic\n", "")
+    with_brokers(1, tmp_path, certificates, coordinator.address, story, plain + tls)

@@ -64,7 +64,7 @@ class Caller:
             FORBIDDEN,
             f"{resource.type.name}_AUTHORIZATION_FAILED",
             f"{self.user} from {self.host or 'an unknown address'} is not authorized for {name} on {what}",
-            what_to_do="Ask an administrator for an ACL.",
+            what_to_do="Ask an administrator for an ACL. GET /v1/why/access explains the decision.",
             members={
                 "principal": self.user,
                 "operation": name,

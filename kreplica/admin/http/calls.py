@@ -214,7 +214,9 @@ def _reject_constant(name: str) -> Any:
 
 
 def _message(error: ValidationError) -> str:
-    """Keep the end of the message, which names the error, and cut the value, which may be long."""
+    """Keep the end of the message, which names the error, and cut the value, which may be long; hide secrets."""
+    if isinstance(error.schema, Mapping) and error.schema.get("writeOnly"):
+        return f"the value is not valid: {error.validator} {error.validator_value}"
     text = error.message
     return text if len(text) <= SHOWN_MAX else f"{text[: SHOWN_MAX // 2]} ... {text[-SHOWN_MAX // 2 :]}"
 

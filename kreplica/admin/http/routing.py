@@ -206,6 +206,8 @@ def write_problem(request: Request, problem: Problem) -> None:
     request.responseHeaders.removeHeader(b"etag")
     if problem.status == 503:
         request.setHeader(b"retry-after", b"1")
+    if problem.status == 401 and not request.responseHeaders.hasHeader(b"www-authenticate"):
+        request.setHeader(b"www-authenticate", b'Bearer realm="kreplica"')
     document = problem.document(request.path.decode(errors="replace"))
     _write_all(request, [dumped(document) + b"\n"])
 

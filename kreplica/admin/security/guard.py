@@ -56,8 +56,9 @@ class Guard:
     :param passwords: None without authentication by password.
     :param user_of_certificate: None without authentication by certificate.
     :param bearer_tokens: None if only ``token`` is a valid bearer token.
-    :param sessions: None without sessions.
+    :param sessions: None without authentication.
     :param authorizer: None if each authenticated caller may do everything.
+    :ivar sessions: as given.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Guard:
         self._passwords = passwords
         self._user_of_certificate = user_of_certificate
         self._bearer_tokens = bearer_tokens
-        self._sessions = sessions
+        self.sessions = sessions
         self._authorizer = authorizer
 
     @property
@@ -85,7 +86,7 @@ class Guard:
         if self._token is None:
             return ()
         found = ((TOKEN, True), (BASIC, self._passwords), (CERTIFICATE, self._user_of_certificate))
-        return [name for name, used in (*found, (SESSION, self._sessions)) if used]
+        return [name for name, used in (*found, (SESSION, self.sessions)) if used]
 
     @property
     def public(self) -> Collection[str]:
@@ -98,7 +99,7 @@ class Guard:
         :raise Problem: 401 or 403.
         """
         caller = call.caller
-        if caller.session is not None and (self._sessions is None or self._sessions.get(caller.session) is None):
+        if caller.session is not None and (self.sessions is None or self.sessions.get(caller.session) is None):
             raise Problem(401, "UNAUTHORIZED", "the session has ended", what_to_do="Log in again.")
         authorize(route, call)
 
@@ -135,7 +136,20 @@ class Guard:
 
     def is_token(self, text: str) -> bool:
         """Return True if a text is the token."""
-        return self._token is not None and hmac.compare_digest(text.encode(), self._token)
+        return self._token is not None and hmac.compare_digest(text.encode(errors="replace"), self._token)
+
+    def is_token_of(self, host: str, text: str) -> bool:
+        """Return True if a text is the token; failures are counted by address.
+
+        :raise Problem: 429 after too many failures.
+        """
+        if self._limit is not None:
+            self._limit.check(host)
+        if self.is_token(text):
+            return True
+        if self._limit is not None:
+            self._limit.record(host)
+        return False
 
     def _by_token(self, request: Request, host: str) -> Caller:
         """Return a super user, or the user on whose behalf another broker sends the request."""
@@ -197,10 +211,10 @@ class Guard:
         return Caller(f"User:{user}", host, method="bearer", authorizer=self._authorizer)
 
     def _by_session(self, request: Request, host: str) -> Caller | None:
-        if self._sessions is None:
+        if self.sessions is None:
             return None
-        session_id = request.getCookie(self._sessions.cookie.encode())
-        found = self._sessions.find(session_id.decode(errors="replace")) if session_id else None
+        session_id = request.getCookie(self.sessions.cookie.encode())
+        found = self.sessions.find(session_id.decode(errors="replace")) if session_id else None
         if found is None:
             return None
         if request.method not in READS and request.getHeader(DASHBOARD) is None:

@@ -66,6 +66,11 @@ def _delete_offsets(call: Call) -> Sequence[Need]:
     return [(Operation.DELETE, group(call.path["group"])), *on_topic]
 
 
+def _explain_access(call: Call) -> Sequence[Need]:
+    """Users may ask about themselves."""
+    return () if call.query["principal"] == call.caller.user else [(Operation.DESCRIBE, CLUSTER)]
+
+
 def _nothing(_: Call) -> Sequence[Need]:
     return ()
 
@@ -88,6 +93,16 @@ RULES: Mapping[str, Rule] = {
     "GET /openapi.json": AUTHENTICATED,
     "GET /metrics": _DESCRIBE,
     "GET /v1/figures": _DESCRIBE,
+    # Access.
+    "GET /v1/session": AUTHENTICATED,
+    "POST /v1/session": PUBLIC,
+    "DELETE /v1/session": AUTHENTICATED,
+    "GET /v1/users": _DESCRIBE,
+    "PUT /v1/users/{user:path}": _ALTER,
+    "DELETE /v1/users/{user:path}": _ALTER,
+    "GET /v1/acls": _DESCRIBE,
+    "POST /v1/acls": _ALTER,
+    "DELETE /v1/acls": _ALTER,
     # The cluster.
     "GET /v1/cluster": _DESCRIBE,
     "GET /v1/brokers": _DESCRIBE,
@@ -139,6 +154,7 @@ RULES: Mapping[str, Rule] = {
     # Explanations.
     "GET /v1/why/partitions/{topic}/{partition}": _DESCRIBE_TOPIC,
     "GET /v1/why/groups/{group:path}": _DESCRIBE_GROUP,
+    "GET /v1/why/access": Rule("Describe on the cluster, except about oneself", _explain_access),
     "GET /v1/why/plans/{plan}": _DESCRIBE,
     "GET /v1/why/brokers/{broker_id}": _DESCRIBE,
     # Faults of a standalone process.

@@ -3,5 +3,6 @@
 * ``acl``: ACLs, resource patterns and filters
 * ``rules``: all ACLs of a cluster, and their decisions
 * ``authorizer``: the authorizer of a broker, with super users and a cache
+* ``explanation``: the reason of a decision
 * ``znodes``: names and data of ACLs in ZooKeeper
 """

@@ -118,3 +118,22 @@ class AclFilter(NamedTuple):
         if self.pattern is PatternType.MATCH:
             return resource.selects(self.name)
         return self.name == resource.name
+
+
+NAME_CHARACTERS_MAX = 1000
+
+
+def fault_of(resource: ResourcePattern, acl: Acl) -> str | None:
+    """Return the reason why an ACL cannot be created, as in Kafka; None if it is valid."""
+    name = resource.name
+    if ResourceType.ANY is resource.type or resource.pattern in (PatternType.ANY, PatternType.MATCH):
+        return "The ACL's resource type and pattern type must be specific"
+    if AclOperation.ANY is acl.operation or Permission.ANY is acl.permission:
+        return "The ACL's operation and permission type must be specific"
+    if not name or len(name) > NAME_CHARACTERS_MAX or "/" in name:
+        return "The resource name is too long or contains a slash" if name else "Invalid empty resource name"
+    if resource.type is ResourceType.CLUSTER and name != CLUSTER_NAME:
+        return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
+    if ":" not in acl.principal:
+        return "Could not parse principal: expected type and name, such as User:alice"
+    return None

@@ -27,14 +27,16 @@ class AclAuthorizer:
     :param super_users: principals that may do everything.
     :param allow_without_acls: ``allow.everyone.if.no.acl.found``.
     :param seconds: monotonic clock, for the limit on log lines.
+    :ivar super_users: as given.
+    :ivar allow_without_acls: as given.
     """
 
     def __init__(
         self, rules: AclRules, super_users: Collection[str], seconds: Callable[[], float], *, allow_without_acls: bool
     ) -> None:
         self.rules = rules
-        self._super_users = frozenset(super_users)
-        self._allow_without_acls = allow_without_acls
+        self.super_users = frozenset(super_users)
+        self.allow_without_acls = allow_without_acls
         self._seconds = seconds
         self._decisions: dict[tuple[str, str, Operation, Resource], bool] = {}
         self._log_until_s = 0.0
@@ -58,13 +60,13 @@ class AclAuthorizer:
 
     def is_allowed_on_any(self, principal: Principal, operation: Operation, kind: PluginResourceType) -> bool:
         """Return True if the operation is authorized on at least one resource of a type (KIP-679)."""
-        if principal.user in self._super_users or self._allow_without_acls:
+        if principal.user in self.super_users or self.allow_without_acls:
             return True
         acl_operation, acl_type = AclOperation[operation.name], ResourceType[kind.name]
         return self.rules.allows_on_any(principal.user, principal.host, acl_operation, acl_type)
 
     def _decide(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
-        if principal.user in self._super_users:
+        if principal.user in self.super_users:
             return True
         decision = self.rules.decide(
             principal.user,
@@ -73,7 +75,7 @@ class AclAuthorizer:
             ResourceType[resource.type.name],
             resource.name,
         )
-        return self._allow_without_acls if decision is None else decision
+        return self.allow_without_acls if decision is None else decision
 
     def _log_denial(self, principal: Principal, operation: Operation, resource: Resource) -> None:
         now_s = self._seconds()

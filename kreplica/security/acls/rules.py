@@ -17,7 +17,7 @@ from kreplica.security.acls.acl import (
 
 ANY_USER = "User:*"
 
-_IMPLIED_BY = {
+IMPLIED_BY = {
     AclOperation.DESCRIBE: (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER),
     AclOperation.DESCRIBE_CONFIGS: (AclOperation.ALTER_CONFIGS,),
 }
@@ -66,7 +66,7 @@ class AclRules:
             return None
         if _matches(found, user, host, (operation,), Permission.DENY):
             return False
-        operations = (operation, *_IMPLIED_BY.get(operation, ()))
+        operations = (operation, *IMPLIED_BY.get(operation, ()))
         return _matches(found, user, host, operations, Permission.ALLOW)
 
     def allows_on_any(self, user: str, host: str, operation: AclOperation, kind: ResourceType) -> bool:

@@ -23,17 +23,17 @@ from kreplica.admin.resources.topics import Topics
 from kreplica.membership import SettingsWriter
 from kreplica.server.handlers.topics.topic_admin import TopicAdmin
 from kreplica.service.admin.access import admin_access, admin_guard, admin_tls, admin_token, admin_trust
+from kreplica.service.admin.access_resources import AccessDependencies, access_resources
 from kreplica.service.admin.data_resources import DataDependencies, data_resources
 from kreplica.service.admin.operations_resources import OperationsDependencies, operating_resources
 from kreplica.service.metrics.broker_metrics import BrokerMetrics, MetricsDependencies
-from kreplica.service.plugins import Plugins
 from kreplica.settings.broker_settings import BrokerSettings
 
 if TYPE_CHECKING:
     from kreplica.runtime.stalls import StallWatch
 
 
-class AdminDependencies(DataDependencies, OperationsDependencies, MetricsDependencies, Protocol):
+class AdminDependencies(AccessDependencies, DataDependencies, OperationsDependencies, MetricsDependencies, Protocol):
     """Parts of a broker that the admin API needs."""
 
     @property
@@ -41,9 +41,6 @@ class AdminDependencies(DataDependencies, OperationsDependencies, MetricsDepende
 
     @property
     def settings(self) -> BrokerSettings: ...
-
-    @property
-    def plugins(self) -> Plugins: ...
 
     def not_ready(self) -> list[str]: ...
 
@@ -69,7 +66,9 @@ def admin_site(broker: AdminDependencies, stalls: StallWatch, listener: tuple[st
     )
     operating = operating_resources(broker, stalls, registrations, forwarding)
     data = data_resources(broker, forwarding)
-    root = Root(broker.runtime, (*resources(broker, registrations), *operating, *data, metrics), access, guard)
+    protected = access_resources(broker, guard)
+    parts = (*resources(broker, registrations), *operating, *data, *protected, metrics)
+    root = Root(broker.runtime, parts, access, guard)
     return AdminSite(reactor, root, host=host, port=port, tls=tls, closing=forwarding.close)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.membership.acl_store import AclStore
 from kreplica.security.acls.acl import (
-    CLUSTER_NAME,
     Acl,
     AclFilter,
     AclOperation,
@@ -15,13 +14,12 @@ from kreplica.security.acls.acl import (
     Permission,
     ResourcePattern,
     ResourceType,
+    fault_of,
 )
 from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import respond_with_result
 
 Row = dict[str, Any]
-
-NAME_CHARACTERS_MAX = 1000
 
 
 class DescribeAcls:
@@ -121,21 +119,12 @@ def _binding(row: Row) -> tuple[ResourcePattern, Acl]:
         operation, permission = AclOperation(row["operation"]), Permission(row["permission_type"])
     except ValueError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"The ACL contains an unknown element: {error}") from None
-    name = row["resource_name"]
-    wrong = None
-    if ResourceType.ANY is kind or pattern in (PatternType.ANY, PatternType.MATCH):
-        wrong = "The ACL's resource type and pattern type must be specific"
-    elif AclOperation.ANY is operation or Permission.ANY is permission:
-        wrong = "The ACL's operation and permission type must be specific"
-    elif not name or len(name) > NAME_CHARACTERS_MAX or "/" in name:
-        wrong = "Invalid empty resource name" if not name else "The resource name is too long or contains a slash"
-    elif kind is ResourceType.CLUSTER and name != CLUSTER_NAME:
-        wrong = f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
-    elif ":" not in row["principal"]:
-        wrong = "Could not parse principal: expected type and name, such as User:alice"
-    if wrong is not None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, wrong)
-    return ResourcePattern(kind, name, pattern), Acl(row["principal"], row["host"], operation, permission)
+    resource = ResourcePattern(kind, row["resource_name"], pattern)
+    acl = Acl(row["principal"], row["host"], operation, permission)
+    fault = fault_of(resource, acl)
+    if fault is not None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, fault)
+    return resource, acl
 
 
 def _resource_row(resource: ResourcePattern) -> Row:

@@ -1,0 +1,102 @@
+"""``/v1/session``: login of the dashboard, and logout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kreplica.admin.http.api import Call, JsonResponse, Route
+from kreplica.admin.http.problems import Problem
+from kreplica.admin.http.schemas import BOOLEAN, STRING, TIME_MS, nullable, one_of, record
+from kreplica.admin.security.guard import TOKEN_USER, Guard
+
+PATH = "/v1/session"
+
+_SECRET = {"type": "string", "minLength": 1, "maxLength": 1000, "writeOnly": True}
+SESSION = record(
+    {
+        "user": {**STRING, "description": "`User:ANONYMOUS` if the API has no authentication."},
+        "is_super": {**BOOLEAN, "description": "True if the user may do everything, because of the token."},
+        "method": one_of("none", "token", "basic", "certificate", "bearer", "session"),
+        "ends_at_ms": {**nullable(TIME_MS), "description": "Milliseconds since 1970; null without a session."},
+    },
+    title="Session",
+)
+LOGIN = record(
+    {"user": {**STRING, "maxLength": 1000}, "password": _SECRET, "token": _SECRET},
+    title="Login",
+    optional=("user", "password", "token"),
+    minProperties=1,
+    description="Either `user` and `password`, or `token`.",
+)
+
+
+class SessionResource:
+    """Sessions of the dashboard.
+
+    :param guard: verifies credentials, and keeps the sessions.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    def routes(self) -> Sequence[Route]:
+        """Return the routes of the caller's session, login and logout."""
+        wrong = {401: "The user name, the password or the token is wrong."}
+        return (
+            Route("GET", PATH, self.show, "The caller, and the caller's session.", response=SESSION),
+            Route(
+                "POST",
+                PATH,
+                self.log_in,
+                "Log in: the response sets the cookie of a session.",
+                response=SESSION,
+                status=201,
+                body=LOGIN,
+                problems={**wrong, 409: "The API has no authentication."},
+                other_responses={200: ("Dry run: no session was opened.", SESSION)},
+            ),
+            Route("DELETE", PATH, self.log_out, "Log out: end the session, and remove its cookie.", status=204),
+        )
+
+    async def show(self, call: Call) -> JsonResponse:
+        """``GET /v1/session``."""
+        caller, sessions = call.caller, self._guard.sessions
+        session = None if caller.session is None or sessions is None else sessions.get(caller.session)
+        ends_ms = None if session is None else session.ends_ms
+        return JsonResponse(_document(caller.user, caller.method, ends_ms, is_super=caller.is_super))
+
+    async def log_in(self, call: Call) -> JsonResponse:
+        """``POST /v1/session``."""
+        sessions, body = self._guard.sessions, call.body
+        if sessions is None:
+            raise Problem(409, "CONFLICT", "the admin API has no authentication", what_to_do="Use it without a login.")
+        if set(body) not in ({"token"}, {"user", "password"}):
+            raise Problem(400, "INVALID_REQUEST", "body: send either user and password, or token")
+        if "token" in body:
+            user, login, is_super = TOKEN_USER, None, True
+            is_valid = self._guard.is_token_of(call.caller.host, body["token"])
+        else:
+            user, login, is_super = f"User:{body['user']}", body["user"], False
+            is_valid = await self._guard.is_password(call.caller.host, body["user"], body["password"])
+        if not is_valid:
+            what = "the token is wrong" if is_super else "the user name or password is wrong"
+            raise Problem(401, "UNAUTHORIZED", what, what_to_do="Check them and log in again.")
+        if call.dry_run:
+            return JsonResponse(_document(user, "session", None, is_super=is_super))
+        session, cookie = sessions.open(user, is_super=is_super, login=login)
+        document = _document(user, "session", session.ends_ms, is_super=is_super)
+        return JsonResponse(document, status=201, cookie=cookie)
+
+    async def log_out(self, call: Call) -> JsonResponse:
+        """``DELETE /v1/session``."""
+        sessions, caller = self._guard.sessions, call.caller
+        if sessions is None:
+            return JsonResponse(None, status=204)
+        if caller.session is not None and not call.dry_run:
+            sessions.close(caller.session)
+        return JsonResponse(None, status=204, cookie=None if call.dry_run else sessions.removed_cookie)
+
+
+def _document(user: str, method: str, ends_ms: int | None, *, is_super: bool) -> dict[str, Any]:
+    return {"user": user, "is_super": is_super, "method": method, "ends_at_ms": ends_ms}
