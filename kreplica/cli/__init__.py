@@ -30,7 +30,11 @@ SUBCOMMANDS = {
     "election": Subcommand("commands.election", "Leader elections: list, preferred, unclean."),
     "controller": Subcommand("commands.controller", "The controller: show, resign."),
     "config": Subcommand("commands.config", "Settings of topics and brokers: get, set, remove."),
-    "why": Subcommand("commands.why", "Explain the state of a partition, group or plan, or why a broker is slow."),
+    "acl": Subcommand("commands.acl", "Access control lists: list, create, delete."),
+    "user": Subcommand("commands.user", "Users with passwords (SCRAM): list, create, password, delete."),
+    "why": Subcommand(
+        "commands.why", "Explain the state of a partition, group or plan, why a broker is slow, or a user's access."
+    ),
     "timeline": Subcommand("commands.timeline", "Show past and new events of the cluster."),
     "zookeeper": Subcommand("commands.zookeeper", "Run a ZooKeeper server on this machine."),
     "tls": Subcommand("commands.tls", "Certificates for development: dev-ca."),

@@ -35,5 +35,6 @@ def test_every_option_that_is_named_exists() -> None:
     for words in re.findall(r"`kreplica ((?:[a-z]+ ?)+)", prose):
         command = " ".join(words.split()[:2])
         assert f" kreplica {command}" in reference or f" kreplica {command.split()[0]}\n" in reference, words
-    once = {"--admin", "--token-file", "--ca-file", "--json", "--help", "--brokers"}
+    common = {"--admin", "--token-file", "--ca-file", "--user", "--password-file", "--certificate-file"}
+    once = common | {"--json", "--help", "--brokers"}
     assert set(re.findall(r"--[a-z-]+", prose)) - once <= set(re.findall(r"--[a-z-]+", reference))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -328,6 +330,21 @@ def test_client_certificates(
                 session = alice.send("GET", "/v1/session").json()
                 assert (session["user"], session["method"]) == ("User:alice", "certificate")
                 assert alice.send("GET", "/v1/cluster").status_code == 403
+            shown = command(url, "--certificate-file", str(certificates / "alice.pem"))
+            assert "User:alice may not read on topic 'orders': the resource has no ACLs." in shown
+            (tmp_path / "password").write_text(PASSWORDS["bob"])
+            shown = command(url, "--user", "bob", "--password-file", str(tmp_path / "password"))
+            assert "User:bob from 127.0.0.1 is not authorized for describe on the cluster" in shown
+
+        def command(url: str, *words: str) -> str:
+            arguments = ["why", "access", "User:alice", "Read", "orders", "--admin", url]
+            done = subprocess.run(
+                [sys.executable, "-m", "kreplica.cli", *arguments, "--ca-file", str(certificates / "ca.pem"), *words],
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            return done.stdout + done.stderr
 
         await deferToThread(act)
 

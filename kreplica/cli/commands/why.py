@@ -1,4 +1,4 @@
-"""``kreplica why``: explanation of the state of a partition, group or plan, or of a slow broker."""
+"""``kreplica why``: explanation of the state of a partition, group or plan, of a slow broker, or of access."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import click
 
 from kreplica.cli.http.request_commands import command_of
 from kreplica.cli.http.session import Session, path_of, with_session
+from kreplica.cli.terminal.access_types import NamedResource, Operation, PrincipalName, ResourceName
 from kreplica.cli.terminal.parameter_types import Partition
 from kreplica.cli.terminal.screen import Screen, problem_text, time_text
 
@@ -50,6 +51,32 @@ def plan(session: Session, plan: str) -> None:
 def broker(session: Session, broker: int) -> None:
     """List the operations that blocked the event loop of a broker, which makes its responses slow."""
     session.show(session.get(path_of("why", "brokers", broker)), _print_explanation)
+
+
+@command.command()
+@click.argument("principal", type=PrincipalName())
+@click.argument("operation", type=Operation())
+@click.argument("resource", type=ResourceName())
+@click.option("--host", metavar="ADDRESS", help="Address of the client; by default only ACLs for all addresses apply.")
+@with_session
+def access(session: Session, principal: str, operation: str, resource: NamedResource, host: str | None) -> None:
+    """Explain whether a user may do something: kreplica why access User:alice Read orders.
+
+    A RESOURCE is a topic, or topic:NAME, group:NAME, transactional-id:NAME, user:NAME, or cluster.
+    """
+    question = {"principal": principal, "operation": operation, "host": host}
+    query = {**question, "resource_type": resource.type, "resource_name": resource.name}
+    session.show(session.get(path_of("why", "access"), query), _print_access)
+
+
+def _print_access(screen: Screen, document: dict[str, Any]) -> None:
+    screen.line(problem_text(document["summary"], when=not document["allowed"]))
+    if document["applying"]:
+        screen.line()
+        columns = ("DECIDES", "PERMISSION", "OPERATION", "PRINCIPAL", "HOST", "RESOURCE", "PATTERN")
+        names = ("permission", "operation", "principal", "host", "resource_name", "pattern_type")
+        rows = [["*" if row == document["acl"] else "", *(row[name] for name in names)] for row in document["applying"]]
+        screen.table(columns, rows, empty_text="")
 
 
 def _print_explanation(screen: Screen, why: dict[str, Any]) -> None:

@@ -87,6 +87,7 @@ _COMMANDS: tuple[tuple[str, str, Callable[[Words, Body], Words | None]], ...] = 
     *(
         ("GET", f"/v1/{path}", lambda _, __, words=words: list(words))
         for path, words in {
+            "acls": ("acl", "list"),
             "brokers": ("broker", "list"),
             "cluster": ("cluster",),
             "controller": ("controller", "show"),
@@ -96,6 +97,8 @@ _COMMANDS: tuple[tuple[str, str, Callable[[Words, Body], Words | None]], ...] = 
             "plans": ("plan", "list"),
             "timeline": ("timeline",),
             "topics": ("topic", "list"),
+            "users": ("user", "list"),
+            "why/access": ("why", "access"),
         }.items()
     ),
 )

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+from base64 import b64encode
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 from urllib.parse import urlencode
@@ -20,11 +21,9 @@ from OpenSSL import SSL
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.error import ConnectError, ConnectingCancelledError, DNSLookupError, TimeoutError
 from twisted.internet.protocol import Protocol, connectionDone
-from twisted.internet.ssl import Certificate, trustRootFromCertificates
 from twisted.python.failure import Failure
 from twisted.web.client import (
     Agent,
-    BrowserLikePolicyForHTTPS,
     HTTPConnectionPool,
     RequestTransmissionFailed,
     ResponseDone,
@@ -33,6 +32,7 @@ from twisted.web.client import (
 )
 from twisted.web.http import PotentialDataLoss
 
+from kreplica.cli.http.https_policy import https_policy
 from kreplica.cli.http.server_events import EventParser, EventTooLong, ReceivedEvent
 from kreplica.errors import KreplicaError
 
@@ -48,8 +48,6 @@ SILENCE_S_MAX = 60.0
 RESPONSE_SIZE_MAX = 256 * 1024 * 1024
 EVENTS_BUFFERED_MAX = 1000
 
-_END = b"-----END CERTIFICATE-----"
-
 
 @dataclass(frozen=True, slots=True)
 class Server:
@@ -58,11 +56,16 @@ class Server:
     :param url: ``http://host:port`` or ``https://...``, without trailing slash.
     :param token: bearer token, if required.
     :param ca_file: certificates (PEM) to trust instead of the system's.
+    :param user: user with a password, instead of a token.
+    :param certificate_file: private key and certificates (PEM) of this client.
     """
 
     url: str
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     ca_file: Path | None = None
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    certificate_file: Path | None = None
 
 
 class AdminUnreachable(KreplicaError):
@@ -102,7 +105,8 @@ class RestClient:
         # Connections are not reused: while the user answers a question the reactor does not run, so it would not notice
         # that a connection was closed.
         pool = HTTPConnectionPool(reactor, persistent=False)
-        agent = Agent(reactor, _https_policy(server.ca_file), connectTimeout=CONNECT_TIME_S_MAX, pool=pool)
+        policy = https_policy(server.ca_file, server.certificate_file)
+        agent = Agent(reactor, policy, connectTimeout=CONNECT_TIME_S_MAX, pool=pool)
         self._http = treq.client.HTTPClient(agent)
 
     async def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
@@ -192,6 +196,9 @@ class RestClient:
         headers = {"Accept": accept, "User-Agent": "kreplica"}
         if self._server.token is not None:
             headers["Authorization"] = f"Bearer {self._server.token}"
+        elif self._server.user is not None:
+            login = f"{self._server.user}:{self._server.password}".encode()
+            headers["Authorization"] = f"Basic {b64encode(login).decode()}"
         return headers
 
     def _url(self, path: str, query: Mapping[str, Any] | None) -> str:
@@ -318,13 +325,6 @@ async def _content(response: Any) -> bytes:
 
 def _query_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _https_policy(ca_file: Path | None) -> BrowserLikePolicyForHTTPS:
-    if ca_file is None:
-        return BrowserLikePolicyForHTTPS()
-    parts = ca_file.read_bytes().split(_END)[:-1]
-    return BrowserLikePolicyForHTTPS(trustRootFromCertificates([Certificate.loadPEM(part + _END) for part in parts]))
 
 
 def _cause(error: BaseException) -> BaseException:

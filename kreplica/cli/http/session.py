@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -13,6 +13,7 @@ from urllib.parse import quote, urlsplit
 
 import click
 
+from kreplica.cli.http.credentials import NO_CREDENTIALS, USER_OPTIONS, Credentials, given_credentials, read_token
 from kreplica.cli.http.request_commands import command_of
 from kreplica.cli.terminal.screen import Screen, escape_controls
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEFAULT_URL = "http://127.0.0.1:8080"
-TOKEN_SIZE_MAX = 16 * 1024
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C: 128 plus the signal number, as in shells."""
@@ -45,10 +45,11 @@ class Session:
     """
 
     url: str
-    token: str | None
+    token: str | None = field(repr=False)
     ca_file: Path | None
     as_json: bool
     run: Runner
+    credentials: Credentials = NO_CREDENTIALS
 
     def run_with_client(self, work: Callable[[RestClient], Awaitable[T]]) -> T:
         """Run the reactor until ``work``, called with a client, ends, and return its result.
@@ -57,8 +58,13 @@ class Session:
         """
         from kreplica.cli.http.rest import AdminUnreachable, RequestRejected, RestClient, Server
 
+        given = self.credentials
+        server = Server(
+            self.url, self.token, self.ca_file, given.user, given.password, given.certificate_file
+        )
+
         async def call(reactor: Any) -> T:
-            return await work(RestClient(Server(self.url, self.token, self.ca_file), reactor))
+            return await work(RestClient(server, reactor))
 
         try:
             return self.run(call)
@@ -104,10 +110,21 @@ class Session:
             click.echo(json.dumps(error.problem), err=True)
             raise SystemExit(1)
         what_to_do = error.problem.get("what_to_do")
-        if what_to_do is None and error.status == 401 and self.token is None:
-            what_to_do = "Use --token-file or KREPLICA_TOKEN_FILE to give the token."
+        if error.status == 401:
+            what_to_do = _login_advice(error.problem.get("accepts"))
         advice = [_replace_requests(str(what_to_do))] if what_to_do else []
         raise CommandFailed("\n".join([escape_controls(str(error)), *advice]))
+
+
+def _login_advice(accepted: Any) -> str:
+    """Return the advice for a request with missing or wrong credentials.
+
+    :param accepted: the ways that the server accepts; None if it does not say.
+    """
+    if not isinstance(accepted, list) or accepted == ["token"]:
+        return "Use --token-file or KREPLICA_TOKEN_FILE to give the token."
+    options = {"token": "--token-file", "basic": "--user", "certificate": "--certificate-file"}
+    return f"Use {' or '.join(options[name] for name in accepted if name in options)} with valid credentials."
 
 
 def path_of(*segments: object) -> str:
@@ -155,19 +172,6 @@ def _parse_url(_: click.Context, __: click.Parameter, text: str | None) -> str |
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _read_token(_: click.Context, __: click.Parameter, path: Path | None) -> str | None:
-    if path is None:
-        return None
-    try:
-        with path.open("rb") as file:
-            token = file.read(TOKEN_SIZE_MAX).decode().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.BadParameter(f"{path} cannot be read: {error}") from None
-    if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise click.BadParameter(f"{path} does not contain a token: expected one line of printable characters")
-    return token
-
-
 def _check_ca_file(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
     if path is not None and "-----BEGIN CERTIFICATE-----" not in path.read_text(errors="replace"):
         raise click.BadParameter(f"{path} does not contain a certificate (PEM)")
@@ -178,9 +182,10 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 _CREDENTIAL_OPTIONS = (
     click.option("--token-file", "token", type=_FILE, envvar="KREPLICA_TOKEN_FILE", show_envvar=True,
-                 callback=_read_token, help="File with the bearer token of the admin API."),
+                 callback=read_token, help="File with the bearer token of the admin API."),
     click.option("--ca-file", type=_FILE, envvar="KREPLICA_CA_FILE", show_envvar=True, callback=_check_ca_file,
                  help="File with the certificates (PEM) to trust instead of the system's."),
+    *USER_OPTIONS,
 )  # fmt: skip
 
 
@@ -193,7 +198,10 @@ _JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print the r
 
 
 def admin_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add ``--admin``, ``--token-file`` and ``--ca-file``, as the arguments ``url``, ``token`` and ``ca_file``."""
+    """Add ``--admin``, ``--token-file`` and ``--ca-file``, as the arguments ``url``, ``token`` and ``ca_file``.
+
+    The options for other credentials are added too; ``admin_session`` reads them from click's context.
+    """
     text = "Admin API of any broker of the cluster."
     return _with_options(command, _admin_option(text, default=DEFAULT_URL, show_default=True))
 
@@ -215,7 +223,10 @@ def admin_session(url: str, token: str | None, ca_file: Path | None, *, as_json:
     runner = click.get_current_context().obj
     if runner is None:
         from kreplica.cli.terminal.running import run as runner
-    return Session(url, token, ca_file, as_json, runner)
+    credentials = given_credentials()
+    if token is not None and credentials.user is not None:
+        raise click.UsageError("use either --token-file or --user")
+    return Session(url, token, ca_file, as_json, runner, credentials)
 
 
 def with_session(command: Callable[..., None]) -> Callable[..., None]:

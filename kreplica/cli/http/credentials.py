@@ -1,0 +1,121 @@
+"""Credentials of a command for the admin API, and their options: token, user and password, client certificate."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+SECRET_SIZE_MAX = 16 * 1024
+
+_KEY = "kreplica.credentials."
+"""Prefix of the keys of options in click's context."""
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_READABLE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Credentials of a user.
+
+    :param user: name of a user with a password; None without one.
+    :param certificate_file: private key and certificates (PEM) of the client; None without one.
+    """
+
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    certificate_file: Path | None = None
+
+
+NO_CREDENTIALS = Credentials()
+
+
+def read_token(_: click.Context, __: click.Parameter, path: Path | None) -> str | None:
+    """Return the token in a file; click calls it."""
+    if path is None:
+        return None
+    token = _content(path).strip()
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise click.BadParameter(f"{path} does not contain a token: expected one line of printable characters")
+    return token
+
+
+def read_password(path: Path) -> str:
+    """Return the first line of a file, or of standard input for ``-``.
+
+    :raise click.BadParameter: the file cannot be read, or is empty.
+    """
+    text = sys.stdin.readline() if str(path) == "-" else _content(path)
+    password = text.splitlines()[0] if text else ""
+    if not password:
+        raise click.BadParameter(f"{path} does not contain a password in its first line")
+    return password
+
+
+def _content(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(SECRET_SIZE_MAX).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"{path} cannot be read: {error}") from None
+
+
+def _check_certificate(context: click.Context, parameter: click.Parameter, path: Path | None) -> None:
+    if path is not None:
+        text = path.read_text(errors="replace")
+        if "-----BEGIN CERTIFICATE-----" not in text or "PRIVATE KEY-----" not in text:
+            raise click.BadParameter(f"{path} does not contain a private key and a certificate (PEM)")
+    _keep(context, parameter, path)
+
+
+def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    context.meta[_KEY + str(parameter.name)] = value
+
+
+def _option(name: str, variable: str, callback: Callable[..., None], text: str, **more: Any) -> Any:
+    return click.option(
+        name, envvar=variable, show_envvar=True, callback=callback, expose_value=False, help=text, **more
+    )
+
+
+USER_OPTIONS = (
+    _option("--user", "KREPLICA_USER", _keep, "User of the admin API, with a password.", metavar="NAME"),
+    _option(
+        "--password-file",
+        "KREPLICA_PASSWORD_FILE",
+        _keep,
+        "File with the password of --user, - for standard input; asked for if not given.",
+        type=_READABLE,
+    ),
+    _option(
+        "--certificate-file",
+        "KREPLICA_CERTIFICATE_FILE",
+        _check_certificate,
+        "File with the private key and certificates (PEM) of this client.",
+        type=_FILE,
+    ),
+)
+"""Options whose values ``given_credentials`` returns."""
+
+
+def given_credentials() -> Credentials:
+    """Return the credentials of the current command; asks for the password if necessary.
+
+    :raise click.UsageError: there is a password file without a user, or no terminal to ask for the password.
+    """
+    meta = click.get_current_context().meta
+    user, path, certificate = (meta.get(_KEY + name) for name in ("user", "password_file", "certificate_file"))
+    if user is None:
+        if path is not None:
+            raise click.UsageError("--password-file requires --user")
+        return Credentials(certificate_file=certificate)
+    if path is None:
+        if not sys.stdin.isatty():
+            raise click.UsageError("--user requires --password-file if standard input is not a terminal")
+        return Credentials(user, click.prompt(f"Password of {user}", hide_input=True, err=True), certificate)
+    return Credentials(user, read_password(path), certificate)
