@@ -6,13 +6,14 @@ The public API is exported here.  Client modules, from the outermost layer inwar
 * ``batches``: splits many writes or reads into multis of bounded size and pipelines them
 * ``session``: connects, keeps the session alive, fails over, closes; ``session_options``
 * ``waiting_requests``: requests that wait for a connection
-* ``watches``: watch registry of one session; ``sasl``: DIGEST-MD5
+* ``watches``: watch registry of one session; ``sasl``: authentication with SASL
 * ``ensemble``: connect strings and server order; ``chroot``: path mapping; ``default_acls``: ACLs of new znodes
 * ``connection``: one TCP connection with its requests, responses and pings
 
 Protocol modules, without I/O, used by client and server:
 
 * ``errors``: one class per error code
+* ``digest_md5``: SASL DIGEST-MD5
 * ``jute``: record encoding; ``framing``: splits a byte stream into frames
 * ``records``: operation codes, stat, ACLs, watch events, session handshake, frame headers
 * ``requests``: all requests as values; ``operations``: the requests allowed in a multi; ``responses``: response bodies
@@ -25,6 +26,7 @@ Servers:
 
 from kreplica.zookeeper.batches import BatchLimits, GuardFailed, UnitOutcome, list_all, read_all, write_units
 from kreplica.zookeeper.client import ZooKeeperClient
+from kreplica.zookeeper.digest_md5 import SaslCredentials
 from kreplica.zookeeper.errors import (
     AuthFailed,
     BadArguments,
@@ -55,7 +57,6 @@ from kreplica.zookeeper.persistent_watch import Watch
 from kreplica.zookeeper.records import CREATOR_ALL_ACL, OPEN_ACL, READ_ACL, Acl, EventType, Permission, Stat, WatchEvent
 from kreplica.zookeeper.requests import Check, Create, Delete, GetChildren, GetData, Operation, Read, SetData
 from kreplica.zookeeper.responses import Created, OperationResult, ReadResult
-from kreplica.zookeeper.sasl import SaslCredentials
 from kreplica.zookeeper.session import SessionState
 
 __all__ = [

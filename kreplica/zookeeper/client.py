@@ -13,6 +13,7 @@ from twisted.python.failure import Failure
 from kreplica.runtime import Reactor
 from kreplica.zookeeper.chroot import Chroot, create_znodes
 from kreplica.zookeeper.default_acls import AclOf, with_default_acls
+from kreplica.zookeeper.digest_md5 import SaslCredentials
 from kreplica.zookeeper.ensemble import Ensemble, TlsContextFactory
 from kreplica.zookeeper.errors import NoNode
 from kreplica.zookeeper.jute import pack_text_and_flag
@@ -45,7 +46,6 @@ from kreplica.zookeeper.responses import (
     decode_path,
     decode_stat,
 )
-from kreplica.zookeeper.sasl import SaslCredentials
 from kreplica.zookeeper.session import Session, SessionState
 from kreplica.zookeeper.session_options import RESPONSE_SIZE_MAX, SessionOptions
 from kreplica.zookeeper.watches import WatchListener

@@ -18,6 +18,7 @@ from twisted.python.failure import Failure
 
 from kreplica.runtime import Reactor
 from kreplica.zookeeper.connection import Connection, Decode, OnResponse
+from kreplica.zookeeper.digest_md5 import SaslCredentials
 from kreplica.zookeeper.ensemble import PAUSE_S_MAX, Ensemble, Server, ServerOrder, connect
 from kreplica.zookeeper.errors import (
     AuthFailed,
@@ -39,7 +40,7 @@ from kreplica.zookeeper.records import (
 )
 from kreplica.zookeeper.requests import Auth, opcode_of
 from kreplica.zookeeper.responses import decode_empty
-from kreplica.zookeeper.sasl import SaslCredentials, authenticate
+from kreplica.zookeeper.sasl import authenticate
 from kreplica.zookeeper.session_options import SessionOptions
 from kreplica.zookeeper.waiting_requests import WaitingRequest, WaitingRequests
 from kreplica.zookeeper.watches import Watches, call_listener

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kreplica.zookeeper.digest_md5 import SaslCredentials
 from kreplica.zookeeper.ensemble import TlsContextFactory
 from kreplica.zookeeper.records import FRAME_SIZE_MAX
-from kreplica.zookeeper.sasl import SaslCredentials
 
 # ``jute.maxbuffer`` limits requests, not responses: a multi-read of many small requests has a large response.
 RESPONSE_SIZE_MAX = 64 * 1024 * 1024

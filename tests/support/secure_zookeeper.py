@@ -7,12 +7,12 @@ from pathlib import Path
 from kreplica.security.tls.development_ca import create_certificate, open_authority
 from tests.support.real_zookeeper import RealZooKeeper, free_ports
 
-PASSWORDS = {"alice": "open sesame", "bob": '"quoted"'}
+PASSWORDS = {"alice": "open sesame", "bob": '"quoted"', "jürgen": "grün"}
 
 _JAAS = """\
 Server {
     org.apache.zookeeper.server.auth.DigestLoginModule required
-    user_alice="open sesame" user_bob="\\"quoted\\"";
+    user_alice="open sesame" user_bob="\\"quoted\\"" user_jürgen="grün";
 };
 """
 

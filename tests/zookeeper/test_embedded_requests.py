@@ -90,9 +90,9 @@ def test_unknown_creation_flags_are_refused(scene: Scene, opcode: int, body: byt
 
 
 def test_unknown_operations_are_refused(scene: Scene) -> None:
-    """Among them are reconfiguration, SASL, and undefined numbers."""
+    """Among them are reconfiguration and undefined numbers."""
     peer, _ = scene.session()
-    for opcode in (Opcode.RECONFIG, Opcode.SASL, 4711):
+    for opcode in (Opcode.RECONFIG, 4711):
         peer.send_code(opcode, b"")
         assert scene.run(peer.next()).error == Unimplemented.code
 

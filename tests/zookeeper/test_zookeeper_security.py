@@ -27,12 +27,12 @@ from kreplica.zookeeper import (
     SetData,
     ZooKeeperClient,
 )
-from kreplica.zookeeper.sasl import DigestExchange
+from kreplica.zookeeper.digest_md5 import DigestExchange
 from tests.support.real_reactor import run
 from tests.support.secure_zookeeper import PASSWORDS, SecureZooKeeper, make_certificates
 from tests.support.zookeeper_scene import Scene
 
-ALICE, BOB = (SaslCredentials(name, password) for name, password in PASSWORDS.items())
+ALICE, BOB, UMLAUT = (SaslCredentials(name, password) for name, password in PASSWORDS.items())
 
 
 class SecureServer(SecureZooKeeper):
@@ -104,6 +104,17 @@ def test_wrong_sasl_password_is_refused(server: SecureServer) -> None:
         with pytest.raises(AuthFailed, match=f"^{server.address}: SASL authentication of 'alice': the server rejected"):
             await client.start()
         assert client.state is SessionState.AUTH_FAILED
+
+    run(scenario())
+
+
+def test_sasl_user_with_umlauts(server: SecureServer) -> None:
+    """Texts that ISO 8859-1 can encode are hashed in it, as in Java."""
+
+    async def scenario() -> None:
+        client = server.client(sasl=UMLAUT)
+        await client.start()
+        await client.close()
 
     run(scenario())
 

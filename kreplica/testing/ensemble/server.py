@@ -19,6 +19,7 @@ from kreplica.testing.ensemble.ensemble import Ensemble, Member
 from kreplica.testing.ensemble.request import ForwardedRequest, Pending, PendingRequests
 from kreplica.testing.ensemble.term import TICK_MS, Link
 from kreplica.testing.ensemble.transactions import SessionClosed, Transaction
+from kreplica.zookeeper.embedded.authentication import Authentication
 from kreplica.zookeeper.embedded.commits import Group
 from kreplica.zookeeper.embedded.connection import Connection, ServerInterface
 from kreplica.zookeeper.embedded.dispatch import Dispatch
@@ -101,7 +102,8 @@ class EnsembleServer(Factory):
             SESSIONS_MAX,
         )
         reads = Reads(replica.tree, replica.watches, replica.commits)
-        self._local = Dispatch(reads, replica.writes, sessions, replica.commits, self.server)
+        authentication = Authentication({}, self.runtime.random)
+        self._local = Dispatch(reads, replica.writes, sessions, replica.commits, self.server, authentication)
         self._report()
         return self._serving
 
@@ -186,6 +188,11 @@ class EnsembleServer(Factory):
     def durable(self) -> Group:
         """Group of the applied transactions."""
         return self._member.replica.commits.durable
+
+    @property
+    def authenticated(self) -> EnsembleServer:
+        """Dispatch of a connection whose client has proved an identity: the same."""
+        return self
 
     def respond_to_word(self, connection: Connection, letters: bytes) -> bool:
         return False

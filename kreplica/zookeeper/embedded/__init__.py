@@ -13,6 +13,7 @@ Protocol:
 
 * ``connection``: framing and backpressure
 * ``dispatch``: table of operations
+* ``authentication``: addAuth, SASL, clients that must authenticate first
 * ``operations``: decodes changes in place
 * ``reads``, ``writes``, ``session_requests``: request handlers
 * ``four_letter_words``: four-letter words

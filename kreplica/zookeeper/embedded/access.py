@@ -1,6 +1,7 @@
 """Access control: checks ACLs against the identities of a connection, without I/O.
 
-An identity is ``(scheme, id)``: every connection has ``("ip", address)``; ``addAuth`` adds ``("digest", "user:hash")``.
+An identity is ``(scheme, id)``: every connection has ``("ip", address)``; ``addAuth`` adds ``("digest", "user:hash")``,
+SASL ``("sasl", user)``, and a certificate of the client ``("x509", subject)``.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import ipaddress
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from hashlib import sha1
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from kreplica.zookeeper.errors import AuthFailed, InvalidAcl, NoAuth
 from kreplica.zookeeper.records import OPEN_ACL, Acl, Permission
@@ -17,6 +18,23 @@ from kreplica.zookeeper.records import OPEN_ACL, Acl, Permission
 Identity: TypeAlias = tuple[str, str]
 
 ANYONE: Identity = ("world", "anyone")
+
+
+# Distinct ACLs that are kept for sharing; a cluster has only a few.
+SHARED_ACLS_MAX = 1000
+
+
+class AclPool:
+    """Returns one object for equal ACLs, because most protected znodes have one of a few ACLs."""
+
+    def __init__(self) -> None:
+        self._shared: dict[tuple[Acl, ...], tuple[Acl, ...]] = {}
+
+    def share(self, acl: tuple[Acl, ...]) -> tuple[Acl, ...]:
+        """Return an equal ACL."""
+        if len(self._shared) >= SHARED_ACLS_MAX:
+            self._shared.clear()
+        return self._shared.setdefault(acl, acl)
 
 
 def check_access(acl: tuple[Acl, ...], wanted: int, identities: Sequence[Identity], path: str) -> None:
@@ -62,6 +80,14 @@ def digest_identity(credentials: bytes) -> Identity:
     return "digest", f"{name}:{b64encode(sha1(credentials).digest()).decode()}"
 
 
+def certificate_identity(certificate: Any) -> Identity:
+    """Return the identity of a client's certificate (OpenSSL's ``X509``): its subject, as Java writes it."""
+    # Imported here because it imports the library of certificates.
+    from kreplica.security.tls.distinguished_names import rfc2253
+
+    return "x509", rfc2253(certificate.to_cryptography().subject)
+
+
 def authenticate(scheme: str, credentials: bytes, address: str) -> Identity:
     """Return the identity that an ``addAuth`` request adds.
 
@@ -102,6 +128,8 @@ def _is_valid(entry: Acl) -> bool:
         return entry.id == "anyone"
     if entry.scheme == "digest":
         return entry.id.count(":") == 1
+    if entry.scheme in ("sasl", "x509"):
+        return bool(entry.id)
     if entry.scheme == "ip":
         try:
             ipaddress.ip_network(entry.id, strict=False)

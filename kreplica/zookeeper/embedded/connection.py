@@ -13,16 +13,18 @@ from dataclasses import dataclass
 from typing import Any, cast
 from typing import Protocol as TypingProtocol
 
-from twisted.internet.interfaces import IPushProducer
+from twisted.internet.interfaces import IHandshakeListener, IPushProducer
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from kreplica.errors import ProtocolError
-from kreplica.zookeeper.embedded.access import Identity
+from kreplica.zookeeper.digest_md5 import DigestServer
+from kreplica.zookeeper.embedded.access import Identity, certificate_identity
 from kreplica.zookeeper.embedded.commits import Group
 from kreplica.zookeeper.embedded.sessions import Session
+from kreplica.zookeeper.errors import AuthFailed
 from kreplica.zookeeper.jute import unpack_int32
 
 # Maximum number of responses of one connection that wait for a group's commit; beyond it, reading pauses.
@@ -36,6 +38,9 @@ UNSENT_BYTES_MAX = 64 << 20
 SERVE_S_MAX = 0.05
 
 FOUR_LETTERS_SIZE = 4
+
+# Maximum number of identities of a connection, including its address.
+IDENTITIES_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,10 @@ class RequestDispatch(TypingProtocol):
     def durable(self) -> Group:
         """Group of all durable transactions; responses that depend on it are sent immediately."""
 
+    @property
+    def authenticated(self) -> RequestDispatch:
+        """Dispatch of the connection after its client has proved an identity."""
+
     def respond_to_word(self, connection: Connection, letters: bytes) -> bool:
         """Respond to a four-letter word; return False if the word is unknown."""
 
@@ -79,12 +88,13 @@ class RequestDispatch(TypingProtocol):
         """
 
 
-@implementer(IPushProducer)
+@implementer(IPushProducer, IHandshakeListener)
 class Connection(Protocol):
     """A client's connection, created by ``ServerFactory``.
 
     :ivar session: the client's session; None before the handshake.
     :ivar identities: authenticated identities of the client; the first is its address.
+    :ivar exchange: the SASL authentication in progress; None if there is none.
     :ivar received: number of received requests, for ``cons``.
     :ivar opened: time at which the connection was created, in seconds of the reactor's clock.
     """
@@ -107,6 +117,7 @@ class Connection(Protocol):
         self.barrier: Group = dispatch.durable
         self.session: Session | None = None
         self.identities: tuple[Identity, ...] = ()
+        self.exchange: DigestServer | None = None
         self.address = ""
         self.name = ""
         self.received = 0
@@ -129,6 +140,12 @@ class Connection(Protocol):
             return
         self._transport.registerProducer(self, True)
 
+    def handshakeCompleted(self) -> None:
+        """Add the subject of the client's TLS certificate, which the handshake has verified."""
+        certificate = self._transport.getPeerCertificate()
+        if certificate is not None:
+            self.add_identity(certificate_identity(certificate), is_proven=True)
+
     def dataReceived(self, data: bytes) -> None:
         if self._ending:
             return
@@ -140,6 +157,21 @@ class Connection(Protocol):
         self._unparsed = b""
         self._ready.clear()
         self._dispatch.server.forget(self)
+
+    # --- identities ---
+
+    def add_identity(self, identity: Identity, *, is_proven: bool = False) -> None:
+        """Add an identity of the client.
+
+        :param is_proven: True if the client has proved it, so that the server accepts all requests.
+        :raise AuthFailed: if there are too many.
+        """
+        if identity not in self.identities:
+            if len(self.identities) >= IDENTITIES_MAX:
+                raise AuthFailed(None, f"a connection has at most {IDENTITIES_MAX} identities")
+            self.identities = (*self.identities, identity)
+        if is_proven:
+            self._dispatch = self._dispatch.authenticated
 
     # --- requests ---
 

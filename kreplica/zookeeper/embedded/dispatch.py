@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from kreplica.errors import ProtocolError
 from kreplica.zookeeper.embedded.commits import Commits, Group
-from kreplica.zookeeper.embedded.connection import Connection, ServerInterface
+from kreplica.zookeeper.embedded.connection import Connection, RequestDispatch, ServerInterface
 from kreplica.zookeeper.embedded.reads import Reads
 from kreplica.zookeeper.embedded.session_requests import SessionRequests
 from kreplica.zookeeper.embedded.writes import Writes
-from kreplica.zookeeper.errors import AuthFailed, Unimplemented, ZooKeeperError
+from kreplica.zookeeper.errors import AuthFailed, SessionClosedRequireSaslAuth, Unimplemented, ZooKeeperError
 from kreplica.zookeeper.jute import Reader, pack_int32, pack_text
 from kreplica.zookeeper.records import Opcode, reply_frame
-from kreplica.zookeeper.requests import decode_request
+from kreplica.zookeeper.requests import Auth, Sasl, decode_request
 
 _HEADER = Struct(">ii")
 
@@ -23,6 +23,14 @@ _HEADER = Struct(">ii")
 InPlaceHandler: TypeAlias = Callable[[Connection, int, int, bytes, int, int], None]
 # (connection, xid, decoded request)
 RequestHandler: TypeAlias = Callable[[Connection, int, Any], None]
+
+
+class AuthenticationHandlers(Protocol):
+    """Handlers of requests that add identities to a connection; implemented by ``Authentication``."""
+
+    def auth(self, connection: Connection, xid: int, request: Auth) -> None: ...
+
+    def sasl(self, connection: Connection, xid: int, request: Sasl) -> None: ...
 
 
 class Dispatch:
@@ -35,6 +43,7 @@ class Dispatch:
         sessions: SessionRequests,
         commits: Commits,
         server: ServerInterface,
+        authentication: AuthenticationHandlers,
     ) -> None:
         self.server = server
         self._commits = commits
@@ -43,11 +52,18 @@ class Dispatch:
         self._in_place_handlers = _in_place_handlers(reads, writes)
         self._handlers = _request_handlers(reads, writes, sessions)
         self._handlers[Opcode.WHO_AM_I] = self._who_am_i
+        self._handlers[Opcode.AUTH] = authentication.auth
+        self._handlers[Opcode.SASL] = authentication.sasl
 
     @property
     def durable(self) -> Group:
         """Group of all durable transactions; responses that depend on it are sent immediately."""
         return self._commits.durable
+
+    @property
+    def authenticated(self) -> RequestDispatch:
+        """Dispatch of the connection after its client has proved an identity: the same."""
+        return self
 
     def respond_to_word(self, connection: Connection, letters: bytes) -> bool:
         """Respond to a four-letter word; return False if the word is unknown."""
@@ -78,7 +94,7 @@ class Dispatch:
             else:
                 self._serve_decoded(connection, xid, opcode, Reader(data, start + 8, end, "request"))
         except ZooKeeperError as error:
-            self._send_error(connection, xid, error)
+            self.send_error(connection, xid, error)
 
     def _serve_decoded(self, connection: Connection, xid: int, opcode: int, reader: Reader) -> None:
         handler = self._handlers.get(opcode)
@@ -86,11 +102,12 @@ class Dispatch:
             raise Unimplemented(None, f"operation {opcode} is not supported")
         handler(connection, xid, None if opcode == Opcode.WHO_AM_I else decode_request(opcode, reader))
 
-    def _send_error(self, connection: Connection, xid: int, error: ZooKeeperError) -> None:
+    def send_error(self, connection: Connection, xid: int, error: ZooKeeperError) -> None:
+        """Respond with an error; close the connection if its client is not authenticated."""
         # The error may reveal a change (the existence of a znode) that is not durable yet.
         sink = self._commits.sink_of_everything(connection)
         sink.append(reply_frame(xid, connection.barrier.zxid, error.code))
-        if isinstance(error, AuthFailed):
+        if isinstance(error, (AuthFailed, SessionClosedRequireSaslAuth)):
             connection.end()
 
     def _who_am_i(self, connection: Connection, xid: int, request: None) -> None:
@@ -126,7 +143,6 @@ def _request_handlers(reads: Reads, writes: Writes, sessions: SessionRequests) -
         Opcode.SET_ACL: writes.set_acl,
         Opcode.PING: sessions.ping,
         Opcode.CLOSE_SESSION: sessions.close,
-        Opcode.AUTH: sessions.auth,
         Opcode.ADD_WATCH: sessions.add_watch,
         Opcode.REMOVE_WATCHES: sessions.remove_watches,
         Opcode.CHECK_WATCHES: sessions.check_watches,

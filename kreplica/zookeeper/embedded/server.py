@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred, DeferredLock, maybeDeferred
+from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -20,6 +21,18 @@ from kreplica.zookeeper.embedded.sqlite_store import SqliteStore
 from kreplica.zookeeper.embedded.store import MemoryStore, Store
 
 
+class TlsListener(NamedTuple):
+    """A second listener, with TLS.
+
+    :param port: 0 lets the system choose.
+    :param creator: creates the TLS connections; if clients must have a certificate, their subjects are identities.
+    """
+
+    interface: str
+    port: int
+    creator: IOpenSSLServerConnectionCreator
+
+
 class EmbeddedCoordinator:
     """A ZooKeeper server in this process; started once and stopped once.
 
@@ -28,7 +41,8 @@ class EmbeddedCoordinator:
     :param port: 0 lets the system choose; after ``start``, the attribute ``port`` is the actual port.
     :param store: used instead of SQLite in the data directory; closed by ``stop``.
     :param on_failure: called if the store fails while running, after all connections were closed.
-    :param settings: tick time and limits; ``tick_time_ms`` overrides the tick time.
+    :param settings: tick time, users and limits; ``tick_time_ms`` overrides the tick time.
+    :param tls: a second listener; after ``start``, the attribute ``tls_port`` is its actual port.
     """
 
     _log = Logger()
@@ -44,10 +58,13 @@ class EmbeddedCoordinator:
         store: Store | None = None,
         settings: CoordinatorSettings | None = None,
         on_failure: Callable[[Failure], None] | None = None,
+        tls: TlsListener | None = None,
     ) -> None:
         settings = settings or CoordinatorSettings()
         self.port = port
         self.interface = interface
+        self.tls_port: int | None = None
+        self._tls = tls
         self._runtime = runtime
         self._directory = data_directory
         self._settings = settings if tick_time_ms is None else replace(settings, tick_time_ms=tick_time_ms)
@@ -55,7 +72,7 @@ class EmbeddedCoordinator:
         self._on_failure = on_failure
         self._lock: DirectoryLock | None = None
         self._serving: ServerFactory | None = None
-        self._listener: Any = None
+        self._listeners: list[Any] = []
         # Start, stop and the stop after a failure never overlap.
         self._lifecycle = DeferredLock()
 
@@ -72,12 +89,12 @@ class EmbeddedCoordinator:
             store = self._store = self._open_store()
             image = await store.load()
             serving = ServerFactory(self._runtime, self._settings, store, image, self._fail)
-            self._listener = self._runtime.reactor.listenTCP(self.port, serving, interface=self.interface)
+            self._listen(serving)
         except BaseException:
+            await self._stop_listening()
             await self._release()
             raise
         self._serving = serving
-        self.port = self._listener.getHost().port
         serving.start_clock()
         self._log.info(
             "ZooKeeper server on {interface}:{port}: {znodes} znodes, {sessions} sessions, zxid 0x{zxid:x}",
@@ -87,6 +104,24 @@ class EmbeddedCoordinator:
             sessions=len(serving.sessions.by_id),
             zxid=serving.commits.zxid,
         )
+
+    def _listen(self, serving: ServerFactory) -> None:
+        listen = self._runtime.reactor.listenTCP
+        self._listeners.append(listen(self.port, serving, interface=self.interface))
+        self.port = self._listeners[0].getHost().port
+        if self._tls is not None:
+            # Imported here because it imports OpenSSL.
+            from twisted.protocols.tls import TLSMemoryBIOFactory
+
+            factory: Any = TLSMemoryBIOFactory(self._tls.creator, False, serving)
+            factory.noisy = False
+            self._listeners.append(listen(self._tls.port, factory, interface=self._tls.interface))
+            self.tls_port = self._listeners[1].getHost().port
+
+    async def _stop_listening(self) -> None:
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            await maybeDeferred(listener.stopListening)
 
     @property
     def serving(self) -> ServerFactory | None:
@@ -104,9 +139,7 @@ class EmbeddedCoordinator:
 
     async def _stop(self) -> None:
         serving, self._serving = self._serving, None
-        listener, self._listener = self._listener, None
-        if listener is not None:
-            await maybeDeferred(listener.stopListening)
+        await self._stop_listening()
         if serving is not None:
             serving.disconnect_all()
             await serving.commits.when_idle()

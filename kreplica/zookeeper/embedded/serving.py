@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from ipaddress import ip_address
 
 from twisted.internet.interfaces import IAddress, IDelayedCall
 from twisted.internet.protocol import Factory
@@ -10,6 +11,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from kreplica.runtime import Runtime
+from kreplica.zookeeper.embedded.authentication import Authentication, UnauthenticatedDispatch
 from kreplica.zookeeper.embedded.commits import GroupCommit
 from kreplica.zookeeper.embedded.connection import Connection, ServerInterface
 from kreplica.zookeeper.embedded.dispatch import Dispatch
@@ -18,7 +20,7 @@ from kreplica.zookeeper.embedded.quota import Quota
 from kreplica.zookeeper.embedded.reads import Reads
 from kreplica.zookeeper.embedded.session_requests import SessionRequests
 from kreplica.zookeeper.embedded.sessions import Sessions
-from kreplica.zookeeper.embedded.settings import CoordinatorSettings
+from kreplica.zookeeper.embedded.settings import AnonymousClients, CoordinatorSettings
 from kreplica.zookeeper.embedded.store import Image, Store
 from kreplica.zookeeper.embedded.tree import Tree
 from kreplica.zookeeper.embedded.watches import Watches
@@ -92,7 +94,9 @@ class ServerFactory(Factory):
                 reactor.seconds,
                 lambda function: reactor.callLater(0, function),
             ),
+            Authentication(settings.users, runtime.random),
         )
+        self._unauthenticated = UnauthenticatedDispatch(self._dispatch)
 
     # --- time ---
 
@@ -148,9 +152,19 @@ class ServerFactory(Factory):
     # --- connections ---
 
     def buildProtocol(self, addr: IAddress | None) -> Connection:
-        connection = Connection(self._dispatch, self._runtime.reactor.seconds())
+        dispatch = self._dispatch if self._may_be_anonymous(addr) else self._unauthenticated
+        connection = Connection(dispatch, self._runtime.reactor.seconds())
         connection.factory = self
         return connection
+
+    def _may_be_anonymous(self, addr: IAddress | None) -> bool:
+        anonymous = self._settings.anonymous
+        if anonymous is not AnonymousClients.LOCAL:
+            return anonymous is AnonymousClients.ALL
+        try:
+            return ip_address(getattr(addr, "host", "")).is_loopback
+        except ValueError:
+            return False
 
     def admit(self, connection: Connection) -> bool:
         """Register a new connection; return False if its address or the server has too many."""

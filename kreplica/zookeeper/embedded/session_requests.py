@@ -1,4 +1,4 @@
-"""Handlers of session requests: handshake, close, expiry, authentication and watches."""
+"""Handlers of session requests: handshake, close, expiry and watches."""
 
 from __future__ import annotations
 
@@ -6,21 +6,17 @@ from collections.abc import Callable
 
 from twisted.logger import Logger
 
-from kreplica.zookeeper.embedded.access import authenticate
 from kreplica.zookeeper.embedded.commits import Commits
 from kreplica.zookeeper.embedded.connection import Connection
 from kreplica.zookeeper.embedded.sessions import NO_PASSWORD, Session, Sessions
 from kreplica.zookeeper.embedded.tree import Tree
 from kreplica.zookeeper.embedded.watches import Watches, WatchMode
 from kreplica.zookeeper.embedded.writes import Writes, event_frame
-from kreplica.zookeeper.errors import AuthFailed, NoWatcher
+from kreplica.zookeeper.errors import NoWatcher
 from kreplica.zookeeper.jute import Reader
 from kreplica.zookeeper.records import AddWatchMode, ConnectRequest, ConnectResponse, EventType, frame, reply_frame
-from kreplica.zookeeper.requests import AddWatch, Auth, CheckWatches, CloseSession, Ping, RemoveWatches, SetWatches
+from kreplica.zookeeper.requests import AddWatch, CheckWatches, CloseSession, Ping, RemoveWatches, SetWatches
 from kreplica.zookeeper.responses import encode_count
-
-# Maximum number of identities of a connection, including its address.
-IDENTITIES_MAX = 64
 
 _EXPIRED = ConnectResponse(0, 0, NO_PASSWORD)
 
@@ -166,15 +162,6 @@ class SessionRequests:
 
     def ping(self, connection: Connection, xid: int, request: Ping) -> None:
         """Respond; ``Dispatch.serve`` has updated the session's ``last_heard``."""
-        connection.sink.append(reply_frame(xid, connection.barrier.zxid, 0))
-
-    def auth(self, connection: Connection, xid: int, request: Auth) -> None:
-        """Add an identity to the connection."""
-        identity = authenticate(request.scheme, request.credentials, connection.address)
-        if len(connection.identities) >= IDENTITIES_MAX:
-            raise AuthFailed(None, f"a connection has at most {IDENTITIES_MAX} identities")
-        if identity not in connection.identities:
-            connection.identities = (*connection.identities, identity)
         connection.sink.append(reply_frame(xid, connection.barrier.zxid, 0))
 
     # --- watches ---

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from kreplica.zookeeper.embedded.quota import QuotaBounds
 from kreplica.zookeeper.records import FRAME_SIZE_MAX
+
+
+class AnonymousClients(Enum):
+    """Clients that may send requests without proving an identity (with SASL or a TLS certificate).
+
+    * ``NONE``: no client.
+    * ``LOCAL``: clients that connect from a loopback address.
+    * ``ALL``: every client.
+    """
+
+    NONE = "none"
+    LOCAL = "local"
+    ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +36,7 @@ class CoordinatorSettings:
     :param sessions_max: maximum number of sessions.  At the maximum, a new session ends the longest silent tenth of the
         sessions without connection and ephemeral znodes; if there are no such sessions, the new one is rejected.
     :param quota: limits of znodes and their data.
+    :param users: password by user of SASL DIGEST-MD5.
     """
 
     tick_time_ms: int = 2_000
@@ -30,3 +46,5 @@ class CoordinatorSettings:
     expendable_check_ms: int = 60_000
     sessions_max: int = 20_000
     quota: QuotaBounds = field(default_factory=QuotaBounds)
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    anonymous: AnonymousClients = AnonymousClients.ALL

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from kreplica.zookeeper.embedded.access import Identity, check_access
+from kreplica.zookeeper.embedded.access import AclPool, Identity, check_access
 from kreplica.zookeeper.embedded.quota import Quota, QuotaBounds, acl_size, data_size
 from kreplica.zookeeper.embedded.znode import (
     RESERVED_PATHS,
@@ -42,6 +42,7 @@ class Tree:
     :ivar quota: counts the znodes; callers check that a write is within the quota.
     :ivar changed: paths created, changed or deleted since the owner last replaced this set.
     :ivar ephemerals: session ID -> paths of its ephemeral znodes.
+    :ivar acls: shares equal ACLs of znodes.
     :ivar expendable: paths of containers and of znodes with a time to live, which the server deletes when they expire.
     """
 
@@ -51,6 +52,7 @@ class Tree:
         self.ephemerals: dict[int, dict[str, None]] = {}
         self.expendable: dict[str, None] = {}
         self.changed: set[str] = set()
+        self.acls = AclPool()
         self._undo: list[tuple[Callable[..., None], tuple[Any, ...]]] | None = None
         self._create_roots()
 
@@ -257,7 +259,7 @@ class Tree:
         """
         restored = []
         for path, data, acl, czxid, mzxid, pzxid, ctime_ms, mtime_ms, version, creates, acl_version, owner in rows:
-            node = Znode(path, data, OPEN_ACL if acl is None else acl, owner, czxid, ctime_ms)
+            node = Znode(path, data, OPEN_ACL if acl is None else self.acls.share(acl), owner, czxid, ctime_ms)
             node.mzxid, node.pzxid, node.mtime_ms = mzxid, pzxid, mtime_ms
             node.version, node.creates, node.acl_version = version, creates, acl_version
             known = self.nodes.get(path)

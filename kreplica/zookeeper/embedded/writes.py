@@ -173,7 +173,7 @@ class Writes:
     def _create(self, connection: Requester, change: PlainChange, zxid: int, time_ms: int) -> Applied:
         opcode, path, value, acl, flags, time_to_live_ms = change
         if acl is not OPEN_ACL:
-            acl = effective_acl(acl, connection.identities, path)
+            acl = self._tree.acls.share(effective_acl(acl, connection.identities, path))
         owner = 0
         if flags or opcode == CREATE_TTL:
             owner = self._owner(connection, opcode, path, flags, time_to_live_ms)

@@ -1,0 +1,107 @@
+"""Authentication of connections: addAuth, SASL DIGEST-MD5, and the dispatch of clients that must authenticate first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from struct import Struct
+
+from twisted.logger import Logger
+
+from kreplica.zookeeper.digest_md5 import DigestServer
+from kreplica.zookeeper.embedded.access import authenticate
+from kreplica.zookeeper.embedded.commits import Group
+from kreplica.zookeeper.embedded.connection import Connection, RequestDispatch, ServerInterface
+from kreplica.zookeeper.embedded.dispatch import Dispatch
+from kreplica.zookeeper.errors import AuthFailed, SessionClosedRequireSaslAuth
+from kreplica.zookeeper.jute import pack_buffer
+from kreplica.zookeeper.records import Opcode, reply_frame
+from kreplica.zookeeper.requests import Auth, Sasl
+
+_HEADER = Struct(">ii")
+_FIRST = frozenset({Opcode.AUTH, Opcode.SASL, Opcode.PING, Opcode.CLOSE_SESSION})
+_OPEN_WORDS = frozenset({b"ruok", b"srvr"})
+
+
+class Authentication:
+    """Handlers of requests that add identities to a connection; one per server.
+
+    :param users: password by user of SASL; empty if the server has no SASL.
+    """
+
+    _log = Logger()
+
+    def __init__(self, users: Mapping[str, str], random: Random) -> None:
+        self._users = users
+        self._random = random
+
+    def auth(self, connection: Connection, xid: int, request: Auth) -> None:
+        """Add an identity that the client claims (addAuth)."""
+        connection.add_identity(authenticate(request.scheme, request.credentials, connection.address))
+        connection.sink.append(reply_frame(xid, connection.barrier.zxid, 0))
+
+    def sasl(self, connection: Connection, xid: int, request: Sasl) -> None:
+        """Serve one step of an authentication; a server without users responds without a token, as ZooKeeper does.
+
+        After a failed authentication the connection is closed.
+        """
+        token, error_code = None, 0
+        try:
+            if self._users:
+                token = self._step(connection, request.token)
+        except AuthFailed as error:
+            self._log.warn("{name}: SASL authentication failed: {error}", name=connection.name, error=str(error))
+            error_code = error.code
+        # Java's client decodes a token in every response, also in one with an error.
+        connection.sink.append(reply_frame(xid, connection.barrier.zxid, error_code, pack_buffer(token)))
+        if error_code:
+            connection.end()
+
+    def _step(self, connection: Connection, token: bytes) -> bytes:
+        exchange = connection.exchange
+        if exchange is None:
+            exchange = connection.exchange = DigestServer(self._users, f"{self._random.getrandbits(128):032x}")
+        response = exchange.step(token)
+        if exchange.user is not None:
+            connection.exchange = None
+            connection.add_identity(("sasl", exchange.user), is_proven=True)
+        return response
+
+
+class UnauthenticatedDispatch:
+    """Implements ``RequestDispatch`` for connections whose clients must prove an identity before other requests.
+
+    :param authenticated: serves the connection after that.
+    """
+
+    def __init__(self, authenticated: Dispatch) -> None:
+        self._authenticated = authenticated
+
+    @property
+    def server(self) -> ServerInterface:
+        """Functions and limits of the server."""
+        return self._authenticated.server
+
+    @property
+    def durable(self) -> Group:
+        """Group of all durable transactions."""
+        return self._authenticated.durable
+
+    @property
+    def authenticated(self) -> RequestDispatch:
+        """Dispatch of the connection after its client has proved an identity."""
+        return self._authenticated
+
+    def respond_to_word(self, connection: Connection, letters: bytes) -> bool:
+        """Respond to a four-letter word that shows nothing of clients and znodes."""
+        return letters in _OPEN_WORDS and self._authenticated.respond_to_word(connection, letters)
+
+    def serve(self, connection: Connection, data: bytes, start: int, end: int) -> None:
+        """Serve one frame; reject other requests than those of authentication, and close the connection."""
+        if connection.session is not None and end - start >= _HEADER.size:
+            xid, opcode = _HEADER.unpack_from(data, start)
+            if opcode not in _FIRST:
+                connection.received += 1
+                self._authenticated.send_error(connection, xid, SessionClosedRequireSaslAuth())
+                return
+        self._authenticated.serve(connection, data, start, end)

@@ -1,0 +1,391 @@
+"""SASL, TLS and required authentication of the embedded coordinator, with the same exchange as a real ZooKeeper."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from blocking_client import BlockingClient
+
+from kreplica.runtime import real_runtime
+from kreplica.security.tls.contexts import ClientTls
+from kreplica.security.tls.listener import ListenerTls
+from kreplica.security.tls.options import TlsOptions
+from kreplica.zookeeper import (
+    CREATOR_ALL_ACL,
+    OPEN_ACL,
+    READ_ACL,
+    Acl,
+    AuthFailed,
+    NoAuth,
+    OperationTimeout,
+    SaslCredentials,
+    ZooKeeperClient,
+    ZooKeeperError,
+)
+from kreplica.zookeeper.digest_md5 import REALM, DigestExchange, DigestServer, parse_fields
+from kreplica.zookeeper.embedded.server import EmbeddedCoordinator, TlsListener
+from kreplica.zookeeper.embedded.settings import AnonymousClients, CoordinatorSettings
+from kreplica.zookeeper.errors import SessionClosedRequireSaslAuth
+from kreplica.zookeeper.requests import Sasl
+from kreplica.zookeeper.responses import decode_token
+from tests.support.real_reactor import run
+from tests.support.secure_zookeeper import PASSWORDS, SecureZooKeeper, make_certificates
+
+ALICE, BOB, UMLAUT = (SaslCredentials(name, password) for name, password in PASSWORDS.items())
+WIDE = SaslCredentials("ведущий", "пароль")
+USERS = {**PASSWORDS, WIDE.username: WIDE.password}
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Iterator[SecureZooKeeper]:
+    secure = SecureZooKeeper(tmp_path_factory.mktemp("real"), certificates)
+    with secure.zookeeper:
+        yield secure
+
+
+class Server:
+    """A running coordinator and its clients."""
+
+    def __init__(self, reactor: Any, coordinator: EmbeddedCoordinator) -> None:
+        self.reactor = reactor
+        self.coordinator = coordinator
+        self._clients: list[ZooKeeperClient] = []
+
+    async def client(self, **options: Any) -> ZooKeeperClient:
+        """Return a started client; with TLS, it connects to the listener with TLS."""
+        port = self.coordinator.tls_port if "tls_context_factory" in options else self.coordinator.port
+        client = ZooKeeperClient(
+            self.reactor, f"127.0.0.1:{port}", random=random.Random(1), connection_timeout_ms=2000, **options
+        )
+        self._clients.append(client)
+        await client.start()
+        return client
+
+    async def finish(self) -> None:
+        for client in self._clients:
+            await client.close()
+        await self.coordinator.stop()
+
+
+Scenario = Callable[[Server], Coroutine[Any, Any, None]]
+
+
+def play(
+    scenario: Scenario,
+    directory: Path | None = None,
+    *,
+    anonymous: AnonymousClients = AnonymousClients.ALL,
+    users: dict[str, str] = USERS,
+    tls: TlsOptions | None = None,
+) -> None:
+    """Run a scenario on a coordinator."""
+
+    async def with_server() -> None:
+        from twisted.internet import reactor
+
+        runtime = real_runtime(reactor)
+        creator = None if tls is None else ListenerTls(tls, runtime.reactor.seconds, runtime.offload.run)
+        coordinator = EmbeddedCoordinator(
+            runtime,
+            None if directory is None else str(directory),
+            port=0,
+            settings=CoordinatorSettings(users=users, anonymous=anonymous),
+            tls=None if creator is None else TlsListener("127.0.0.1", 0, creator),
+        )
+        await coordinator.start()
+        server = Server(reactor, coordinator)
+        try:
+            await scenario(server)
+        finally:
+            await server.finish()
+            runtime.offload.stop()
+
+    run(with_server())
+
+
+def server_tls(certificates: Path, client_auth: str = "required") -> TlsOptions:
+    return TlsOptions(
+        keystore_type="PEM",
+        keystore_location=str(certificates / "server.pem"),
+        truststore_type="PEM",
+        truststore_location=str(certificates / "ca.pem"),
+        client_auth=client_auth,
+    )
+
+
+def client_tls(certificates: Path, key: str | None = "broker.pem") -> Any:
+    return ClientTls(
+        TlsOptions(
+            truststore_type="PEM",
+            truststore_location=str(certificates / "ca.pem"),
+            keystore_type="PEM",
+            keystore_location=None if key is None else str(certificates / key),
+        )
+    ).creator
+
+
+# --- SASL -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("credentials", [ALICE, BOB, UMLAUT, WIDE], ids=["plain", "quoted", "latin-1", "utf-8"])
+def test_sasl_user_owns_its_znodes(credentials: SaslCredentials) -> None:
+    async def scenario(server: Server) -> None:
+        owner, other = await server.client(sasl=credentials), await server.client()
+        await owner.create("/mine", b"1", acl=CREATOR_ALL_ACL)
+        await owner.create("/readable", b"2", acl=CREATOR_ALL_ACL + READ_ACL)
+        assert (await owner.get_acl("/mine"))[0] == (Acl(31, "sasl", credentials.username),)
+        assert (await other.get_data("/readable"))[0] == b"2"
+        for attempt in (
+            other.get_data("/mine"),
+            other.get_children("/mine"),
+            other.get_acl("/mine"),
+            other.set_data("/readable", b"3"),
+            other.create("/readable/child"),
+            other.set_acl("/readable", OPEN_ACL),
+        ):
+            with pytest.raises(NoAuth):
+                await attempt
+        await owner.delete("/readable")
+
+    play(scenario)
+
+
+def test_exchange_is_that_of_a_real_server(real: SecureZooKeeper) -> None:
+    """The challenge has the same directives; both accept the response of the same function, and prove the password."""
+
+    def challenge(port: int) -> dict[str, str]:
+        client = BlockingClient(port)
+        (reply,) = client.ask(Sasl(b""))
+        fields = parse_fields(decode_token(reply.body, 0, len(reply.body)))
+        exchange = DigestExchange(ALICE, fields["realm"], fields["nonce"], "0123456789")
+        (reply,) = client.ask(Sasl(exchange.response()))
+        assert reply.error == 0
+        proof = decode_token(reply.body, 0, len(reply.body)).decode()
+        assert proof == f"rspauth={exchange.digest(from_client=False)}"
+        client.close()
+        return fields
+
+    async def scenario(server: Server) -> None:
+        from twisted.internet.threads import deferToThread
+
+        own = await deferToThread(challenge, server.coordinator.port)
+        theirs = await deferToThread(challenge, int(real.address.rpartition(":")[2]))
+        own.pop("nonce")
+        theirs.pop("nonce")
+        assert own == theirs == {"realm": REALM, "charset": "utf-8", "algorithm": "md5-sess"}
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("credentials", [SaslCredentials("alice", "wrong"), SaslCredentials("nobody", "open sesame")])
+def test_wrong_credentials(credentials: SaslCredentials) -> None:
+    """The client gets AUTH_FAILED, as with a real server."""
+
+    async def scenario(server: Server) -> None:
+        with pytest.raises(AuthFailed, match=f"SASL authentication of '{credentials.username}': the server rejected"):
+            await server.client(sasl=credentials)
+
+    play(scenario)
+
+
+def test_server_without_users() -> None:
+    """It responds without a challenge, as a ZooKeeper without a JAAS file does."""
+
+    async def scenario(server: Server) -> None:
+        with pytest.raises(AuthFailed, match="the server has no users for SASL"):
+            await server.client(sasl=ALICE)
+        await server.client()
+
+    play(scenario, users={})
+
+
+def respond(change: Callable[[str], str] = str, authorization_id: str | None = None, nonce: str = "n") -> str | None:
+    """Return the user after one exchange in which the client's response is changed."""
+    server = DigestServer(USERS, nonce)
+    server.step(b"")
+    exchange = DigestExchange(ALICE, REALM, "n", "c", authorization_id=authorization_id)
+    text = exchange.response().decode()
+    if authorization_id is not None:
+        text += f',authzid="{authorization_id}"'
+    server.step(change(text).encode())
+    return server.user
+
+
+def test_response_with_an_authorization_id() -> None:
+    """Java's client sends its own user; no user can act as another one."""
+    assert respond() == "alice"
+    assert respond(authorization_id="alice") == "alice"
+    with pytest.raises(AuthFailed, match="the rights of another user"):
+        respond(authorization_id="bob")
+    with pytest.raises(AuthFailed, match="the rights of another user"):
+        respond(authorization_id="")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text.replace("alice", "bob"), "wrong user or password of 'bob'"),
+        (lambda text: re.sub("response=.*", "response=", text), "wrong user or password of 'alice'"),
+        (lambda text: text.replace("nc=00000001", "nc=00000002"), "another nc"),
+        (lambda text: text.replace("qop=auth", "qop=auth-int"), "another qop"),
+        (lambda text: text.replace(REALM, "other"), "another realm"),
+        (lambda text: text.replace("zookeeper/", "kafka/"), "not for the service"),
+        (lambda text: "", "another realm"),
+        (lambda text: '"' * 100, "another realm"),
+    ],
+)
+def test_malformed_response(change: Callable[[str], str], message: str) -> None:
+    with pytest.raises(AuthFailed, match=message):
+        respond(change)
+
+
+def test_response_to_another_challenge() -> None:
+    """A recorded response is useless."""
+    with pytest.raises(AuthFailed, match="another nonce"):
+        respond(nonce="m")
+    with pytest.raises(AuthFailed, match="the first token is not empty"):
+        DigestServer(USERS, "n").step(b"x")
+
+
+def test_acls_survive_a_restart(tmp_path: Path) -> None:
+    async def first(server: Server) -> None:
+        owner = await server.client(sasl=ALICE)
+        for name in ("/a", "/b", "/c"):
+            await owner.create(name, b"1", acl=CREATOR_ALL_ACL)
+        await owner.set_acl("/c", CREATOR_ALL_ACL + READ_ACL)
+
+    async def second(server: Server) -> None:
+        other, owner = await server.client(), await server.client(sasl=ALICE)
+        assert (await owner.get_acl("/a"))[0] == (Acl(31, "sasl", "alice"),)
+        assert (await other.get_data("/c"))[0] == b"1"
+        with pytest.raises(NoAuth):
+            await other.get_data("/a")
+        assert server.coordinator.serving is not None
+        nodes = server.coordinator.serving.tree.nodes
+        assert nodes["/a"].acl is nodes["/b"].acl  # shared, so that many znodes with ACLs occupy little memory
+
+    play(first, tmp_path)
+    play(second, tmp_path)
+
+
+# --- TLS --------------------------------------------------------------------------------------------------------------
+
+
+def test_subject_of_a_certificate_owns_its_znodes(certificates: Path) -> None:
+    """The listener without TLS remains open; its clients have no certificate."""
+
+    async def scenario(server: Server) -> None:
+        owner = await server.client(tls_context_factory=client_tls(certificates))
+        data = b"x" * 900_000
+        await owner.create("/mine", data, acl=CREATOR_ALL_ACL)
+        assert (await owner.get_data("/mine"))[0] == data
+        assert (await owner.get_acl("/mine"))[0] == (Acl(31, "x509", "CN=broker"),)
+        other = await server.client()
+        with pytest.raises(NoAuth):
+            await other.get_data("/mine")
+
+    play(scenario, tls=server_tls(certificates))
+
+
+def test_client_without_a_required_certificate(certificates: Path) -> None:
+    async def scenario(server: Server) -> None:
+        with pytest.raises(OperationTimeout, match="certificate"):
+            await server.client(tls_context_factory=client_tls(certificates, None))
+
+    play(scenario, tls=server_tls(certificates))
+
+
+def test_sasl_with_tls(certificates: Path) -> None:
+    async def scenario(server: Server) -> None:
+        owner = await server.client(tls_context_factory=client_tls(certificates, None), sasl=ALICE)
+        await owner.create("/mine", acl=CREATOR_ALL_ACL)
+        assert (await owner.get_acl("/mine"))[0] == (Acl(31, "sasl", "alice"),)
+
+    play(scenario, tls=server_tls(certificates, "none"), anonymous=AnonymousClients.NONE)
+
+
+# --- required authentication ------------------------------------------------------------------------------------------
+
+
+def test_clients_must_authenticate(certificates: Path) -> None:
+    """Other requests are rejected, and the connection is closed; claimed identities (digest) are not enough."""
+
+    async def scenario(server: Server) -> None:
+        for options in ({}, {"auth": [("digest", b"any:one")]}, {"auth": [("ip", b"")]}):
+            client = await server.client(**options)
+            with pytest.raises(SessionClosedRequireSaslAuth):
+                await client.get_data("/")
+        for options in ({"sasl": ALICE}, {"tls_context_factory": client_tls(certificates)}):
+            client = await server.client(**options)
+            assert await client.get_children("/") == ["zookeeper"]
+
+    play(scenario, anonymous=AnonymousClients.NONE, tls=server_tls(certificates))
+
+
+def test_local_clients_may_be_anonymous() -> None:
+    async def scenario(server: Server) -> None:
+        assert server.coordinator.serving is not None
+        factory = server.coordinator.serving
+        local, ipv6 = (factory.buildProtocol(Address(host)) for host in ("127.0.0.9", "::1"))
+        remote, unknown = (factory.buildProtocol(Address(host)) for host in ("192.0.2.1", "example.org"))
+        assert local._dispatch is ipv6._dispatch is local._dispatch.authenticated
+        assert remote._dispatch is unknown._dispatch is not local._dispatch
+        assert await (await server.client()).get_children("/") == ["zookeeper"]
+
+    play(scenario, anonymous=AnonymousClients.LOCAL)
+
+
+class Address:
+    """The address of a peer."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+
+
+def test_four_letter_words_without_authentication() -> None:
+    """Health checks work; the others show clients and znodes."""
+
+    async def scenario(server: Server) -> None:
+        from twisted.internet.threads import deferToThread
+
+        for word, expected in ((b"ruok", b"imok"), (b"srvr", b"Zookeeper version"), (b"dump", b""), (b"cons", b"")):
+            answer = await deferToThread(four_letters, server.coordinator.port, word)
+            assert answer.startswith(expected)
+            assert bool(answer) == bool(expected)
+
+    play(scenario, anonymous=AnonymousClients.NONE)
+
+
+def four_letters(port: int, word: bytes) -> bytes:
+    import socket
+
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        connection.sendall(word)
+        try:
+            return b"".join(iter(lambda: connection.recv(65536), b""))
+        except ConnectionResetError:
+            return b""
+
+
+def test_requests_in_one_packet_with_the_authentication() -> None:
+    """A request that arrives together with the last step of the authentication is served after it."""
+
+    async def scenario(server: Server) -> None:
+        client = await server.client(sasl=ALICE)
+        results = [client.get_data("/") for _ in range(3)]
+        for result in results:
+            await result
+        with pytest.raises(ZooKeeperError):
+            await client.get_data("/nothing")
+
+    play(scenario, anonymous=AnonymousClients.NONE)
