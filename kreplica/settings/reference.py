@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from kreplica.settings.definitions import BROKER_GROUPS, BROKER_SETTINGS, TOPIC_SETTINGS
+from kreplica.settings.definitions.coordinator_server import COORDINATOR_SERVER
 from kreplica.settings.setting import Setting, Type, format_value
 
 _INTRODUCTION = """\
@@ -29,6 +30,7 @@ one of them). Use any Kafka client or tool for changes at run time and for topic
 _AT_RUN_TIME = {"read-only": "restart", "per-broker": "one broker", "cluster-wide": "all brokers"}
 _BROKER_HEAD = "| Setting | Default | Allowed | Change | Description |\n|---|---|---|---|---|"
 _TOPIC_HEAD = "| Setting | Default | Allowed | Broker setting with the default | Description |\n|---|---|---|---|---|"
+_COORDINATOR_HEAD = "| Setting | Default | Allowed | Description |\n|---|---|---|---|"
 _IGNORED_HEAD = "| Setting | Default | Other values | Behaviour |\n|---|---|---|---|"
 
 
@@ -46,6 +48,11 @@ def _lines() -> Iterator[str]:
             yield from _table(f"### {title}", _BROKER_HEAD, rows)
     topics = (_topic_row(setting) for setting in TOPIC_SETTINGS.values() if setting.implemented)
     yield from _table("## Topics", _TOPIC_HEAD, topics)
+    yield "## Embedded ZooKeeper server\n"
+    yield "`twistd kreplica coordinator --config FILE` reads these settings; a change needs a restart.\n"
+    yield _COORDINATOR_HEAD
+    yield from (_coordinator_row(setting) for setting in COORDINATOR_SERVER)
+    yield ""
     yield "## Settings without effect\n"
     yield from _table("### Broker settings without effect", _IGNORED_HEAD, _ignored_rows(BROKER_SETTINGS.values()))
     yield from _table("### Topic settings without effect", _IGNORED_HEAD, _ignored_rows(TOPIC_SETTINGS.values()))
@@ -71,6 +78,10 @@ def _broker_row(setting: Setting) -> str:
 def _topic_row(setting: Setting) -> str:
     synonyms = ", ".join(f"`{name}`" for name in setting.synonyms)
     return _row(f"`{setting.name}`", _default(setting), _allowed(setting), synonyms, setting.documentation)
+
+
+def _coordinator_row(setting: Setting) -> str:
+    return _row(f"`{setting.name}`", _default(setting), _allowed(setting), setting.documentation)
 
 
 def _ignored_rows(settings: Iterable[Setting]) -> Iterator[str]:

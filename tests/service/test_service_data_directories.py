@@ -135,9 +135,16 @@ def test_secret_file_readable_by_all(tmp_path, warnings, line):
     assert warnings == []
 
 
-@pytest.mark.parametrize(("given", "warned"), [([], 0), (["--interface", "::1"], 0), (["--interface", "0.0.0.0"], 1)])
+@pytest.mark.parametrize(
+    ("given", "warned"),
+    [
+        ([], 0),
+        (["--interface", "::1"], 0),
+        (["--override", "kreplica.coordinator.anonymous.clients=all", "--interface", "0.0.0.0"], 1),
+    ],
+)
 def test_coordinator_listens_on_loopback(tmp_path, warnings, given, warned):
-    """This is the default; another interface logs a warning."""
+    """This is the default; another interface without authentication must be allowed, and logs a warning."""
     options = CoordinatorOptions()
     options.parseOptions(["--data-dir", str(tmp_path / "data"), *given])
     process = coordinator_from_options(MemoryReactorClock(), options, lambda _: None)

@@ -9,19 +9,17 @@ from functools import partial
 from typing import Any
 
 from twisted.internet.error import CannotListenError
-from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from kreplica.errors import SettingsError
 from kreplica.runtime import Runtime, real_runtime
+from kreplica.service.process.coordinator_security import coordinator_security, secret_files
 from kreplica.service.process.data_directories import check_owners
+from kreplica.service.process.private_files import warn_of_readable_files
+from kreplica.settings.coordinator_settings import load_coordinator
 from kreplica.zookeeper.embedded.quota import QuotaBounds
-from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+from kreplica.zookeeper.embedded.server import EmbeddedCoordinator, TlsListener
 from kreplica.zookeeper.embedded.settings import CoordinatorSettings
-
-log = Logger()
-
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class CoordinatorProcess:
@@ -29,6 +27,7 @@ class CoordinatorProcess:
 
     :param runtime: its worker threads are stopped with the coordinator.
     :param failed: called with a one-line reason when the store has failed.
+    :param tls: a second listener, with TLS.
     """
 
     def __init__(
@@ -40,6 +39,7 @@ class CoordinatorProcess:
         interface: str,
         failed: Callable[[str], None],
         settings: CoordinatorSettings | None = None,
+        tls: TlsListener | None = None,
     ) -> None:
         self._runtime = runtime
         self._data_directory = data_directory
@@ -50,14 +50,17 @@ class CoordinatorProcess:
             interface=interface,
             settings=settings,
             on_failure=partial(coordinator_failed, failed),
+            tls=tls,
         )
         self._configured_port = port
         self._interface = interface
+        self._tls = tls
 
     async def start(self) -> None:
         await start_coordinator(self._coordinator, self._interface, self._configured_port, "--port")
+        encrypted = "" if self._tls is None else f" and {self._tls.interface}:{self._coordinator.tls_port} (TLS)"
         print(
-            f"the coordinator is ready on {self._interface}:{self._coordinator.port}, "
+            f"the coordinator is ready on {self._interface}:{self._coordinator.port}{encrypted}, "
             f"its data is in {self._data_directory}",
             file=sys.__stdout__,
             flush=True,
@@ -89,14 +92,22 @@ def coordinator_failed(failed: Callable[[str], None], failure: Failure) -> None:
 def coordinator_from_options(
     reactor: Any, options: dict[str, Any], failed: Callable[[str], None]
 ) -> CoordinatorProcess:
+    """Return the coordinator that the command-line options describe.
+
+    :raise SettingsError: a setting is invalid, another user controls the data directory, or other machines could
+        connect and not authenticate.
+    """
     check_owners([options["data-dir"]])
-    if options["interface"] not in LOOPBACK:
-        log.warn(
-            "the coordinator listens on {interface} without authentication: any client can control the cluster",
-            interface=options["interface"],
-        )
+    values = load_coordinator(options["config"], options["overrides"])
+    warn_of_readable_files(secret_files(options["config"], values))
+    runtime = real_runtime(reactor)
+    try:
+        security = coordinator_security(runtime, values, options["interface"])
+    except SettingsError:
+        runtime.offload.stop()
+        raise
     return CoordinatorProcess(
-        real_runtime(reactor),
+        runtime,
         os.path.abspath(options["data-dir"]),
         port=options["port"],
         interface=options["interface"],
@@ -104,5 +115,8 @@ def coordinator_from_options(
         settings=CoordinatorSettings(
             address_connections_max=options["address-connections-max"],
             quota=QuotaBounds(bytes_max=options["znode-bytes-max"], count_max=options["znodes-max"]),
+            users=security.users,
+            anonymous=security.anonymous,
         ),
+        tls=security.tls,
     )

@@ -123,6 +123,7 @@ class CoordinatorOptions(_Options):
         ["data-dir", "d", "coordinator-data", "directory of the znodes; created if it does not exist"],
         ["port", "p", 2181, "the port", _port],
         ["interface", "i", "127.0.0.1", "the address to listen on"],
+        ["config", "c", None, "file with settings of TLS and authentication (kreplica.coordinator.*)"],
         ["znodes-max", None, ZNODES_MAX, "maximum number of znodes", _positive],
         ["znode-bytes-max", None, ZNODE_BYTES_MAX, "maximum total size of the znodes in bytes", _positive],
         ["address-connections-max", None, ADDRESS_CONNECTIONS_MAX, "maximum connections per address", _positive],

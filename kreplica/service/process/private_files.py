@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from twisted.logger import Logger
@@ -36,7 +37,12 @@ def warn_of_readable_secrets(config: str, settings: BrokerSettings) -> None:
     in_config = any(_SECRET.search(name) for name in settings.configured_names)
     named = [settings["kreplica.admin.token.file"], settings["kreplica.admin.tls.key.file"]]
     named += [settings.get(name) for name in settings.configured_names if name.endswith("ssl.keystore.location")]
-    for path in filter(None, (config if in_config else "", *named)):
+    warn_of_readable_files(filter(None, (config if in_config else "", *named)))
+
+
+def warn_of_readable_files(paths: Iterable[str]) -> None:
+    """Log a warning for each of these files that every user of the machine may read."""
+    for path in paths:
         if os.path.exists(path) and os.stat(path).st_mode & stat.S_IROTH:
             log.warn(
                 "{path} holds a secret, and every user of this machine may read it: chmod 600 {path} "

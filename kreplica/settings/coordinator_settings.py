@@ -1,0 +1,46 @@
+"""Parses the settings file of the embedded ZooKeeper server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from kreplica.errors import SettingsError
+from kreplica.settings.definitions.coordinator_server import COORDINATOR_SERVER
+from kreplica.settings.properties import parse_properties
+
+_SETTINGS = {setting.name: setting for setting in COORDINATOR_SERVER}
+
+
+def load_coordinator(path: str | None, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the typed value of each setting.
+
+    :param path: None if there is no file.
+    :param overrides: ``name=value`` each; they take precedence over the file.
+    :raise SettingsError: the file cannot be read, or a setting is unknown or malformed; the message names the line.
+    """
+    given: dict[str, tuple[str, str]] = {}
+    if path is not None:
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(f"{path} cannot be read: {error}") from error
+        entries = parse_properties(text, path).values()
+        given = {entry.name: (entry.value, f"{path}, line {entry.line}") for entry in entries}
+    for override in overrides:
+        name, _, value = override.partition("=")
+        given[name.strip()] = (value, f"--override {name.strip()}")
+    values: dict[str, Any] = {setting.name: setting.default for setting in COORDINATOR_SERVER}
+    for name, (value, place) in given.items():
+        setting = _SETTINGS.get(name)
+        if setting is None:
+            near = get_close_matches(name, _SETTINGS, n=1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise SettingsError(f"{place}: {name} is not a setting of the coordinator.{hint}")
+        try:
+            values[name] = setting.parse(value)
+        except ValueError as error:
+            raise SettingsError(f"{place}: {error}") from None
+    return values
