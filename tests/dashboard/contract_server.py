@@ -49,6 +49,7 @@ class ContractServer:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    _cookie = ""
 
     def log_message(self, *_: object) -> None:
         """Log nothing."""
@@ -67,8 +68,11 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(length)) if length else None
         if not url.path.startswith("/v1/"):
             self._page(url.path)
-        elif self.owner.token and self.headers.get("authorization") != f"Bearer {self.owner.token}":
-            self._json(401, {"title": "UNAUTHORIZED", "detail": "a token is needed", "what_to_do": "Send it."})
+        elif self.owner.token and (self.command, url.path) == ("POST", "/v1/session"):
+            self._log_in(body)
+        elif self.owner.token and self.headers.get("cookie") != f"session={self.owner.token}":
+            problem = {"title": "UNAUTHORIZED", "detail": "a token is needed", "what_to_do": "Send it."}
+            self._json(401, {**problem, "accepts": ["token", "basic"]})
         elif url.path == "/v1/events" or url.path.endswith("/messages/tail"):
             self._stream(url.path)
         else:
@@ -79,6 +83,15 @@ class _Handler(BaseHTTPRequestHandler):
             self._json(status, document)
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _any
+
+    def _log_in(self, body: object) -> None:
+        """Accept the token, and a user with the token as password."""
+        token = self.owner.token
+        if body in ({"token": token}, {"user": "alice", "password": token}):
+            self._cookie = f"session={token}; Path=/; HttpOnly; SameSite=Strict"
+            self._json(201, {"user": "User:alice"})
+        else:
+            self._json(401, {"title": "UNAUTHORIZED", "detail": "the user name or password is wrong"})
 
     def _page(self, path: str) -> None:
         page = PAGES.get(INDEX if path == "/" else re.sub("^/dashboard/", "", path))
@@ -98,6 +111,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Security-Policy", CSP)
         self.send_header("ETag", '"1"')
+        if self._cookie:
+            self.send_header("Set-Cookie", self._cookie)
+            self._cookie = ""
         if length is None:
             self.send_header("Connection", "close")
         else:

@@ -23,6 +23,17 @@ CONFIG = {
 }
 
 
+ACL = {
+    "resource_type": "topic",
+    "resource_name": HOSTILE,
+    "pattern_type": "literal",
+    "principal": "User:alice",
+    "host": "*",
+    "operation": "describe_configs",
+    "permission": "allow",
+}
+
+
 class World:
     """:param down: ID of a broker that is not registered.
     :ivar has_figures: True if the brokers' metrics are available.
@@ -260,6 +271,16 @@ class World:
                 return 200, {"moves": [self.move(number) for number in range(20)], "next": None}
             case ["plans", _]:
                 return 200, self.plan()
+            case ["session"]:
+                return 200, {"user": "User:alice", "is_super": False, "method": "session", "ends_at_ms": 0}
+            case ["users"]:
+                mechanisms = [{"mechanism": "SCRAM-SHA-512", "iterations": 8192}]
+                return 200, {"users": [{"user": name, "mechanisms": mechanisms} for name in ("alice", HOSTILE)]}
+            case ["acls"]:
+                return 200, {"acls": [ACL, {**ACL, "permission": "deny", "pattern_type": "prefixed"}], "next": None}
+            case ["why", "access"]:
+                summary = f"{query['principal']} may {query['operation']} on topic 'orders': an ACL allows it."
+                return 200, {"allowed": True, "reason": "allowed_by_acl", "summary": summary, "acl": ACL}
             case ["why", kind, *rest]:
                 return 200, _why(kind, rest)
             case ["timeline"]:

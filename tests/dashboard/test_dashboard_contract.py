@@ -29,6 +29,8 @@ PAGES = {
     "why": "Why?",
     "why/partitions/orders-0000/1": "Diagnosis of orders-0000-1",
     "timeline": "Timeline",
+    "users": "Users",
+    "acls": "Access",
 }
 
 
@@ -123,7 +125,7 @@ def test_keyboard_navigation(at):
     assert "on broker 2" in at.driver.switch_to.active_element.get_attribute("aria-label")
     at.keys(Keys.ENTER)
     at.until(lambda: at.address.startswith("why/partitions/"))
-    at.driver.switch_to.active_element.send_keys("g", "t")
+    at.keys("g", "t")
     at.until(lambda: at.address == "topics" and at.heading == "Topics")
     at.keys("/")
     assert at.driver.switch_to.active_element.get_attribute("type") == "search"
@@ -229,24 +231,33 @@ def test_pages_fit_a_phone(at):
         at.size(1280, 900)
 
 
-def test_a_token_is_requested_once_and_sent_each_time(page):
-    """The field appears when the API requires a token; a wrong one is rejected; streams send it too."""
+def test_login(page):
+    """The dialog appears when the API requires a login; scripts cannot read the session; streams use it too."""
     with ContractServer(World(topics=2, partitions=1), token="sesame") as server:
         page.driver.get(f"{server.url}/#/timeline")
-        page.until_text("requires a token", "dialog")
-        page.fill("Token", "wrong")
-        page.press("Use it")
-        page.until_text("was not accepted", "dialog")
-        page.fill("Token", "sesame")
-        page.press("Use it")
+        page.until_text("requires a login", "dialog")
+        page.fill("User", "alice")
+        page.fill("Password", "wrong")
+        page.press("Log in")
+        page.until_text("the user name or password is wrong", "dialog")
+        assert faults(page) == []
+        page.fill("Password", "sesame")
+        page.press("Log in")
         page.until_text("new entries appear automatically")
-        assert page.driver.execute_script("return Object.values(sessionStorage)") == ["sesame"]
-        assert page.driver.execute_script("return Object.values(localStorage)") == []
-        page.driver.execute_script("sessionStorage.clear(); location.reload()")
+        page.until_text("alice", "#tools")
+        for place in ("Object.values(sessionStorage)", "Object.values(localStorage)", "document.cookie"):
+            assert "sesame" not in str(page.driver.execute_script(f"return {place}"))
+        page.driver.delete_all_cookies()
+        page.driver.execute_script("location.reload()")
         page.press("Continue without")
         page.until_text("a token is needed")
         page.press("Log in")
-        page.until_text("requires a token", "dialog")
+        page.until_text("requires a login", "dialog")
+        page.press("Use the token")
+        page.fill("Token", "sesame")
+        page.press("Log in")
+        page.until_text("new entries appear automatically")
+        page.driver.delete_all_cookies()
         assert page.complaints(["401"]) == []
 
 

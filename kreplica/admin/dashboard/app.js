@@ -3,13 +3,14 @@
 import { element, set, setText } from "./parts/elements.js";
 import { listen } from "./shell/api.js";
 import { cluster, onFigures, startFigures } from "./shell/figures.js";
-import { askForToken } from "./shell/login.js";
+import { askToLogIn, showAccount } from "./shell/login.js";
 import { reached } from "./shell/lost.js";
 import { drawNavigation, markCurrent } from "./shell/navigation.js";
 import { Page } from "./shell/page.js";
 import { parsed } from "./shell/routes.js";
 import { startShortcuts, showShortcuts } from "./shell/shortcuts.js";
 import { onTheme, shownTheme, toggleTheme } from "./shell/theme.js";
+import * as acls from "./pages/acls.js";
 import * as broker from "./pages/broker.js";
 import * as brokers from "./pages/brokers.js";
 import * as group from "./pages/group.js";
@@ -23,11 +24,13 @@ import * as plans from "./pages/plans.js";
 import * as timeline from "./pages/timeline.js";
 import * as topic from "./pages/topic.js";
 import * as topics from "./pages/topics.js";
+import * as users from "./pages/users.js";
 import * as why from "./pages/why.js";
 
 /** Pages by the first part of the address, such as `topics` or `topic` (of `topic/NAME`). */
 const PAGES = {
   "": overview, brokers, broker, topics, topic, messages, groups, group, plans, plan, why, timeline,
+  acls, users,
   "topics/new": newTopic, "plans/new": newPlan,
 };
 
@@ -85,7 +88,7 @@ function showWhere() {
   }
 }
 
-listen({ reached, askForToken });
+listen({ reached, askToLogIn });
 drawNavigation();
 startShortcuts(drawTools());
 document.getElementById("skip").addEventListener("click", (event) => {
@@ -94,5 +97,6 @@ document.getElementById("skip").addEventListener("click", (event) => {
 });
 addEventListener("hashchange", route);
 route();
+showAccount();
 startFigures(forever);
 onFigures(forever, showWhere);

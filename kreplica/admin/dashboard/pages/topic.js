@@ -19,6 +19,7 @@ export function open(page) {
   const state = { partitions: 0 };
   page.actions.append(
     element("a", { class: "button", href: href(["messages", name]) }, "Messages"),
+    element("a", { class: "button", href: href(["acls"], { type: "topic", name }) }, "Access"),
     element("button", { type: "button", onclick: () => growTopic(name, state.partitions) }, "Add partitions"),
     element("button", { type: "button", onclick: () => electPreferred(name) }, "Elect preferred leaders"),
     element("a", { class: "button", href: href(["plans", "new"], { kind: "reassign", topic: name }) }, "Move replicas"),

@@ -1,10 +1,8 @@
 /**
- * Asking the REST API: the one place that knows of HTTP, of the token, and of whether the broker answers.
+ * Asking the REST API: the one place that knows of HTTP, of the login, and of whether the broker answers.
  *
  * @typedef {{document: any, etag: string|null, status: number}} Reply
  */
-
-const TOKEN = "kreplica.token";
 
 /** An error: the API's problem document, or no answer (status 0). */
 export class Problem extends Error {
@@ -22,26 +20,30 @@ export class Problem extends Error {
 /** Told of each answer (true) and of each time that none came (false). @type {(answered: boolean) => void} */
 let reached = () => {};
 
-/** Asks the user for a token; null if none is given. @type {() => Promise<string|null>} */
-let askForToken = async () => null;
+/** Lets the user log in; false if the user does not. @type {(accepted: string[]) => Promise<boolean>} */
+let askToLogIn = async () => false;
 
-/** @param {{reached: (answered: boolean) => void, askForToken: () => Promise<string|null>}} listeners */
+/** Number of logins, so that requests that were under way before one are repeated. */
+let logins = 0;
+
+/** @param {{reached: (answered: boolean) => void, askToLogIn: (accepted: string[]) => Promise<boolean>}} listeners */
 export function listen(listeners) {
-  ({ reached, askForToken } = listeners);
+  ({ reached, askToLogIn } = listeners);
 }
 
-/** The token of this tab; it ends with it. */
-export function token() {
-  return sessionStorage.getItem(TOKEN);
-}
-
-/** @param {string|null} text */
-export function keepToken(text) {
-  if (text) {
-    sessionStorage.setItem(TOKEN, text);
-  } else {
-    sessionStorage.removeItem(TOKEN);
+/**
+ * Opens a session, whose cookie the browser keeps; scripts cannot read it.
+ *
+ * @param {{user: string, password: string}|{token: string}} credentials
+ * @throws {Problem} if they are wrong
+ */
+export async function openSession(credentials) {
+  const headers = { accept: "application/json", "content-type": "application/json" };
+  const answer = await sent(pathOf("session"), { method: "POST", headers, body: JSON.stringify(credentials) });
+  if (!answer.ok) {
+    throw await problemOf(answer);
   }
+  logins += 1;
 }
 
 /** A path of the API. @param {(string|number)[]} parts */
@@ -87,22 +89,27 @@ export async function openStream(path, query, lastEventId, signal) {
 
 async function fetched(address, options) {
   for (;;) {
-    const used = token();
+    const before = logins;
     const answer = await sent(address, options);
     if (answer.ok) {
       return answer;
     }
-    // Another request may have been given a token while this one was under way without it.
-    if (answer.status !== 401 || (token() === used && !(await askForToken()))) {
-      const document = await documentOf(answer).catch(() => null);
-      throw new Problem(answer.status, document ?? { title: answer.statusText || "No answer", detail: "" });
+    const problem = await problemOf(answer);
+    // Another request may have led to a login while this one was under way.
+    if (answer.status !== 401 || (logins === before && !(await askToLogIn(problem.document.accepts ?? ["token"])))) {
+      throw problem;
     }
   }
 }
 
+async function problemOf(answer) {
+  const document = await documentOf(answer).catch(() => null);
+  return new Problem(answer.status, document ?? { title: answer.statusText || "No answer", detail: "" });
+}
+
 async function sent(address, options) {
-  const authorization = token();
-  const headers = authorization ? { ...options.headers, authorization: `Bearer ${authorization}` } : options.headers;
+  // Pages of other sites cannot send this header, so they cannot write with the cookie of the session.
+  const headers = { ...options.headers, "x-kreplica-dashboard": "1" };
   let answer;
   try {
     answer = await fetch(address, { ...options, headers, cache: "no-store" });

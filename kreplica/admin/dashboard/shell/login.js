@@ -1,60 +1,94 @@
-/** Where the API wants a token. */
+/** The login, if the API requires one, and the user in the header of the page. */
 
-import { element } from "../parts/elements.js";
+import { element, set } from "../parts/elements.js";
 import { leaveButton, openDialog } from "../parts/dialogs.js";
 import { field } from "../parts/forms.js";
-import { keepToken, token } from "./api.js";
+import { problemPlace } from "../parts/problems.js";
+import { ask, get, openSession, pathOf } from "./api.js";
 
-/** One question, however many requests wait for its answer. @type {Promise<string|null>|null} */
+/** One dialog, however many requests wait for its answer. @type {Promise<boolean>|null} */
 let asking = null;
 
-/** True if the user continued without a token, so that the dialog does not return every second. */
+/** True if the user continued without a login, so that the dialog does not return every second. */
 let declined = false;
 
-/** @returns {Promise<string|null>} */
-export function askForToken() {
+/** The user and the buttons in the header. @type {HTMLElement|null} */
+let account = null;
+
+/** @param {string[]} accepted  ways to authenticate: `token`, `basic` @returns {Promise<boolean>} */
+export function askToLogIn(accepted) {
   if (declined) {
-    return Promise.resolve(null);
+    return Promise.resolve(false);
   }
-  asking ??= asked().finally(() => {
+  asking ??= asked(accepted).finally(() => {
     asking = null;
   });
   return asking;
 }
 
-/** Opens the login dialog again. */
-function offerLater() {
-  const button = element("button", { class: "quiet tight", type: "button", onclick: () => location.reload() }, "Log in");
-  document.getElementById("tools").prepend(button);
+/** Shows the user of the session in the header, with a button to log out. */
+export async function showAccount() {
+  const session = await get(pathOf("session")).catch(() => null);
+  if (session?.method === "session") {
+    const name = session.is_super ? "Administrator (token)" : session.user.replace(/^User:/, "");
+    const button = element("button", { class: "quiet tight", type: "button", onclick: logOut }, "Log out");
+    replaceAccount(element("span", { class: "account", title: session.user }, name), button);
+  }
 }
 
-function asked() {
-  const wrong = token() !== null;
-  keepToken(null);
-  return openDialog("This cluster requires a token", (close) => {
-    const entry = field({
-      label: "Token", name: "token", type: "password", autocomplete: "current-password", required: true,
-      hint: "The content of kreplica.admin.token.file. It is stored until this tab is closed.",
+async function logOut() {
+  await ask("DELETE", pathOf("session"));
+  location.reload();
+}
+
+function replaceAccount(...children) {
+  account?.remove();
+  account = element("div", { class: "top-tools" }, children);
+  document.getElementById("tools").prepend(account);
+}
+
+/** Opens the login dialog again. */
+function offerLater() {
+  replaceAccount(element("button", { class: "quiet tight", type: "button", onclick: () => location.reload() }, "Log in"));
+}
+
+function asked(accepted) {
+  const withPassword = accepted.includes("basic");
+  return openDialog("This cluster requires a login", (close) => {
+    const user = field({ label: "User", name: "username", autocomplete: "username", spellcheck: "false" });
+    const password = field({ label: "Password", name: "password", type: "password", autocomplete: "current-password" });
+    const token = field({
+      label: "Token", name: "token", type: "password", autocomplete: "off", hint: "The content of kreplica.admin.token.file.",
     });
+    const problem = problemPlace();
+    const confirm = element("button", { class: "primary" }, "Log in");
+    const fields = withPassword
+      ? [user.node, password.node, element("details", null, element("summary", null, "Use the token"), token.node)]
+      : [token.node];
     return {
-      content: [
-        wrong ? element("p", { class: "problem" }, "The last token was not accepted.") : null,
-        entry.node,
-        element("div", { class: "buttons" }, leaveButton(close, "Continue without"), element("button", { class: "primary" }, "Use it")),
-      ],
-      submit() {
-        const text = entry.input.value.trim();
-        if (text) {
-          keepToken(text);
-          close(text);
+      content: [...fields, problem.node, element("div", { class: "buttons" }, leaveButton(close, "Continue without"), confirm)],
+      async submit() {
+        const text = token.input.value.trim();
+        if (!text && !(withPassword && user.input.value && password.input.value)) {
+          return;
+        }
+        set(confirm, "disabled", true);
+        try {
+          await openSession(text ? { token: text } : { user: user.input.value, password: password.input.value });
+          close(true);
+        } catch (error) {
+          problem.show(error);
+          set(confirm, "disabled", false);
         }
       },
     };
-  }).then((text) => {
-    declined = text === null;
+  }).then((done) => {
+    declined = done !== true;
     if (declined) {
       offerLater();
+    } else {
+      showAccount();
     }
-    return text;
+    return !declined;
   });
 }

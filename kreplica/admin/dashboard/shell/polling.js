@@ -5,6 +5,9 @@ import { pause } from "./streams.js";
 /** Maximum delay of a retry after an error. */
 const RETRY_MS = 1000;
 
+/** Delay of a retry after a request that the user is not authorized for: permissions change rarely. */
+const FORBIDDEN_RETRY_MS = 30_000;
+
 /**
  * Do a task now, and again so long after it is done, until the signal; not while the page is hidden.
  *
@@ -29,7 +32,7 @@ export function poll(signal, period_ms, task, told) {
         if (!signal.aborted) {
           told(error);
         }
-        wait_ms = Math.min(period_ms, RETRY_MS);
+        wait_ms = error.status === 403 ? FORBIDDEN_RETRY_MS : Math.min(period_ms, RETRY_MS);
       }
       await pause(wait_ms, waiting);
       await visible(waiting);

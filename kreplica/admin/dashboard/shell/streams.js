@@ -1,5 +1,5 @@
 /**
- * Server-sent events through `fetch`, because `EventSource` cannot send a token.
+ * Server-sent events through `fetch`, because `EventSource` shows neither the status nor the reason of an error.
  *
  * @typedef {{name: string, data: any, id: string|null}} StreamEvent
  */

@@ -1,0 +1,87 @@
+"""Login, users and ACLs in the dashboard of a real broker with authentication and an authorizer."""
+
+import pytest
+
+from tests.support.standalone import StandaloneProcess
+
+pytestmark = pytest.mark.needs_program("chromium", "chromedriver")
+
+TOKEN = "0123456789abcdef"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("access")
+    token = directory / "token"
+    token.write_text(TOKEN)
+    overrides = (
+        f"kreplica.admin.token.file={token}",
+        "kreplica.admin.authentication=basic",
+        "authorizer.class.name=kafka.security.authorizer.AclAuthorizer",
+        "super.users=User:ANONYMOUS",  # the broker itself, which has a listener without authentication
+    )
+    arguments = tuple(word for override in overrides for word in ("--override", override))
+    with StandaloneProcess(directory / "process", arguments=arguments) as process:
+        yield process
+
+
+def log_in(at, **fields):
+    at.until_text("requires a login", "dialog")
+    if "Token" in fields:
+        at.press("Use the token")
+    for label, text in fields.items():
+        at.fill(label, text)
+    at.confirm("Log in")
+
+
+def test_users_and_their_access(page, broker):
+    """An administrator creates a topic, a user and an ACL; the user sees only that topic, and cannot delete it."""
+    page.base = broker.admin_url
+    page.driver.get(f"{page.base}/#/users")
+    log_in(page, Token=TOKEN)
+    page.until_text("Administrator", "#tools")
+    script = """const [name, done] = arguments;
+        fetch('/v1/topics', {method: 'POST', body: JSON.stringify({name}), headers: {'content-type': 'application/json',
+            'x-kreplica-dashboard': '1'}}).then(answer => done(answer.status))"""
+    assert [page.driver.execute_async_script(script, name) for name in ("orders", "secrets")] == [201, 201]
+    assert page.driver.execute_async_script(script.replace("'x-kreplica-dashboard': '1'", ""), "x") == 403
+
+    page.press("Create user")
+    page.fill("User", "alice")
+    page.fill("New password", "planted-secret-1")
+    page.fill("Repeat the password", "planted-secret-2")
+    page.press("Create")
+    page.until_text("The passwords differ", "dialog")
+    page.fill("Repeat the password", "planted-secret-1")
+    page.confirm("Create")
+    page.until_text("SCRAM-SHA-512", "tbody")
+
+    page.open("acls?type=topic&name=orders")
+    page.press("Create ACL")
+    page.fill("Principal", "User:alice")
+    page.press("Preview")
+    page.until_text("/kafka-acl/Topic/orders", "dialog")
+    page.confirm("Create")
+    page.until_text("User:alice", "tbody")
+    page.fill("User", "User:alice")
+    page.press("Explain")
+    page.until_text("User:alice may read on topic 'orders': an ACL allows it.")
+    page.choose("Operation", "Delete")
+    page.press("Explain")
+    page.until_text("may not delete on topic 'orders': the resource has ACLs, but none that allows it.")
+    page.press("Log out")
+
+    log_in(page, User="alice", Password="planted-secret-1")
+    page.until_text("alice", "#tools")
+    page.open("topics")
+    page.until(lambda: [row.text.split()[0] for row in page.all("tbody tr")] == ["orders"])
+    page.open("topic/orders")
+    page.until_text("In sync")
+    page.press("Delete")
+    page.until_text("User:alice from 127.0.0.1 is not authorized for delete on topic 'orders'", "dialog")
+    page.press("Cancel")
+    page.driver.execute_script("location.hash = '#/users'")
+    page.until_text("is not authorized for describe on the cluster")
+    page.press("Log out")
+    page.until_text("requires a login", "dialog")
+    assert page.complaints(["401", "403"]) == []
