@@ -37,6 +37,7 @@ SUBCOMMANDS = {
     ),
     "timeline": Subcommand("commands.timeline", "Show past and new events of the cluster."),
     "zookeeper": Subcommand("commands.zookeeper", "Run a ZooKeeper server on this machine."),
+    "znodes": Subcommand("commands.znodes", "ACLs of the cluster's znodes in ZooKeeper: protect, unprotect."),
     "tls": Subcommand("commands.tls", "Certificates for development: dev-ca."),
     "log": Subcommand("diagnostics.log", "Log files of a broker: dump, verify."),
     "pipeline": Subcommand(
