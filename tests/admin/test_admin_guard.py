@@ -235,6 +235,26 @@ def test_pending_verifications_are_limited(monkeypatch):
     assert not scene.callers
 
 
+def test_failures_are_logged_without_secrets(monkeypatch):
+    lines = []
+    monkeypatch.setattr(failures.log, "warn", lambda text, **more: lines.append(text.format(**more)))
+    scene = Scene()
+    scene.get(Authorization=basic(user=PASSWORD, password=PASSWORD))
+    assert lines == ["admin API: authentication from 192.168.1.1 failed (1)"]
+
+
+def test_writes_are_logged_with_their_user():
+    """The access log names the user; the path and the headers contain no secret."""
+    lines = []
+    scene = Scene()
+    scene.api.site._site._logDateTime = ""
+    scene.api.site._site.logFile = type("File", (), {"write": staticmethod(lines.append)})
+    scene.api.ask("POST", "/v1/elections", {"Authorization": basic()}, {})
+    (line,) = lines
+    assert " - User:alice [" in str(line)
+    assert PASSWORD not in str(line)
+
+
 # --- forwarded requests ----------------------------------------------------------------------------------------------
 
 

@@ -44,6 +44,9 @@ HEALTH_CALLS_MAX = 32
 STREAMS_MAX = 64
 CALL_SECONDS_MAX = 60.0
 
+_RETRY_AFTER_S = {429: 60, 503: 1}
+"""Values of ``Retry-After`` by status."""
+
 
 class Router:
     """Serves routes with one Klein app.
@@ -204,8 +207,8 @@ def write_problem(request: Request, problem: Problem) -> None:
     request.setHeader(b"content-type", b"application/problem+json")
     request.setHeader(b"cache-control", b"no-store")
     request.responseHeaders.removeHeader(b"etag")
-    if problem.status == 503:
-        request.setHeader(b"retry-after", b"1")
+    if problem.status in _RETRY_AFTER_S:
+        request.setHeader(b"retry-after", b"%d" % _RETRY_AFTER_S[problem.status])
     if problem.status == 401 and not request.responseHeaders.hasHeader(b"www-authenticate"):
         request.setHeader(b"www-authenticate", b'Bearer realm="kreplica"')
     document = problem.document(request.path.decode(errors="replace"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import quote
 
 from twisted.internet.defer import maybeDeferred
 from twisted.internet.error import CannotListenError
@@ -13,6 +14,7 @@ from twisted.web.server import Request, Site
 
 from kreplica.admin.http.access import READS
 from kreplica.admin.http.bounded_requests import BoundedChannel, BoundedRequest, Connections
+from kreplica.admin.http.callers import caller_of
 from kreplica.errors import SettingsError
 from kreplica.runtime import Reactor
 
@@ -135,4 +137,6 @@ def _secured(tls: CertificateOptions, site: Site) -> Any:
 
 def _access_line(_: str, request: Any) -> str:
     # The site would use the reactor's monotonic seconds as a date.
-    return str(combinedLogFormatter(datetimeToLogString(), request))
+    line = str(combinedLogFormatter(datetimeToLogString(), request))
+    user = quote(caller_of(request).user, safe=":=,@")
+    return line.replace(" - - [", f" - {user} [", 1)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from twisted.logger import Logger
+
 from kreplica.admin.http.problems import Problem
+
+log = Logger()
 
 FAILURES_MAX = 10
 """Maximum number of failures of an address in ``WINDOW_S``."""
@@ -39,11 +43,12 @@ class FailureLimit:
             )
 
     def record(self, address: str) -> None:
-        """Count a failure; the first one of an address starts its window."""
+        """Count and log a failure; the first one of an address starts its window."""
         now_s = self._seconds()
         until_s, count = self._failures.pop(address, (0.0, 0))
         if now_s >= until_s:
             until_s, count = now_s + WINDOW_S, 0
         self._failures[address] = (until_s, count + 1)
+        log.warn("admin API: authentication from {address} failed ({count})", address=address, count=count + 1)
         if len(self._failures) > ADDRESSES_MAX:
             del self._failures[next(iter(self._failures))]

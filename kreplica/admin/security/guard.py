@@ -143,12 +143,10 @@ class Guard:
 
         :raise Problem: 429 after too many failures.
         """
-        if self._limit is not None:
-            self._limit.check(host)
+        self._check_failures(host)
         if self.is_token(text):
             return True
-        if self._limit is not None:
-            self._limit.record(host)
+        self._record_failure(host)
         return False
 
     def _by_token(self, request: Request, host: str) -> Caller:
@@ -169,13 +167,12 @@ class Guard:
         return user, password
 
     def _by_password(self, request: Request, host: str, user: str, password: str) -> Caller | Awaitable[Caller]:
-        passwords, limit = self._passwords, self._limit
+        passwords = self._passwords
         assert passwords is not None
         caller = Caller(f"User:{user}", host, method=BASIC, authorizer=self._authorizer)
         if passwords.is_remembered(user, password):
             return caller
-        if limit is not None:
-            limit.check(host)
+        self._check_failures(host)
 
         async def verify() -> Caller:
             if not await self.is_password(host, user, password):
@@ -191,22 +188,26 @@ class Guard:
         """
         if self._passwords is None:
             return False
-        if self._limit is not None:
-            self._limit.check(host)
+        self._check_failures(host)
         if await self._passwords.verify(user, password):
             return True
+        self._record_failure(host)
+        return False
+
+    def _check_failures(self, host: str) -> None:
+        if self._limit is not None:
+            self._limit.check(host)
+
+    def _record_failure(self, host: str) -> None:
         if self._limit is not None:
             self._limit.record(host)
-        return False
 
     async def _by_bearer_token(self, request: Request, host: str, token: str) -> Caller:
         assert self._bearer_tokens is not None
-        if self._limit is not None:
-            self._limit.check(host)
+        self._check_failures(host)
         user = await self._bearer_tokens.user_of(token)
         if user is None:
-            if self._limit is not None:
-                self._limit.record(host)
+            self._record_failure(host)
             raise self._refusal(request, "the token is wrong")
         return Caller(f"User:{user}", host, method="bearer", authorizer=self._authorizer)
 

@@ -47,7 +47,7 @@ class Permissions:
 
     def allows(self, request: Request, operation: Operation, resource: Resource) -> bool:
         """Return True if the client of a request is authorized; False also if the authorizer raises."""
-        allowed = self.would_allow(request, operation, resource)
+        allowed = self.permits(principal_of(request.connection, request.client_id), operation, resource)
         self.refusals += not allowed
         return allowed
 
