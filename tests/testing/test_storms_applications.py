@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from cluster_runs import replicated
 from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
 
 from kreplica.client.producer import Written
 from kreplica.model import TopicPartition
@@ -243,20 +244,25 @@ class TestGroupRecords:
         group.received("a", KEY, 0)
         for offset in range(5):
             group.processed(KEY, offset)
-        group.committed({KEY: 4}, 0.0)
+        group.committed(group.commit_began({KEY: 4}))
         group.revoked("a", [KEY])
         group.assigned("b", [KEY])
         group.received("b", KEY, 3)
         assert "starts t-0 at 3, but 4 was committed" in group.contradictions[0]
 
-    def test_a_late_commit_may_replace_a_newer_one(self, group: MemberHistory) -> None:
+    def test_a_late_commit_may_replace_a_newer_one(self) -> None:
         """The first attempt of a commit may arrive late in its generation, but not in a later one."""
+        clock = Clock()
+        group = MemberHistory("g", clock.seconds)
+        group.assigned("a", [KEY])
         group.received("a", KEY, 0)
         for offset in range(9):
             group.processed(KEY, offset)
-        group.committed({KEY: 4}, 5.0)
-        group.commit_failed({KEY: 5})
-        group.committed({KEY: 9}, 0.0)
+        commit = group.commit_began({KEY: 4})
+        clock.advance(5.0)
+        group.committed(commit)
+        group.commit_failed(group.commit_began({KEY: 5}))
+        group.committed(group.commit_began({KEY: 9}))
         group.revoked("a", [KEY])
         group.assigned("b", [KEY])
         group.received("b", KEY, 4)
@@ -270,11 +276,27 @@ class TestGroupRecords:
         """Members may start at the beginning if no commit has succeeded."""
         for offset in range(9):
             group.processed(KEY, offset)
-        group.commit_failed({KEY: 5})
+        group.commit_failed(group.commit_began({KEY: 5}))
         group.revoked("a", [KEY])
         group.assigned("b", [KEY])
         group.received("b", KEY, 0)
         assert not group.contradictions
+
+    def test_a_pending_commit_may_replace_a_newer_one(self, group: MemberHistory) -> None:
+        """A member may be assigned partitions while a commit of its earlier ownership is retried (seed 38040)."""
+        for offset in range(9):
+            group.processed(KEY, offset)
+        group.committed(group.commit_began({KEY: 9}))
+        pending = group.commit_began({KEY: 4})
+        group.revoked("a", [KEY])
+        group.assigned("b", [KEY])
+        group.received("b", KEY, 4)
+        assert not group.contradictions
+        group.commit_rejected(pending)
+        group.revoked("b", [KEY])
+        group.assigned("c", [KEY])
+        group.received("c", KEY, 4)
+        assert "starts t-0 at 4, but 9 was committed" in group.contradictions[0]
 
     def test_a_partition_has_one_member_in_a_generation(self, group: MemberHistory) -> None:
         """Even if the members cannot know of each other."""

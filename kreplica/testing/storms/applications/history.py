@@ -54,6 +54,14 @@ class Ownership:
     next_offset: int = -1
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Commit:
+    """One commit of a member, with its retries."""
+
+    offsets: Mapping[TopicPartition, int]
+    began_s: float
+
+
 class MemberHistory:
     """Assignments, reads, processed records and commits of the members of one group.
 
@@ -79,6 +87,7 @@ class MemberHistory:
         self._owners_of_generation: dict[tuple[int, TopicPartition], str] = {}
         self._committed: dict[TopicPartition, int] = {}
         self._late: dict[TopicPartition, int] = {}
+        self._pending: list[Commit] = []
 
     # --- assignments -------------------------------------------------------------------------------------------------
 
@@ -97,7 +106,8 @@ class MemberHistory:
 
     def _committed_at_least(self, partition: TopicPartition) -> int:
         committed = self._committed.get(partition, 0)
-        return min(committed, self._late.get(partition, committed))
+        pending = [commit.offsets[partition] for commit in self._pending if partition in commit.offsets]
+        return min([committed, self._late.get(partition, committed), *pending])
 
     def assigned_in(self, generation: int, member_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Record that partitions were assigned in a generation of a classic group.
@@ -165,19 +175,29 @@ class MemberHistory:
             end += 1
         self.processed_ends[partition] = end
 
-    def committed(self, offsets: Mapping[TopicPartition, int], lasted_s: float) -> None:
-        """Record a successful commit; members that start later must not start before it.
+    def commit_began(self, offsets: Mapping[TopicPartition, int]) -> Commit:
+        """Record the begin of a commit; end it with ``committed``, ``commit_failed`` or ``commit_rejected``."""
+        commit = Commit(dict(offsets), self._clock())
+        self._pending.append(commit)
+        return commit
 
-        :param lasted_s: duration of the commit, with retries.
-        """
-        self._committed.update(offsets)
-        if lasted_s > SINGLE_ATTEMPT_S:
-            self.commit_failed(offsets)
+    def committed(self, commit: Commit) -> None:
+        """Record that a commit succeeded; members that start later must not start before it."""
+        self._committed.update(commit.offsets)
+        if self._clock() - commit.began_s > SINGLE_ATTEMPT_S:
+            self.commit_failed(commit)
+        else:
+            self._pending.remove(commit)
 
-    def commit_failed(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def commit_failed(self, commit: Commit) -> None:
         """Record a commit with attempts that may still arrive, even after later commits of the same generation."""
-        for partition, offset in offsets.items():
+        self._pending.remove(commit)
+        for partition, offset in commit.offsets.items():
             self._late[partition] = min(offset, self._late.get(partition, offset))
+
+    def commit_rejected(self, commit: Commit) -> None:
+        """Record that the group rejected a commit, because its member does not own the partitions any more."""
+        self._pending.remove(commit)
 
     def _contradicted(self, text: str) -> None:
         self.contradictions.append(f"at {self._clock():.3f} s: group {self.name}: {text}")

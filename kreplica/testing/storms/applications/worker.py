@@ -184,17 +184,19 @@ class Worker(Application):
                 await self._commit(consumer, dict(self._listener.processed))
 
     async def _commit(self, consumer: Consumer, offsets: dict[TopicPartition, int] | None = None) -> None:
-        processed = dict(self._listener.processed) if offsets is None else offsets
-        began_s = self.host.reactor.seconds()
+        commit = self._history.commit_began(self._listener.processed if offsets is None else offsets)
         try:
             await consumer.commit(offsets)
         except CommitFailed:
-            pass  # another member owns the partitions
+            self._history.commit_rejected(commit)  # another member owns the partitions
         except ClientError as error:
-            self._history.commit_failed(processed)
+            self._history.commit_failed(commit)
             # A broker that has just become coordinator may not know the topic for longer than the client retries.
             code = error.code if isinstance(error, BrokerRefused) else None
             if not error.retriable and code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
+        except BaseException:
+            self._history.commit_failed(commit)  # the process was killed
+            raise
         else:
-            self._history.committed(processed, self.host.reactor.seconds() - began_s)
+            self._history.committed(commit)
