@@ -15,10 +15,10 @@ Other packages below ``service`` do not import Twisted's global reactor, read a 
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from random import Random, SystemRandom
 from typing import Any, Protocol
 
 from twisted.internet.interfaces import IDelayedCall
@@ -51,7 +51,7 @@ class Runtime:
     """External dependencies of a broker.
 
     :param wall_clock_ms: milliseconds since 1970; it may jump, so use it for timestamps and never for durations.
-    :param random: the only source of randomness (IDs, jitter, placement).
+    :param random: the only source of randomness (IDs, jitter, placement); predictable from enough of its numbers.
     :param boot_id: changes with each boot of the machine. While it is the same, the page cache is intact, so even
         unsynced writes are not lost. Empty if unknown.
     :param is_simulated: True if the reactor's time does not advance while code runs, so that stalls cannot be measured.
@@ -60,10 +60,15 @@ class Runtime:
     reactor: Reactor
     disk: Disk
     offload: Offload
-    random: random.Random
+    random: Random
     wall_clock_ms: Callable[[], int]
     boot_id: str = ""
     is_simulated: bool = False
+
+    @property
+    def secret_random(self) -> Random:
+        """Source of secrets and of values that clients must not predict."""
+        return self.random if self.is_simulated else SystemRandom()
 
 
 def real_runtime(reactor: Any) -> Runtime:
@@ -73,7 +78,7 @@ def real_runtime(reactor: Any) -> Runtime:
         reactor=reactor,
         disk=OsDisk(),
         offload=ThreadOffload(reactor),
-        random=random.Random(random.SystemRandom().getrandbits(128)),
+        random=Random(SystemRandom().getrandbits(128)),
         wall_clock_ms=lambda: time.time_ns() // 1_000_000,
         boot_id=_boot_id(),
     )

@@ -377,6 +377,17 @@ def four_letters(port: int, word: bytes) -> bytes:
             return b""
 
 
+def test_passwords_of_sessions_are_unpredictable() -> None:
+    """A client that knows the passwords of many own sessions cannot compute those of other clients."""
+
+    async def scenario(server: Server) -> None:
+        serving = server.coordinator.serving
+        assert serving is not None
+        assert isinstance(serving.sessions._random, random.SystemRandom)
+
+    play(scenario)
+
+
 def test_requests_in_one_packet_with_the_authentication() -> None:
     """A request that arrives together with the last step of the authentication is served after it."""
 

@@ -57,7 +57,8 @@ class ServerFactory(Factory):
         reactor, wall_clock_ms = runtime.reactor, runtime.wall_clock_ms
         self.tree = Tree(Quota(settings.quota))
         self.tree.restore(image.znodes)
-        self.sessions = Sessions(settings.tick_time_ms, runtime.random)
+        secret_random = runtime.secret_random
+        self.sessions = Sessions(settings.tick_time_ms, secret_random)
         self.sessions.restore(image.sessions, reactor.seconds())
         self.watches: Watches[Connection] = Watches()
         self.commits = GroupCommit(reactor, self.tree, self.sessions, store, image.zxid, on_failure)
@@ -94,7 +95,7 @@ class ServerFactory(Factory):
                 reactor.seconds,
                 lambda function: reactor.callLater(0, function),
             ),
-            Authentication(settings.users, runtime.random),
+            Authentication(settings.users, secret_random),
         )
         self._unauthenticated = UnauthenticatedDispatch(self._dispatch)
 
