@@ -15,6 +15,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Site
 
 from kreplica.admin.http.api import Call
+from kreplica.admin.http.callers import Caller
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.site import AdminSite
 from kreplica.admin.peers import forwarding
@@ -40,11 +41,15 @@ class Listener(Resource):
     def __init__(self, document, *, status=200, never=False, location=None):
         super().__init__()
         self.asked = []
+        self.principals = []
         self._location = location
         self._document, self._status, self._never = document, status, never
 
     def render(self, request):
         headers = {name: request.getHeader(name) for name in ("authorization", "x-kreplica-forwarded", "content-type")}
+        self.principals.append(
+            (request.getHeader("x-kreplica-principal"), request.getHeader("x-kreplica-principal-host"))
+        )
         self.asked.append((request.method.decode(), request.uri.decode(), headers, request.content.read()))
         if self._never:
             return NOT_DONE_YET
@@ -145,6 +150,27 @@ def test_token_is_not_sent_in_clear(world):
     assert "kreplica.admin.tls.certificate.file" in problem.what_to_do
     assert listener.asked == []
     assert world.result(world.forwarding.request(2, Call(), "/v1/x", ANYTHING)) == {}
+
+
+def test_brokers_authenticate_with_the_token_and_name_the_caller(world, monkeypatch):
+    """The caller's own credentials are not forwarded; only a caller with the token acts as a super user."""
+    listener = world.serve(2, {})
+    checked = []
+
+    def accepted(registration, url, *, with_token):
+        checked.append(with_token)
+        return url
+
+    monkeypatch.setattr(forwarding, "peer_url", accepted)
+    host = world.hosts[1]
+    brokers = Forwarding(host.reactor, host.offload, 1, Known(world.registrations), token=b"shared")
+    alice = Caller("User:é\r\nX: 1", "10.0.0.9", method="basic")
+    for caller in (alice, Caller("User:admin-token", "10.0.0.9", is_super=True)):
+        call = Call(caller=caller, authorization="Basic secret")
+        assert world.result(brokers.request(2, call, "/v1/x", ANYTHING)) == {}
+    assert [headers["authorization"] for _, _, headers, _ in listener.asked] == ["Bearer shared", "Bearer shared"]
+    assert listener.principals == [("User%3A%C3%A9%0D%0AX%3A%201", "10.0.0.9"), (None, None)]
+    assert checked == [True, True]  # the URL is checked for a request with a secret
 
 
 def test_token_is_sent_to_brokers_of_this_machine():
