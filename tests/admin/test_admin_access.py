@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
+from random import Random
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -13,14 +14,18 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from http_in_memory import Api, Resource
+from http_in_memory import Api, AtOnce, Resource
+from twisted.internet.task import Clock
 
 from kreplica.admin.http.access import Access
 from kreplica.admin.http.api import JsonResponse, RawResponse, Route
 from kreplica.admin.security.guard import Guard
 from kreplica.errors import SettingsError
+from kreplica.runtime import Runtime
 from kreplica.runtime.disk import OsDisk
-from kreplica.service.admin.access import admin_access, admin_tls, admin_token
+from kreplica.security.tls import reloading
+from kreplica.service.admin.access import admin_access, admin_token
+from kreplica.service.admin.tls import admin_context, admin_tls
 from kreplica.settings.broker_settings import BrokerSettings
 from tests.support.standalone import StandaloneProcess
 
@@ -219,12 +224,33 @@ def test_invalid_certificate_files(tmp_path):
     """A missing file, a malformed certificate and a key of another certificate are refused with the file's name."""
     cert, key = certificate(tmp_path, ec.generate_private_key(ec.SECP256R1()))
     with pytest.raises(SettingsError, match="cannot load a PEM certificate"):
-        admin_tls(OsDisk(), settings(tls_certificate_file=cert, tls_key_file=key))
+        admin_context(OsDisk(), settings(tls_certificate_file=cert, tls_key_file=key))
     cert.write_text("nothing")
     with pytest.raises(SettingsError, match="has no PEM certificate"):
-        admin_tls(OsDisk(), settings(tls_certificate_file=cert, tls_key_file=key))
+        admin_context(OsDisk(), settings(tls_certificate_file=cert, tls_key_file=key))
     with pytest.raises(SettingsError, match="absent"):
-        admin_tls(OsDisk(), settings(tls_certificate_file=tmp_path / "absent", tls_key_file=key))
+        admin_context(OsDisk(), settings(tls_certificate_file=tmp_path / "absent", tls_key_file=key))
+
+
+def test_changed_certificate_is_read_again(tmp_path):
+    """New connections use the changed files; invalid ones are logged, and the previous certificate stays in use."""
+    cert, key = certificate(tmp_path)
+    clock = Clock()
+    runtime = Runtime(clock, OsDisk(), AtOnce(), Random(1), lambda: 0)
+    tls = admin_tls(runtime, settings(tls_certificate_file=cert, tls_key_file=key))
+
+    def served():
+        clock.advance(reloading.CHECK_INTERVAL_S)
+        tls.serverConnectionForTLS(None)  # notices a change
+        return tls.serverConnectionForTLS(None).get_context()
+
+    first = served()
+    assert served() is first
+    certificate(tmp_path)
+    second = served()
+    assert second is not first
+    cert.write_text("nothing")
+    assert served() is second
 
 
 def test_broker_with_token_and_tls(tmp_path):

@@ -169,6 +169,15 @@ def test_unknown_user_takes_as_long_as_a_wrong_password():
     assert scene.offload.calls == 1
 
 
+def test_unknown_user_with_the_password_of_another():
+    """The credentials of another user, which are used only for the time that they take, give no access."""
+    scene = Scene()
+    assert scene.get(Authorization=basic(user="nobody")).status == 401
+    scene.users.users.clear()
+    assert scene.get(Authorization=basic(user="nobody")).status == 401
+    assert scene.offload.calls == 2
+
+
 def test_browser_shows_no_dialog_for_the_password():
     """Scripts of the dashboard get no challenge that opens the browser's own dialog."""
     _, wire = Scene().api.begin("GET", "/v1/cluster", {"Sec-Fetch-Mode": "cors"})

@@ -23,7 +23,7 @@ from kreplica.client import (
 from kreplica.errors import SettingsError
 from kreplica.runtime import real_runtime
 from kreplica.runtime.pause import pause
-from kreplica.security.tls import listener
+from kreplica.security.tls import reloading
 from kreplica.security.tls.development_ca import create_certificate, open_authority
 from kreplica.service.composition.broker import Broker
 from kreplica.settings import BrokerSettings
@@ -226,7 +226,7 @@ def test_changed_certificate(
     own.mkdir()
     for name in ("broker.pem", "ca.pem"):
         (own / name).write_bytes((certificates / name).read_bytes())
-    monkeypatch.setattr(listener, "CHECK_INTERVAL_S", 0.0)
+    monkeypatch.setattr(reloading, "CHECK_INTERVAL_S", 0.0)
 
     async def story(scene: Brokers) -> None:
         async def connects(authority: str) -> bool:

@@ -19,7 +19,7 @@ from kreplica.errors import SettingsError
 from kreplica.runtime import Reactor
 
 if TYPE_CHECKING:
-    from twisted.internet.ssl import CertificateOptions
+    from kreplica.security.tls.reloading import ReloadedTls
 
 REQUEST_SECONDS_MAX = 60
 
@@ -63,7 +63,7 @@ class AdminSite:
         *,
         host: str,
         port: int,
-        tls: CertificateOptions | None = None,
+        tls: ReloadedTls | None = None,
         closing: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._reactor = reactor
@@ -129,7 +129,7 @@ class AdminSite:
             await self._closing()
 
 
-def _secured(tls: CertificateOptions, site: Site) -> Any:
+def _secured(tls: ReloadedTls, site: Site) -> Any:
     from twisted.protocols.tls import TLSMemoryBIOFactory
 
     return TLSMemoryBIOFactory(tls, False, site)

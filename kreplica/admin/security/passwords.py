@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from kreplica.admin.http.problems import Problem
@@ -32,11 +32,15 @@ UserCredentials = Mapping[str, ScramCredential]
 _UNKNOWN: UserCredentials = {
     SCRAM_SHA_512: ScramCredential(b"no user", secrets.token_bytes(64), b"", ITERATIONS_MIN),
 }
-"""Credentials that no password matches; an unknown user takes as long as a wrong password."""
+"""Credentials that no password matches, if no user has credentials."""
 
 
 class Credentials(Protocol):
     """The current SCRAM credentials."""
+
+    @property
+    def users(self) -> Collection[str]:
+        """Names of the users that have credentials."""
 
     def mechanisms_of(self, user: str) -> UserCredentials:
         """Return the credentials of a user; empty if there are none."""
@@ -82,7 +86,7 @@ class PasswordVerifier:
         credentials = self.credentials_of(user)
         self._pending += 1
         try:
-            matches = await self._offload.run(_matches, credentials or _UNKNOWN, password)
+            matches = await self._offload.run(_matches, credentials or self._others(user), password)
         finally:
             self._pending -= 1
         # The credentials may have changed in the meantime.
@@ -92,6 +96,15 @@ class PasswordVerifier:
             self._remembered.clear()
         self._remembered[self._digest(user, password)] = (self._seconds() + REMEMBERED_S, credentials)
         return True
+
+    def _others(self, user: str) -> UserCredentials:
+        """Return the credentials of another user, always the same for a name, for a user without credentials.
+
+        So an unknown user takes as long as a wrong password, whatever the mechanisms and iterations of the users are.
+        """
+        users = list(self._credentials.users)
+        number = int.from_bytes(self._digest(user, "")[:8], "big")
+        return self.credentials_of(users[number % len(users)]) if users else _UNKNOWN
 
     def _digest(self, user: str, password: str) -> bytes:
         """Return a keyed hash, so that passwords are not kept in memory."""

@@ -6,7 +6,8 @@
 * ``contexts``: OpenSSL contexts, and the verification of servers by clients
 * ``development_ca``: certificates for development and tests
 * ``handshake_errors``: texts of OpenSSL's errors
-* ``listener``: TLS of one listener, with the reload of changed certificates
+* ``reloading``: TLS of a server that reads changed certificates again
+* ``listener``: TLS of one listener
 * ``distinguished_names``: subjects of certificates as Java writes them (RFC 2253)
 * ``principal_rules``: principals of certificates (``ssl.principal.mapping.rules``)
 """

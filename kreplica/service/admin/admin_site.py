@@ -22,10 +22,11 @@ from kreplica.admin.resources.partitions import Partitions
 from kreplica.admin.resources.topics import Topics
 from kreplica.membership import SettingsWriter
 from kreplica.server.handlers.topics.topic_admin import TopicAdmin
-from kreplica.service.admin.access import admin_access, admin_guard, admin_tls, admin_token, admin_trust
+from kreplica.service.admin.access import admin_access, admin_guard, admin_token
 from kreplica.service.admin.access_resources import AccessDependencies, access_resources
 from kreplica.service.admin.data_resources import DataDependencies, data_resources
 from kreplica.service.admin.operations_resources import OperationsDependencies, operating_resources
+from kreplica.service.admin.tls import admin_tls, admin_trust
 from kreplica.service.metrics.broker_metrics import BrokerMetrics, MetricsDependencies
 from kreplica.settings.broker_settings import BrokerSettings
 
@@ -57,7 +58,7 @@ def admin_site(broker: AdminDependencies, stalls: StallWatch, listener: tuple[st
     token = admin_token(broker.runtime.disk, broker.settings)
     credentials = broker.dynamic_settings.scram_credentials
     guard = admin_guard(broker.runtime, broker.settings, token, credentials, broker.plugins.permissions)
-    tls = admin_tls(broker.runtime.disk, broker.settings)
+    tls = admin_tls(broker.runtime, broker.settings)
     reactor = broker.runtime.reactor
     registrations = RegistrationReader(reactor.seconds, broker.client)
     trusted = admin_trust(broker.runtime.disk, broker.settings)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from kreplica.admin.http.site import AdminSite
 from kreplica.admin.security.guard import Guard
 from kreplica.runtime import Runtime
-from kreplica.service.admin.access import admin_access, admin_tls, admin_token
+from kreplica.service.admin.access import admin_access, admin_token
+from kreplica.service.admin.tls import admin_tls
 from kreplica.service.composition.broker import Broker
 from kreplica.service.composition.stopping import stop_all
 from kreplica.service.standalone.hosted_brokers import HostedBrokers
@@ -32,7 +33,7 @@ class HostedStandalone(Standalone):
         settings = config.broker_settings(config.first_broker_id, config.coordinator_port, config.admin_port)
         guard = Guard(token=admin_token(runtime.disk, settings))
         root = ProcessRoot(runtime, self.hosted, admin_access(settings, HOST), guard)
-        tls = admin_tls(runtime.disk, settings)
+        tls = admin_tls(runtime, settings)
         self._admin = AdminSite(runtime.reactor, root, host=HOST, port=config.admin_port, tls=tls)
 
     @property
