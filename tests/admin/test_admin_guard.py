@@ -264,6 +264,47 @@ def test_writes_are_logged_with_their_user():
     assert PASSWORD not in str(line)
 
 
+def test_disconnect_does_not_evade_the_limits(monkeypatch):
+    """A verification whose client has disconnected still counts as pending, and then as a failure."""
+    monkeypatch.setattr(passwords, "PENDING_MAX", 2)
+    started = []
+
+    class Slow(AtOnce):
+        def run(self, function, *args):
+            started.append(Deferred().addCallback(lambda _: function(*args)))
+            return started[-1]
+
+    lines = []
+    monkeypatch.setattr(failures.log, "warn", lambda text, **more: lines.append(text))
+    scene = Scene(offload=Slow())
+    for _ in range(2):
+        gone(scene.api.begin("GET", "/v1/cluster", {"Authorization": basic(password="wrong")})[0])
+    assert scene.get(Authorization=basic()).status == 503
+    for waiting in started:
+        waiting.callback(None)
+    assert len(lines) == 2
+    assert not scene.callers
+
+
+def test_few_verifications_run_at_a_time():
+    """Others wait, so that they do not occupy all threads."""
+    started = []
+
+    class Slow(AtOnce):
+        def run(self, function, *args):
+            started.append(Deferred().addCallback(lambda _: function(*args)))
+            return started[-1]
+
+    scene = Scene(offload=Slow())
+    wires = [scene.api.begin("GET", "/v1/cluster", {"Authorization": basic()})[1] for _ in range(3)]
+    assert len(started) == passwords.THREADS_MAX
+    started[0].callback(None)
+    assert len(started) == passwords.THREADS_MAX + 1
+    for waiting in started[1:]:
+        waiting.callback(None)
+    assert [received(wire.value()).status for wire in wires] == [200, 200, 200]
+
+
 # --- forwarded requests ----------------------------------------------------------------------------------------------
 
 

@@ -324,6 +324,11 @@ def test_client_certificates(
                 client.verify = str(certificates / "ca.pem")
                 response = client.send("GET", "/v1/session")
                 assert response.json().get("user") == expected
+            opened = Client(url)
+            opened.verify = str(certificates / "ca.pem")
+            cookie = opened.send("POST", "/v1/session", {"token": TOKEN}).headers["set-cookie"]
+            assert cookie.startswith("__Host-kreplica-session-1=")
+            assert cookie.endswith("; Secure")
             for _ in range(2):  # the second connection may resume the TLS session of the first
                 alice = Client(url)
                 alice.verify, alice.cert = str(certificates / "ca.pem"), str(certificates / "alice.pem")

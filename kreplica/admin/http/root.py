@@ -6,7 +6,7 @@ import re
 from collections.abc import Awaitable, Collection, Sequence
 from typing import Protocol
 
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.resource import IResource, Resource
@@ -79,8 +79,8 @@ class Root(Resource):
         if isinstance(caller, Caller):
             self._serve(request, caller)
         else:
+            # Continues after a disconnect, so that failures are counted and limits hold.
             authenticating = Deferred.fromCoroutine(self._serve_later(request, caller))
-            request.notifyFinish().addErrback(lambda _: authenticating.cancel())
             authenticating.addErrback(_log_failure, request)
         return NOT_DONE_YET
 
@@ -109,9 +109,8 @@ def _refuse(request: Request, problem: Problem) -> None:
 
 
 def _log_failure(failure: Failure, request: Request) -> None:
-    if failure.check(CancelledError) is None:
-        log.failure("authenticating a caller failed", failure)
-        _refuse(request, Problem(500, "UNKNOWN_SERVER_ERROR", "an unexpected error; see the broker's log"))
+    log.failure("authenticating a caller failed", failure)
+    _refuse(request, Problem(500, "UNKNOWN_SERVER_ERROR", "an unexpected error; see the broker's log"))
 
 
 def _check_syntax(request: Request) -> None:

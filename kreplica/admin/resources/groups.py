@@ -266,7 +266,7 @@ class Groups:
                 "protocol": description.protocol,
                 "epoch": description.epoch,
                 "members": description.members,
-                "offsets": await self._descriptions.offsets(group),
+                "offsets": _visible(await self._descriptions.offsets(group), call),
             }
         )
 
@@ -274,7 +274,8 @@ class Groups:
         """``GET /v1/groups/{group}/lag``."""
         group = call.path["group"]
         try:
-            return JsonResponse(await self._lag_of(group))
+            lag = await self._lag_of(group)
+            return JsonResponse({**lag, "partitions": _visible(lag["partitions"], call)})
         except KafkaError as error:
             if error.code is not ErrorCode.NOT_COORDINATOR or call.forwarded:
                 raise
@@ -322,6 +323,13 @@ class Groups:
             )
         offsets = await self._resets.delete(group, topic, dry_run=call.dry_run)
         return JsonResponse({"group": group, "offsets": offsets, **_written(call)})
+
+
+def _visible(rows: Sequence[Mapping[str, Any]], call: Call) -> list[Mapping[str, Any]]:
+    """Return the rows of topics that the caller may describe."""
+    topics = {row["topic"] for row in rows}
+    allowed = {name: call.caller.may(Operation.DESCRIBE, topic_resource(name)) for name in topics}
+    return [row for row in rows if allowed[row["topic"]]]
 
 
 def _row(group: ListedGroup, members: int | None) -> dict[str, Any]:

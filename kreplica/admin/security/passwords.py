@@ -12,6 +12,8 @@ import secrets
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
+from twisted.internet.defer import DeferredSemaphore
+
 from kreplica.admin.http.problems import Problem
 from kreplica.runtime.offload import Offload
 from kreplica.security.sasl.scram import HASHES, ITERATIONS_MIN, SCRAM_SHA_512, SERVER_ITERATIONS_MAX, ScramCredential
@@ -21,7 +23,10 @@ REMEMBERED_S = 60.0
 
 REMEMBERED_MAX = 1000
 PENDING_MAX = 32
-"""Maximum number of verifications that wait for a thread."""
+"""Maximum number of verifications that run or wait for a thread."""
+
+THREADS_MAX = 2
+"""Maximum number of verifications that run at a time, so that threads stay free for writes to disk."""
 
 CREDENTIAL_CHARACTERS_MAX = 1000
 """Maximum length of a user name or password."""
@@ -59,6 +64,7 @@ class PasswordVerifier:
         self._key = secrets.token_bytes(32)
         self._remembered: dict[bytes, tuple[float, UserCredentials]] = {}
         self._pending = 0
+        self._threads = DeferredSemaphore(THREADS_MAX)
 
     def credentials_of(self, user: str) -> UserCredentials:
         """Return the current credentials of a user; they differ after a change of the password."""
@@ -86,7 +92,8 @@ class PasswordVerifier:
         credentials = self.credentials_of(user)
         self._pending += 1
         try:
-            matches = await self._offload.run(_matches, credentials or self._others(user), password)
+            compared = credentials or self._others(user)
+            matches = await self._threads.run(self._offload.run, _matches, compared, password)
         finally:
             self._pending -= 1
         # The credentials may have changed in the meantime.

@@ -83,6 +83,9 @@ LISTED_GROUPS = Rule("lists the groups with Describe, or all with Describe on th
 _DESCRIBE, _ALTER = _on_cluster(Operation.DESCRIBE), _on_cluster(Operation.ALTER)
 _DESCRIBE_TOPIC, _READ_TOPIC = _on_topic(Operation.DESCRIBE), _on_topic(Operation.READ)
 _DESCRIBE_GROUP = _on_group(Operation.DESCRIBE)
+_DESCRIBE_GROUP_AND_TOPICS = Rule(
+    "Describe on the group; offsets only of topics with Describe", _DESCRIBE_GROUP.needs
+)
 
 RULES: Mapping[str, Rule] = {
     # The process.
@@ -146,8 +149,8 @@ RULES: Mapping[str, Rule] = {
     "POST /v1/topics/{topic}/messages": _on_topic(Operation.WRITE),
     # Groups.
     "GET /v1/groups": LISTED_GROUPS,
-    "GET /v1/groups/{group:path}": _DESCRIBE_GROUP,
-    "GET /v1/groups/{group:path}/lag": _DESCRIBE_GROUP,
+    "GET /v1/groups/{group:path}": _DESCRIBE_GROUP_AND_TOPICS,
+    "GET /v1/groups/{group:path}/lag": _DESCRIBE_GROUP_AND_TOPICS,
     "DELETE /v1/groups/{group:path}": _on_group(Operation.DELETE),
     "POST /v1/groups/{group:path}/offsets": Rule("Read on the group and the topics", _reset_offsets),
     "DELETE /v1/groups/{group:path}/offsets": Rule("Delete on the group, and Read on the topic", _delete_offsets),

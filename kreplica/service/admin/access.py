@@ -77,12 +77,15 @@ def admin_guard(
         return Guard(authorizer=authorizer)
     modes, seconds = settings[AUTHENTICATION], runtime.reactor.seconds
     passwords = PasswordVerifier(credentials, runtime.offload, seconds) if "basic" in modes else None
+    is_secure = bool(settings[CERTIFICATE])
+    # Browsers accept a cookie with this prefix only over TLS and only from this host.
+    prefix = "__Host-" if is_secure else ""
     sessions = Sessions(
-        f"kreplica-session-{settings['broker.id']}",
+        f"{prefix}kreplica-session-{settings['broker.id']}",
         seconds,
         runtime.wall_clock_ms,
         settings["kreplica.admin.session.ms"] / 1000,
-        is_secure=bool(settings[CERTIFICATE]),
+        is_secure=is_secure,
         credentials_of=None if passwords is None else passwords.credentials_of,
     )
     return Guard(
