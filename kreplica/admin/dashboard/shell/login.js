@@ -26,13 +26,14 @@ export function askToLogIn(accepted) {
   return asking;
 }
 
-/** Shows the user of the session in the header, with a button to log out. */
+/** Shows the user in the header, and a button that ends the session. */
 export async function showAccount() {
   const session = await get(pathOf("session")).catch(() => null);
-  if (session?.method === "session") {
+  if (session && session.method !== "none") {
     const name = session.is_super ? "Administrator (token)" : session.user.replace(/^User:/, "");
     const button = element("button", { class: "quiet tight", type: "button", onclick: logOut }, "Log out");
-    replaceAccount(element("span", { class: "account", title: session.user }, name), button);
+    // A client certificate is not a session that could end.
+    replaceAccount(element("span", { class: "account", title: session.user }, name), session.method === "session" ? button : null);
   }
 }
 
