@@ -1,10 +1,10 @@
 """The ``kreplica`` command: one module per subcommand, imported only when the subcommand runs.
 
-* ``commands``: administration of a running cluster through the admin API
+* ``commands``: administration of a running cluster through the admin API, and tools such as the shell completion
 * ``records``: ``produce`` and ``consume``, with any Kafka cluster
 * ``transfer``: export, import and copy of topics, with any Kafka cluster
 * ``pipelines``: Spark pipelines over whole topics
-* ``diagnostics``: log files, controller journals, simulations, verification of clusters
+* ``diagnostics``: inspection of log files, replay of controller journals, simulations, verification of clusters
 * ``http``: client of the admin API, with the options and output shared by commands
 * ``terminal``: parameter types, tables, progress bar, reactor, command groups
 """
@@ -29,7 +29,7 @@ SUBCOMMANDS = {
     "plan": Subcommand("commands.plan", "Reassignment plans: make, list, show, watch, set, cancel, delete."),
     "election": Subcommand("commands.election", "Leader elections: list, preferred, unclean."),
     "controller": Subcommand("commands.controller", "The controller: show, resign."),
-    "config": Subcommand("commands.config", "Settings of topics and brokers: get, set, remove."),
+    "config": Subcommand("commands.config", "Topic and broker settings: get, set, remove."),
     "acl": Subcommand("commands.acl", "Access control lists: list, create, delete."),
     "user": Subcommand("commands.user", "Users with passwords (SCRAM): list, create, password, delete."),
     "why": Subcommand(
@@ -44,14 +44,14 @@ SUBCOMMANDS = {
         "pipelines.pipeline", "Spark pipelines over whole topics: archive, replay, audit, compare, profile."
     ),
     "verify": Subcommand(
-        "diagnostics.verify", "Run a load on any Kafka-compatible cluster and report violated guarantees."
+        "diagnostics.verify", "Run a workload on any Kafka-compatible cluster and report violated guarantees."
     ),
     "simulate": Subcommand(
         "diagnostics.simulate", "Simulate clusters with faults in virtual time, reproducibly from seeds."
     ),
     "designs": Subcommand("diagnostics.designs", "Compare three designs of cluster coordination in virtual time."),
     "replay": Subcommand("diagnostics.replay", "Repeat a controller's decisions from its journal."),
-    "completion": Subcommand("commands.completion", "Print the shell completion script."),
+    "completion": Subcommand("commands.completion", "Print the completion script for bash, zsh or fish."),
 }
 """Commands by name."""
 

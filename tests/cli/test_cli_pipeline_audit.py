@@ -77,9 +77,9 @@ def test_differences(run: Run) -> None:
     result = run("--log-dirs", "/a", found=report(differences=60))
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
-    assert lines[0].split() == ["TOPIC", "PARTITION", "OFFSET", "BROKER", "WHAT", "DETAIL"]
+    assert lines[0].split() == ["TOPIC", "PARTITION", "OFFSET", "BROKER", "KIND", "DETAIL"]
     assert lines[1].split() == [GOOD, "2", "10", "1", "damaged", "why", "<script>0</script>"]
-    assert "... and 10 more (--json and --html have them)" in lines
+    assert "... and 10 more; --json and --html list them" in lines
     assert lines[-1] == "60 differences, in 1 of 2 partitions"
 
 

@@ -45,7 +45,7 @@ def test_why(admin, kreplica, words, path):
     admin.answers[f"GET {path}"] = WHY
     lines = [line.rstrip() for line in kreplica("why", *words).stdout.splitlines()]
     assert lines[0] == WHY["summary"]
-    assert lines[2:4] == ["It waits for", "  Broker 1 to restart."]
+    assert lines[2:4] == ["Waiting for", "  Broker 1 to restart."]
     assert lines[5:9] == [
         "You can", "  Start broker 1.",
         "  Make broker 3 the leader by an unclean election; acknowledged records may be lost.",

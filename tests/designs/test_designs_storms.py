@@ -50,7 +50,7 @@ def test_smallest_seeds(key: tuple[str, str], seed: int) -> None:
 @every_design
 @pytest.mark.parametrize("rules", [Rules().repaired("truncate_by_epoch", "conditional_writes"), ALL_REPAIRED], ids=str)
 def test_two_rules_repair_all_storms(design, rules: Rules) -> None:  # type: ignore[no-untyped-def]
-    """With truncation by epoch and conditional writes, no storm breaks a promise."""
+    """With truncation by epoch and conditional writes, no storm violates a guarantee."""
     broken = [seed for seed in range(1, 121) if replay(draw_storm(design, seed, rules), rules).kind is not None]
     assert broken == []
 
@@ -76,13 +76,13 @@ def test_the_command_with_a_repaired_rule() -> None:
     """With the rule repaired, the command prints the remaining steps and succeeds."""
     result = CliRunner().invoke(main, ["designs", "replay", "race", "6", "--repair", "truncate-by-epoch"])
     assert result.exit_code == 0, result.output
-    assert result.output.endswith("No promise is broken.\n")
+    assert result.output.endswith("No guarantee is violated.\n")
     assert "high watermark 0: 1 records less" not in result.output
 
 
 def test_the_command_without_a_violation_and_without_arguments() -> None:
     """A storm that breaks nothing says so; without arguments the published ones are listed."""
-    assert "no promise is broken in 80 steps" in CliRunner().invoke(main, ["designs", "replay", "race", "1"]).output
+    assert "no guarantee is violated in 80 steps" in CliRunner().invoke(main, ["designs", "replay", "race", "1"]).output
     listed = CliRunner().invoke(main, ["designs", "replay"]).output
     assert "race 6: acknowledged record lost, 11 steps, repaired by truncate-by-epoch" in listed
 

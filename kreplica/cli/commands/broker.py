@@ -94,7 +94,7 @@ def _print_broker(screen: Screen, broker: dict[str, Any]) -> None:
 
 @command.command()
 @_BROKER
-@click.option("--reason", help="A note, shown with the broker.")
+@click.option("--reason", help="A note, stored in the znode of the cordon.")
 @dry_run_option
 @with_session
 def cordon(session: Session, broker_id: int, reason: str | None, dry_run: bool) -> None:

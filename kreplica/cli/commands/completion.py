@@ -9,7 +9,7 @@ from click.shell_completion import get_completion_class
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
-    """Print the shell completion script.
+    """Print the completion script for a shell.
 
     \b
     bash: kreplica completion bash > ~/.local/share/bash-completion/completions/kreplica

@@ -14,7 +14,7 @@ _NAME = click.argument("name", metavar="NAME|default")
 
 @click.group()
 def command() -> None:
-    """Settings of a topic (topic NAME), a broker (broker ID) or all brokers (broker default)."""
+    """Settings of a topic (`topic NAME`), of one broker (`broker ID`) or of all brokers (`broker default`)."""
 
 
 @command.command("get")
@@ -59,5 +59,5 @@ def remove_settings(session: Session, kind: str, name: str, names: tuple[str, ..
 
 def _path(kind: str, name: str) -> str:
     if kind == "broker" and name != "default" and not (name.isascii() and name.isdigit()):
-        raise click.UsageError(f"{name!r} is not a broker: give its ID or default")
+        raise click.UsageError(f"{name!r} is not a broker: expected a broker ID or the word default")
     return path_of("configs", f"{kind}s", name)

@@ -18,7 +18,7 @@ def command() -> None:
 @command.command()
 @with_session
 def show(session: Session) -> None:
-    """Show the controller and the numbers of ZooKeeper watches of all brokers."""
+    """Show the controller, and the number of ZooKeeper watches that each broker holds."""
     session.show(session.get("/v1/controller"), _print_controller)
 
 
@@ -41,9 +41,9 @@ def _print_controller(screen: Screen, document: dict[str, Any]) -> None:
 @dry_run_option
 @with_session
 def resign(session: Session, dry_run: bool) -> None:
-    """Make the controller resign and wait until a controller is elected.
+    """Make the controller resign, and wait until a controller is elected.
 
-    It is another broker if there is one.  Partitions keep their leaders.
+    If other brokers are live, one of them becomes the controller.  Partitions keep their leaders.
     """
     document = session.send("POST", "/v1/controller/resign", query={"dry_run": dry_run})
     session.show_write(document, _print_resigned)

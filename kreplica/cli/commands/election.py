@@ -58,7 +58,7 @@ def unclean(session: Session, partitions: tuple[tuple[str, int], ...], yes: bool
     Records that only the dead replicas have are lost.
     """
     if not partitions:
-        raise click.UsageError("give partitions; `kreplica partition list --offline` lists those without a leader")
+        raise click.UsageError("give partitions; `kreplica partition list --offline` lists partitions without a leader")
     if not dry_run:
         confirm("Records that only dead brokers have will be lost.  Continue?", yes=yes, session=session)
     _elect(session, "unclean", partitions, dry_run=dry_run)

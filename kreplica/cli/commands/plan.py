@@ -29,7 +29,7 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--limit", type=click.IntRange(1, 100), default=20, show_default=True, help="Maximum number of entries.")
+@click.option("--limit", type=click.IntRange(1, 100), default=20, show_default=True, help="Maximum number of plans.")
 @with_session
 def list_plans(session: Session, limit: int) -> None:
     """List plans, newest first, including those that have ended."""

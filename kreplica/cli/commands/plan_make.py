@@ -31,7 +31,7 @@ _OPTIONS = (
     click.option("--throttle", type=Size(), metavar="BYTES", help="Replication throttle in bytes/s, for example 50MB."),
     click.option("--moves-at-once", type=click.IntRange(min=1),
                  help="Concurrent moves per broker.  [default: 5]"),
-    click.option("--force", is_flag=True, help="Allow a plan that removes the last in-sync replica of a partition."),
+    click.option("--force", is_flag=True, help="Continue even if acknowledged records may be lost."),
     click.option("--comment", help="A note, shown with the plan."),
     click.option("--detach", is_flag=True, help="Do not wait until the plan ends."),
     yes_option,
@@ -120,7 +120,7 @@ async def _preview_and_create(
 @command.command()
 @click.argument("moves", nargs=-1, type=Replicas(), metavar="[TOPIC:PARTITION=BROKERS]...")
 @click.option("--file", "path", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="Read the assignments from a JSON file in the format of Kafka's tools.")  # fmt: skip
+              help="Read the assignments from a JSON file in the format of kafka-reassign-partitions.")  # fmt: skip
 @plan_options
 def reassign(moves: tuple[tuple[str, int, list[int]], ...], path: Path | None) -> dict[str, Any]:
     """Assign the replicas of partitions to brokers, preferred leader first.
@@ -183,7 +183,7 @@ def drain_request(brokers: tuple[int, ...]) -> dict[str, Any]:
 @command.command()
 @click.option("--topic", "topics", multiple=True, help="Only replicas of this topic; may be repeated.")
 @click.option("--weights", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="JSON file with partition weights to balance instead of the number of replicas.")  # fmt: skip
+              help="JSON file with weights of partitions, to balance these instead of replica counts.")  # fmt: skip
 @plan_options
 def rebalance(topics: tuple[str, ...], weights: Path | None) -> dict[str, Any]:
     """Balance the number of replicas per broker.
@@ -216,8 +216,8 @@ def add_partitions(topic: str, partitions: int) -> dict[str, Any]:
 def remove_partitions(topic: str, partitions: int, wait_ms: int | None) -> dict[str, Any]:
     """Remove the last partitions of a topic; PARTITIONS remain.
 
-    The partitions are read-only for the time of --wait, and are then deleted.  Records that consumers have not read by
-    then are lost.
+    The removed partitions stay readable, but not writable, for the time of --wait; then they are deleted.  Records
+    that consumers have not read by then are lost.
     """
     return removal_request(topic, partitions, wait_ms)
 

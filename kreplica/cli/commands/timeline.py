@@ -20,9 +20,9 @@ RETRIES_MAX = 30
 
 @click.command()
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of entries.")
-@click.option("--before", metavar="ID", help="Only entries older than this one.")
+@click.option("--before", metavar="ID", help="Only entries older than the one with this ID.")
 @click.option("--kind", help="Only entries of this kind.")
-@click.option("--follow", "-f", is_flag=True, help="Then print new entries until Ctrl-C.")
+@click.option("--follow", "-f", is_flag=True, help="Also print new entries as they arrive, until Ctrl-C.")
 @with_session
 def command(session: Session, limit: int, before: str | None, kind: str | None, follow: bool) -> None:
     """Show the latest events of all brokers, oldest first.
@@ -51,7 +51,7 @@ def _row(entry: dict[str, Any]) -> tuple[object, ...]:
 
 
 class _TimelineFollower:
-    """Prints past entries, then new ones; reconnects if the connection is lost."""
+    """Prints past entries, then new ones; reconnects after the connection is lost."""
 
     def __init__(self, session: Session, kind: str | None) -> None:
         self._session = session
@@ -59,7 +59,7 @@ class _TimelineFollower:
         self._screen = Screen()
         self._last_id: str | None = None
         self._shown: dict[str, None] = {}
-        """IDs of the last printed entries: past and new entries can overlap."""
+        """IDs of recently printed entries; past and new entries can overlap."""
 
     async def run(self, client: RestClient, query: dict[str, Any]) -> None:
         document = await client.get("/v1/timeline", query)

@@ -22,20 +22,23 @@ def command() -> None:
     multiple=True,
     default=("localhost", "127.0.0.1", "::1"),
     show_default=True,
-    help="Name or address of a broker; can be repeated.",
+    help="Host name or IP address for which the brokers' certificate is valid; may be repeated.",
 )
-@click.option("--broker", default="broker", show_default=True, help="Name of the brokers' certificate.")
-@click.option("--client", "clients", multiple=True, help="Create a certificate for this client; can be repeated.")
-@click.option("--days", type=click.IntRange(1, 3650), default=365, show_default=True, help="Validity in days.")
+@click.option("--broker", default="broker", show_default=True,
+              help="File name (without .pem) and common name of the brokers' certificate.")  # fmt: skip
+@click.option("--client", "clients", multiple=True,
+              help="Create a certificate for a client with this name; may be repeated.")  # fmt: skip
+@click.option("--days", type=click.IntRange(1, 3650), default=365, show_default=True,
+              help="Validity of new certificates in days.")  # fmt: skip
 def dev_ca(directory: Path, hosts: tuple[str, ...], broker: str, clients: tuple[str, ...], days: int) -> None:
     """Create a certificate authority, a certificate for brokers, and certificates for clients in DIRECTORY.
 
-    An existing authority in DIRECTORY is used again, and an existing certificate is kept. The keys are not encrypted:
-    use them only for development and tests.
+    Existing files in DIRECTORY are kept and reused.  The private keys are not encrypted: use them only for development
+    and tests.  The command prints the settings for the brokers and for the first client.
     """
     for name in (broker, *clients):
         if not name or "/" in name or name in ("ca", ".", ".."):
-            raise click.UsageError(f"{name!r} is not a name for a certificate")
+            raise click.UsageError(f"{name!r} cannot be the name of a certificate")
     # Imported here because it imports OpenSSL.
     from kreplica.security.tls.development_ca import create_certificate, open_authority
 

@@ -29,7 +29,7 @@ SUBCOMMANDS = {
 
 @click.group(cls=LazyGroup, subcommands=SUBCOMMANDS)
 def command() -> None:
-    """Administration and copies of topics."""
+    """Administer, export, import and copy topics."""
 
 
 @command.command("list")
@@ -107,8 +107,8 @@ def _print_topic(screen: Screen, topic: dict[str, Any]) -> None:
 @click.option("--replication-factor", type=click.IntRange(min=1),
               help="Replicas per partition.  [default: default.replication.factor of the broker]")  # fmt: skip
 @click.option("--assign", "assignments", multiple=True, type=Assignment(),
-              help="Brokers of one partition, for example 0=1,2,3; repeat for each partition, "
-              "starting with 0.")  # fmt: skip
+              help="Replicas of one partition, preferred leader first, for example 0=1,2,3; repeat for each "
+              "partition, starting with 0.")  # fmt: skip
 @click.option(
     "--config", "configs", multiple=True, type=Setting(), help="A topic setting, for example retention.ms=86400000."
 )

@@ -18,17 +18,17 @@ def command() -> None:
 
 @command.command("get")
 @_TOPIC
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, metavar="[SETTING]...")
 @click.option("--all", "include_defaults", is_flag=True, help="Include settings with their default values.")
 @with_session
 def get_settings(session: Session, topic: str, names: tuple[str, ...], include_defaults: bool) -> None:
-    """Show the settings NAMES of a topic; by default all that differ from their defaults."""
+    """Show the given settings of a topic; by default all that differ from their defaults."""
     show_settings(session, path_of("configs", "topics", topic), names, include_defaults=include_defaults)
 
 
 @command.command("set")
 @_TOPIC
-@click.argument("settings", nargs=-1, required=True, type=Setting(), metavar="NAME=VALUE...")
+@click.argument("settings", nargs=-1, required=True, type=Setting(), metavar="SETTING=VALUE...")
 @dry_run_option
 @with_session
 def set_settings(session: Session, topic: str, settings: tuple[tuple[str, str], ...], dry_run: bool) -> None:
@@ -39,7 +39,7 @@ def set_settings(session: Session, topic: str, settings: tuple[tuple[str, str], 
 
 @command.command("remove")
 @_TOPIC
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, metavar="SETTING...")
 @dry_run_option
 @with_session
 def remove_settings(session: Session, topic: str, names: tuple[str, ...], dry_run: bool) -> None:

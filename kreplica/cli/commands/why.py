@@ -17,7 +17,7 @@ _DECISIONS_SHOWN = 10
 
 @click.group()
 def command() -> None:
-    """Explain a state: the controller decisions that led to it, pending events, and possible actions."""
+    """Explain a state: the controller decisions that led to it, the events it waits for, and possible actions."""
 
 
 @command.command()
@@ -49,7 +49,7 @@ def plan(session: Session, plan: str) -> None:
 @click.argument("broker", type=click.IntRange(min=0))
 @with_session
 def broker(session: Session, broker: int) -> None:
-    """List the operations that blocked the event loop of a broker, which makes its responses slow."""
+    """Explain why a broker is slow: list the operations that blocked its event loop."""
     session.show(session.get(path_of("why", "brokers", broker)), _print_explanation)
 
 
@@ -81,7 +81,7 @@ def _print_access(screen: Screen, document: dict[str, Any]) -> None:
 
 def _print_explanation(screen: Screen, why: dict[str, Any]) -> None:
     screen.line(problem_text(why["summary"], when=False))
-    _print_sentences(screen, "It waits for", why["waits_for"])
+    _print_sentences(screen, "Waiting for", why["waits_for"])
     if why["you_can"]:
         screen.line()
         screen.line("You can", "bold")

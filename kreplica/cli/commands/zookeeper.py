@@ -27,7 +27,7 @@ OUTPUT_CHARS_MAX = 2000
 
 FLAGS = ("-Xmx512m",)
 SETTINGS = {
-    # The minimum session timeout is two ticks; a short one detects killed brokers soon.
+    # The minimum session timeout is two ticks; with short timeouts, killed brokers are detected soon.
     "tickTime": 500,
     "maxSessionTimeout": 60_000,
     "maxClientCnxns": 0,
@@ -44,8 +44,8 @@ SETTINGS = {
 def command(data_dir: Path, port: int, interface: str) -> None:
     """Run a ZooKeeper server on this machine until Ctrl-C.
 
-    A single server, for evaluation and small clusters; its data persists between runs.  Requires Java and the server
-    included in PySpark: pip install 'kreplica[spark]' installs both.
+    The server is for evaluation and small clusters.  Its data persists between runs.  It requires Java and PySpark,
+    which includes the ZooKeeper server: pip install 'kreplica[spark]' installs both.
     """
     directory = data_dir.absolute()
     try:

@@ -47,26 +47,27 @@ def _parse_times(_: click.Context, __: click.Parameter, text: str) -> tuple[floa
 
 
 SUBCOMMANDS = {
-    "replay": Subcommand("diagnostics.designs_replay", "Print the steps in which a design breaks a promise."),
+    "replay": Subcommand("diagnostics.designs_replay", "Print the steps in which a design violates a guarantee."),
 }
 
 
 @click.group(cls=LazyGroup, subcommands=SUBCOMMANDS, invoke_without_command=True)
 @click.option("--quick", is_flag=True, help="Small clusters only; takes less than a minute.")
 @click.option("--partitions", default="10,1000,10000,100000", callback=_parse_counts, metavar="N,N,...",
-              show_default=True, help="Numbers of partitions.")  # fmt: skip
+              show_default=True, help="Numbers of partitions to compare.")  # fmt: skip
 @click.option("--brokers", default="3,10,50", callback=_parse_brokers, metavar="N,N,...",
-              show_default=True, help="Numbers of brokers.")  # fmt: skip
+              show_default=True, help="Numbers of brokers to compare.")  # fmt: skip
 @click.option("--rtt", "rtts_ms", default="0.5,1,4", callback=_parse_times, metavar="MS,MS,...",
-              show_default=True, help="Round trips to ZooKeeper and between brokers, in milliseconds.")  # fmt: skip
+              show_default=True, help="Round-trip times to ZooKeeper and between brokers in milliseconds.")  # fmt: skip
 @click.option("--replication-factor", type=click.IntRange(min=2), default=2, show_default=True,
               help="Replicas of each partition.")  # fmt: skip
-@click.option("--full", is_flag=True, help="Every combination, also of the large sizes; takes hours.")
+@click.option("--full", is_flag=True, help="Run every combination, including large ones; takes hours.")
 @click.option("--jobs", type=click.IntRange(1, 256), default=lambda: os.cpu_count() or 1, show_default="CPU cores",
               help="Concurrent clusters, one process each.")  # fmt: skip
-@click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures.")
+@click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path),
+              help="Write all results to this file.")  # fmt: skip
 @click.option("--pictures", "pictures_path", type=click.Path(file_okay=False, path_type=Path),
-              help="Write pictures of the growth with the number of partitions, as SVG.")  # fmt: skip
+              help="Write charts of the growth with the number of partitions to this directory, as SVG.")  # fmt: skip
 @click.pass_context
 def command(
     context: click.Context,
@@ -82,9 +83,9 @@ def command(
 ) -> None:
     """Compare three designs of cluster coordination: race, leader and controller.
 
-    In `race`, replicas race for an ephemeral znode per partition; in `leader`, the winner drives the states of the
-    other replicas; `controller` is the design of kreplica, with its own controller.  All run on virtual time, with
-    brokers that have no logs.
+    In `race`, replicas race for an ephemeral leader znode per partition; in `leader`, the winner drives the states of
+    the other replicas; `controller` is kreplica's own controller.  All run in virtual time, with simulated brokers that
+    have no logs.
     """
     if context.invoked_subcommand is not None:
         return

@@ -22,20 +22,20 @@ _RULES = [name.replace("_", "-") for name in RULE_NAMES]
               help="Run the same steps with this rule repaired; may be repeated.  "
               f"Rules: {', '.join(_RULES)}.")  # fmt: skip
 def command(design: str | None, seed: int | None, repairs: tuple[str, ...]) -> None:
-    """Print the fewest steps in which a storm of the first or second design breaks a promise.
+    """Print the steps in which a storm of the design `race` or `leader` violates a guarantee.
 
-    The steps are those of the storm of this seed, without all that are not necessary.  Steps whose condition does not
-    hold, because a rule is repaired, are left out.  The exit status is 1 if a promise is broken.  Without arguments,
-    the command lists the published storms.
+    A storm is a random sequence of steps, chosen by the seed.  The command removes the steps that are not necessary for
+    the violation.  With --repair, steps that the repaired rule prevents are omitted.  The exit status is 1 if a
+    guarantee is violated.  Without arguments, the command lists the published storms.
     """
     if design is None or seed is None:
         for each in PUBLISHED:
-            alone = ", ".join(name.replace("_", "-") for name in each.repairs)
-            click.echo(f"{each.design} {each.seed}: {each.kind}, {each.steps} steps, repaired by {alone}")
+            rules_text = ", ".join(name.replace("_", "-") for name in each.repairs)
+            click.echo(f"{each.design} {each.seed}: {each.kind}, {each.steps} steps, repaired by {rules_text}")
         return
     storm = draw_storm(STORM_DESIGNS[design], seed, Rules())
     if replay(storm, Rules()).violation is None:
-        click.echo(f"Storm {seed} of {design}: no promise is broken in {len(storm.steps)} steps.")
+        click.echo(f"Storm {seed} of {design}: no guarantee is violated in {len(storm.steps)} steps.")
         return
     rules = Rules().repaired(*(name.replace("-", "_") for name in repairs))
     result = replay(minimize(storm, Rules()), rules)
@@ -44,4 +44,4 @@ def command(design: str | None, seed: int | None, repairs: tuple[str, ...]) -> N
         click.echo(f"{number:3}  {line.partition(': ')[2]}")
     if result.violation is not None:
         sys.exit(VIOLATED)
-    click.echo("No promise is broken.")
+    click.echo("No guarantee is violated.")

@@ -24,12 +24,14 @@ from kreplica.storage.formats.checkpoints import PARTITION_METADATA
 @click.option("--from-offset", type=click.IntRange(min=0), default=0, metavar="N",
               help="In .log files, skip batches that end before this offset.")  # fmt: skip
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Maximum number of entries per file.")
-@click.option("--full", is_flag=True, help="Print keys and values in full length.")
+@click.option("--full", is_flag=True, help="Do not shorten keys and values.")
 @click.option("--json", "as_json", is_flag=True, help="Print each entry as a line of JSON.")
 def command(path: Path, records: bool, from_offset: int, limit: int | None, full: bool, as_json: bool) -> None:
     """Print the entries of a .log, .index, .timeindex, .txnindex or .snapshot file, or of a checkpoint.
 
-    For the directory of a partition, print all of its files.  Files are not changed, and the broker may be running.
+    If the argument is a partition directory, all its files are printed.  Files are not changed, and the broker may be
+    running.
+
     The exit status is 1 if a file contains a malformed entry or a batch with a wrong checksum.
     """
     damaged = False

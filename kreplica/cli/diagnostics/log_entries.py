@@ -40,7 +40,7 @@ SMALL_FILE_SIZE_MAX = 64 * 1024 * 1024
 
 
 class UnreadableFile(Exception):
-    """The file does not have the format that its name indicates, or not to its end."""
+    """The file, or its end, does not have the format that the file name indicates."""
 
 
 def read_entries(disk: Disk, path: str, records: bool, from_offset: int) -> Iterator[Entry]:

@@ -59,8 +59,8 @@ def _parse_options(_: click.Context, __: click.Parameter, texts: tuple[str, ...]
 
 @click.command(context_settings={"show_default": True})
 @click.option("--seed", type=click.IntRange(min=0), help="Run one storm and describe it.")
-@click.option("--seeds", callback=_parse_seeds, metavar="A-B", help="Run one storm per seed; A- is unlimited.")
-@click.option("--minutes", type=click.FloatRange(min=0), help="With --seeds: start no storms after this many minutes.")
+@click.option("--seeds", callback=_parse_seeds, metavar="A-B", help="Run one storm per seed; A- has no last seed.")
+@click.option("--minutes", type=click.FloatRange(min=0), help="With --seeds: start no storm after this many minutes.")
 @click.option("--jobs", type=click.IntRange(1, 256), default=1, help="Concurrent storms, one process each.")
 @click.option("--option", "overrides", multiple=True, callback=_parse_options, metavar="NAME=VALUE",
               help="Set an option instead of drawing it from the seed: "
@@ -68,7 +68,7 @@ def _parse_options(_: click.Context, __: click.Parameter, texts: tuple[str, ...]
 @click.option("--faults", "fault_numbers", callback=_parse_fault_numbers, metavar="N,N,...",
               help="With --seed: run only these faults.")  # fmt: skip
 @click.option(
-    "--minimize", "should_minimize", is_flag=True, help="With --seed: find the smallest set of faults that still fails."
+    "--minimize", "should_minimize", is_flag=True, help="With --seed: remove faults as long as the storm still fails."
 )
 @click.option("--trace", type=click.File("w"), help="With --seed: write one line per event; - is standard output.")
 def command(
@@ -83,7 +83,7 @@ def command(
 ) -> None:
     """Simulate clusters with faults in virtual time.
 
-    A storm is one simulated run of a cluster under load.  It runs the broker's code, and its seed chooses the faults of
+    A storm is one simulated run of a cluster under load.  It runs the broker's code.  Its seed determines the faults of
     processes, machines, network, disks and clocks.  Invariants (no committed record is lost or differs between
     replicas) are checked after each event, and recovery is checked at the end.  The same seed reproduces the same run.
 
@@ -98,7 +98,7 @@ def command(
     if seed is None and (fault_numbers is not None or should_minimize or trace is not None):
         raise click.UsageError("--faults, --minimize and --trace require --seed")
     if isinstance(seeds, count) and minutes is None:
-        raise click.UsageError("unlimited seeds require --minutes")
+        raise click.UsageError("seeds without a last seed require --minutes")
     disable_logging()
     if seeds is not None:
         _run_many(seeds, minutes, jobs, overrides)

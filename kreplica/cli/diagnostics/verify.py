@@ -1,4 +1,4 @@
-"""``kreplica verify``: run a load on any Kafka-compatible cluster, and verify the records that clients read."""
+"""``kreplica verify``: run a workload on any Kafka-compatible cluster, and verify the records that clients read."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def _parse_configs(_: click.Context, __: click.Parameter, texts: tuple[str, ...]
 @click.command(context_settings={"show_default": True})
 @click.option("--bootstrap", required=True, callback=_parse_addresses, metavar="HOST:PORT,...",
               help="Bootstrap brokers.")  # fmt: skip
-@click.option("--seconds", type=click.FloatRange(min=1), default=30.0, help="Duration of the load.")
+@click.option("--seconds", type=click.FloatRange(min=1), default=30.0, help="Duration of the workload in seconds.")
 @click.option("--settle-seconds", "settle_s", type=click.FloatRange(min=1), default=60.0,
-              help="Seconds to wait for progress after the load.")  # fmt: skip
+              help="After the workload, give up if there is no progress for this many seconds.")  # fmt: skip
 @click.option("--acks", type=click.Choice(["all", "1"]), default="all", help="Acknowledgements that producers require.")
 @click.option("--rate", "records_per_s", type=click.FloatRange(min=0, min_open=True), default=500.0,
-              help="Records per second of all producers together.")  # fmt: skip
+              help="Records per second, total of all producers.")  # fmt: skip
 @click.option(
     "--batch", "batch_records", type=click.IntRange(1, 10_000), default=5, help="Average number of records per batch."
 )
@@ -65,7 +65,7 @@ def _parse_configs(_: click.Context, __: click.Parameter, texts: tuple[str, ...]
 @click.option("--replication-factor", type=click.IntRange(min=1),
               help="Replication factor of the topic.  [default: 3, or the number of brokers]")  # fmt: skip
 @click.option("--min-insync-replicas", "min_in_sync", type=click.IntRange(min=1),
-              help="min.insync.replicas of the topic.  [default: replicas - 1]")  # fmt: skip
+              help="min.insync.replicas of the topic.  [default: replicas - 1, at least 1]")  # fmt: skip
 @click.option("--config", "configs", multiple=True, callback=_parse_configs, metavar="NAME=VALUE",
               help="Another topic setting; may be repeated.")  # fmt: skip
 @click.option("--topic", default="", show_default=False,
@@ -73,14 +73,14 @@ def _parse_configs(_: click.Context, __: click.Parameter, texts: tuple[str, ...]
 @click.option("--keep", is_flag=True, help="Do not delete the topic.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output.")
 def command(bootstrap: list[Address], acks: str, as_json: bool, **values: Any) -> None:
-    """Run a load on any Kafka-compatible cluster and report violated guarantees.
+    """Run a workload on any Kafka-compatible cluster and report violated guarantees.
 
     Idempotent producers write to a new topic and consumers read it while you inject faults.  At the end, every record
     must be acknowledged and read.  Then the command compares the histories of all clients: no record may be lost,
     duplicated, changed or out of order.
 
     Exit status: 0 if every guarantee held, 1 if one was violated, 2 if the check could not run.  The first Ctrl-C stops
-    the load, the second one ends the command.
+    the workload, the second one ends the command.
 
     \b
     kreplica verify --bootstrap 127.0.0.1:9092
@@ -130,7 +130,7 @@ def _run(options: VerificationOptions, screen: Console) -> Verdict:
         reactor.callWhenRunning(start)
         reactor.run()
     if not outcome:
-        raise CouldNotRun("ended without a result; the topic may still exist")
+        raise CouldNotRun("ended without a result; the topic may not have been deleted")
     result = outcome[0]
     if isinstance(result, Failure):
         if result.check(CancelledError):

@@ -16,7 +16,7 @@ Body = Mapping[str, Any]
 
 
 def command_of(method: str, path: str, body: Body | None = None) -> str:
-    """Return the command that sends a request; if no command does, the request as text."""
+    """Return the command that sends a request, or the request as text if there is no such command."""
     for command_method, pattern, words_for in _COMMANDS:
         match = re.fullmatch(pattern, path)
         if method == command_method and match is not None:

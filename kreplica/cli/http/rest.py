@@ -338,8 +338,8 @@ def _reason(request_error: Exception) -> str:
     """Return the reason of a failed request as text."""
     error = _cause(request_error)
     if isinstance(error, SSL.Error):
-        what = error.args[0][-1][-1] if error.args and error.args[0] else "the server does not use TLS"
-        return f"{what} (use --ca-file to set the trusted certificates)"
+        problem = error.args[0][-1][-1] if error.args and error.args[0] else "the server does not use TLS"
+        return f"{problem} (use --ca-file to set the trusted certificates)"
     if isinstance(error, DNSLookupError):
         return "unknown host name"
     if isinstance(error, ConnectingCancelledError | TimeoutError):

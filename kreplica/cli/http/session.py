@@ -52,7 +52,7 @@ class Session:
     credentials: Credentials = NO_CREDENTIALS
 
     def run_with_client(self, work: Callable[[RestClient], Awaitable[T]]) -> T:
-        """Run the reactor until ``work``, called with a client, ends, and return its result.
+        """Call ``work`` with a client, run the reactor until the work ends, and return its result.
 
         :raise CommandFailed: a request was rejected, or the admin API did not respond.
         """
@@ -79,7 +79,7 @@ class Session:
         return document
 
     def get_all(self, path: str, member: str, query: Mapping[str, Any] | None = None) -> Document:
-        """Return a list whose pages are requested one after the other."""
+        """Return a list with the entries of all its pages."""
         return self.run_with_client(lambda client: client.get_list(path, member, query))
 
     def send(self, method: str, path: str, body: Any = None, *, query: Mapping[str, Any] | None = None) -> Any:

@@ -39,16 +39,17 @@ CODECS = ("zstd", "snappy", "gzip", "lz4_raw", "uncompressed")
 )
 @click.option("--follow", is_flag=True, help="Archive new records until Ctrl-C; otherwise stop at the current log end.")
 @click.option("--every", metavar="TIME", default=FOLLOW_EVERY, show_default=True,
-              help="With --follow: interval between writes, in Spark's notation.")  # fmt: skip
+              help="With --follow: interval between batches, such as '30 seconds'.")  # fmt: skip
 @read_uncommitted_option
 @click.option("--values", type=click.Choice(VALUES), default=VALUES[0], show_default=True,
-              help="json: also parse values into a column json; its fields may change over time.")  # fmt: skip
+              help="With json, values are also parsed into a column json; its fields may change.")  # fmt: skip
 @click.option(
     "--codec", type=click.Choice(CODECS), default=CODECS[0], show_default=True, help="Codec of the Parquet files."
 )
 @click.option("--batch-records", type=click.IntRange(min=1), default=BATCH_RECORDS_MAX, show_default=True,
               help="Maximum records per batch.  After a crash, at most one batch is read again.")  # fmt: skip
-@click.option("--adopt", is_flag=True, help="Continue an archive that was made from another cluster or other topics.")
+@click.option("--adopt", is_flag=True, help="Continue an archive that was made from another cluster, or with "
+              "different --topics, --pattern, --read-uncommitted or --values.")
 @click.option("--allow-data-loss", is_flag=True, help="Skip records that the cluster deletes before they are archived.")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE",
               help="A source option, for example kafka.fetch.max.bytes=...; may be repeated.")  # fmt: skip

@@ -49,12 +49,12 @@ def _parse_directories(
 @click.argument("topics", nargs=-1)
 @click.option("--log-dirs", multiple=True, metavar="[BROKER=]DIR,...", callback=_parse_directories,
               help="Log directories of all brokers; BROKER= is required if meta.properties has no ID.")  # fmt: skip
-@brokers_option(purpose="Bootstrap brokers, for assignments and high watermarks.", envvar="KREPLICA_BOOTSTRAP",
+@brokers_option(purpose="Bootstrap brokers, which return assignments and high watermarks.", envvar="KREPLICA_BOOTSTRAP",
                 show_envvar=True)  # fmt: skip
 @click.option("--via-brokers", is_flag=True, help="Read replicas from their brokers instead of from files.")
 @click.option("--compacted", metavar="TOPIC,...", default="",
-              help="Compacted topics, if the brokers cannot be asked for cleanup.policy.")  # fmt: skip
-@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML report to this file.")
+              help="Compacted topics, in addition to those that the brokers report.")  # fmt: skip
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Also write an HTML report to this file.")
 @click.option("--resume", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Record progress in this file, so that an interrupted audit can be resumed.")  # fmt: skip
 @spark_options
@@ -128,7 +128,7 @@ def _write_page(report: AuditReport, path: Path) -> None:
 
 def _print_report(report: AuditReport, screen: Screen) -> None:
     screen.table(
-        ("TOPIC", "PARTITION", "OFFSET", "BROKER", "WHAT", "DETAIL"),
+        ("TOPIC", "PARTITION", "OFFSET", "BROKER", "KIND", "DETAIL"),
         [
             (each.topic, each.partition, each.base_offset, each.broker, problem_text(each.kind.value), each.detail)
             for each in report.differences[:ROWS_SHOWN]
@@ -137,7 +137,7 @@ def _print_report(report: AuditReport, screen: Screen) -> None:
         prose=("DETAIL",),
     )
     if report.difference_count > ROWS_SHOWN:
-        screen.line(f"... and {report.difference_count - ROWS_SHOWN:,} more (--json and --html have them)")
+        screen.line(f"... and {report.difference_count - ROWS_SHOWN:,} more; --json and --html list them")
     screen.line()
     screen.table(
         ("BROKER", "REPLICAS", "BATCHES", "READ", "BEHIND OTHERS", "DIFFERENCES"),

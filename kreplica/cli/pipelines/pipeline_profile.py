@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     "--log-dirs", metavar="DIR,...", help="Read the log directories of one broker instead of fetching from brokers."
 )
 @click.option("--sample", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
-              help="Fraction of batches whose records are read; headers of all batches are read.")  # fmt: skip
+              help="Fraction of batches whose records are decoded; the headers of all batches are read.")  # fmt: skip
 @click.option("--top", type=click.IntRange(min=0), default=10, show_default=True,
               help="Number of keys and producers listed per topic.")  # fmt: skip
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE",
@@ -69,8 +69,8 @@ def command(
 ) -> None:
     """Measure the records of topics: sizes, rates, keys, codecs, producers; by default of all topics.
 
-    The command reads up to the current high watermarks.  With --sample, records, bytes and codecs are still counted in
-    all batches, but keys and value sizes are measured only in the sample.
+    The command reads up to the current high watermarks.  With --sample, keys and the sizes of keys and values are
+    measured only in the sample; records, bytes and codecs are counted in all batches.
 
     With --plan, the admin API computes a rebalance plan for these topics from the measured bytes or rates.  The plan is
     created only with --submit.

@@ -33,7 +33,7 @@ MODULES = ("pyspark", "pyarrow", "numpy")
 class SparkOptions(NamedTuple):
     """Spark options of a command.
 
-    :param master: master URL; None for that of ``spark-submit``, otherwise for this machine.
+    :param master: master URL; None: the one of ``spark-submit``, or this machine without ``spark-submit``.
     """
 
     master: str | None

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from kreplica.spark.pipelines.profile.report import ProfileReport, RateStatistics, TopicStatistics
 
 IMBALANCE_HIGH = 1.5
-"""Minimum ratio of the largest partition to the mean that is highlighted."""
+"""The ratio of the largest partition to the mean is highlighted from this value."""
 
 KEY_LENGTH_MAX = 60
 

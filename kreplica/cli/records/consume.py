@@ -31,18 +31,19 @@ def _parse_template(_: click.Context, __: click.Parameter, text: str) -> RecordF
 @bootstrap_option()
 @client_config_option()
 @click.option("--from", "start", type=StartType(), default="earliest", show_default=True,
-              help="Start position: earliest, latest, an offset, -N for the last N records of each partition, "
+              help="Start position: earliest, latest, an offset, -N for the last N offsets of each partition, "
               "or a time (2027-01-31T08:30, timestamp:MS).")  # fmt: skip
 @click.option("--partitions", type=PartitionsType(), help="Only these partitions.")
 @click.option("--count", "count_max", type=click.IntRange(min=1), help="Stop after this many records.")
 @click.option("--follow/--until-end", default=None,
-              help="Wait for new records, or stop at the current log end.  [default: --until-end, but --follow with "
-              "--from latest]")  # fmt: skip
+              help="Wait for new records, or stop at the current log end.  [default: --until-end; with "
+              "--from latest: --follow]")  # fmt: skip
 @click.option("--format", "print_record", default=DEFAULT_TEMPLATE, show_default=True, callback=_parse_template,
               metavar="TEMPLATE", help="Template of a record: {topic} {partition} {offset} {time} {timestamp_ms} "
               "{timestamp_type} {key} {value} {headers} {key_size} {value_size}.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, readable by produce --json.")
-@click.option("--read-committed", is_flag=True, help="Skip records of open and aborted transactions.")
+@click.option("--read-committed", is_flag=True, help="Skip records of aborted transactions, and read only up to the "
+              "first open transaction.")
 def command(
     topic: str,
     bootstrap: str,
@@ -57,7 +58,8 @@ def command(
     """Print the records of a topic.
 
     The records of each partition are printed in order; partitions are read in parallel.  The command does not join a
-    group or commit offsets.  A null key or value is printed as null.  On a terminal, control characters are escaped.
+    group and commits no offsets.  A null key or value is printed as null.  On a terminal, control characters are
+    escaped.
 
     \b
     kreplica consume orders

@@ -52,7 +52,7 @@ def brokers_option(name: str = "--bootstrap", purpose: str = "Bootstrap brokers.
 
 
 def client_config_option(prefix: str = "") -> Decorator:
-    """Option for the security of the connections to the brokers; ``open_cluster`` with the same prefix uses it."""
+    """Option for the security settings of connections to brokers; ``open_cluster`` with the same prefix reads them."""
     return click.option(
         f"--{prefix}client-config",
         envvar="KREPLICA_CLIENT_CONFIG",
@@ -61,12 +61,12 @@ def client_config_option(prefix: str = "") -> Decorator:
         callback=_keep_config,
         expose_value=False,
         is_eager=True,
-        help="Properties file with the security of the connections: security.protocol, ssl.*, sasl.* as for Java.",
+        help="Properties file with the security settings of Kafka's Java clients: security.protocol, ssl.*, sasl.*.",
     )
 
 
 def bootstrap_option(name: str = "--bootstrap", purpose: str = "Bootstrap brokers.") -> Decorator:
-    """Option for broker addresses with a default, and the options of the admin API that can return them."""
+    """Option for broker addresses, with the options of the admin API that returns the addresses by default."""
     parameter = name.lstrip("-").replace("-", "_")
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -152,9 +152,9 @@ def open_cluster(bootstrap: str, prefix: str = "") -> Cluster:
 
 @contextmanager
 def report_failures(state: Callable[[], str]) -> Iterator[None]:
-    """Convert Ctrl-C and errors of the block to an exit status, and a message with the state of the work.
+    """Convert Ctrl-C and errors in the block to an exit status and a message that contains the state of the work.
 
-    If the reader of standard output, such as ``head``, has closed it, the command exits silently with status 0.
+    If a program that reads standard output, such as ``head``, has closed the pipe, the command exits with status 0.
 
     :param state: describes the work done so far.
     """

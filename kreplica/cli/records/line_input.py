@@ -1,4 +1,4 @@
-"""Lines of files or standard input; pauses are reported, so that records of a slow writer are sent without delay."""
+"""Lines of files or of standard input, and the pauses between them, after which waiting records are sent."""
 
 from __future__ import annotations
 

@@ -42,9 +42,11 @@ IDLE_S = 0.02
 @click.option(
     "--partition",
     type=click.IntRange(min=0),
-    help="Partition of all records.  [default: chosen by key; any partition for records without a key]",
+    help="Partition of all records.  [default: the partition in the JSON object; otherwise chosen by key, and any "
+    "partition for records without a key]",
 )
-@click.option("--header", "headers", multiple=True, type=Setting(), help="A header of each record.")
+@click.option("--header", "headers", multiple=True, type=Setting(),
+              help="A header that is added to each record; may be repeated.")  # fmt: skip
 @codec_option
 @click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True,
               help="Required acknowledgements: all in-sync replicas (all), the leader (1) or none (0).")  # fmt: skip

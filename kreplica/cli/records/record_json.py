@@ -1,6 +1,6 @@
-"""Lossless conversion of records to JSON objects and back; the members are those of messages in the REST API.
+"""Lossless conversion of records to JSON objects, with the members of messages in the REST API, and back.
 
-Bytes become text if they are valid UTF-8, otherwise base64; the member ``..._encoding`` is the encoding.
+Bytes become text if they are valid UTF-8, otherwise base64; the member ``..._encoding`` contains the encoding.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class BadRecord(Exception):
 class InputRecord(NamedTuple):
     """A record to write.
 
-    :param partition: None to choose it by key, or any partition without a key.
+    :param partition: None: chosen by key; any partition if there is no key.
     :param timestamp_ms: None for the current time.
     """
 
@@ -111,7 +111,7 @@ def _bytes(document: dict[str, Any], name: str, encoding_name: str | None = None
 def _headers(headers: Any) -> Headers:
     if headers is None:
         return ()
-    if isinstance(headers, dict):  # short form for typing
+    if isinstance(headers, dict):  # short form, for lines that people type
         headers = [{"key": name, "value": value} for name, value in headers.items()]
     if not isinstance(headers, list) or not all(isinstance(each, dict) for each in headers):
         raise BadRecord(f"headers: expected a list of objects with key and value, not {_type_name(headers)}")

@@ -1,1 +1,1 @@
-"""Terminal input and output: parameter types, tables, lazy command groups."""
+"""Terminal input and output: parameter types, tables, progress bar, command groups, and the reactor."""

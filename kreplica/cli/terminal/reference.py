@@ -58,7 +58,7 @@ def _text(help_text: str) -> str:
 
 
 def _options(command: click.Command, context: click.Context) -> Iterator[str]:
-    """Yield a table row per option, except the common options of commands that use the admin API."""
+    """Yield a table row per option, without the common options of commands that use the admin API."""
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
         if not isinstance(parameter, click.Option) or record is None or "--help" in parameter.opts:

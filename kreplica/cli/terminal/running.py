@@ -61,7 +61,7 @@ def run(work: Work[T]) -> T:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let Ctrl-C raise ``KeyboardInterrupt`` in a block that waits for the user and thereby stops the reactor."""
+    """Let Ctrl-C raise ``KeyboardInterrupt`` in a block that asks the user a question, which blocks the reactor."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield

@@ -17,7 +17,7 @@ from kreplica.cli.http.session import CommandFailed
 from kreplica.transfer.complete_files import replaced_when_complete
 
 FRAME_SIZE = 4 << 20
-"""Bytes of lines per zstd frame; frames are compressed and decompressed one at a time."""
+"""Uncompressed bytes per zstd frame; frames are compressed and decompressed one at a time."""
 
 FRAME_SIZE_MAX = 256 << 20
 READ_SIZE = 1 << 18

@@ -12,7 +12,7 @@ from kreplica.cli.records.data_progress import CopyProgress, records_text
 from kreplica.wire.records import Headers
 
 TRANSACTION_RECORDS = 10_000
-"""Minimum records of a transaction, which ends with a batch of the source."""
+"""Minimum number of records per transaction; the transaction is committed at the end of the current source batch."""
 
 _LENGTHS = Struct(">qiii")
 _DIGEST_SIZE = 16
@@ -76,7 +76,7 @@ class CopyPlan:
     """Source and target of a copy.
 
     :param by_key: choose partitions by key instead of keeping them.
-    :param group: transactional ID, and group for which the offsets of the source are committed; None: no transactions.
+    :param group: transactional ID, and consumer group that commits the source's offsets; None: no transactions.
     """
 
     source: str

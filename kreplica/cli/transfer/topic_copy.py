@@ -52,9 +52,9 @@ from kreplica.transfer.topics import (
 @by_key_option
 @read_uncommitted_option
 @click.option("--transactional", metavar="ID",
-              help="Write in transactions with this transactional ID.  They also commit the offsets of the source, so "
-              "the same command resumes without duplicates.")  # fmt: skip
-@click.option("--verify", is_flag=True, help="Read the target at the end and compare counts and checksums.")
+              help="Write in transactions with this transactional ID.  Each transaction also commits the offsets of "
+              "the source, so that the same command resumes without duplicates.")  # fmt: skip
+@click.option("--verify", is_flag=True, help="Read the copied records at the end, and compare counts and checksums.")
 @codec_option
 def command(
     source: str,

@@ -29,7 +29,7 @@ from kreplica.transfer.topics import existing_topic
 @bootstrap_option()
 @client_config_option()
 @click.option("--from", "start", type=StartType(), default="earliest", show_default=True,
-              help="Start position: earliest, an offset, -N for the last N records of each partition, or a "
+              help="Start position: earliest, an offset, -N for the last N offsets of each partition, or a "
               "time.")  # fmt: skip
 @click.option("--partitions", type=PartitionsType(), help="Only these partitions.")
 @read_uncommitted_option

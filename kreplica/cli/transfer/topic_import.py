@@ -40,10 +40,11 @@ def command(
     by_key: bool,
     codec: Codec,
 ) -> None:
-    """Write the records of FILE, which has a format of `kreplica topic export`, to a topic.
+    """Write the records of FILE to a topic; FILE has one of the formats of `kreplica topic export`.
 
     Partition, timestamp, key, value and headers of each record, and the order within each partition, are preserved;
-    offsets are new.  If a record cannot be written, the command names it and ends; earlier records remain in the topic.
+    offsets are new.  If a record cannot be written, the command reports it and ends; earlier records remain in the
+    topic.
 
     \b
     kreplica topic import orders.jsonl.zst orders-again --create

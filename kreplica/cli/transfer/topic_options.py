@@ -14,7 +14,9 @@ from kreplica.transfer.topics import TopicCreation
 
 _COUNT = click.IntRange(min=1)
 
-by_key_option = click.option("--by-key", is_flag=True, help="Choose partitions by key instead of keeping them.")
+by_key_option = click.option(
+    "--by-key", is_flag=True, help="Choose the partition of each record by its key instead of keeping it."
+)
 read_uncommitted_option = click.option(
     "--read-uncommitted", is_flag=True, help="Include records of open and aborted transactions."
 )

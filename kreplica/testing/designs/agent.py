@@ -42,7 +42,7 @@ class Waits:
 
 
 class Agent:
-    """One broker under the first or second design; a new object for each session."""
+    """One broker of the design ``race`` or ``leader``; a new object for each session."""
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from kreplica.testing.designs.storms.checks import LOST, TWO_LEADERS
 class Published:
     """One violation.
 
-    :param kind: the violated promise.
+    :param kind: the violated guarantee.
     :param steps: number of steps after minimization.
     :param repairs: the rules that repair these steps, each alone.
     """
@@ -36,7 +36,7 @@ PUBLISHED = (
     Published("leader", 341, LOST, 7, (CONDITIONAL,)),
     Published("leader", 28, TWO_LEADERS, 7, (CONDITIONAL,)),
 )
-"""The fewest steps for each design, promise and single repair, among the seeds 1 to 1,000."""
+"""The fewest steps for each design, guarantee and single repair, among the seeds 1 to 1,000."""
 
 SMALLEST_SEEDS = {
     ("race", LOST): 6,

@@ -29,7 +29,7 @@ class Storm:
 class Replay:
     """The result of a storm under some rules.
 
-    :param lines: the effect of each step whose condition held; the last step may have violated a promise instead.
+    :param lines: the effect of each step whose condition held; the last step may have violated a guarantee instead.
     """
 
     lines: tuple[str, ...]
