@@ -9,6 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 from twisted.internet.defer import Deferred
 
 from kreplica.client import Admin, Cluster, default_runtime
@@ -142,6 +151,34 @@ def test_znodes_belong_to_the_broker(
 
     run(start_and_stop(chosen, use), TIMEOUT_S)
     run(start_and_stop(chosen), TIMEOUT_S)
+
+
+@pytest.mark.parametrize("extension", [".p12", ".pem"])
+def test_stores_with_a_password(
+    tmp_path: Path, zookeeper: SecureZooKeeper, certificates: Path, extension: str
+) -> None:
+    """PKCS12, and an encrypted key in PEM; the extension determines the type, and one password opens store and key."""
+    data = (certificates / "broker.pem").read_bytes()
+    key = load_pem_private_key(data, None)
+    assert isinstance(key, EllipticCurvePrivateKey)
+    own, *others = x509.load_pem_x509_certificates(data)
+    encryption = BestAvailableEncryption(b"store password")
+    if extension == ".p12":
+        content = serialize_key_and_certificates(b"broker", key, own, others, encryption)
+    else:
+        content = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
+        content += own.public_bytes(Encoding.PEM)
+    (tmp_path / f"store{extension}").write_bytes(content)
+    lines = tls(certificates, key=None) + f"""
+        zookeeper.ssl.keystore.location={tmp_path}/store{extension}
+        zookeeper.ssl.keystore.password=store password
+    """
+    chosen = settings(tmp_path, f"{zookeeper.tls_address}/stores", SET_ACL, lines)
+
+    async def use(broker: Broker) -> None:
+        assert await acls(broker.client, "/brokers/ids/1") == [(Acl(31, "x509", "CN=broker"), *READ_ACL)]
+
+    run(start_and_stop(chosen, use), TIMEOUT_S)
 
 
 def test_wrong_password(tmp_path: Path, zookeeper: SecureZooKeeper) -> None:
