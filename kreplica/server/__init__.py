@@ -8,5 +8,5 @@ In the order in which a request passes through them:
 * ``produce``, ``fetch``, ``metadata``: the requests on the hot path
 * ``handlers``: all other requests, one module per API
 
-A frame is handled in the buffer that it was read into: no data is copied or queued between a socket and a handler.
+A small frame is handled in the buffer that it was read into, without a copy.
 """

@@ -175,11 +175,11 @@ class _PendingFetch:
     _size = 0
     _urgent = False
     _superseded = False
-    _is_observed = False
+    _has_end_callback = False
     _call: IDelayedCall | None = None
     _watch: Watch | None = None
     is_large = False
-    _is_read = True
+    _all_read = True
     _leader_hints: LeaderHints | None = None
 
     def __init__(self, fetch: Fetch, request: Request, reader: Reader, context: FetchContext) -> None:
@@ -189,7 +189,7 @@ class _PendingFetch:
         self._reader = reader
         self._context = context
         self._bytes_max = bytes_max = min(body.get("max_bytes", fetch.bytes_max), fetch.bytes_max)
-        # A response cannot hold more than this.
+        # A larger value would never be reached.
         self._min_bytes = min(body["min_bytes"], bytes_max)
         self._wait_s = body["max_wait_ms"] / 1000
         self._reads: dict[FetchPartition, Read] = {}
@@ -216,14 +216,14 @@ class _PendingFetch:
             self._wait()
 
     async def _read_rest(self) -> None:
-        self._is_read = False
-        self._wait()  # a partition may change after it is read, before all are
+        self._all_read = False
+        self._wait()  # a partition may change while others are still being read
         self._request.on_abandoned(self._end)
-        self._is_observed = True
+        self._has_end_callback = True
         await self._request.in_slices(self._read_steps())
         if self._superseded:
             return
-        self._is_read = True
+        self._all_read = True
         if self._is_enough() or self._wait_s <= 0:
             self._respond()
         else:
@@ -284,13 +284,13 @@ class _PendingFetch:
         for wanted, read in self._reads.items():
             if read.partition is not None:
                 watch.add(wanted, read.partition)
-        if self._is_read:
+        if self._all_read:
             self._call_later(self._wait_s, self._respond)
 
     def _changed(self, wanted: list[FetchPartition]) -> None:
         for one in wanted:
             self._read(one)
-        if self._is_read and self._is_enough():
+        if self._all_read and self._is_enough():
             self._respond()
             return
         assert self._watch is not None
@@ -305,8 +305,8 @@ class _PendingFetch:
         self._respond()
 
     def _call_later(self, delay_s: float, work: Any) -> None:
-        if not self._is_observed:
-            self._is_observed = True
+        if not self._has_end_callback:
+            self._has_end_callback = True
             self._request.on_abandoned(self._end)
         self._call = self._fetch.reactor.callLater(delay_s, work)
 

@@ -22,7 +22,7 @@ Row = dict[str, Any]
 class FetchPartition:
     """Partition that a client fetches, with the last values sent to it in the session.
 
-    :ivar named: the current request names the partition, by which a follower acknowledges records.
+    :ivar named: the current request contains the partition; a follower thereby acknowledges all earlier records.
     :ivar may_have_missed: the client may have discarded the last response, so the values are sent again.
     :ivar sent: high watermark and log start offset sent last; None if they must be sent.
     :ivar watched: partition whose changes are watched, or None.

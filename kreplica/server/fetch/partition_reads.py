@@ -19,7 +19,7 @@ from kreplica.storage.log.results import LogSlice
 Row = dict[str, Any]
 
 CONSUMER = -1
-DEBUGGER = -2
+DEBUG_CONSUMER = -2
 """Replica ID of a client that reads any replica, past the high watermark."""
 
 _new_tuple = tuple.__new__
@@ -28,7 +28,7 @@ _new_tuple = tuple.__new__
 class Reader(NamedTuple):
     """Client of a fetch.
 
-    :param replica_id: broker ID of a follower, ``CONSUMER`` or ``DEBUGGER``.
+    :param replica_id: broker ID of a follower, ``CONSUMER`` or ``DEBUG_CONSUMER``.
     :param is_follower: the client is a broker.
     :param broker_epoch: broker epoch of the follower; -1 in versions of Fetch without it.
     :param by_id: topics are identified by ID.
@@ -50,7 +50,7 @@ class Reader(NamedTuple):
 class Read(NamedTuple):
     """Result of a read.
 
-    :param row: response row; None without records or error, in which case the row is built with the response.
+    :param row: response row; None if it has neither records nor an error: it is then built with the response.
     :param size: bytes of records in the row.
     :param partition: None if this broker has no replica.
     :param settled: True if no more data is available until the partition or the client's offset changes.
@@ -270,7 +270,7 @@ def _check_resent(replica_id: int, offset: int, partition: Partition, slice_: Lo
 def _diverging(partition: Partition, wanted: FetchPartition) -> dict[str, int] | None:
     """Return the diverging epoch if the client's log differs from this leader's, else None (KIP-595).
 
-    :raise KafkaError: OFFSET_OUT_OF_RANGE, this leader has no epoch up to the client's.
+    :raise KafkaError: OFFSET_OUT_OF_RANGE, this leader knows no epoch at or before the client's.
     """
     log = partition.log
     if wanted.last_fetched_epoch == log.leader_epochs.latest and wanted.fetch_offset <= log.log_end_offset:
@@ -318,7 +318,7 @@ def _row(
     last_stable_offset: int = -1,
     log_start_offset: int = -1,
 ) -> Row:
-    """Return a row with all fields except tagged ones, which takes the fastest builder."""
+    """Return a row with all untagged fields, which the fastest builder can encode."""
     return {
         "partition_index": partition,
         "error_code": error_code,

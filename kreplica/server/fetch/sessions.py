@@ -37,7 +37,7 @@ class FetchContext:
     """Fetch with or without a session.
 
     :ivar to_read: partitions to read, in order.
-    :ivar full: the response names all partitions.
+    :ivar full: the response contains all partitions.
     """
 
     def __init__(self, to_read: list[FetchPartition], session: FetchSession | None, *, full: bool) -> None:
@@ -144,7 +144,7 @@ class FetchSession:
                     self.watch.remove(wanted)
 
     def change_in_steps(self, topics: Iterable[Row], forgotten: Iterable[Row]) -> Steps[None]:
-        """``change`` as work in slices."""
+        """Do the work of ``change`` in slices."""
         count = 0
         for is_forgotten, rows in ((False, topics), (True, forgotten)):
             for row in rows:
@@ -245,7 +245,7 @@ class FetchSessions:
         now_s: float,
         follower: bool,
     ) -> Steps[FetchContext]:
-        """``begin`` as work in slices, for a request of many partitions."""
+        """Do the work of ``begin`` in slices, for a request with many partitions."""
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if session_id != NO_SESSION:
                 self._end(session_id)

@@ -10,7 +10,7 @@ BURST_S = 50
 
 
 class TopicCreationLimits:
-    """Limits of one broker.
+    """Limits of automatic topic creation on one broker.
 
     :param seconds: monotonic clock.
     :param in_progress_max: ``kreplica.auto.create.topics.in.progress.max``.
@@ -23,7 +23,7 @@ class TopicCreationLimits:
         self._rate = address_rate_max
         self._in_progress = 0
         self._full_at_s: dict[str, float] = {}
-        """Time at which the burst of an address is available again; past times are removed."""
+        """Time at which the full burst of an address is available again; past times are removed."""
 
     def admit(self, address: str, wanted: int) -> int:
         """Return the number of topics that may be created now; the caller reports them to ``finished``."""
@@ -43,7 +43,7 @@ class TopicCreationLimits:
         self._in_progress -= count
 
     def _forget(self, now_s: float) -> None:
-        """Remove at most two addresses whose burst is available again; each call adds at most one."""
+        """Remove at most two addresses whose full burst is available again; each call adds at most one."""
         for address in list(islice(self._full_at_s, 2)):
             if self._full_at_s[address] <= now_s:
                 del self._full_at_s[address]

@@ -255,8 +255,8 @@ class Metadata:
 def _unknown_topic_row(name: str, is_undecided: bool) -> Row:
     """Return the row of an unknown topic.
 
-    :param is_undecided: True if the broker has just started and has no metadata: clients would fail the buffered
-        records of a topic that does not exist.
+    :param is_undecided: True if the broker has just started and has no metadata; clients would discard their buffered
+        records if the error were UNKNOWN_TOPIC_OR_PARTITION.
     """
     try:
         check_topic_name(name)

@@ -60,7 +60,7 @@ class InternalTopics:
             self._creating.pop(shape.name, None)
 
     def _failed(self, name: str, failure: Failure) -> None:
-        """Log the failure, once for each reason, because clients only see a wait."""
+        """Log the failure once per reason, because clients see only a retriable error."""
         if failure.check(CancelledError) is not None:
             return
         if failure.check(KafkaError, ZooKeeperError) is None:

@@ -1,4 +1,4 @@
-"""Caches the cluster metadata of the controller's UpdateMetadata requests."""
+"""Caches the cluster metadata from the controller's UpdateMetadata requests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class LiveBroker:
 
 
 class PartitionMetadata(NamedTuple):
-    """A partition as last published by the controller; a tuple, because an update may contain 10,000."""
+    """A partition as last published by the controller; a tuple, because an update may contain 10,000 of them."""
 
     partition: int
     leader: int
@@ -86,8 +86,8 @@ class MetadataCache:
     def has_partition(self, topic: str, partition: int) -> bool:
         """Return True if the partition exists.
 
-        Requests to the controller contain existing partitions only: it would record hundreds of thousands of others in
-        its journal, each with its topic's name.
+        Requests to the controller are restricted to existing partitions, because it records each requested partition in
+        its journal, and a request can name hundreds of thousands.
         """
         known = self.topics.get(topic)
         return known is not None and partition in known.partitions

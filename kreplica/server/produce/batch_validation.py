@@ -136,7 +136,7 @@ class BatchValidation:
         if sum(len(batch.records) for batch in batches) > PACKED_SIZE_MAX:
             return False
         if any(is_message_set(batch.records) for batch in batches):
-            return False  # too rare to distinguish small ones
+            return False  # message sets are too rare for a fast path
         counts = [_RECORD_COUNT.unpack_from(batch.records, _RECORD_COUNT_POSITION)[0] for batch in batches]
         if sum(max(count, 0) for count in counts) > RECORDS_MAX:
             return False

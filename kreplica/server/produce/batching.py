@@ -113,7 +113,7 @@ class ProduceRuns:
         """Add a frame to the run.
 
         :param frame: must not change until the flush scope ends.
-        :return: false if the frame must be handled alone; the open run has then been handled.
+        :return: false if the frame is not part of a run; the open run, if any, has then been handled.
         """
         run = self._run
         found = self._templates.find(frame) if frame[:2] == _PRODUCE_KEY else None
@@ -142,7 +142,7 @@ class ProduceRuns:
         return True
 
     def learn(self, frame: memoryview, header: RequestHeader, body: dict[str, Any]) -> None:
-        """Learn the template of a parsed request, if its responses are built the same way."""
+        """Learn the template of a parsed request of version 3 or later with acks=1 or acks=all."""
         if "transactional_id" in body and body["acks"] in (LEADER_ONLY, ALL_IN_SYNC):
             self._templates.learn(frame, header, body)
 
@@ -154,5 +154,6 @@ class ProduceRuns:
         try:
             self._handle(run)
         except Exception:
-            log.failure("{count} requests of {client!r} failed", count=len(run.records), client=run.template.client_id)
+            count, client = len(run.records), run.template.client_id
+            log.failure("{count} Produce requests of client {client!r} failed", count=count, client=client)
             run.abort("Produce failed")

@@ -20,8 +20,8 @@ Row = dict[str, Any]
 def is_reached(partition: Partition, offset: int, acks: int) -> bool:
     """Return whether all records below an offset may be acknowledged.
 
-    ``acks=all`` requires all in-sync replicas.  ``acks=1`` requires only this one, which has the records at once unless
-    ``flush.messages=1`` of the topic requires a sync first.
+    ``acks=all`` requires all in-sync replicas.  ``acks=1`` requires only the leader, which has the records at once
+    unless ``flush.messages=1`` of the topic requires an fsync first.
     """
     if acks == ALL_IN_SYNC:
         return partition.is_committed(offset)

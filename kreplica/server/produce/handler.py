@@ -1,8 +1,8 @@
 """Produce (key 0): append batches, and respond at once or when the requested replicas have them.
 
-``Produce`` handles one request, or a run of similar requests of one connection.  Both ways validate the batches whose
+``Produce`` handles one request, or a run of similar requests of one connection.  Both validate the batches whose
 records have to be read, append, record the outcomes in ``Produced``, and end in ``finish``.  Two kinds of requests are
-appended in parts meanwhile: large ones (``sliced_produce``), and those of transactions (``transactional_produce``).
+appended in parts: large ones (``sliced_produce``), and transactional ones (``transactional_produce``).
 """
 
 from __future__ import annotations
@@ -149,10 +149,10 @@ class Produce:
     def append_topics(
         self, request: Request, topics: Sequence[Row], produced: Produced, refusal: KafkaError | None
     ) -> list[Row]:
-        """Append the batches of these topics of a request that belongs to no transaction.
+        """Append the batches of these topics of a request that is not transactional.
 
         :param produced: records the outcomes.
-        :param refusal: error for every batch; nothing is appended then.
+        :param refusal: error of every batch, in which case nothing is appended; else None.
         :return: response rows by topic.
         """
         now_ms = self._wall_clock_ms()

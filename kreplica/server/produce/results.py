@@ -17,7 +17,7 @@ from kreplica.wire.batches import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_SIZE, 
 from kreplica.wire.compression import Codec
 
 ZSTD_FROM = 7
-"""Clients that speak only older versions cannot read zstd (KIP-110)."""
+"""First version whose clients can read zstd (KIP-110)."""
 
 Row = dict[str, Any]
 
@@ -81,9 +81,9 @@ def find_partition(
         return partition  # the log refuses it; older formats have other fields at these positions
     attributes = records[ATTRIBUTES_POSITION]
     if attributes & TRANSACTIONAL_BIT != transactional:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "only one of the request and its batch is transactional")
+        raise KafkaError(ErrorCode.INVALID_RECORD, "the request or its batch is transactional, but not both")
     if version < ZSTD_FROM and attributes & CODEC_MASK == Codec.ZSTD:
-        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce {ZSTD_FROM} or later")
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd requires Produce version {ZSTD_FROM} or later")
     return partition
 
 

@@ -1,6 +1,6 @@
 """Produce requests of many partitions: appended in slices, so that other connections are served in between.
 
-The connection is not read until all batches are appended or refused, so its later requests cannot overtake.
+The connection is not read until all batches are appended or refused, so its later requests cannot overtake this one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kreplica.server.protocol.request import COPIED_BYTES_MAX, Request
 from kreplica.server.protocol.responses import in_slices, run_handler
 
 PARTITIONS_AT_ONCE = 200
-"""Partitions of one request that are appended in one step; each takes from 10 us to 100 us."""
+"""Maximum partitions of a request that is appended in one step; each takes from 10 us to 100 us."""
 
 STEP_PARTITIONS = 2
 
@@ -60,7 +60,7 @@ class LargeProduce:
         self._refusal = refusal
 
     def begin(self) -> None:
-        """Start; returns before the request is handled."""
+        """Start to handle the request; returns before it is complete."""
         request = self._request
         if request.size > COPIED_BYTES_MAX:
             request.connection.keeps_frame = True

@@ -34,7 +34,7 @@ ABORTABLE_FROM = 11
 """First version whose clients know TRANSACTION_ABORTABLE."""
 
 KEPT_BYTES_MAX = 64 * 1024 * 1024
-"""Maximum bytes of batches that may wait for coordinators; further batches are refused with a retriable error."""
+"""Maximum bytes of batches that may wait for coordinators; beyond it, batches are refused with a retriable error."""
 
 ADMITTED_AT_ONCE = 500
 """Partitions of a large request per request to its coordinator; each takes a few microseconds."""
@@ -110,7 +110,7 @@ class TransactionalProduces:
 
 
 class _TransactionalRequest:
-    """Request with batches that are neither appended nor refused."""
+    """Request with batches that are neither appended nor refused yet."""
 
     __slots__ = ("_done", "_left", "_produced", "_produces", "_request", "_version")
 
@@ -232,7 +232,8 @@ class _TransactionalRequest:
         """Return the error that applies to all batches together, or None."""
         producers = {(batch.header.producer_id, batch.header.producer_epoch): None for batch in batches}
         if len(producers) > 1:
-            return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"the batches are of {len(producers)} producers")
+            text = f"the batches have {len(producers)} different producer IDs or epochs"
+            return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
         if self._produces.kept_bytes >= KEPT_BYTES_MAX:
             return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "too many batches wait for transaction coordinators")
         return None
@@ -262,7 +263,7 @@ class _TransactionalRequest:
         error_code = refusal_of(
             code, adds=self._version >= ADDS_FROM, knows_abortable=self._version >= ABORTABLE_FROM
         )
-        return KafkaError(error_code, f"its transaction could not be verified: {code.name}")
+        return KafkaError(error_code, f"the transaction of the batch could not be verified: {code.name}")
 
     def _refuse(self, batch: Batch, error: KafkaError) -> None:
         batch.partition.log.producers.refusals.note(batch.header, error.code, self._produces.now_ms())

@@ -1,7 +1,7 @@
 """From a frame to its handler and from the handler to the response.
 
 * ``connection``: order and limits of the requests and responses of one client, without I/O
-* ``dispatch``: finds and calls the handler of a frame; ``handler_table``: the table; ``features``: its advertisement
+* ``dispatch``: finds and calls the handler of a frame; ``handler_table``: the table; ``features``: advertised features
 * ``request``: a request as its handler sees it; ``responses``: shared parts of responses
 * ``limits``: limits of connections, frames and requests; ``client_load``: totals by client address
 * ``control_admission``: refuses commands that are not from the elected controller

@@ -177,7 +177,7 @@ class ClientLoads:
             self._close_some(dict(self._held), lambda: self.held_bytes, bounds.broker_response_bytes_max)
 
     def _close_some(self, holders: dict[Holder, _Held], held_bytes: Callable[[], int], bytes_max: int) -> None:
-        """Close stalled connections, those of the address with the most bytes first, the largest first.
+        """Close stalled connections: first those of the address that holds the most bytes, in order of size.
 
         Above twice the limit, connections that still read are closed too.
         """

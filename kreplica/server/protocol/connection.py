@@ -76,7 +76,7 @@ class Connection:
     :ivar peer: host and port of the client, for logs.
     :ivar user: principal of the client, such as ``User:alice``; ``User:ANONYMOUS`` until it is authenticated.
     :ivar frame_received: handles frames; set by the owner of the connection.
-    :ivar frame_bytes_max: size of the longest frame; larger after authentication.
+    :ivar frame_bytes_max: maximum size of a frame; larger after authentication.
     :ivar sasl: authentication of the client; None if its listener does not use SASL.
     :ivar is_control: the connection carries commands of the controller or fetches of a follower.
     :ivar closed: no further request is dispatched and no response is sent.
@@ -218,7 +218,7 @@ class Connection:
         self._transport.abort()
 
     def hold(self) -> None:
-        """Handle no further request until ``release``; the next frame may be given to ``postpone``."""
+        """Handle no other request until ``release``; the next frame may be given to ``postpone``."""
         self.held = True
         self._pause()
 

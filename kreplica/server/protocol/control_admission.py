@@ -69,7 +69,7 @@ class ControlAdmission:
         if self._fence.is_known(command.controller_epoch):
             self._decide(command)
         elif self._stopped or len(self._unconfirmed) >= UNCONFIRMED_MAX:
-            request.abort("the controller that sent it cannot be verified now")
+            request.abort("the controller that sent the command cannot be verified now")
         else:
             self._unconfirmed.append(command)
             if self._confirming is None:
@@ -103,7 +103,7 @@ class ControlAdmission:
             return await self._read_elected()
         except (ZooKeeperError, ZnodeError) as error:
             # If the session has ended, commands for its registration are refused.
-            log.warn("the controller cannot be confirmed: {error}", error=str(error))
+            log.warn("cannot read the elected controller from ZooKeeper: {error}", error=str(error))
             self._decide_refused()
             if self._unconfirmed:
                 await pause(self._reactor, RETRY_SECONDS)

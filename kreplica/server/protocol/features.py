@@ -33,7 +33,7 @@ TRANSACTION_VERSION = Feature(
     # At level 2 clients do not send AddPartitionsToTxn and AddOffsetsToTxn; the brokers add partitions themselves.
     {messages.PRODUCE.key: 12, messages.END_TXN.key: 5, messages.TXN_OFFSET_COMMIT.key: 5},
 )
-"""KIP-890: at level 2 the producer's epoch grows with each transaction (levels: KIP-1022)."""
+"""KIP-890: at level 2 the producer's epoch is incremented with each transaction (levels: KIP-1022)."""
 
 FEATURES = (TRANSACTION_VERSION,)
 
@@ -41,7 +41,7 @@ EPOCH = 0
 """Epoch of the finalized levels, which are constant; clients ignore levels without an epoch."""
 
 LEVEL_0_FROM = 4
-"""Older clients fail on a feature that starts at level 0."""
+"""First version of ApiVersions whose clients accept a feature with the lowest level 0."""
 
 
 def features_response(table: Mapping[int, HandlerEntry], version: int) -> dict[str, Any]:

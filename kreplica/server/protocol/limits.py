@@ -11,8 +11,8 @@ UNLIMITED = 2**31 - 1
 class Bounds:
     """Limits of a broker's connections.  Only the connection that reaches a limit waits or is closed.
 
-    :param request_bytes_max: the longest frame, ``socket.request.max.bytes``; a longer one closes its connection.
-    :param request_bytes_max_without_records: the longest frame of APIs that carry no records and are not the
+    :param request_bytes_max: maximum frame size, ``socket.request.max.bytes``; a longer one closes its connection.
+    :param request_bytes_max_without_records: maximum frame size of APIs that carry no records and are not the
         controller's commands, ``kreplica.request.without.records.max.bytes``; a longer one closes its connection.
     :param parsed_bytes_max: estimated memory of one such request once it is parsed,
         ``kreplica.request.parsed.max.bytes``.
@@ -28,14 +28,14 @@ class Bounds:
         limited to an equal share.
     :param address_response_bytes_max: bytes in memory of responses that clients of one address have not read; beyond
         it, connections whose clients read nothing for ``partial_stall_s`` are closed, and beyond twice the limit
-        others, the largest first.
+        other connections too, the largest first.
     :param broker_response_bytes_max: the same limit for all addresses together; connections of the address with the
         most bytes are closed first.
     :param partial_bytes_max: bytes of incomplete frames of all connections, ``queued.max.request.bytes``; a quarter is
         reserved for frames of up to 1 MiB, which never wait for larger ones.
     :param partial_stall_s: period over which the rate of an incomplete frame is measured.
     :param partial_rate_min: bytes per second below which a frame is evicted when others need its memory.
-    :param connections_max: ``max.connections``; further connections are closed when they are accepted.
+    :param connections_max: ``max.connections``; more connections are closed when they are accepted.
     :param connections_per_host_max: ``max.connections.per.ip``.
     :param accept_backlog: connections that wait to be accepted, ``socket.listen.backlog.size``; more than Kafka's 50,
         because all clients reconnect at once after a restart.

@@ -109,7 +109,7 @@ class Request:
     buffers are reused, so a handler copies the data that it keeps.
 
     :ivar size: frame size in bytes.
-    :ivar is_waiting: the request is has no response yet and is not abandoned.
+    :ivar is_waiting: the request has no response yet and is not abandoned.
     :ivar is_complete: the response is built, or the request needs none.
     :ivar is_sliced: the response is prepared and built in slices (``build_in_slices``).
     """

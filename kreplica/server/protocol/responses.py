@@ -1,4 +1,4 @@
-"""Runs handlers that respond later or in slices, and builds the hints to current leaders in responses."""
+"""Runs handlers that respond later or in slices, and builds the leader hints in responses."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def respond_with_result(request: Request, coroutine: Coroutine[Any, Any, dict[st
     """Respond with the result of a coroutine, which is cancelled when the connection closes.
 
     The coroutine turns expected errors into responses.  An unexpected error is logged with its traceback and closes the
-    connection.  A lost ZooKeeper connection closes the connection too, and the client retries.
+    connection.  A lost ZooKeeper connection also closes the client's, and the client retries.
     """
 
     async def whole() -> None:
@@ -105,7 +105,7 @@ def run_handler(request: Request, coroutine: Coroutine[Any, Any, None]) -> None:
 def respond_in_slices(request: Request, steps: Steps[dict[str, Any] | None]) -> None:
     """Respond with the result of a generator that yields between steps; it is closed with the connection.
 
-    :param steps: returns None if the response is sent by other means.
+    :param steps: returns None if the generator has responded, or will respond, itself.
     """
     result = request.connection.slices.begin(steps)
     if isinstance(result, Pending):

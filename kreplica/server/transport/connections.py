@@ -116,7 +116,7 @@ class Connections:
 
     def _drop_all(self) -> None:
         for connection in self:
-            connection.drop("the server stops, and its pending requests did not finish in time")
+            connection.drop("the server is stopping, and pending requests of the connection did not finish in time")
 
     def _sweep(self) -> None:
         now_s = self._resources.reactor.seconds()

@@ -124,7 +124,7 @@ class EpollTransport(tcp.Server):
     def _note_if_long(self, frame: memoryview, seconds: float) -> None:
         """Report a frame that occupied the event loop for too long.
 
-        :param seconds: time beyond the limit.
+        :param seconds: time beyond the budget; all the time if the frame was read in parts.
         """
         if seconds >= LONG_S:
             description = self._resources.dispatch.description(self.connection, frame)

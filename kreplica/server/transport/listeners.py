@@ -187,7 +187,7 @@ class Server:
     async def stop(self, timeout_s: float = 5.0) -> None:
         """Stop accepting connections, respond to the pending requests, and close the connections.
 
-        :param timeout_s: then connections with pending requests are closed, too.
+        :param timeout_s: time after which connections with pending requests are closed, too.
         """
         ports, self._ports = self._ports, []
         stopped: list[Deferred[Any]] = [bound.stopListening() for bound in ports]

@@ -34,7 +34,7 @@ class OutgoingQueue:
     """Queue of unsent pieces for a non-blocking socket.
 
     One system call sends the bytes of several responses.  File ranges are sent from the page cache; ``MSG_MORE`` makes
-    the kernel keep the bytes before a range back, so that both share packets.  Queued ranges keep their files open.
+    the kernel hold back the bytes before a range, so that both share packets.  Queued ranges keep their files open.
 
     :ivar failed: the socket or a file has failed, and nothing more can be sent.
     """
@@ -197,7 +197,7 @@ class OutgoingQueue:
 
 
 def _read_small(piece: FileRange) -> bytes | bytearray | None:
-    """Return the bytes of a small range in the page cache, else None; ``_send_range`` meets a read error again."""
+    """Return the bytes of a small range in the page cache, else None; ``_send_range`` reports read errors."""
     if piece.size > SMALL_BYTES_MAX:
         return None
     try:

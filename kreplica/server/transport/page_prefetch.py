@@ -1,4 +1,4 @@
-"""Loading of file ranges into the page cache in a thread, so that sending them does not block the reactor."""
+"""Loads file ranges into the page cache in a thread, so that sending them does not block the reactor."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Sender(Protocol):
 
 
 class ReadAhead:
-    """Check whether the next bytes of one connection are in the page cache, and load them if not.
+    """Checks whether the next bytes of one connection are in the page cache, and loads them if not.
 
     :ivar is_loading: a range is being loaded; the connection cannot send.
     """

@@ -16,7 +16,7 @@ SMALL_FRAME_BYTES = 2**20
 """Maximum length of frames in the small pool; they never wait for larger ones."""
 
 SMALL_POOL_DIVISOR = 4
-"""The pool of small frames has this fraction of the limit: a quarter."""
+"""The limit of the small pool is the total limit divided by this number."""
 
 
 class Holder(Protocol):
@@ -97,8 +97,8 @@ class PartialFrames:
 class _Pool:
     """Pool of incomplete frames with a memory limit.
 
-    When the pool is full, addresses below their fair share continue.  Of the other frames one at a time continues until
-    it is complete, and the rest wait.  So the limit is exceeded by at most one frame and the fair shares.
+    When the pool is full, addresses below their fair share continue.  Of the other frames, only one at a time is
+    read until it is complete; the rest wait.  So the limit is exceeded by at most one frame and the fair shares.
 
     :ivar active_holder: the holder whose frame currently continues above the limit, or None.
     """
@@ -202,7 +202,7 @@ class _Pool:
             _, held, holder = slow.pop()
             self._discard(holder)
             self._metrics.partial_evictions += 1
-            reason = f"{held} bytes of a request, slower than {self._rate_min:g} bytes/s, while memory is scarce"
+            reason = f"{held} bytes of a request arrived below {self._rate_min:g} bytes/s while memory is scarce"
             log.info("closing the connection from {peer}: {reason}", peer=holder.connection.peer, reason=reason)
             holder.connection.drop(reason)
 
@@ -218,7 +218,7 @@ class _Pool:
 
     def _resume(self, holder: Holder) -> None:
         frame = self._frames[holder]
-        assert frame.waits_since_s is not None, "it waits"
+        assert frame.waits_since_s is not None, "the frame waits for memory"
         frame.window_start_s += self._seconds() - frame.waits_since_s
         frame.waits_since_s = None
         holder.resume_with_memory()

@@ -22,7 +22,7 @@ QUEUE_S = 0.002
 class Reader(Protocol):
     """A connection that can wait for its turn to be read.
 
-    :ivar share: share of its address.
+    :ivar share: the time used by its address, and its queue.
     :ivar is_bulk: True if its last read had more requests than one read may handle.
     """
 

@@ -54,9 +54,9 @@ class LeaderAndIsr:
             request.respond(_leader_and_isr_response(refused))
             return
         body = request.body
-        respond_with_result(request, self._fence.in_order(lambda: self._obey(body)))
+        respond_with_result(request, self._fence.in_order(lambda: self._execute(body)))
 
-    async def _obey(self, body: Row) -> Row:
+    async def _execute(self, body: Row) -> Row:
         # The settings of a new topic must be known before its logs are created.
         new = [topic["topic_name"] for topic in body["topic_states"] if self._is_new(topic)]
         await self._settings.read_new_topics(new)
@@ -65,7 +65,7 @@ class LeaderAndIsr:
         if refused is not ErrorCode.NONE:
             return _leader_and_isr_response(refused)
         errors = await self._partitions.lead_and_follow(leaderships)
-        self._metadata.recheck()  # a start waits until every log has a role
+        self._metadata.recheck()  # a starting broker waits until every log has a role
         flat: list[Row] = []
         topics = []
         turns = Turns(self._reactor)
@@ -100,7 +100,8 @@ class LeaderAndIsr:
 def _leader_and_isr_response(error: ErrorCode, topics: Sequence[Row] = (), flat: Sequence[Row] = ()) -> Row:
     """Build the response.
 
-    :param flat: True for versions before topic IDs.
+    :param topics: rows by topic, for versions with topic IDs.
+    :param flat: rows of all partitions, for older versions.
     """
     return {"error_code": int(error), "topics": topics, "partition_errors": flat}
 
@@ -147,9 +148,9 @@ class StopReplica:
             request.respond({"error_code": int(refused), "partition_errors": []})
             return
         body = request.body
-        respond_with_result(request, self._fence.in_order(lambda: self._obey(body)))
+        respond_with_result(request, self._fence.in_order(lambda: self._execute(body)))
 
-    async def _obey(self, body: Row) -> Row:
+    async def _execute(self, body: Row) -> Row:
         refused = _refused_by_now(self._fence, body)
         if refused is not ErrorCode.NONE:
             return {"error_code": int(refused), "partition_errors": []}
@@ -171,7 +172,7 @@ class StopReplica:
             rows.append({"topic_name": key.topic, "partition_index": key.partition, "error_code": int(error)})
             if turns.is_over:
                 await turns.next()
-        self._metadata.recheck()  # a start waits until each log has a role or was deleted
+        self._metadata.recheck()  # a starting broker waits until each log has a role or was deleted
         return {"error_code": 0, "partition_errors": rows}
 
 
@@ -194,9 +195,9 @@ class UpdateMetadata:
         if refused is not ErrorCode.NONE:
             request.respond({"error_code": int(refused)})
             return
-        respond_in_slices(request, self._obey(request.body))
+        respond_in_slices(request, self._execute(request.body))
 
-    def _obey(self, body: Row) -> Steps[Row]:
+    def _execute(self, body: Row) -> Steps[Row]:
         """Apply the metadata.
 
         The controller sends the next request after the response, or repeats this one on another connection; a newer

@@ -58,7 +58,7 @@ class DescribeConfigs:
     def _describe(self, resource_type: int, name: str) -> Sequence[ConfigRow]:
         if resource_type == TOPIC_RESOURCE:
             if name not in self._metadata.topics:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the topic {name!r} does not exist")
             return self._settings.describe_topic(name)
         if resource_type == BROKER_RESOURCE:
             return self._settings.describe_broker(name)

@@ -1,4 +1,4 @@
-"""ACL, SASL and delegation token APIs, with the responses of a Kafka broker without these features.
+"""Responses of a broker without ACLs or delegation tokens, and SASL requests outside of a first authentication.
 
 Tools and client libraries call them to detect features. Each handler is a function of the request.
 """
@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 NO_ACLS = "No authorizer that keeps ACLs is configured on the broker."
 NO_TIME = -1
-"""Time stamp of an absent token."""
+"""Timestamp of an absent token."""
 
 
 def describe_acls(request: Request) -> None:
@@ -58,7 +58,7 @@ def sasl_authenticate(request: Request) -> None:
 
 
 def create_delegation_token(request: Request) -> None:
-    """CreateDelegationToken (key 38): no listener authenticates its clients."""
+    """CreateDelegationToken (key 38): refused, since delegation tokens are not supported."""
     request.respond(
         {
             "error_code": int(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED),

@@ -20,7 +20,7 @@ CONSUMER_MEMBER = 1
 
 
 class ConsumerGroupDescribe:
-    """Responds in slices; one group's failure is that group's response."""
+    """Responds in slices; an error of one group is reported in that group's row."""
 
     def __init__(self, groups: ConsumerCoordinator, operations: AuthorizedOperations) -> None:
         self._groups = groups
@@ -41,7 +41,7 @@ class ConsumerGroupDescribe:
     def _group(self, request: Request, group_id: str) -> dict[str, Any]:
         try:
             if not group_id:
-                raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group has no id")
+                raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group ID is empty")
             state = self._groups.describe(group_id)
         except KafkaError as error:
             return {

@@ -22,7 +22,7 @@ NOTHING_KNOWN = Description("")
 
 
 class DescribeGroups:
-    """Responds in slices; one group's failure is that group's response."""
+    """Responds in slices; an error of one group is reported in that group's row."""
 
     def __init__(self, groups: GroupCoordinator, operations: AuthorizedOperations) -> None:
         self._groups = groups

@@ -15,7 +15,7 @@ from kreplica.runtime.slices import Steps
 from kreplica.wire.batch_building import BatchBuilder
 
 LARGE_COMMIT_OFFSETS = 500
-"""Number of offsets from which a commit has a batch of its own, which is built in slices."""
+"""Minimum number of offsets of a commit that gets a separate batch, which is built in slices."""
 
 Row = dict[str, Any]
 

@@ -56,7 +56,8 @@ class CreatePartitions:
             )
 
         if not validate_only and not await self._metadata.wait_until(led, timeout_s):
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the partitions are made, but not all have a leader yet")
+            text = "the partitions were created, but not all of them have a leader yet"
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
 
 
 def _error_row(row: Row, error: KafkaError) -> Row:

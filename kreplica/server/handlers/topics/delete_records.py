@@ -84,10 +84,10 @@ class _WaitingDeletion:
         self._response = response
         self._pending = pending
         timeout_s = request.body["timeout_ms"] / 1000
-        waiting = DelayedOperation(reactor, [p.partition for p in pending], timeout_s, self._look, self._expire)
+        waiting = DelayedOperation(reactor, [p.partition for p in pending], timeout_s, self._try_complete, self._expire)
         request.on_abandoned(waiting.abandon)
 
-    def _look(self, changed: set[Partition]) -> bool:
+    def _try_complete(self, changed: set[Partition]) -> bool:
         self._pending = [p for p in self._pending if p.partition not in changed or not p.is_over()]
         if not self._pending:
             self._request.respond(self._response)

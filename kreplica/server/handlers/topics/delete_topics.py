@@ -40,7 +40,10 @@ def _requested(body: Row) -> Steps[tuple[list[Row], Counter[tuple[str | None, UU
 
 
 class DeleteTopics:
-    """:param enabled: ``delete.topic.enable``."""
+    """Handles DeleteTopics.
+
+    :param enabled: ``delete.topic.enable``.
+    """
 
     def __init__(
         self, topics: TopicAdmin, metadata: MetadataCache, is_controller: Callable[[], bool], *, enabled: bool
@@ -80,11 +83,11 @@ class DeleteTopics:
             raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
         name, topic_id = row["name"], row["topic_id"]
         if name is not None and topic_id != ZERO_UUID:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named either by its name or by its id, not by both")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a row must have the name or the ID of a topic, not both")
         if name is None:
             name = self._metadata.name_of(topic_id)
             if name is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {topic_id}")
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the ID {topic_id}")
         topic_id = self._metadata.topic_id(name)
         await self._topics.request_deletion(name)
         return {"name": name, "topic_id": topic_id, "error_code": 0, "error_message": None}

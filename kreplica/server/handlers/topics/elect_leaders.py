@@ -27,12 +27,12 @@ PREFERRED = 0
 TYPES = (PREFERRED, 1)
 
 TEXTS = {
-    ErrorCode.ELECTION_NOT_NEEDED: "The partition is led as it should be already.",
-    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "The preferred replica does not live or is not in sync.",
-    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "No replica lives that could lead.",
+    ErrorCode.ELECTION_NOT_NEEDED: "The partition needs no election.",
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "The preferred replica is not live or not in sync.",
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "No live replica can be elected.",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "The partition does not exist.",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "The topic is being deleted.",
-    ErrorCode.REQUEST_TIMED_OUT: "The leader is chosen, but this broker did not receive it in time.",
+    ErrorCode.REQUEST_TIMED_OUT: "The leader was elected, but this broker was not notified in time.",
 }
 
 
@@ -58,7 +58,7 @@ class ElectLeaders:
             return await in_slices(request, _refusal(error.code, wanted))
         results = dict.fromkeys(wanted or (), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) | results
         await self._until_known(request, results, election_type, body["timeout_ms"] / 1000)
-        # A request for all partitions means those that need an election.
+        # The response to a request for all partitions omits those that need no election.
         hidden = ErrorCode.ELECTION_NOT_NEEDED if wanted is None else None
         rows = await in_slices(request, _rows(results, hidden))
         return {"throttle_time_ms": 0, "error_code": 0, "replica_election_results": rows}
@@ -80,7 +80,7 @@ class ElectLeaders:
         ends_s = seconds() + timeout_s
         unknown = await in_slices(request, self._unknown(list(results), results, election_type))
         while unknown:
-            # Each update of the metadata checks one partition; the others are checked, in slices, once that one is led.
+            # Each update of the metadata checks one partition; the others are checked, in slices, once that one has its new leader.
             last_is_led = partial(self._is_led, unknown[-1], election_type)
             is_led = await self._metadata.wait_until(last_is_led, ends_s - seconds())
             unknown = await in_slices(request, self._unknown(unknown, results, election_type))

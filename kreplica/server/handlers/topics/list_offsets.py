@@ -8,7 +8,7 @@ from kreplica.errors import ErrorCode, KafkaError, ProtocolError, StorageError
 from kreplica.model import NO_EPOCH, TopicPartition
 from kreplica.replication import Partition, Partitions
 from kreplica.runtime.slices import Steps
-from kreplica.server.fetch.partition_reads import CONSUMER, DEBUGGER
+from kreplica.server.fetch.partition_reads import CONSUMER, DEBUG_CONSUMER
 from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import respond_in_slices
 from kreplica.storage.log.timestamp_search import EARLIEST, EARLIEST_LOCAL, LATEST, offset_for_timestamp
@@ -16,7 +16,7 @@ from kreplica.storage.log.timestamp_search import EARLIEST, EARLIEST_LOCAL, LATE
 LATEST_TIERED = -5
 
 ROWS_PER_STEP = 5
-"""A search by time may read from disk."""
+"""Partitions per step; few, because a search by time may read from disk."""
 
 SEGMENTS_VERSION = 0
 """The version that returns starts of segments instead of one offset."""
@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 
 class ListOffsets:
-    """Responds without tiered storage: the earliest local offset is the earliest offset, and no offset is tiered."""
+    """Handles ListOffsets without tiered storage: the earliest local offset is the earliest offset, and no offset is tiered."""
 
     def __init__(self, partitions: Partitions) -> None:
         self._partitions = partitions
@@ -57,7 +57,7 @@ class ListOffsets:
         row: Row = {"partition_index": key.partition, "error_code": 0}
         epoch = requested.get("current_leader_epoch", NO_EPOCH)
         try:
-            partition = self._partitions.led(key, epoch) if replica_id != DEBUGGER else self._held(key, epoch)
+            partition = self._partitions.led(key, epoch) if replica_id != DEBUG_CONSUMER else self._held(key, epoch)
             if version == SEGMENTS_VERSION:
                 end = partition.visible_end(isolation) if replica_id == CONSUMER else partition.log.log_end_offset
                 return row | {"old_style_offsets": _segment_offsets(partition, requested, end)}
@@ -142,7 +142,7 @@ def _find(partition: Partition, timestamp: int, end: int) -> tuple[int, int, int
     if timestamp == LATEST_TIERED:
         return -1, -1, -1
     if timestamp < EARLIEST_LOCAL:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the timestamp {timestamp} names no place of a log")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the timestamp {timestamp} is negative, but none of the special values")
     try:
         return offset_for_timestamp(partition.log, timestamp, end) or (-1, -1, -1)
     except (OSError, StorageError) as error:

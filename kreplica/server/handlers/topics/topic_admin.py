@@ -193,7 +193,7 @@ class TopicAdmin:
             held_back = [place.broker_id for place in live if place.broker_id in cordoned]
             raise KafkaError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"{factor} replicas were requested, but of the {len(live)} live brokers {held_back} are cordoned",
+                f"{factor} replicas were requested, but {held_back} of the {len(live)} live brokers are cordoned",
             )
         return places
 
@@ -215,7 +215,7 @@ class TopicAdmin:
                 raise _bad_assignment(f"partition {partition} names brokers that are cordoned: {cordoned}")
             unknown = [replica for replica in replicas if replica not in self._metadata.brokers]
             if unknown:
-                raise _bad_assignment(f"partition {partition} names brokers that do not live: {unknown}")
+                raise _bad_assignment(f"partition {partition} names brokers that are not live: {unknown}")
             factor = factor or len(replicas)
             if len(replicas) != factor:
                 raise _bad_assignment(f"partition {partition} has {len(replicas)} replicas, others have {factor}")
@@ -235,7 +235,7 @@ class TopicAdmin:
         try:
             await translate_errors(self._client.multi(operations))
         except MultiFailed as error:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{topic} changed meanwhile: try again") from error
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"another client changed the topic {topic!r} at the same time: retry") from error
 
     async def growth(
         self, topic: str, count: int, assignments: Iterable[tuple[int, ...]] | None = None

@@ -1,4 +1,4 @@
-"""Concurrent handling of the topics of a request; each succeeds or fails alone, and the response keeps their order."""
+"""Concurrent handling of the topics of a request; they succeed or fail independently, and the response keeps their order."""
 
 from __future__ import annotations
 

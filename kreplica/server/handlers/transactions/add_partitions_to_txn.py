@@ -85,7 +85,7 @@ class AddPartitionsToTxn:
 
 
 class _Batch:
-    """A request of a broker, which is respond when all its transactions are handled."""
+    """A request of a broker; the response is sent when all its transactions are handled."""
 
     def __init__(self, request: Request) -> None:
         self._request = request

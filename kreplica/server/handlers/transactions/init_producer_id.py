@@ -17,7 +17,7 @@ FENCED_FROM = 4
 
 
 class InitProducerId:
-    """Asks the transaction coordinator if there is a transactional ID; otherwise assigns a producer ID here."""
+    """Delegates transactional IDs to the transaction coordinator; assigns a producer ID to other producers."""
 
     def __init__(self, producer_ids: ProducerIds, coordinator: TransactionCoordinator) -> None:
         self._producer_ids = producer_ids

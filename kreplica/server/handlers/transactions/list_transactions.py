@@ -13,7 +13,7 @@ from kreplica.server.protocol.responses import respond_with_result
 from kreplica.transactions import NO_TIME, STATES_BY_TITLE, Transaction, TransactionCoordinator
 
 NO_DURATION = -1
-"""The duration that every transaction has exceeded."""
+"""Value of the duration filter that selects all transactions."""
 
 
 class ListTransactions:

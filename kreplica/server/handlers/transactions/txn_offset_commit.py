@@ -24,7 +24,7 @@ from kreplica.wire.batch_building import BatchBuilder
 
 LOADING_KNOWN_FROM = 2
 ABORTABLE_KNOWN_FROM = 4
-"""First versions in which clients handle TRANSACTION_ABORTABLE."""
+"""First version in which clients handle TRANSACTION_ABORTABLE."""
 
 ADDS_FROM = 5
 """First version in which the commit itself adds the group's partition to the transaction (KIP-890)."""
@@ -59,7 +59,7 @@ class TxnOffsetCommit:
         respond_in_slices(request, self._read(request))
 
     def _read(self, request: Request) -> Steps[None]:
-        """Read the offsets in slices, then have the producer admitted."""
+        """Read the offsets in slices, then request the admission of the producer."""
         body = request.body
         rows = OffsetRows(self._view, self._metadata_characters_max, self._wall_clock_ms())
         yield from rows.read(body["topics"])
@@ -103,7 +103,7 @@ class TxnOffsetCommit:
     def _partition_of(self, group_id: str) -> Partition:
         """Return the partition of the group, led by this broker.
 
-        :raise KafkaError: another broker coordinates the group, or the group does not exist.
+        :raise KafkaError: the group ID is invalid, or another broker coordinates the group.
         """
         if not group_id or not is_writable(group_id):
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
