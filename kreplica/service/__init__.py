@@ -1,7 +1,7 @@
 """The service package: builds a broker or a standalone cluster from its parts and runs it under ``twistd``.
 
 * ``process``: options, the process as a Twisted service, log output
-* ``standalone``: an embedded coordinator and several brokers
+* ``standalone``: an embedded ZooKeeper server and several brokers
 * ``composition``: builds one ``Broker``, starts it and stops it
 * ``broker``: the parts of a broker: its API table, coordinators, replication, readiness
 * ``admin``: wires the REST admin API; ``metrics``: the metric families; ``plugins``: plugins chosen by the settings

@@ -38,7 +38,7 @@ class DataDependencies(Protocol):
 
 
 def data_resources(broker: DataDependencies, others: OtherBrokers) -> Sequence[Resource]:
-    """Return the resources for records, groups and, in a standalone, the brokers of the process."""
+    """Return the resources for records, groups and, in a ``standalone`` process, its brokers."""
     runtime, connections = broker.runtime, broker.coordinators.data_connections
     leaders = Leaders(broker.metadata, connections)
     documents = GroupDocuments(broker.coordinators)

@@ -51,7 +51,7 @@ class GroupDocuments:
 
     def _coordinator_text(self, group_id: str) -> str:
         leader = self.coordinator_of(group_id)
-        return f"broker {leader} coordinates it" if leader is not None else "its coordinator is unknown"
+        return f"broker {leader} coordinates the group" if leader is not None else "the coordinator of the group is unknown"
 
 
 def _partition(row: PartitionLag) -> Document:

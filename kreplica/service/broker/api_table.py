@@ -108,7 +108,7 @@ WITHOUT_SECURITY: Sequence[tuple[Api, Handler]] = (
     (messages.DESCRIBE_CLIENT_QUOTAS, client_quotas.describe_client_quotas),
     (messages.ALTER_CLIENT_QUOTAS, client_quotas.alter_client_quotas),
 )
-"""APIs whose responses are those of a Kafka broker without authentication, ACLs and quotas."""
+"""APIs that are not supported and say so, and SASL requests after the first authentication of a connection."""
 
 
 class ApiDependencies(GroupApiDependencies, TransactionApiDependencies, Protocol):

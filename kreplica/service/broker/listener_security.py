@@ -1,4 +1,4 @@
-"""Security of a broker's listeners, and of its connections to other brokers, from its settings."""
+"""Builds the security of a broker's listeners, and of its connections to other brokers, from the settings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WITH_SASL = ("SASL_PLAINTEXT", "SASL_SSL")
 
 
 def listener_tls(runtime: Runtime, settings: BrokerSettings, endpoint: Endpoint) -> ListenerTls | None:
-    """Return the TLS of a listener; None if its connections are not encrypted.
+    """Return the TLS configuration of a listener; None if its connections are not encrypted.
 
     :raise SettingsError: the settings or files are invalid.
     """

@@ -1,4 +1,4 @@
-"""ZooKeeper clients of a broker: encryption, authentication and ACLs, from its settings."""
+"""Creates the ZooKeeper clients of a broker, with the encryption, authentication and ACLs of its settings."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ZooKeeperClients:
 def sasl_credentials(jaas: str | None) -> SaslCredentials | None:
     """Return the credentials in a JAAS configuration; None without one.
 
-    :raise SettingsError: it is malformed, or has another login module, or no user and password.
+    :raise SettingsError: the text is malformed, or names another login module, or lacks the user or password.
     """
     if not jaas:
         return None

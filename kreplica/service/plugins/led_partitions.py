@@ -143,7 +143,7 @@ class LedView:
         return found
 
     def _notes(self, batch: memoryview, header: BatchHeader, following: BatchHeader | None) -> list[StoredBatch]:
-        """Return one batch for each note of the plugin in a control batch, or one without a note if it has none."""
+        """Return one batch for each note of the plugin in a control batch, or one batch without a note."""
         notes = parse_notes(batch)
         own: list[tuple[int, bytes | None]] = []
         if notes is not None and notes.apply_to(following):

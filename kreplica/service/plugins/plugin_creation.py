@@ -41,7 +41,7 @@ PLACEMENT, ELECTION, AUTHORIZER = "kreplica.placement", "kreplica.leader.electio
 INTERCEPTORS, REPORTERS = "kreplica.produce.interceptors", "kreplica.metrics.reporters"
 LISTENERS = "kreplica.extra.listeners"
 
-BUILT_INTO = {PLACEMENT: "racks", ELECTION: "assigned", AUTHORIZER: "allow-all"}
+BUILT_IN = {PLACEMENT: "racks", ELECTION: "assigned", AUTHORIZER: "allow-all"}
 """Setting values that mean the built-in behaviour, for which no plugin is loaded."""
 
 
@@ -107,7 +107,7 @@ class Plugins:
 
     def _one(self, setting: str, provides: InterfaceClass, use: Callable[[Any, PluginFailures], Any]) -> Any:
         name = self._settings[setting]
-        if name == BUILT_INTO[setting]:
+        if name == BUILT_IN[setting]:
             return None
         return use(*self._plugin(setting, name, provides))
 

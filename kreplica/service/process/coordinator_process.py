@@ -1,4 +1,4 @@
-"""Runs the embedded coordinator as a process."""
+"""Runs the embedded ZooKeeper server (the coordinator) as a process."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from kreplica.zookeeper.embedded.settings import CoordinatorSettings
 
 
 class CoordinatorProcess:
-    """The embedded coordinator as a process.
+    """The embedded ZooKeeper server as a process.
 
-    :param runtime: its worker threads are stopped with the coordinator.
+    :param runtime: its worker threads are stopped with the server.
     :param failed: called with a one-line reason when the store has failed.
     :param tls: a second listener, with TLS.
     """
@@ -72,7 +72,7 @@ class CoordinatorProcess:
 
 
 async def start_coordinator(coordinator: EmbeddedCoordinator, interface: str, port: int, option: str) -> None:
-    """Start the coordinator.
+    """Start the embedded ZooKeeper server.
 
     :raise SettingsError: the port is in use; the message names the option that changes it.
     """

@@ -21,7 +21,7 @@ def check_owners(directories: Iterable[str], own_user: int | None = None) -> Non
 
     Only existing path components are checked, because this process creates the others.
 
-    :param own_user: the user ID of this process unless given.
+    :param own_user: user ID of the owner; by default that of this process.
     :raise SettingsError: a path component is another user's symbolic link, or belongs to another user inside a
         world-writable directory. Root is trusted.
     """

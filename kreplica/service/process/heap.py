@@ -1,4 +1,4 @@
-"""Returns memory that is free in the C heap after large requests to the operating system."""
+"""Returns memory to the operating system that large requests left free in the C heap."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ log = Logger()
 
 CHECK_INTERVAL_S = 5.0
 EXCESS_BYTES = 32 << 20
-"""Minimum resident memory above the lowest level for which a trim is worth its time."""
+"""Growth of the resident memory above its lowest level from which a trim is worth its time."""
 
 CHANGE_BYTES = 8 << 20
-"""Change of the resident memory after which the next check may trim, and the least that a useful trim releases."""
+"""Change of the resident memory after which the next check may trim, and the minimum that a useful trim releases."""
 
 TRIM_INTERVAL_MAX_S = 3600.0
 

@@ -58,7 +58,7 @@ class ElectLeaders:
             return await in_slices(request, _refusal(error.code, wanted))
         results = dict.fromkeys(wanted or (), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) | results
         await self._until_known(request, results, election_type, body["timeout_ms"] / 1000)
-        # The response to a request for all partitions omits those that need no election.
+        # If all partitions are requested, those that need no election are omitted.
         hidden = ErrorCode.ELECTION_NOT_NEEDED if wanted is None else None
         rows = await in_slices(request, _rows(results, hidden))
         return {"throttle_time_ms": 0, "error_code": 0, "replica_election_results": rows}
@@ -80,7 +80,7 @@ class ElectLeaders:
         ends_s = seconds() + timeout_s
         unknown = await in_slices(request, self._unknown(list(results), results, election_type))
         while unknown:
-            # Each update of the metadata checks one partition; the others are checked, in slices, once that one has its new leader.
+            # Each update of the metadata checks one partition; the others are checked, in slices, once it has its leader.
             last_is_led = partial(self._is_led, unknown[-1], election_type)
             is_led = await self._metadata.wait_until(last_is_led, ends_s - seconds())
             unknown = await in_slices(request, self._unknown(unknown, results, election_type))

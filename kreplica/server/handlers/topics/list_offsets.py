@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 
 class ListOffsets:
-    """Handles ListOffsets without tiered storage: the earliest local offset is the earliest offset, and no offset is tiered."""
+    """Tiered storage is not supported: the earliest local offset is the earliest offset, and no offset is tiered."""
 
     def __init__(self, partitions: Partitions) -> None:
         self._partitions = partitions
@@ -142,7 +142,7 @@ def _find(partition: Partition, timestamp: int, end: int) -> tuple[int, int, int
     if timestamp == LATEST_TIERED:
         return -1, -1, -1
     if timestamp < EARLIEST_LOCAL:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the timestamp {timestamp} is negative, but none of the special values")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the negative timestamp {timestamp} has no meaning")
     try:
         return offset_for_timestamp(partition.log, timestamp, end) or (-1, -1, -1)
     except (OSError, StorageError) as error:

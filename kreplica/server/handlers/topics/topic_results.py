@@ -1,4 +1,4 @@
-"""Concurrent handling of the topics of a request; they succeed or fail independently, and the response keeps their order."""
+"""Handles the topics of a request concurrently and independently; the response keeps their order."""
 
 from __future__ import annotations
 
