@@ -117,7 +117,7 @@ class Incarnations:
             self._remove_notes()
 
     def registered(self, registration: BrokerRegistration) -> None:
-        """Write the notes; if this fails (full disk), the next start considers the logs incomplete."""
+        """Write the notes; if this fails (full disk), the next start may consider the logs incomplete."""
         if self._intact_since == NO_BROKER_EPOCH:
             self._intact_since = registration.epoch
         if any(directory.offline is not None for directory in self._directories.directories):

@@ -55,7 +55,7 @@ def test_table_lists_every_plugin():
     assert {row[0] for row in rows} == one_plugin | several_plugins
     listed = {name for _, built_in, more in rows for name in (built_in, *re.findall(r"\[`([\w-]+)`\]", more))}
     found = {maker.name for maker in getPlugins(IPluginMaker, kreplica.plugins)}
-    assert listed == found | set(plugin_creation.BUILT_INTO.values())
+    assert listed == found | set(plugin_creation.BUILT_IN.values())
 
 
 def overrides(command: str) -> list[str]:

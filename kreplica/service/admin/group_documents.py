@@ -15,7 +15,7 @@ Document = dict[str, Any]
 
 
 class GroupDocuments:
-    """Finds the coordinators of groups (``admin.groups.asking``) and reports the lag of groups coordinated here."""
+    """Finds the coordinators of groups (``admin.groups.coordinators``) and reports the lag of groups coordinated here."""
 
     def __init__(self, coordinators: Coordinators) -> None:
         self._coordinators = coordinators
@@ -51,7 +51,7 @@ class GroupDocuments:
 
     def _coordinator_text(self, group_id: str) -> str:
         leader = self.coordinator_of(group_id)
-        return f"broker {leader} coordinates the group" if leader is not None else "the coordinator of the group is unknown"
+        return "the coordinator is unknown" if leader is None else f"broker {leader} coordinates the group"
 
 
 def _partition(row: PartitionLag) -> Document:

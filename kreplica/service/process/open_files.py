@@ -9,7 +9,7 @@ from twisted.logger import Logger
 log = Logger()
 
 OPEN_FILES_LOW = 8192
-"""Minimum for a broker's limit of open segments and a few thousand connections."""
+"""Limit below which a warning is logged: open segments and a few thousand connections need it."""
 
 
 def raise_open_files_limit() -> None:

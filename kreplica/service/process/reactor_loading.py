@@ -37,7 +37,7 @@ def load_without_tls() -> None:
 
 
 class _StandIn(ModuleType):
-    """Stands for a module that is not loaded; each of its attributes is a placeholder."""
+    """Placeholder for a module that is not loaded; each of its attributes is a placeholder."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

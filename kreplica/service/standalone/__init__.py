@@ -1,1 +1,1 @@
-"""Standalone clusters: an embedded coordinator and brokers in one process or several."""
+"""Standalone clusters: an embedded ZooKeeper server and brokers, in one process or several."""

@@ -22,7 +22,7 @@ _FILE_HEADER = "# Written by each start of `standalone --processes`: changes in 
 
 
 class ProcessesStandalone(Standalone):
-    """A standalone whose parent process runs the coordinator and whose child processes run the brokers.
+    """A standalone whose parent process runs the embedded ZooKeeper server and whose child processes run the brokers.
 
     The data layout is the same as in one process, so a cluster can be started either way.
 

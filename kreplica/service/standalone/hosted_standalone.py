@@ -1,4 +1,4 @@
-"""An embedded coordinator and several brokers in one process; each broker can be killed, paused or isolated."""
+"""An embedded ZooKeeper server and several brokers in one process; each broker can be killed, paused or isolated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An embedded coordinator and its brokers, started and stopped together."""
+"""An embedded ZooKeeper server and its brokers, started and stopped together."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ class StandaloneConfig:
 
 
 class Standalone:
-    """An embedded coordinator and brokers, started and stopped together.
+    """An embedded ZooKeeper server (``coordinator``) and brokers, started and stopped together.
 
-    :param store: keeps the coordinator's state; SQLite in the data directory by default.
-    :param failed: called with a one-line reason when the coordinator's store has failed or a broker cannot continue.
+    :param store: keeps the state of the ZooKeeper server; SQLite in the data directory by default.
+    :param failed: called with a one-line reason when this store has failed or a broker cannot continue.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Standalone:
         return self._brokers
 
     async def start(self) -> None:
-        """Start the coordinator, then the brokers.
+        """Start the ZooKeeper server, then the brokers.
 
         :raise KreplicaError: the start failed; the message gives the reason and what to do.
         """
@@ -147,9 +147,9 @@ class Standalone:
         return Broker(runtime, settings, self._failed)
 
     def _check_coordinator_data(self) -> None:
-        """Check that coordinator data exists if broker data exists; otherwise the start would create an empty cluster.
+        """Check that ZooKeeper data exists if broker data exists; otherwise the start would create an empty cluster.
 
-        :raise SettingsError: the coordinator data is missing; the message names the cluster.
+        :raise SettingsError: the ZooKeeper data is missing; the message names the cluster.
         """
         disk = self._runtime.disk
         if disk.exists(self._coordinator_directory):

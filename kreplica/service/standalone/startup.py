@@ -1,4 +1,4 @@
-"""Builds a standalone from the command line's options, and prints its banner once it has started."""
+"""Builds a standalone cluster from the command-line options, and prints its banner once it has started."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kreplica.service.standalone.standalone import Standalone, StandaloneConfig
 
 
 class StandaloneProcess:
-    """A standalone that prints its banner after the start."""
+    """A standalone cluster that prints its banner after the start."""
 
     def __init__(self, standalone: Standalone) -> None:
         self._standalone = standalone
 
     async def start(self) -> None:
         await self._standalone.start()
-        # Printed, since twistd would put a time stamp before each line of a log event.
+        # Printed, since twistd would put a timestamp before each line of a log event.
         print(self._standalone.describe(), file=sys.__stdout__, flush=True)
 
     async def stop(self) -> None:

@@ -39,7 +39,7 @@ class SupervisedBroker:
 
     :param reactor: spawns processes.
     :param command: the command line of the child process.
-    :param relay: receives each of its log lines.
+    :param relay: receives each log line of the child process.
     """
 
     def __init__(self, reactor: Any, number: int, command: Sequence[str], relay: Callable[[str], None]) -> None:

@@ -235,7 +235,8 @@ class TopicAdmin:
         try:
             await translate_errors(self._client.multi(operations))
         except MultiFailed as error:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the topic {topic!r} changed at the same time; retry") from error
+            text = f"the topic {topic!r} changed at the same time; retry"
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text) from error
 
     async def growth(
         self, topic: str, count: int, assignments: Iterable[tuple[int, ...]] | None = None
