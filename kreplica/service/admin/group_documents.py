@@ -15,7 +15,7 @@ Document = dict[str, Any]
 
 
 class GroupDocuments:
-    """Finds the coordinators of groups (``admin.groups.coordinators``) and reports the lag of groups coordinated here."""
+    """Finds the coordinators of groups for ``admin.groups``, and reports the lag of groups coordinated here."""
 
     def __init__(self, coordinators: Coordinators) -> None:
         self._coordinators = coordinators

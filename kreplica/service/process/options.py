@@ -12,7 +12,7 @@ from kreplica.service.process.log_output import FORMATS
 ZNODES_MAX = 1_000_000
 ZNODE_BYTES_MAX = 384 * 2**20
 ADDRESS_CONNECTIONS_MAX = 1_000
-"""Defaults of the embedded ZooKeeper server's limits; repeated here, because importing its package would load Twisted's TLS."""
+"""Defaults of the embedded ZooKeeper server; repeated here, because its package would load Twisted's TLS."""
 
 BROKER_ID_MAX = 1000
 """Kafka's default of ``reserved.broker.max.id``."""
