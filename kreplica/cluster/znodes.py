@@ -124,6 +124,9 @@ def config_path(entity_type: str, name: str) -> str:
 
 
 def config_entity(entity_path: str) -> tuple[str, str]:
-    """Return entity type and name of an ``entity_path`` in a change notification, such as ``topics/T``."""
+    """Return entity type and name of an ``entity_path`` in a change notification, such as ``topics/T``.
+
+    For ``users/U/clients/C``, these are ``users`` and the user.
+    """
     entity_type, _, name = entity_path.partition("/")
-    return entity_type, unquote(name)
+    return entity_type, unquote(name.partition("/")[0])

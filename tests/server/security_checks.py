@@ -50,6 +50,13 @@ async def _describe_quotas(scene: Scene, version: int) -> None:
     assert (answer["error_code"], list(answer["entries"])) == (0, [])
 
 
+async def _alter_quotas(scene: Scene, version: int) -> None:
+    body = {"entries": QUOTA_ENTRIES, "validate_only": True}
+    answer = await scene.ask(messages.ALTER_CLIENT_QUOTAS, body, version)
+    assert [row["error_code"] for row in answer["entries"]] == [0, UNSUPPORTED_VERSION, INVALID_REQUEST]
+    await _describe_quotas(scene, version)
+
+
 async def _describe_scram(scene: Scene, version: int) -> None:
     for users, codes in ((None, []), ([], []), (["a", "b", "b"], [("a", NO_RESOURCE), ("b", DUPLICATE)])):
         body = {"users": None if users is None else [{"name": name} for name in users]}
@@ -78,15 +85,17 @@ SCRAM_CHANGES = {
     "deletions": [{"name": "a", "mechanism": 1}, {"name": "b", "mechanism": 1}],
     "upsertions": [{"name": "b", "mechanism": 1, "iterations": 4096, "salt": b"s", "salted_password": b"p"}],
 }
-QUOTA_CHANGES = {
-    "entries": [
-        {
-            "entity": [{"entity_type": "user", "entity_name": "a"}],
-            "ops": [{"key": "producer_byte_rate", "value": 1.0, "remove": False}],
-        }
-    ],
-    "validate_only": True,
-}
+QUOTA_ENTRIES = [
+    {
+        "entity": [{"entity_type": entity_type, "entity_name": "a"}],
+        "ops": [{"key": key, "value": 1.0, "remove": False}],
+    }
+    for entity_type, key in (
+        ("user", "producer_byte_rate"),
+        ("ip", "connection_creation_rate"),
+        ("client-id", "no_such_rate"),
+    )
+]
 OWNER = {"principal_type": "User", "principal_name": "a"}
 
 SECURITY_CHECKS: dict[Api, Check] = {
@@ -114,9 +123,7 @@ SECURITY_CHECKS: dict[Api, Check] = {
         messages.ALTER_USER_SCRAM_CREDENTIALS, SCRAM_CHANGES, "results", NO_RESOURCE, DUPLICATE
     ),
     messages.DESCRIBE_CLIENT_QUOTAS: _describe_quotas,
-    messages.ALTER_CLIENT_QUOTAS: _rows(
-        messages.ALTER_CLIENT_QUOTAS, QUOTA_CHANGES, "entries", UNSUPPORTED_VERSION
-    ),
+    messages.ALTER_CLIENT_QUOTAS: _alter_quotas,
     messages.UPDATE_FEATURES: _answers(
         messages.UPDATE_FEATURES,
         {"feature_updates": [{"feature": "transaction.version", "max_version_level": 1}]},

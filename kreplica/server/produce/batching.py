@@ -15,7 +15,7 @@ from kreplica.runtime.disk import Buffer
 from kreplica.server.produce.delayed_produce import ALL_IN_SYNC, LEADER_ONLY
 from kreplica.server.produce.request_templates import ProduceTemplate, ProduceTemplates
 from kreplica.server.protocol.connection import Connection
-from kreplica.server.protocol.request import Request, Route
+from kreplica.server.protocol.request import Amend, Request, Route
 from kreplica.server.transport.flush_scope import FlushScope
 from kreplica.wire.headers import RequestHeader
 from kreplica.wire.messages import PRODUCE
@@ -37,7 +37,17 @@ class ProduceRun:
     :ivar codecs: bitwise or of the codecs of all batches; 0 if no batch is compressed.
     """
 
-    __slots__ = ("_received_s", "_route", "codecs", "connection", "correlation_ids", "metrics", "records", "template")
+    __slots__ = (
+        "_amend",
+        "_received_s",
+        "_route",
+        "codecs",
+        "connection",
+        "correlation_ids",
+        "metrics",
+        "records",
+        "template",
+    )
 
     def __init__(self, connection: Connection, route: Route, template: ProduceTemplate, received_s: float) -> None:
         self.connection = connection
@@ -48,11 +58,17 @@ class ProduceRun:
         self.metrics = route.metrics
         self._route = route
         self._received_s = received_s
+        self._amend: Amend | None = None
+
+    def amend_responses(self, amend: Amend) -> None:
+        """Amend the body of each response, after earlier amendments; must be called before the run is handled."""
+        before = self._amend
+        self._amend = amend if before is None else lambda body: amend(before(body))
 
     @property
     def is_next(self) -> bool:
-        """True if no earlier response is pending on this connection."""
-        return not self.connection.outstanding
+        """True if no earlier response is pending on this connection, and the responses are not amended."""
+        return not self.connection.outstanding and self._amend is None
 
     def respond(self, frames: bytes) -> None:
         """Send the responses of all requests; only valid if ``is_next``."""
@@ -70,6 +86,8 @@ class ProduceRun:
             request = Request(
                 connection, self._route, correlation_id, template.client_id, {}, len(records), self._received_s
             )
+            if self._amend is not None:
+                request.amend_response(self._amend)
             connection.begin(request)
             requests.append(request)
         return requests
@@ -145,6 +163,11 @@ class ProduceRuns:
         """Learn the template of a parsed request of version 3 or later with acks=1 or acks=all."""
         if "transactional_id" in body and body["acks"] in (LEADER_ONLY, ALL_IN_SYNC):
             self._templates.learn(frame, header, body)
+
+    def replace_handler(self, handle: RunHandler) -> None:
+        """Handle later runs in another way."""
+        self.handle_open_run()
+        self._handle = handle
 
     def handle_open_run(self) -> None:
         """Handle the open run, if there is one."""

@@ -114,6 +114,19 @@ class Dispatch:
         except Exception:
             self._failed(request)
 
+    def replace_handlers(self, table: Mapping[int, HandlerEntry]) -> None:
+        """Handle later requests with other handlers of the same APIs and versions.
+
+        Either both tables handle runs of Produce requests, or none does.
+        """
+        self.table.update(table)
+        for (key, version), route in list(self._routes.items()):
+            entry = self.table[key]
+            self._routes[key, version] = Route(entry.api, version, entry.handle, route.metrics, route.parse)
+        produce = self.table.get(PRODUCE.key)
+        if self._runs is not None and produce is not None and produce.handle_run is not None:
+            self._runs.replace_handler(produce.handle_run)
+
     def handle_open_run(self) -> None:
         """Handle the gathered Produce requests; called before their connection is closed or buffers are reused."""
         if self._runs is not None:

@@ -121,6 +121,7 @@ class Server:
     :param flush_scope: the scope whose ``at_end`` the broker's purgatory uses; None creates one.
     :param use_twisted_transport: use Twisted's own transport even if the reactor supports ``EpollTransport``.
     :param on_unreadable: called with the path of a file that could not be sent, and the error.
+    :param on_stopping: called when the server stops accepting connections.
     """
 
     def __init__(
@@ -132,8 +133,10 @@ class Server:
         flush_scope: FlushScope | None = None,
         use_twisted_transport: bool = False,
         on_unreadable: Callable[[str, OSError], None] = lambda *_: None,
+        on_stopping: Callable[[], None] = lambda: None,
     ) -> None:
         self.metrics = ServerMetrics()
+        self._on_stopping = on_stopping
         flush_scope = flush_scope or FlushScope(runtime.reactor)
         bounds = bounds or Bounds()
         dispatch = Dispatch(table, self.metrics, runtime.reactor.seconds, flush_scope, bounds)
@@ -184,11 +187,16 @@ class Server:
         inner = _ListenerFactory(self.resources, listener, partial(TlsTransport, tls=tls), authentication)
         return TlsFactory(tls, inner, self.resources.reactor)
 
+    def replace_handlers(self, table: Mapping[int, HandlerEntry]) -> None:
+        """See ``Dispatch.replace_handlers``."""
+        self.resources.dispatch.replace_handlers(table)
+
     async def stop(self, timeout_s: float = 5.0) -> None:
         """Stop accepting connections, respond to the pending requests, and close the connections.
 
         :param timeout_s: time after which connections with pending requests are closed, too.
         """
+        self._on_stopping()
         ports, self._ports = self._ports, []
         stopped: list[Deferred[Any]] = [bound.stopListening() for bound in ports]
         await DeferredList(stopped, fireOnOneErrback=True, consumeErrors=True)

@@ -26,9 +26,10 @@ from kreplica.server.authorization.authorized_operations import AuthorizedOperat
 from kreplica.server.fetch.handler import Fetch
 from kreplica.server.fetch.partition_reads import PartitionReads
 from kreplica.server.fetch.sessions import FetchSessions
-from kreplica.server.handlers.cluster import client_quotas, security
+from kreplica.server.handlers.cluster import security
 from kreplica.server.handlers.cluster.alter_configs import AlterConfigs, IncrementalAlterConfigs
 from kreplica.server.handlers.cluster.alter_replica_log_dirs import AlterReplicaLogDirs
+from kreplica.server.handlers.cluster.client_quotas import AlterClientQuotas, DescribeClientQuotas
 from kreplica.server.handlers.cluster.control import LeaderAndIsr, StopReplica, UpdateMetadata
 from kreplica.server.handlers.cluster.controlled_shutdown import ControlledShutdown
 from kreplica.server.handlers.cluster.describe_cluster import DescribeCluster
@@ -59,6 +60,7 @@ from kreplica.server.protocol.control_admission import ControlAdmission
 from kreplica.server.protocol.handler_table import HandlerEntry, HandlerTable
 from kreplica.server.protocol.request import Handler
 from kreplica.server.protocol.responses import wait_for_brokers
+from kreplica.server.quotas.client_quotas import ClientQuotas
 from kreplica.service.broker.group_apis import GroupApiDependencies, group_handlers
 from kreplica.service.broker.replication import Replication
 from kreplica.service.broker.transaction_apis import TransactionApiDependencies, transaction_handlers
@@ -105,8 +107,6 @@ WITHOUT_SECURITY: Sequence[tuple[Api, Handler]] = (
     (messages.RENEW_DELEGATION_TOKEN, security.change_delegation_token),
     (messages.EXPIRE_DELEGATION_TOKEN, security.change_delegation_token),
     (messages.DESCRIBE_DELEGATION_TOKEN, security.describe_delegation_tokens),
-    (messages.DESCRIBE_CLIENT_QUOTAS, client_quotas.describe_client_quotas),
-    (messages.ALTER_CLIENT_QUOTAS, client_quotas.alter_client_quotas),
 )
 """APIs that are not supported and say so, and SASL requests after the first authentication of a connection."""
 
@@ -134,6 +134,9 @@ class ApiDependencies(GroupApiDependencies, TransactionApiDependencies, Protocol
 
     @property
     def watches(self) -> Watches: ...
+
+    @property
+    def quotas(self) -> ClientQuotas: ...
 
     @property
     def controller(self) -> Controller: ...
@@ -292,6 +295,8 @@ def handler_table(broker: ApiDependencies, topics: TopicAdmin) -> HandlerTable:
         *WITHOUT_SECURITY,
         *_acl_handlers(broker.watches.acls),
         (messages.DESCRIBE_USER_SCRAM_CREDENTIALS, DescribeUserScramCredentials(dynamic)),
+        (messages.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotas(broker.quotas, broker.watches.quotas)),
+        (messages.ALTER_CLIENT_QUOTAS, AlterClientQuotas(broker.watches.quotas)),
         (messages.ALTER_USER_SCRAM_CREDENTIALS, AlterUserScramCredentials(ScramWriter(dynamic, broker.client))),
         *group_handlers(broker),
         *transaction_handlers(broker, internal_topics),

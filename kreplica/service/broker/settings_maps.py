@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kreplica.client.client_runtime import EndpointMaker
 from kreplica.controller.dependencies import ControllerConfig
 from kreplica.controller.journal.files import JournalSettings
@@ -22,10 +24,23 @@ from kreplica.replication.throttle import UNLIMITED as UNTHROTTLED
 from kreplica.replication.throttle import ReplicationThrottle
 from kreplica.runtime import Reactor
 from kreplica.server.protocol.limits import UNLIMITED, Bounds
+from kreplica.server.quotas.client_quotas import ClientQuotas
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.storage.log_config import StorageConfig
 from kreplica.transactions import TransactionsConfig
 from kreplica.transactions.memory_limits import TransactionBounds
+
+
+def client_quotas(settings: BrokerSettings, seconds: Callable[[], float]) -> ClientQuotas:
+    """Return the quotas of a broker's clients, still without entries.
+
+    :param seconds: clock of the reactor.
+    """
+    windows, mutation_windows = (
+        (settings[f"{prefix}quota.window.num"], float(settings[f"{prefix}quota.window.size.seconds"]))
+        for prefix in ("", "controller.")
+    )
+    return ClientQuotas(seconds, windows, mutation_windows)
 
 
 def bounds(settings: BrokerSettings) -> Bounds:

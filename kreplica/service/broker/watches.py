@@ -1,11 +1,13 @@
-"""Watches the cordoned brokers, the throttle of plans, and ACLs in ZooKeeper."""
+"""Watches the cordoned brokers, the throttle of plans, client quotas and ACLs in ZooKeeper."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kreplica.membership.cordoned_brokers import CordonedBrokers
 from kreplica.membership.plan_throttle import PlanThrottle
+from kreplica.membership.quota_store import Quotas, QuotaStore
 from kreplica.runtime import Runtime
 from kreplica.runtime.gather import gather
 from kreplica.zookeeper import ZooKeeperClient
@@ -19,14 +21,22 @@ class Watches:
     """The watches of one broker; owned by the broker, started once the persistent znodes exist.
 
     :param authorizer: the authorizer with ACLs, if there is one.
+    :param quotas_replaced: called with the client quotas after each change.
     :ivar acls: reads and changes the ACLs; None without this authorizer.
     """
 
-    def __init__(self, runtime: Runtime, client: ZooKeeperClient, authorizer: AclAuthorizer | None) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        client: ZooKeeperClient,
+        authorizer: AclAuthorizer | None,
+        quotas_replaced: Callable[[Quotas], None],
+    ) -> None:
         self.cordoned = CordonedBrokers(runtime.reactor, client)
         self.plan_throttle = PlanThrottle(runtime.reactor, client)
+        self.quotas = QuotaStore(runtime.reactor, client, quotas_replaced)
         self.acls: AclStore | None = None
-        self._all = [self.cordoned.watching, self.plan_throttle.watching]
+        self._all = [self.cordoned.watching, self.plan_throttle.watching, self.quotas.watching]
         if authorizer is not None:
             # Imported only with the authorizer.
             from kreplica.membership.acl_store import AclStore
@@ -35,11 +45,12 @@ class Watches:
             self._all.append(self.acls.watching)
 
     async def start(self) -> None:
-        """Read the cordoned brokers, the throttle and the ACLs, and watch for changes."""
+        """Read everything, and watch for changes."""
         await gather([watching.start() for watching in self._all])
 
     def session_renewed(self) -> None:
         """Read everything again, because changes may have been missed."""
+        self.quotas.forget()
         for watching in self._all:
             watching.session_renewed()
 

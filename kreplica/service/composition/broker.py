@@ -38,16 +38,16 @@ from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.control_admission import ControlAdmission
 from kreplica.server.transport.flush_scope import FlushScope
 from kreplica.server.transport.listeners import Server
-from kreplica.service.broker.api_table import handler_table
 from kreplica.service.broker.coordinators import Coordinators
 from kreplica.service.broker.listener_security import inter_broker_endpoint, listener_sasl, listener_tls
 from kreplica.service.broker.peers import Peers
 from kreplica.service.broker.readiness import not_ready, wait_until_served
 from kreplica.service.broker.replication import Replication
+from kreplica.service.broker.server_building import build_server
 from kreplica.service.broker.settings_maps import (
     admin_listener,
     advertised,
-    bounds,
+    client_quotas,
     controlled_shutdown_config,
     controller_config,
     journal_settings,
@@ -92,7 +92,8 @@ class Broker:
         )
         self.producer_ids = ProducerIds(self.client, self.broker_id)
         self.dynamic_settings = DynamicSettings(runtime, self.client, settings, self._topic_settings_changed)
-        self.watches = Watches(runtime, self.client, self.plugins.acl_authorizer)
+        self.quotas = client_quotas(settings, runtime.reactor.seconds)
+        self.watches = Watches(runtime, self.client, self.plugins.acl_authorizer, self.quotas.replace)
         self.directories = LogDirectories(runtime, settings.log_dirs, storage_config(settings))
         self.fetch_sessions = FetchSessions(
             runtime.random,
@@ -182,7 +183,7 @@ class Broker:
         await steps.run("the replica assignments in ZooKeeper", self._remove_strays_at_start)
         timings.done("assignment")
         self.directories.start(self.partitions.high_watermarks)
-        self.server = self._build_server()
+        self.server = build_server(self, self.topic_admin)
         self.fence.reject_registrations_up_to(self.client.last_zxid)
         endpoints = self._listen(self.server)
         self._start_admin()
@@ -222,15 +223,6 @@ class Broker:
 
     async def _start_plugins(self) -> None:
         await self.plugins.start(lambda: BrokerMetrics(self, self.stalls))
-
-    def _build_server(self) -> Server:
-        table = handler_table(self, self.topic_admin)
-        if self.plugins.permissions is not None:
-            from kreplica.server.authorization import guarded
-
-            table = guarded(table, self.plugins.permissions, self.metadata)
-        scope, unreadable = self.flush_scope, self.directories.unreadable
-        return Server(self.runtime, table, bounds(self.settings), flush_scope=scope, on_unreadable=unreadable)
 
     def _listen(self, server: Server) -> tuple[Endpoint, ...]:
         """Bind the listeners and return the endpoints to advertise."""

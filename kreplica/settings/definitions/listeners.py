@@ -78,6 +78,23 @@ CONNECTIONS = (
         "The maximum number of incremental fetch sessions.",
     ),
     Setting(
+        "quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY,
+        "The number of windows over which the byte rates and request percentages of clients with quotas are measured.",
+    ),
+    Setting(
+        "quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY,
+        "The length of each of these windows.",
+    ),
+    Setting(
+        "controller.quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY,
+        "The number of windows whose quota of created and deleted partitions (controller_mutation_rate) a client may "
+        "use at once.",
+    ),
+    Setting(
+        "controller.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY,
+        "The length of each of these windows.",
+    ),
+    Setting(
         "queued.max.request.bytes", LONG, -1, ANY, MEDIUM, READ_ONLY,
         "The maximum memory of incomplete requests of all connections; -1 is 512 MiB. Beyond it, connections whose "
         "requests arrive too slowly (kreplica.partial.request.rate.min) are closed.",

@@ -92,16 +92,12 @@ UNSUPPORTED = (
         Row("remote.log.storage.system.enable", BOOLEAN, False, ANY, MEDIUM, READ_ONLY),
     ),
     *not_implemented(
-        "clients are not throttled",
+        "moves of replicas between log directories are not throttled",
         Row("alter.log.dirs.replication.quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY),
         Row("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY),
-        Row("controller.quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY),
-        Row("controller.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY),
-        Row("quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY),
-        Row("quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY),
     ),
     *not_implemented_protection(
-        "clients are not throttled",
+        "client quotas are those in ZooKeeper",
         Row("client.quota.callback.class", CLASS, None, ANY, LOW, READ_ONLY),
     ),
     *not_implemented(
@@ -124,4 +120,4 @@ UNSUPPORTED = (
         Row("telemetry.max.bytes", INT, 1_048_576, at_least(1), LOW, READ_ONLY),
     ),
 )
-"""KRaft, tiered storage, quotas and JVM metrics."""
+"""KRaft, tiered storage, quota callbacks and JVM metrics."""

@@ -1,22 +1,155 @@
-"""DescribeClientQuotas (key 48) and AlterClientQuotas (key 49), which are not supported."""
+"""DescribeClientQuotas (key 48) and AlterClientQuotas (key 49): quotas of users and client IDs (KIP-546)."""
 
 from __future__ import annotations
 
-from kreplica.errors import ErrorCode
+from collections.abc import Sequence
+from math import isfinite
+from typing import Any
+
+from kreplica.cluster.quotas import QUOTA_NAMES, WHOLE_NUMBERS, QuotaEntity
+from kreplica.cluster.znodes import DEFAULT_ENTITY
+from kreplica.errors import ErrorCode, KafkaError
+from kreplica.membership.quota_store import QuotaStore
+from kreplica.membership.zookeeper_errors import translate_errors
 from kreplica.server.protocol.request import Request
+from kreplica.server.protocol.responses import respond_with_result
+from kreplica.server.quotas.client_quotas import ClientQuotas
 
-REFUSED = "This broker does not enforce client quotas, so it does not store them."
+Row = dict[str, Any]
+
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+EXACT, DEFAULT, ANY = 0, 1, 2
+"""Match types of DescribeClientQuotas."""
 
 
-def describe_client_quotas(request: Request) -> None:
-    """Respond that no quota is in force."""
-    request.respond({"error_code": 0, "error_message": None, "entries": []})
+class DescribeClientQuotas:
+    """Lists the quotas whose entities match a filter."""
+
+    def __init__(self, quotas: ClientQuotas, store: QuotaStore) -> None:
+        self._quotas = quotas
+        self._store = store
+
+    def __call__(self, request: Request) -> None:
+        respond_with_result(request, self._response(request.body))
+
+    async def _response(self, body: Row) -> Row:
+        try:
+            filters = _filters(body["components"])
+            await translate_errors(self._store.read_all())
+        except KafkaError as error:
+            return {"error_code": int(error.code), "error_message": error.message, "entries": None}
+        rows = [
+            {
+                "entity": _entity_rows(entity),
+                "values": [{"key": name, "value": value} for name, value in sorted(values.items())],
+            }
+            for entity, values in sorted(self._quotas.entries.items(), key=str)
+            if _matches(entity, filters, strict=body["strict"])
+        ]
+        return {"error_code": 0, "error_message": None, "entries": rows}
 
 
-def alter_client_quotas(request: Request) -> None:
-    """Refuse each entry, also with ``validate_only``: a quota that is stored but not enforced protects nothing."""
-    code = int(ErrorCode.UNSUPPORTED_VERSION)
-    rows = [
-        {"error_code": code, "error_message": REFUSED, "entity": entry["entity"]} for entry in request.body["entries"]
+class AlterClientQuotas:
+    """Sets and removes quotas; each entity succeeds or fails separately."""
+
+    def __init__(self, store: QuotaStore) -> None:
+        self._store = store
+
+    def __call__(self, request: Request) -> None:
+        respond_with_result(request, self._response(request.body))
+
+    async def _response(self, body: Row) -> Row:
+        rows = []
+        for entry in body["entries"]:
+            code, message = ErrorCode.NONE, None
+            try:
+                entity, changes = _entity(entry["entity"]), _changes(entry["ops"])
+                await self._store.change(entity, changes, dry_run=body["validate_only"])
+            except KafkaError as error:
+                code, message = error.code, error.message
+            rows.append({"error_code": int(code), "error_message": message, "entity": entry["entity"]})
+        return {"entries": rows}
+
+
+def _check_type(entity_type: str) -> None:
+    if entity_type == IP:
+        text = "This broker does not limit the connection rates of IP addresses, so it does not store them."
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+    if entity_type not in (USER, CLIENT_ID):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Custom entity type '{entity_type}' not supported")
+
+
+def _entity(rows: Sequence[Row]) -> QuotaEntity:
+    parts: dict[str, str] = {}
+    for row in rows:
+        entity_type, name = row["entity_type"], row["entity_name"]
+        _check_type(entity_type)
+        if entity_type in parts:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate {entity_type} entity")
+        if name == "":
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Empty {entity_type} entity name")
+        if name == DEFAULT_ENTITY:
+            text = f"{DEFAULT_ENTITY} is not a name: the default entity has a null name"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        parts[entity_type] = DEFAULT_ENTITY if name is None else name
+    if not parts:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid empty client quota entity")
+    return QuotaEntity(parts.get(USER), parts.get(CLIENT_ID))
+
+
+def _changes(rows: Sequence[Row]) -> dict[str, float | None]:
+    changes: dict[str, float | None] = {}
+    for row in rows:
+        name, value = row["key"], row["value"]
+        if name not in QUOTA_NAMES:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid configuration key {name}")
+        if name in changes:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} appears more than once")
+        if row["remove"]:
+            changes[name] = None
+            continue
+        if not isfinite(value) or value <= 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is {value}; it must be greater than 0")
+        if name in WHOLE_NUMBERS and not value.is_integer():
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is {value}; it must be a whole number")
+        changes[name] = value
+    return changes
+
+
+def _filters(rows: Sequence[Row]) -> dict[str, tuple[int, str | None]]:
+    filters: dict[str, tuple[int, str | None]] = {}
+    for row in rows:
+        entity_type, kind, match = row["entity_type"], row["match_type"], row["match"]
+        _check_type(entity_type)
+        if entity_type in filters:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate {entity_type} filter component entity type")
+        if kind not in (EXACT, DEFAULT, ANY) or (kind == EXACT) != (match is not None):
+            text = f"{entity_type}: match type {kind} does not fit the match {match!r}"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        filters[entity_type] = (kind, match)
+    return filters
+
+
+def _matches(entity: QuotaEntity, filters: dict[str, tuple[int, str | None]], *, strict: bool) -> bool:
+    """Return True if an entity has all filtered types, and with ``strict`` no others."""
+    for entity_type, name in ((USER, entity.user), (CLIENT_ID, entity.client_id)):
+        if entity_type not in filters:
+            if strict and name is not None:
+                return False
+            continue
+        kind, match = filters[entity_type]
+        if (
+            name is None
+            or (kind == EXACT and name != match)
+            or (kind == DEFAULT and name != DEFAULT_ENTITY)
+        ):
+            return False
+    return True
+
+
+def _entity_rows(entity: QuotaEntity) -> list[Row]:
+    return [
+        {"entity_type": entity_type, "entity_name": None if name == DEFAULT_ENTITY else name}
+        for entity_type, name in ((USER, entity.user), (CLIENT_ID, entity.client_id))
+        if name is not None
     ]
-    request.respond({"entries": rows})

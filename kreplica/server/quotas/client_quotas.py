@@ -1,0 +1,114 @@
+"""The quotas of a broker's clients, and their use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kreplica.cluster.quotas import CONTROLLER_MUTATION_RATE, QUOTA_NAMES, QuotaEntity, candidates
+from kreplica.server.quotas.rates import MeasuredRate, TokenBucket
+
+CLIENTS_MAX = 10_000
+"""Number of clients whose quota is cached, and of those whose rate is measured, per quota."""
+
+Usage = MeasuredRate | TokenBucket
+
+
+class QuotaMetrics:
+    """Counters of one quota since the broker started.
+
+    :ivar throttled: requests whose client had to pause.
+    :ivar throttled_s: sum of their throttle times.
+    """
+
+    def __init__(self) -> None:
+        self.throttled = 0
+        self.throttled_s = 0.0
+
+    def count(self, throttle_s: float) -> None:
+        self.throttled += 1
+        self.throttled_s += throttle_s
+
+
+class ClientQuotas:
+    """Finds the quota of a client, and measures its use; owned by the broker.
+
+    Memory is bounded: if more than ``CLIENTS_MAX`` clients are measured for one quota, the oldest are forgotten.
+
+    :param seconds: clock of the reactor.
+    :param windows: number and length in seconds of the windows of rates.
+    :param mutation_windows: the same, for ``controller_mutation_rate``.
+    :ivar changed: called after a quota was set for the first time or the last one was removed.
+    :ivar metrics: counters by quota name.
+    """
+
+    def __init__(
+        self,
+        seconds: Callable[[], float],
+        windows: tuple[int, float] = (11, 1.0),
+        mutation_windows: tuple[int, float] = (11, 1.0),
+    ) -> None:
+        self.seconds = seconds
+        self.changed: Callable[[], None] = lambda: None
+        self.metrics = {name: QuotaMetrics() for name in QUOTA_NAMES}
+        self.entries: Mapping[QuotaEntity, Mapping[str, float]] = {}
+        self.request_window_s = windows[1]
+        self._windows = windows
+        self._mutation_windows = mutation_windows
+        self._names: frozenset[str] = frozenset()
+        self._found: dict[tuple[str, str, str | None], Usage | None] = {}
+        self._usages: dict[str, dict[QuotaEntity, Usage]] = {name: {} for name in QUOTA_NAMES}
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The quotas that are set for at least one entity."""
+        return self._names
+
+    def replace(self, entries: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
+        """Replace all quotas; the measured use is kept."""
+        self.entries = entries
+        self._found.clear()
+        names = frozenset(name for values in entries.values() for name in values)
+        if names != self._names:
+            self._names = names
+            self.changed()
+
+    def find(self, name: str, user: str, client_id: str | None) -> Usage | None:
+        """Return the use of the quota that applies to a client; None if it is not limited.
+
+        :param user: principal, such as ``User:alice``.
+        """
+        key = (name, user, client_id)
+        try:
+            return self._found[key]
+        except KeyError:
+            pass
+        if len(self._found) >= CLIENTS_MAX:
+            self._found.clear()
+        found = self._found[key] = self._find(name, user.partition(":")[2], client_id or "")
+        return found
+
+    def _find(self, name: str, user: str, client_id: str) -> Usage | None:
+        for entity, together in candidates(user, client_id):
+            limit = self.entries.get(entity, {}).get(name)
+            if limit is None:
+                continue
+            usages = self._usages[name]
+            usage = usages.get(together)
+            if usage is None:
+                self._make_room(usages)
+                kind = TokenBucket if name == CONTROLLER_MUTATION_RATE else MeasuredRate
+                windows = self._mutation_windows if name == CONTROLLER_MUTATION_RATE else self._windows
+                usage = usages[together] = kind(limit, *windows)
+            usage.limit = limit
+            return usage
+        return None
+
+    def _make_room(self, usages: dict[QuotaEntity, Usage]) -> None:
+        if len(usages) < CLIENTS_MAX:
+            return
+        now_s = self.seconds()
+        for entity in [entity for entity, usage in usages.items() if usage.is_idle(now_s)]:
+            del usages[entity]
+        for entity in list(usages)[: max(len(usages) - CLIENTS_MAX // 2, 0)]:
+            del usages[entity]
+        self._found.clear()

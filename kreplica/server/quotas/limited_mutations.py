@@ -1,0 +1,150 @@
+"""Limits how fast clients create and delete partitions (KIP-599)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from kreplica.cluster.quotas import CONTROLLER_MUTATION_RATE
+from kreplica.errors import ErrorCode
+from kreplica.model import ZERO_UUID
+from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.server.protocol.handler_table import HandlerTable
+from kreplica.server.protocol.request import Handler, Request
+from kreplica.server.quotas.client_quotas import ClientQuotas
+from kreplica.server.quotas.muted_connections import MutedConnections
+from kreplica.wire.messages import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+
+Row = dict[str, Any]
+
+REFUSED = "The throttling quota has been exceeded."
+
+
+class _Mutation(NamedTuple):
+    """How one API changes partitions.
+
+    :ivar strict_from: first version whose rows are refused if the quota is exceeded; older clients are only throttled.
+    :ivar fields: the request fields with rows.
+    :ivar answered: the response field with rows.
+    """
+
+    strict_from: int
+    fields: tuple[str, ...]
+    answered: str
+
+
+_MUTATIONS = {
+    CREATE_TOPICS.key: _Mutation(6, ("topics",), "topics"),
+    CREATE_PARTITIONS.key: _Mutation(3, ("topics",), "results"),
+    DELETE_TOPICS.key: _Mutation(5, ("topic_names", "topics"), "responses"),
+}
+
+
+def limited_mutations(
+    quotas: ClientQuotas, muted: MutedConnections, metadata: MetadataCache, default_partitions: int, table: HandlerTable
+) -> HandlerTable:
+    """Return the same table; CreateTopics, CreatePartitions and DeleteTopics are limited.
+
+    :param default_partitions: ``num.partitions``.
+    """
+    return _LimitedMutations(quotas, muted, metadata, default_partitions).table(table)
+
+
+class _LimitedMutations:
+
+    def __init__(
+        self,
+        quotas: ClientQuotas,
+        muted: MutedConnections,
+        metadata: MetadataCache,
+        default_partitions: int,
+    ) -> None:
+        self._quotas = quotas
+        self._muted = muted
+        self._metadata = metadata
+        self._default_partitions = default_partitions
+
+    def table(self, table: HandlerTable) -> HandlerTable:
+        limited = {
+            key: replace(table[key], handle=self._limited(key, mutation, table[key].handle))
+            for key, mutation in _MUTATIONS.items()
+            if key in table
+        }
+        return {**table, **limited}
+
+    def _limited(self, key: int, mutation: _Mutation, handle: Handler) -> Handler:
+        def limited(request: Request) -> None:
+            if CONTROLLER_MUTATION_RATE in self._quotas.names and not request.body.get("validate_only", False):
+                self._limit(request, key, mutation)
+            handle(request)
+
+        return limited
+
+    def _limit(self, request: Request, key: int, mutation: _Mutation) -> None:
+        """Count the partitions of a request; remove rows that exceed the quota, and amend the response."""
+        quotas, body = self._quotas, request.body
+        usage = quotas.find(CONTROLLER_MUTATION_RATE, request.connection.user, request.client_id)
+        if usage is None:
+            return
+        now_s = quotas.seconds()
+        is_strict = request.version >= mutation.strict_from
+        refusals: list[Row] = []
+        throttle_s = 0.0
+        for field in mutation.fields:
+            accepted = []
+            for row in body.get(field) or ():
+                wait_s = usage.record(0.0, now_s)
+                if is_strict and wait_s > 0.0:
+                    refusals.append(_refusal(row, field))
+                    throttle_s = wait_s
+                else:
+                    throttle_s = usage.record(self._partitions(key, row), now_s)
+                    accepted.append(row)
+            if field in body:
+                body[field] = accepted
+        if is_strict and not refusals:
+            return  # the next request waits, if there is one before the quota has recovered
+        if throttle_s <= 0.0:
+            return
+        quotas.metrics[CONTROLLER_MUTATION_RATE].count(throttle_s)
+        answered, throttle_ms = mutation.answered, int(throttle_s * 1000) + 1
+        request.amend_response(
+            lambda response: {
+                **response,
+                answered: [*response.get(answered, ()), *refusals],
+                "throttle_time_ms": throttle_ms,
+            }
+        )
+        self._muted.mute(request.connection, throttle_s)
+
+    def _partitions(self, key: int, row: Row | str) -> int:
+        """Return the number of partitions that a row creates or deletes."""
+        if isinstance(row, str):
+            return self._existing(row)
+        if key == CREATE_TOPICS.key:
+            if row["assignments"]:
+                return len(row["assignments"])
+            count = int(row["num_partitions"])
+            return count if count > 0 else self._default_partitions
+        name = row["name"]
+        if name is None:
+            name = self._metadata.name_of(row["topic_id"])
+        existing = 0 if name is None else self._existing(name)
+        return max(int(row["count"]) - existing, 0) if key == CREATE_PARTITIONS.key else existing
+
+    def _existing(self, name: str) -> int:
+        topic = self._metadata.topic(name)
+        return 0 if topic is None else len(topic.partitions)
+
+
+def _refusal(row: Row | str, field: str) -> Row:
+    name = row if isinstance(row, str) else row["name"]
+    return {
+        "name": name,
+        "topic_id": row["topic_id"] if not isinstance(row, str) and "topic_id" in row else ZERO_UUID,
+        "error_code": int(ErrorCode.THROTTLING_QUOTA_EXCEEDED),
+        "error_message": REFUSED,
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "configs": None,
+    }

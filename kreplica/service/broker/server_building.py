@@ -1,0 +1,47 @@
+"""Builds the server of a broker: handlers, permissions and client quotas."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from kreplica.server.handlers.topics.topic_admin import TopicAdmin
+from kreplica.server.quotas.limited_mutations import limited_mutations
+from kreplica.server.quotas.muted_connections import MutedConnections
+from kreplica.server.quotas.throttled_handlers import ThrottledHandlers
+from kreplica.server.transport.flush_scope import FlushScope
+from kreplica.server.transport.listeners import Server
+from kreplica.service.broker.api_table import ApiDependencies, handler_table
+from kreplica.service.broker.settings_maps import bounds
+
+
+class ServerDependencies(ApiDependencies, Protocol):
+    """Parts of a broker that its server needs."""
+
+    @property
+    def flush_scope(self) -> FlushScope: ...
+
+
+def build_server(broker: ServerDependencies, topics: TopicAdmin) -> Server:
+    """Return the server, without listeners.
+
+    Permissions are checked before quotas of created partitions, and other quotas first of all.
+    """
+    runtime, settings, quotas, metadata = broker.runtime, broker.settings, broker.quotas, broker.metadata
+    muted = MutedConnections(runtime.reactor)
+    table = handler_table(broker, topics)
+    table = limited_mutations(quotas, muted, metadata, settings["num.partitions"], table)
+    if broker.plugins.permissions is not None:
+        from kreplica.server.authorization import guarded
+
+        table = guarded(table, broker.plugins.permissions, metadata)
+    throttled = ThrottledHandlers(quotas, muted)
+    server = Server(
+        runtime,
+        throttled.table(table),
+        bounds(settings),
+        flush_scope=broker.flush_scope,
+        on_unreadable=broker.directories.unreadable,
+        on_stopping=muted.stop,
+    )
+    quotas.changed = lambda: server.replace_handlers(throttled.table(table))
+    return server

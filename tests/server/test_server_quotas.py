@@ -1,0 +1,377 @@
+"""Quotas: rates as in Kafka, the quota that applies, bounded memory, and throttled requests in a simulated cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from server_scene import parse_answer, request_frame
+from sink import Sink
+from twisted.internet.task import Clock
+
+from kreplica.cluster.quotas import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    QuotaEntity,
+)
+from kreplica.cluster.znodes import DEFAULT_ENTITY
+from kreplica.server.protocol.connection import Connection
+from kreplica.server.quotas import client_quotas
+from kreplica.server.quotas.client_quotas import ClientQuotas
+from kreplica.server.quotas.rates import THROTTLE_MAX_S, MeasuredRate, TokenBucket
+from kreplica.testing.cluster.cluster import SimulatedCluster
+from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
+from kreplica.wire.messages import (
+    ALTER_CLIENT_QUOTAS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    DESCRIBE_CLIENT_QUOTAS,
+    FETCH,
+    PRODUCE,
+    Api,
+)
+from kreplica.wire.records import Record
+
+Row = dict[str, Any]
+D = DEFAULT_ENTITY
+THROTTLING_QUOTA_EXCEEDED = 89
+
+
+class TestRates:
+    """The arithmetic of Kafka's ``Rate`` and ``TokenBucket``."""
+
+    def test_rate_below_the_limit_is_not_throttled(self) -> None:
+        """Ten windows' worth may be sent at once, since the rate is measured over at least ten windows."""
+        rate = MeasuredRate(100.0, 11, 1.0)
+        assert rate.record(1000.0, 5.0) == 0.0
+        assert rate.record(1.0, 5.0) > 0.0
+
+    def test_throttle_time_brings_the_rate_to_the_limit(self) -> None:
+        """Twice the allowed bytes of ten seconds take ten more seconds, and are forgotten after eleven."""
+        rate = MeasuredRate(100.0, 11, 1.0)
+        throttle_s = rate.record(2000.0, 0.0)
+        assert throttle_s == pytest.approx(10.0)
+        assert rate.record(0.0, 11.0) == 0.0
+
+    def test_old_windows_are_forgotten(self) -> None:
+        """After all windows have passed, a client may send as much as at first."""
+        rate = MeasuredRate(100.0, 11, 1.0)
+        assert rate.record(1000.0, 0.0) == 0.0
+        assert not rate.is_idle(10.0)
+        assert rate.is_idle(11.0)
+        assert rate.record(1000.0, 11.0) == 0.0
+
+    def test_steady_rate(self) -> None:
+        """A client that pauses for the throttle times gets its quota, within a tenth."""
+        rate, now_s, sent = MeasuredRate(1000.0, 11, 1.0), 0.0, 0
+        while now_s < 300.0:
+            now_s += 0.01 + rate.record(300.0, now_s)
+            sent += 300
+        assert 0.9 * 300_000 < sent < 1.1 * 300_000
+
+    def test_limit_of_zero(self) -> None:
+        """Each request pauses for the longest time; nothing is divided by zero."""
+        assert MeasuredRate(0.0, 11, 1.0).record(1.0, 0.0) == THROTTLE_MAX_S
+        assert TokenBucket(0.0, 11, 1.0).record(1.0, 0.0) == THROTTLE_MAX_S
+
+    def test_token_bucket_recovers_at_its_rate(self) -> None:
+        """It may be overdrawn once, and is filled up to the burst."""
+        bucket = TokenBucket(2.0, 5, 1.0)
+        assert bucket.record(16.0, 0.0) == pytest.approx(3.0)
+        assert bucket.wait_s(1.0) == pytest.approx(2.0)
+        assert bucket.wait_s(3.0) == 0.0
+        assert not bucket.is_idle(7.9)
+        assert bucket.is_idle(8.0)
+
+
+class TestClientQuotas:
+    """The choice of the quota for a client, and its sharing."""
+
+    @pytest.fixture
+    def clock(self) -> Clock:
+        return Clock()
+
+    @pytest.fixture
+    def quotas(self, clock: Clock) -> ClientQuotas:
+        return ClientQuotas(clock.seconds)
+
+    def test_the_most_specific_quota_applies(self, quotas: ClientQuotas) -> None:
+        """In Kafka's order, user and client ID first."""
+        order = [("a", "c"), ("a", D), ("a", None), (D, "c"), (D, D), (D, None), (None, "c"), (None, D)]
+        entries = {QuotaEntity(*names): {PRODUCER_BYTE_RATE: 1.0 + n} for n, names in enumerate(order)}
+        for number, names in enumerate(order):
+            quotas.replace(entries)
+            usage = quotas.find(PRODUCER_BYTE_RATE, "User:a", "c")
+            assert usage is not None
+            assert usage.limit == 1.0 + number
+            del entries[QuotaEntity(*names)]
+        quotas.replace(entries)
+        assert quotas.find(PRODUCER_BYTE_RATE, "User:a", "c") is None
+
+    @pytest.mark.parametrize(
+        ("entity", "shared_by_clients", "shared_by_users"),
+        [
+            (("a", None), True, False),
+            ((D, None), True, False),
+            ((D, D), False, False),
+            (("a", D), False, False),
+            ((None, D), False, True),
+            ((None, "c"), False, True),
+        ],
+    )
+    def test_shared_quotas(
+        self,
+        quotas: ClientQuotas,
+        entity: tuple[str | None, str | None],
+        shared_by_clients: bool,
+        shared_by_users: bool,
+    ) -> None:
+        """A user's client IDs share its quota; users share the quota of a client ID."""
+        quotas.replace({QuotaEntity(*entity): {PRODUCER_BYTE_RATE: 5.0}})
+        first = quotas.find(PRODUCER_BYTE_RATE, "User:a", "c")
+        assert first is not None
+        assert (quotas.find(PRODUCER_BYTE_RATE, "User:a", "d") is first) is shared_by_clients
+        assert (quotas.find(PRODUCER_BYTE_RATE, "User:b", "c") is first) is shared_by_users
+
+    def test_changed_limits_keep_the_measured_use(self, quotas: ClientQuotas) -> None:
+        """A new value applies to requests before the change, too."""
+        quotas.replace({QuotaEntity("a", None): {PRODUCER_BYTE_RATE: 1000.0}})
+        usage = quotas.find(PRODUCER_BYTE_RATE, "User:a", "c")
+        assert usage is not None
+        assert usage.record(5000.0, 0.0) == 0.0
+        quotas.replace({QuotaEntity("a", None): {PRODUCER_BYTE_RATE: 100.0}})
+        assert quotas.find(PRODUCER_BYTE_RATE, "User:a", "c") is usage
+        assert usage.record(0.0, 0.0) > 0.0
+
+    def test_invented_client_ids_use_bounded_memory(
+        self, quotas: ClientQuotas, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The oldest are forgotten, idle ones first."""
+        monkeypatch.setattr(client_quotas, "CLIENTS_MAX", 100)
+        quotas.replace({QuotaEntity(None, D): {PRODUCER_BYTE_RATE: 5.0}})
+        for number in range(1000):
+            usage = quotas.find(PRODUCER_BYTE_RATE, "User:a", f"c{number}")
+            assert usage is not None
+            usage.record(1.0, clock.seconds())
+            assert len(quotas._usages[PRODUCER_BYTE_RATE]) <= 100
+            assert len(quotas._found) <= 100
+
+
+class Scene:
+    """One broker in virtual time, and a connection to it."""
+
+    def __init__(self) -> None:
+        self.cluster = SimulatedCluster(seed=1, brokers=1)
+        self.cluster.start()
+        client = self.cluster.client()
+        self.cluster.run_until(client.create_topic("t", 1, replication_factor=1))
+        self.cluster.wait_in_sync("t", [0])
+        self.program = self.cluster.brokers[self.cluster.leader_of("t", 0)].program
+        self.resources = self.program.server.resources
+        self.connection: Connection = self.resources.connection("PLAINTEXT", "1.2.3.4:5")
+        self.sink = Sink()
+        self.connection.attach(self.sink)
+
+    def set_quota(self, name: str, value: float, entity: Sequence[Row] | None = None, *, remove: bool = False) -> None:
+        rows = entity or [{"entity_type": "client-id", "entity_name": None}]
+        body = {
+            "entries": [{"entity": rows, "ops": [{"key": name, "value": value, "remove": remove}]}],
+            "validate_only": False,
+        }
+        (row,) = self.ask(ALTER_CLIENT_QUOTAS, 1, body)["entries"]
+        assert row["error_code"] == 0, row
+
+    def ask(self, api: Api, version: int, body: Row) -> Row:
+        return self.ask_all(api, version, [body])[0]
+
+    def ask_all(self, api: Api, version: int, bodies: list[Row]) -> list[Row]:
+        """Deliver requests as one read, and return the bodies of their responses."""
+        before = len(self.sink.sends)
+        self.cluster.run_until(lambda: not self.connection.paused)
+        with self.resources.flush_scope:
+            for body in bodies:
+                frame = request_frame(api, version, 7, body)
+                self.resources.dispatch.frame_received(self.connection, memoryview(bytearray(frame[4:])))
+        found: list[Row] = []
+
+        def are_complete() -> bool:
+            stream, found[:] = memoryview(b"".join(self.sink.sends[before:])), []
+            while len(stream) >= 4:
+                end = 4 + int.from_bytes(stream[:4], "big")
+                if end > len(stream):
+                    return False
+                found.append(parse_answer(stream[4:end], api.key, version)[1])
+                stream = stream[end:]
+            return len(found) == len(bodies)
+
+        self.cluster.run_until(are_complete)
+        return found
+
+    def produce(self, size: int) -> Row:
+        return self.ask(PRODUCE, 9, produce_body(size))
+
+
+def produce_body(size: int) -> Row:
+    records = build_batch([Record(NEXT_OFFSET, 1_700_000_000_000, None, bytes(size), ())])
+    data = [{"name": "t", "partition_data": [{"index": 0, "records": records}]}]
+    return {"acks": 1, "timeout_ms": 1000, "topic_data": data}
+
+
+def seconds_until_read(scene: Scene) -> float:
+    """Return the time for which the connection is not read."""
+    began_s = scene.program.runtime.reactor.seconds()
+    scene.cluster.run_until(lambda: not scene.connection.paused)
+    return scene.program.runtime.reactor.seconds() - began_s
+
+
+@pytest.fixture(scope="module")
+def scene() -> Scene:
+    return Scene()
+
+
+@pytest.fixture
+def no_quota_left(scene: Scene) -> Any:
+    """Remove the quotas of a test, and forget its rates."""
+    yield
+    for name in (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE):
+        scene.set_quota(name, 0.0, remove=True)
+    assert not scene.program.quotas.names
+    scene.program.quotas._usages = {name: {} for name in scene.program.quotas._usages}
+
+
+@pytest.mark.usefixtures("no_quota_left")
+class TestThrottledRequests:
+    """Responses with a throttle time, and connections that are not read meanwhile."""
+
+    def test_producer_is_slowed_down(self, scene: Scene) -> None:
+        """It gets its response at once, with a throttle time; nothing is refused."""
+        scene.set_quota(PRODUCER_BYTE_RATE, 10_000)
+        assert scene.produce(50_000)["throttle_time_ms"] == 0
+        assert not scene.connection.paused
+        answer = scene.produce(150_000)
+        assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
+        assert 9_000 < answer["throttle_time_ms"] < 11_500
+        assert seconds_until_read(scene) == pytest.approx(answer["throttle_time_ms"] / 1000, abs=0.1)
+        metrics = scene.program.quotas.metrics[PRODUCER_BYTE_RATE]
+        assert metrics.throttled == 1
+        assert metrics.throttled_s == pytest.approx(answer["throttle_time_ms"] / 1000, abs=0.01)
+
+    def test_similar_requests_of_one_read(self, scene: Scene) -> None:
+        """They are handled together, and have the throttle time of the whole run in each response."""
+        scene.set_quota(PRODUCER_BYTE_RATE, 10_000)
+        scene.produce(3_000)  # the dispatch learns the template
+        answers = scene.ask_all(PRODUCE, 9, [produce_body(30_000) for _ in range(6)])
+        assert all(each["responses"][0]["partition_responses"][0]["error_code"] == 0 for each in answers)
+        offsets = [each["responses"][0]["partition_responses"][0]["base_offset"] for each in answers]
+        assert offsets == list(range(offsets[0], offsets[0] + 6))
+        assert min(each["throttle_time_ms"] for each in answers) > 5_000
+        assert scene.connection.paused
+
+    def test_other_clients_are_not_slowed_down(self, scene: Scene) -> None:
+        """A quota of one client ID does not concern another."""
+        scene.set_quota(PRODUCER_BYTE_RATE, 10, [{"entity_type": "client-id", "entity_name": "another"}])
+        assert scene.produce(50_000)["throttle_time_ms"] == 0
+        entity = [{"entity_type": "client-id", "entity_name": "another"}]
+        scene.set_quota(PRODUCER_BYTE_RATE, 0.0, entity, remove=True)
+
+    def test_consumer_is_slowed_down(self, scene: Scene) -> None:
+        """It gets the records, and pauses for as long as their size requires."""
+        scene.produce(200_000)
+        scene.set_quota(CONSUMER_BYTE_RATE, 10_000)
+        rows = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 2**20, "log_start_offset": -1}]
+        body = {"replica_id": -1, "max_wait_ms": 10, "min_bytes": 1, "max_bytes": 2**20, "isolation_level": 0,
+                "session_id": 0, "session_epoch": -1, "topics": [{"topic": "t", "partitions": rows}],
+                "forgotten_topics_data": [], "rack_id": ""}  # fmt: skip
+        # The sink does not keep ranges of files, so that only the header of the response can be read.
+        before = len(scene.sink.sends)
+        frame = request_frame(FETCH, 11, 7, body)
+        with scene.resources.flush_scope:
+            scene.resources.dispatch.frame_received(scene.connection, memoryview(bytearray(frame[4:])))
+        scene.cluster.run_until(lambda: len(scene.sink.sends) > before)
+        throttle_ms = int.from_bytes(scene.sink.sends[before][8:12], "big")
+        assert throttle_ms > 5_000
+        assert seconds_until_read(scene) == pytest.approx(throttle_ms / 1000, abs=0.1)
+
+    def test_strict_and_permissive_mutations(self, scene: Scene) -> None:
+        """New clients get an error for topics beyond the quota; older ones are throttled."""
+        scene.set_quota(CONTROLLER_MUTATION_RATE, 1)
+
+        def create(version: int, *names: str) -> Row:
+            topics = [
+                {"name": name, "num_partitions": 12, "replication_factor": 1, "assignments": [], "configs": []}
+                for name in names
+            ]
+            return scene.ask(
+                CREATE_TOPICS, version, {"topics": topics, "timeout_ms": 5000, "validate_only": False}
+            )
+
+        answer = create(6, "first", "second")
+        assert {row["name"]: row["error_code"] for row in answer["topics"]} == {
+            "first": 0,
+            "second": THROTTLING_QUOTA_EXCEEDED,
+        }
+        assert 0 < answer["throttle_time_ms"] <= 1_100
+        answer = create(5, "third")
+        assert [row["error_code"] for row in answer["topics"]] == [0]
+        assert answer["throttle_time_ms"] > 8_000
+        answer = scene.ask(DELETE_TOPICS, 5, {"topic_names": ["first"], "timeout_ms": 5000})
+        assert [row["error_code"] for row in answer["responses"]] == [0]
+
+    def test_described_quotas(self, scene: Scene) -> None:
+        """Filters match exact names, defaults and any; ``strict`` excludes entities with other types."""
+        user, client = ({"entity_type": kind, "entity_name": "x/y z"} for kind in ("user", "client-id"))
+        scene.set_quota(CONSUMER_BYTE_RATE, 7, [user, client])
+        scene.set_quota(REQUEST_PERCENTAGE, 12.5, [user])
+        scene.set_quota(PRODUCER_BYTE_RATE, 9)
+
+        def describe(*components: tuple[str, int, str | None], strict: bool = False) -> list[Row]:
+            rows = [{"entity_type": t, "match_type": kind, "match": match} for t, kind, match in components]
+            answer = scene.ask(DESCRIBE_CLIENT_QUOTAS, 1, {"components": rows, "strict": strict})
+            assert answer["error_code"] == 0
+            return [{"entity": list(row["entity"]), "values": list(row["values"])} for row in answer["entries"]]
+
+        pair = {"entity": [user, client], "values": [{"key": CONSUMER_BYTE_RATE, "value": 7.0}]}
+        alone = {"entity": [user], "values": [{"key": REQUEST_PERCENTAGE, "value": 12.5}]}
+        default = {
+            "entity": [{"entity_type": "client-id", "entity_name": None}],
+            "values": [{"key": PRODUCER_BYTE_RATE, "value": 9.0}],
+        }
+        assert len(describe()) == 3
+        assert describe(("user", 0, "x/y z"), strict=True) == [alone]
+        assert {len(row["entity"]) for row in describe(("user", 2, None))} == {1, 2}
+        assert describe(("user", 0, "x/y z"), ("client-id", 2, None)) == [pair]
+        assert describe(("client-id", 1, None)) == [default]
+        assert describe(("user", 0, "nobody")) == []
+        for entity, name in (([user, client], CONSUMER_BYTE_RATE), ([user], REQUEST_PERCENTAGE)):
+            scene.set_quota(name, 0.0, entity, remove=True)
+
+
+def test_handlers_without_quotas_are_not_wrapped(scene: Scene) -> None:
+    """A quota costs nothing until one is set, and nothing after the last is removed."""
+    table = scene.resources.dispatch.table
+    plain = table[PRODUCE.key].handle
+    scene.set_quota(PRODUCER_BYTE_RATE, 1e9)
+    assert table[PRODUCE.key].handle is not plain
+    assert scene.produce(10)["throttle_time_ms"] == 0
+    scene.set_quota(PRODUCER_BYTE_RATE, 0.0, remove=True)
+    assert table[PRODUCE.key].handle is plain
+    assert scene.produce(10)["throttle_time_ms"] == 0
+
+
+def test_closed_connections_are_forgotten(scene: Scene) -> None:
+    """Clients that disconnect while they are muted do not fill the memory."""
+    from kreplica.server.quotas.muted_connections import SWEEP_MIN, MutedConnections
+
+    clock = Clock()
+    muted = MutedConnections(clock)
+    for number in range(1000):
+        connection = scene.resources.connection("PLAINTEXT", f"1.2.3.5:{number}")
+        connection.attach(Sink())
+        muted.mute(connection, 1000.0)
+        connection.lost()
+        assert len(muted) <= SWEEP_MIN
+    muted.stop()
+    assert not clock.getDelayedCalls()
