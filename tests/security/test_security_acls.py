@@ -30,12 +30,20 @@ from kreplica.security.acls.rules import AclRules
 from kreplica.security.acls.znodes import decode_acls, encode_acls, encode_change, path_of
 from kreplica.wire.messages import (
     CREATE_ACLS,
+    CREATE_TOPICS,
     DELETE_ACLS,
     DESCRIBE_ACLS,
+    DESCRIBE_PRODUCERS,
+    DESCRIBE_TRANSACTIONS,
+    FIND_COORDINATOR,
     INIT_PRODUCER_ID,
     LEADER_AND_ISR,
     LIST_GROUPS,
+    LIST_TRANSACTIONS,
     METADATA,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    OFFSET_FOR_LEADER_EPOCH,
     STOP_REPLICA,
 )
 from tests.support.coordinator import CoordinatorProcess
@@ -254,6 +262,88 @@ def test_brokers_enforce_acls(
 
     more = "authorizer.class.name=kafka.security.authorizer.AclAuthorizer\nsuper.users=User:admin"
     with_brokers(2, tmp_path, certificates, coordinator.address, story, more)
+
+
+def test_checks_of_each_row(
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, logged: list[str]
+) -> None:
+    """Offsets, epochs, producers and transactions: refused rows have an error, and lists leave them out."""
+    group_refused, topic_refused, id_refused = (
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    )
+
+    async def story(scene: Brokers) -> None:
+        admin, alice = [await scene.connection("LOCAL", "PLAIN", user) for user in ("admin", "alice")]
+        await prepare(scene, admin)
+
+        wanted = [{"name": name, "partition_indexes": [0]} for name in ("seen", "hidden")]
+        groups = [{"group_id": "g", "topics": wanted}, {"group_id": "h", "topics": None}]
+        response = await alice.request(OFFSET_FETCH, 8, {"groups": groups, "require_stable": False})
+        rows = {row["group_id"]: row for row in response["groups"]}
+        assert rows["h"]["error_code"] == group_refused
+        found = {row["name"]: row["partitions"][0] for row in rows["g"]["topics"]}
+        assert (found["seen"]["committed_offset"], found["seen"]["error_code"]) == (5, 0)
+        assert (found["hidden"]["committed_offset"], found["hidden"]["error_code"]) == (-1, topic_refused)
+        response = await alice.request(OFFSET_FETCH, 7, {"group_id": "g", "topics": None, "require_stable": False})
+        assert [row["name"] for row in response["topics"]] == ["seen"]
+        for version, top, rows_of in ((1, None, [group_refused] * 2), (7, group_refused, [])):
+            body = {"group_id": "h", "topics": wanted, "require_stable": False}
+            response = await alice.request(OFFSET_FETCH, version, body)
+            assert response.get("error_code") == top
+            assert [row["partitions"][0]["error_code"] for row in response["topics"]] == rows_of
+
+        partitions = [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}]
+        topics = [{"topic": name, "partitions": partitions} for name in ("seen", "hidden")]
+        response = await alice.request(OFFSET_FOR_LEADER_EPOCH, 3, {"replica_id": -2, "topics": topics})
+        codes = {row["topic"]: row["partitions"][0]["error_code"] for row in response["topics"]}
+        assert codes == {"seen": 0, "hidden": topic_refused}
+        response = await alice.request(DESCRIBE_PRODUCERS, 0, {"topics": wanted})
+        codes = {row["name"]: row["partitions"][0]["error_code"] for row in response["topics"]}
+        assert codes == {"seen": 0, "hidden": topic_refused}
+        response = await alice.request(LIST_TRANSACTIONS, 0, {"state_filters": [], "producer_id_filters": []})
+        assert [row["transactional_id"] for row in response["transaction_states"]] == ["own"]
+        response = await alice.request(DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": ["own", "other"]})
+        codes = {row["transactional_id"]: row["error_code"] for row in response["transaction_states"]}
+        assert codes == {"own": 0, "other": id_refused}
+        await admin.close()
+        await alice.close()
+
+    more = "authorizer.class.name=kafka.security.authorizer.AclAuthorizer\nsuper.users=User:admin"
+    more += "\ntransaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1"
+    with_brokers(1, tmp_path, certificates, coordinator.address, story, more)
+
+
+async def prepare(scene: Brokers, admin: Any) -> None:
+    """Create two topics, a committed offset for each, two transactional IDs, and the ACLs of alice."""
+    topics = [
+        {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+        for name in ("seen", "hidden")
+    ]
+    await admin.request(CREATE_TOPICS, 4, {"topics": topics, "timeout_ms": 10_000, "validate_only": False})
+    partitions = [{"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}]
+    body = {
+        "group_id": "g",
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "topics": [{"name": name, "partitions": partitions} for name in ("seen", "hidden")],
+    }
+    for kind, key in ((0, "g"), (1, "own")):
+        while (await admin.request(FIND_COORDINATOR, 2, {"key": key, "key_type": kind}))["error_code"]:
+            await pause(scene.reactor, 0.1)
+    while True:
+        response = await admin.request(OFFSET_COMMIT, 7, body)
+        if not any(row["partitions"][0]["error_code"] for row in response["topics"]):
+            break
+        await pause(scene.reactor, 0.1)
+    for name in ("own", "other"):
+        body = {"transactional_id": name, "transaction_timeout_ms": 1000}
+        while (await admin.request(INIT_PRODUCER_ID, 1, body))["error_code"]:
+            await pause(scene.reactor, 0.1)
+    creations = [row(2, "seen", "User:alice", 3), row(3, "g", "User:alice", 8), row(5, "own", "User:alice", 8)]
+    response = await admin.request(CREATE_ACLS, 2, {"creations": creations})
+    assert [each["error_code"] for each in response["results"]] == [0, 0, 0]
 
 
 def read_with_librdkafka(port: int) -> str:

@@ -9,7 +9,8 @@ from kreplica.errors import ErrorCode
 from kreplica.interfaces import CLUSTER, Operation, ResourceType
 from kreplica.model import ZERO_UUID
 from kreplica.server.authorization.metadata import guard_metadata
-from kreplica.server.authorization.permissions import Permissions, group, topic
+from kreplica.server.authorization.offset_fetch import guard_offset_fetch
+from kreplica.server.authorization.permissions import Permissions, group, topic, transactional_id
 from kreplica.server.authorization.produce import guard_produce
 from kreplica.server.authorization.rules import RULES
 from kreplica.server.metadata.metadata_cache import MetadataCache
@@ -34,6 +35,12 @@ def _entry(entry: HandlerEntry, permissions: Permissions, metadata: MetadataCach
         handle = _guard_delete_topics(permissions, handle, metadata)
     elif key == messages.LIST_GROUPS.key:
         handle = _guard_list_groups(permissions, handle)
+    elif key == messages.OFFSET_FETCH.key:
+        handle = guard_offset_fetch(permissions, handle)
+    elif key == messages.LIST_TRANSACTIONS.key:
+        handle = _guard_list_transactions(permissions, handle)
+    elif key == messages.DESCRIBE_TRANSACTIONS.key:
+        handle = _guard_described_topics(permissions, handle)
     unguarded = handle
     for rule in reversed(RULES.get(key, ())):
         handle = rule.guard(permissions, handle)
@@ -69,6 +76,45 @@ def _guard_list_groups(permissions: Permissions, handle: Handler) -> Handler:
                 return {**response, "groups": allowed}
 
             request.amend_response(amend)
+        handle(request)
+
+    return guarded_
+
+
+def _guard_list_transactions(permissions: Permissions, handle: Handler) -> Handler:
+    """Return a ListTransactions handler that lists only transactional IDs that the client may describe."""
+
+    def guarded_(request: Request) -> None:
+        def amend(response: dict[str, Any]) -> dict[str, Any]:
+            allowed = [
+                row
+                for row in response["transaction_states"]
+                if permissions.would_allow(request, Operation.DESCRIBE, transactional_id(row["transactional_id"]))
+            ]
+            return {**response, "transaction_states": allowed}
+
+        request.amend_response(amend)
+        handle(request)
+
+    return guarded_
+
+
+def _guard_described_topics(permissions: Permissions, handle: Handler) -> Handler:
+    """Return a DescribeTransactions handler whose responses contain only topics that the client may describe."""
+
+    def guarded_(request: Request) -> None:
+        def allowed(row: dict[str, Any]) -> dict[str, Any]:
+            topics = [
+                each
+                for each in row.get("topics", ())
+                if permissions.would_allow(request, Operation.DESCRIBE, topic(each["topic"]))
+            ]
+            return {**row, "topics": topics}
+
+        def amend(response: dict[str, Any]) -> dict[str, Any]:
+            return {**response, "transaction_states": [allowed(row) for row in response["transaction_states"]]}
+
+        request.amend_response(amend)
         handle(request)
 
     return guarded_

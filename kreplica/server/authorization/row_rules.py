@@ -43,7 +43,7 @@ class RowRule(NamedTuple):
     def remove_refused(self, permissions: Permissions, request: Request) -> list[Row]:
         """Remove refused rows from the request; return their error rows."""
         rows = request.body.get(self.request_field)
-        if not rows or (self.also is not None and permissions.allows(request, self.also, CLUSTER)):
+        if not rows or (self.also is not None and permissions.would_allow(request, self.also, CLUSTER)):
             return []
         allowed, refusals = [], []
         for row in rows:

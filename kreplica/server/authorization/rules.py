@@ -1,7 +1,7 @@
 """The authorization rules of each API, by API key, as in Kafka.
 
-APIs without a rule need nothing: ApiVersions and DescribeCluster, which reveal little; ListGroups, whose response is
-filtered; DescribeProducers, DescribeTransactions, ListTransactions and clients' OffsetForLeaderEpoch; SASL; delegation
+APIs without a rule need nothing: ApiVersions and DescribeCluster, which reveal little; ListGroups and ListTransactions,
+whose responses are filtered; OffsetFetch, which ``offset_fetch`` checks for each group and topic; SASL; delegation
 tokens, which are always refused. ``docs/how-to/plugins.md`` lists the consequences.
 """
 
@@ -67,16 +67,6 @@ def _no_coordinator(body: Row, code: int) -> Row:
         for key in body.get("coordinator_keys") or ()
     ]
     return {"error_code": code, "error_message": None, "node_id": -1, "host": "", "port": -1, "coordinators": rows}
-
-
-def _fetched_groups(body: Row) -> Sequence[Need]:
-    groups = [row["group_id"] for row in body.get("groups") or ()] or [body.get("group_id", "")]
-    return [(Operation.DESCRIBE, group(name)) for name in groups]
-
-
-def _no_offsets(body: Row, code: int) -> Row:
-    groups = [{"group_id": row["group_id"], "topics": [], "error_code": code} for row in body.get("groups") or ()]
-    return {"topics": [], "error_code": code, "groups": groups}
 
 
 def _added(body: Row) -> Sequence[Need]:
@@ -169,6 +159,23 @@ RULES: Mapping[int, Sequence[Rule]] = {
     messages.LIST_OFFSETS.key: [
         RowRule("topics", "topics", _each_topic(Operation.DESCRIBE), with_partitions(old_style_offsets=[]))
     ],
+    messages.OFFSET_FOR_LEADER_EPOCH.key: [
+        RowRule(
+            "topics",
+            "topics",
+            _each_topic(Operation.DESCRIBE, "topic"),
+            with_partitions("topic", index="partition", response_index="partition"),
+            Operation.CLUSTER_ACTION,
+        )
+    ],
+    messages.DESCRIBE_PRODUCERS.key: [
+        RowRule(
+            "topics",
+            "topics",
+            _each_topic(Operation.READ),
+            with_partitions(partitions="partition_indexes", index=None, active_producers=[]),
+        )
+    ],
     # Settings.
     messages.DESCRIBE_CONFIGS.key: [
         RowRule(
@@ -209,7 +216,6 @@ RULES: Mapping[int, Sequence[Rule]] = {
         RequestRule(_member, _committed()),
         RowRule("topics", "topics", _each_topic(Operation.READ), with_partitions()),
     ],
-    messages.OFFSET_FETCH.key: [RequestRule(_fetched_groups, _no_offsets)],
     messages.OFFSET_DELETE.key: [
         RequestRule(lambda body: [(Operation.DELETE, group(body["group_id"]))], only_code),
         RowRule("topics", "topics", _each_topic(Operation.READ), with_partitions()),
@@ -225,6 +231,14 @@ RULES: Mapping[int, Sequence[Rule]] = {
     ],
     # Producers.
     messages.INIT_PRODUCER_ID.key: [RequestRule(_producer, only_code)],
+    messages.DESCRIBE_TRANSACTIONS.key: [
+        RowRule(
+            "transactional_ids",
+            "transaction_states",
+            lambda name: (Operation.DESCRIBE, transactional_id(name)),
+            named(None, "transactional_id"),
+        )
+    ],
     messages.ADD_PARTITIONS_TO_TXN.key: [RequestRule(_added, _not_added)],
     messages.ADD_OFFSETS_TO_TXN.key: [RequestRule(_added_offsets, only_code)],
     messages.END_TXN.key: [RequestRule(_transaction, only_code)],
