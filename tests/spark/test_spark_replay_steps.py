@@ -9,8 +9,8 @@ import pytest
 from kreplica.model import TopicPartition
 from kreplica.spark.pipelines.replay.steps import (
     NOTHING_DONE,
-    Lot,
-    LotTooLarge,
+    SourceUnit,
+    SourceUnitTooLarge,
     Selection,
     Step,
     assign_tasks,
@@ -22,8 +22,8 @@ P0, P1, Q0 = TopicPartition("p", 0), TopicPartition("p", 1), TopicPartition("q",
 ALL = Selection()
 
 
-def lots(random: Random) -> list[Lot]:
-    """Return lots as in an archive, with consecutive ranges of each partition."""
+def units(random: Random) -> list[SourceUnit]:
+    """Return units as in an archive, with consecutive ranges of each partition."""
     ends = {P0: 100, P1: 0, Q0: 7}
     found = []
     for number in random.sample(range(100), random.randint(1, 12)):
@@ -32,7 +32,7 @@ def lots(random: Random) -> list[Lot]:
     made = []
     for number, sizes in sorted(found, key=lambda each: each[0]):
         ranges = tuple(OffsetRange(each, ends[each], ends[each] + size) for each, size in sizes.items() if size)
-        made.append(Lot(number, ranges, random.choice((0, 1000, 100_000))))
+        made.append(SourceUnit(number, ranges, random.choice((0, 1000, 100_000))))
         ends = {each: ends[each] + size for each, size in sizes.items()}
     return made
 
@@ -43,10 +43,10 @@ def offsets(steps: list[Step]) -> list[tuple[TopicPartition, int]]:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_each_offset_is_in_one_step(seed: int) -> None:
-    """Also if later runs with other sizes and more lots continue earlier ones."""
+    """Also if later runs with other sizes and more units continue earlier ones."""
     random = Random(seed)
-    whole = lots(random)
-    expected = [(each.partition, offset) for lot in whole for each in lot.ranges for offset in range(*each[1:])]
+    whole = units(random)
+    expected = [(each.partition, offset) for unit in whole for each in unit.ranges for offset in range(*each[1:])]
     done: list[Step] = []
     after = NOTHING_DONE
     for last in [*sorted(random.choices(range(len(whole)), k=4)), len(whole)]:
@@ -67,18 +67,19 @@ def test_each_offset_is_in_one_step(seed: int) -> None:
 
 
 def test_steps_are_bounded_and_full() -> None:
-    """By offsets and by bytes; small lots are combined."""
-    many = [Lot(number, (OffsetRange(P0, 10 * number, 10 * number + 10),), 100) for number in range(100)]
+    """By offsets and by bytes; small units are combined."""
+    many = [SourceUnit(number, (OffsetRange(P0, 10 * number, 10 * number + 10),), 100) for number in range(100)]
     assert [step.size for step in plan_steps(many, ALL, records_max=250, bytes_max=10**9)] == [250] * 4
     assert [step.size for step in plan_steps(many, ALL, records_max=10**9, bytes_max=5000)] == [500] * 2
-    assert plan_steps(many, ALL, records_max=250, bytes_max=10**9)[0].lots == tuple(range(25))
-    one = plan_steps([Lot(3, (OffsetRange(P0, 0, 600), OffsetRange(P1, 0, 200)), 0)], ALL, records_max=80, bytes_max=1)
+    assert plan_steps(many, ALL, records_max=250, bytes_max=10**9)[0].units == tuple(range(25))
+    unit = SourceUnit(3, (OffsetRange(P0, 0, 600), OffsetRange(P1, 0, 200)), 0)
+    one = plan_steps([unit], ALL, records_max=80, bytes_max=1)
     assert [[each.size for each in step.ranges] for step in one] == [[60, 20]] * 10
 
 
 def test_excluded_ranges_are_left_out() -> None:
     """Excluded topics and offsets; a step without offsets does not exist."""
-    both = [Lot(0, (OffsetRange(P0, 0, 100), OffsetRange(Q0, 0, 100)))]
+    both = [SourceUnit(0, (OffsetRange(P0, 0, 100), OffsetRange(Q0, 0, 100)))]
     chosen = Selection({"p"}, {P0: 30}, {P0: 60})
     steps = plan_steps(both, chosen, records_max=20, bytes_max=1)
     assert [each.partition for step in steps for each in step.ranges] == [P0] * 3
@@ -86,10 +87,10 @@ def test_excluded_ranges_are_left_out() -> None:
     assert plan_steps(both, Selection({"x"}), records_max=20, bytes_max=1) == []
 
 
-def test_an_oversized_lot() -> None:
-    """Positions within a lot have 32 bits."""
-    with pytest.raises(LotTooLarge, match="lot 5 has"):
-        plan_steps([Lot(5, (OffsetRange(P0, 0, 1 << 32),))], ALL, records_max=1 << 40, bytes_max=1)
+def test_an_oversized_source_unit() -> None:
+    """Positions within a unit have 32 bits."""
+    with pytest.raises(SourceUnitTooLarge, match="source unit 5 has"):
+        plan_steps([SourceUnit(5, (OffsetRange(P0, 0, 1 << 32),))], ALL, records_max=1 << 40, bytes_max=1)
 
 
 def test_lanes_are_balanced() -> None:

@@ -165,8 +165,8 @@ def make_plan(cluster: Cluster, source: Source, options: ReplayOptions) -> Plan:
     name = options.name or f"replay-{digest(f'{source.key} {cluster_id} {text}')}"
     decided = sequence_of(cluster, name, description).decided()
     sizes = {"records_max": options.step_records, "bytes_max": options.step_bytes}
-    steps = tuple(plan_steps(source.lots, selection, after=decided, **sizes))
-    offsets = sum(selection.clip(each).size for lot in source.lots for each in lot.ranges)
+    steps = tuple(plan_steps(source.units, selection, after=decided, **sizes))
+    offsets = sum(selection.clip(each).size for unit in source.units for each in unit.ranges)
     done = offsets - sum(step.size for step in steps)
     return Plan(source, options, name, description, targets, decided, offsets, done, steps)
 

@@ -14,7 +14,7 @@ from kreplica.errors import KreplicaError
 from kreplica.model import TopicPartition
 from kreplica.spark.pipelines.archive.layout import Archive
 from kreplica.spark.pipelines.archive.reading import read_rows
-from kreplica.spark.pipelines.replay.steps import Lot, Step, assign_tasks
+from kreplica.spark.pipelines.replay.steps import SourceUnit, Step, assign_tasks
 from kreplica.spark.source.ranges import OffsetRange
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NO_TOPIC = ""
 """Topic of rows without a topic column; they have one target topic."""
 
-LANE, LOT = "kreplica_lane", "kreplica_lot"
+LANE, UNIT = "kreplica_lane", "kreplica_unit"
 _FIRST, _END, _FILE = "kreplica_first", "kreplica_behind", "kreplica_file"
 _SINK_COLUMNS = ("key", "value", "topic", "partition", "timestamp", "headers")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
@@ -48,7 +48,7 @@ class Source(ABC):
     path: str
     key: str
     identity: str
-    lots: tuple[Lot, ...]
+    units: tuple[SourceUnit, ...]
     partition_counts: Mapping[str, int]
     oldest_ms: int | None
 
@@ -59,7 +59,7 @@ class Source(ABC):
     @property
     def order(self) -> tuple[str, ...]:
         """Columns by which rows are sorted within their partition."""
-        return (LOT, "offset")
+        return (UNIT, "offset")
 
 
 @dataclass(frozen=True)
@@ -86,12 +86,12 @@ class OffsetSource(Source):
         joined = rows.join(F.broadcast(table), ["topic", "partition"])
         within = joined.where((F.col("offset") >= F.col(_FIRST)) & (F.col("offset") < F.col(_END)))
         kept = [name for name in (*_SINK_COLUMNS, "offset") if name in within.columns]
-        return within.select(*kept, F.lit(0).alias(LOT), LANE)
+        return within.select(*kept, F.lit(0).alias(UNIT), LANE)
 
     def _read(self, spark: SparkSession, step: Step) -> DataFrame:
         if self.archive is None:
             return _read_all(spark, self.path)
-        batches = [each for each in self.archive.batches if each.number in step.lots]
+        batches = [each for each in self.archive.batches if each.number in step.units]
         return read_rows(spark, self.archive, {each.partition.topic for each in step.ranges}, batches)
 
 
@@ -99,7 +99,7 @@ class OffsetSource(Source):
 class FileSource(Source):
     """Rows without offsets, ordered by file name and position in the file.
 
-    :param names: file names by lot.
+    :param names: file names by unit.
     """
 
     names: tuple[str, ...] = ()
@@ -113,12 +113,12 @@ class FileSource(Source):
             "*", F.col("_metadata.file_path").alias(_FILE), F.col("_metadata.row_index").alias("offset")
         )
         rows = rows.where(F.col(_FILE).isin([name for name, *_ in files]))
-        joined = rows.join(F.broadcast(_table(spark, (_FILE, LOT, _FIRST, _END), files)), _FILE)
+        joined = rows.join(F.broadcast(_table(spark, (_FILE, UNIT, _FIRST, _END), files)), _FILE)
         within = joined.where((F.col("offset") >= F.col(_FIRST)) & (F.col("offset") < F.col(_END)))
         # One task writes all rows of a partition, or of a key.
         lane_key = next((name for name in ("partition", "key") if name in within.columns), "topic")
         lane = F.pmod(F.hash("topic", lane_key), F.lit(lane_count)).cast("int")
-        kept = [name for name in (*_SINK_COLUMNS, LOT, "offset") if name in within.columns]
+        kept = [name for name in (*_SINK_COLUMNS, UNIT, "offset") if name in within.columns]
         return within.select(*kept, lane.alias(LANE))
 
 
@@ -127,12 +127,12 @@ class FileSource(Source):
 
 def archive_source(archive: Archive) -> OffsetSource:
     """Return the complete batches of an archive as a source."""
-    lots = []
+    units = []
     for batch in archive.batches:
         ranges = [
             OffsetRange(TopicPartition(each.topic, each.partition), each.start, each.end) for each in batch.ranges
         ]
-        lots.append(Lot(batch.number, tuple(ranges), batch.size))
+        units.append(SourceUnit(batch.number, tuple(ranges), batch.size))
     counts: dict[str, int] = {}
     for topic, partition in archive.spans:
         counts[topic] = max(counts.get(topic, 0), partition + 1)
@@ -141,7 +141,7 @@ def archive_source(archive: Archive) -> OffsetSource:
     plain = replace(archive, description=replace(archive.description, values="binary"))
     days = [each.day for batch in archive.batches for each in batch.files if _DAY.fullmatch(each.day)]
     oldest_ms = int(datetime.fromisoformat(f"{min(days)}T00:00Z").timestamp() * 1000) if days else None
-    return OffsetSource(archive.path, identity, identity, tuple(lots), counts, oldest_ms, plain)
+    return OffsetSource(archive.path, identity, identity, tuple(units), counts, oldest_ms, plain)
 
 
 def directory_source(spark: SparkSession, path: str) -> Source:
@@ -181,11 +181,11 @@ def directory_source(spark: SparkSession, path: str) -> Source:
     if all(row["partition"] is not None and row["with_offset"] == row["rows"] for row in totals):
         ranges = [OffsetRange(TopicPartition(row["topic"], row["partition"]), row["first"], row["last"] + 1)
                   for row in totals]  # fmt: skip
-        lot = Lot(0, tuple(ranges), sum(row["size"] for row in files))
-        return OffsetSource(path, path, identity, (lot,), counts, oldest_ms)
-    lots = [Lot(number, (OffsetRange(TopicPartition(NO_TOPIC, number), 0, row["rows"]),), row["size"])
+        unit = SourceUnit(0, tuple(ranges), sum(row["size"] for row in files))
+        return OffsetSource(path, path, identity, (unit,), counts, oldest_ms)
+    units = [SourceUnit(number, (OffsetRange(TopicPartition(NO_TOPIC, number), 0, row["rows"]),), row["size"])
             for number, row in enumerate(files)]  # fmt: skip
-    return FileSource(path, path, identity, tuple(lots), counts, oldest_ms, tuple(row["name"] for row in files))
+    return FileSource(path, path, identity, tuple(units), counts, oldest_ms, tuple(row["name"] for row in files))
 
 
 def _oldest(rows: DataFrame) -> Column:

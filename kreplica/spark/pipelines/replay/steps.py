@@ -1,8 +1,8 @@
 """Divides a replay into steps; pure functions.
 
-A lot is a batch of an archive or a file of a directory. Lots have a fixed order, and each offset has one position in
-it. Therefore a single number, the position, describes the progress of a replay. Step sizes may change between runs: a
-run that resumes after a position replays exactly the remaining offsets.
+A source unit is a batch of an archive or a file of a directory. Units have a fixed order, and each offset has one
+position in that order. A single number, the position, therefore describes the progress of a replay. Step sizes may
+change between runs: a run that resumes after a position replays exactly the remaining offsets.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _COUNT_MAX = (1 << _COUNT_BITS) - 1
 _NUMBER_MAX = (1 << 30) - 1
 
 
-class LotTooLarge(KreplicaError):
-    """A lot has more offsets than a position can represent."""
+class SourceUnitTooLarge(KreplicaError):
+    """A source unit has more offsets than a position can represent."""
 
 
-class Lot(NamedTuple):
-    """A batch of an archive, or a file of a directory. The offsets of each partition ascend with the lots' numbers.
+class SourceUnit(NamedTuple):
+    """A batch of an archive, or a file of a directory. The offsets of each partition ascend with the units' numbers.
 
     :param size_bytes: size of its files.
     """
@@ -44,12 +44,12 @@ class Step(NamedTuple):
     """Records that are written as one batch of the sink.
 
     :param position: end position.
-    :param lots: numbers of the lots that contain the records, ascending.
+    :param units: numbers of the units that contain the records, ascending.
     :param ranges: one per partition, sorted.
     """
 
     position: int
-    lots: tuple[int, ...]
+    units: tuple[int, ...]
     ranges: tuple[OffsetRange, ...]
 
     @property
@@ -80,23 +80,23 @@ class Selection(NamedTuple):
 
 
 def plan_steps(
-    lots: Iterable[Lot], selection: Selection, *, records_max: int, bytes_max: int, after: int = NOTHING_DONE
+    units: Iterable[SourceUnit], selection: Selection, *, records_max: int, bytes_max: int, after: int = NOTHING_DONE
 ) -> list[Step]:
     """Return the steps after a position that contain selected offsets.
 
     :param records_max: approximate maximum of offsets per step, before selection.
     :param bytes_max: approximate maximum of file bytes per step.
-    :raise LotTooLarge: a lot has too many offsets.
+    :raise SourceUnitTooLarge: a source unit has too many offsets.
     """
     steps = []
-    for position, parts in _divide(lots, after, records_max, bytes_max):
+    for position, parts in _divide(units, after, records_max, bytes_max):
         ranges: dict[TopicPartition, OffsetRange] = {}
         used = set()
-        for lot, first, end_index in parts:
-            for each in lot.ranges:
-                selected = selection.clip(_share_of(each, lot.size, first, end_index))
+        for unit, first, end_index in parts:
+            for each in unit.ranges:
+                selected = selection.clip(_share_of(each, unit.size, first, end_index))
                 if selected.size:
-                    used.add(lot.number)
+                    used.add(unit.number)
                     before = ranges.get(each.partition, selected)
                     start, end = min(before.start, selected.start), max(before.end, selected.end)
                     ranges[each.partition] = OffsetRange(each.partition, start, end)
@@ -106,39 +106,41 @@ def plan_steps(
 
 
 def _divide(
-    lots: Iterable[Lot], after: int, records_max: int, bytes_max: int
-) -> Iterator[tuple[int, list[tuple[Lot, int, int]]]]:
-    """Yield (position, [(lot, first offset within it, end within it)])."""
+    units: Iterable[SourceUnit], after: int, records_max: int, bytes_max: int
+) -> Iterator[tuple[int, list[tuple[SourceUnit, int, int]]]]:
+    """Yield (position, [(unit, first offset within it, end within it)])."""
     number, count = (NOTHING_DONE, 0) if after == NOTHING_DONE else (after >> _COUNT_BITS, after & _COUNT_MAX)
-    parts: list[tuple[Lot, int, int]] = []
+    parts: list[tuple[SourceUnit, int, int]] = []
     remaining_share = 1.0
-    for lot in sorted(lots, key=lambda each: each.number):
-        if lot.size > _COUNT_MAX or lot.number > _NUMBER_MAX:
-            raise LotTooLarge(f"lot {lot.number} has {lot.size:,} offsets: the maximum is {_COUNT_MAX:,}")
-        first = 0 if lot.number > number else count if lot.number == number else lot.size
-        limit = min(float(records_max), bytes_max * lot.size / lot.size_bytes if lot.size_bytes else records_max)
-        while first < lot.size:
-            end_index = min(lot.size, first + max(1, round(remaining_share * limit)))
-            parts.append((lot, first, end_index))
+    for unit in sorted(units, key=lambda each: each.number):
+        if unit.size > _COUNT_MAX or unit.number > _NUMBER_MAX:
+            raise SourceUnitTooLarge(
+                f"source unit {unit.number} has {unit.size:,} offsets: the maximum is {_COUNT_MAX:,}"
+            )
+        first = 0 if unit.number > number else count if unit.number == number else unit.size
+        limit = min(float(records_max), bytes_max * unit.size / unit.size_bytes if unit.size_bytes else records_max)
+        while first < unit.size:
+            end_index = min(unit.size, first + max(1, round(remaining_share * limit)))
+            parts.append((unit, first, end_index))
             remaining_share -= (end_index - first) / limit
             first = end_index
-            # The step is full, or too full for a part of the next lot.
-            if first < lot.size or remaining_share * limit < 0.5:
-                yield _position(lot, end_index), parts
+            # The step is full, or too full for a part of the next unit.
+            if first < unit.size or remaining_share * limit < 0.5:
+                yield _position(unit, end_index), parts
                 parts, remaining_share = [], 1.0
     if parts:
-        lot, _, end_index = parts[-1]
-        yield _position(lot, end_index), parts
+        unit, _, end_index = parts[-1]
+        yield _position(unit, end_index), parts
 
 
-def _position(lot: Lot, count: int) -> int:
-    return lot.number << _COUNT_BITS | count
+def _position(unit: SourceUnit, count: int) -> int:
+    return unit.number << _COUNT_BITS | count
 
 
-def _share_of(whole: OffsetRange, lot_size: int, first: int, end_index: int) -> OffsetRange:
-    """Return the offsets of one partition in a part of a lot; each partition has the same proportion of it."""
+def _share_of(whole: OffsetRange, unit_size: int, first: int, end_index: int) -> OffsetRange:
+    """Return the offsets of one partition in a part of a unit; each partition has the same proportion of it."""
     start, size = whole.start, whole.size
-    return OffsetRange(whole.partition, start + size * first // lot_size, start + size * end_index // lot_size)
+    return OffsetRange(whole.partition, start + size * first // unit_size, start + size * end_index // unit_size)
 
 
 def assign_tasks(ranges: Iterable[OffsetRange], count: int) -> dict[TopicPartition, int]:
