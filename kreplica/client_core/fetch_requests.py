@@ -25,7 +25,7 @@ class FetchLimits:
     """Limits of one Fetch request.
 
     :param wait_ms: time for which the broker waits for ``size_min`` bytes.
-    :param size_max: maximum size of the response; a larger batch is returned alone (KIP-74).
+    :param size_max: maximum size of the response; the first batch is returned even if it is larger (KIP-74).
     :param partition_size_max: maximum size of one partition's records in the response.
     :param rack_id: rack of the consumer, so that the leader can name a nearer replica (KIP-392).
     """

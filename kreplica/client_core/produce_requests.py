@@ -29,7 +29,7 @@ REQUESTS_MAX = 5
 """Maximum number of Produce requests in flight on one connection."""
 
 REQUEST_SIZE_MAX = 8 << 20
-"""Maximum size of the batches in one request; a larger batch is sent alone."""
+"""Maximum size of the batches in one request; a larger batch is the only one in its request."""
 
 ADDED_BY_CLIENT_MAX = 11
 """Last version of Produce in which the client adds partitions to transactions itself (KIP-890)."""

@@ -54,7 +54,7 @@ async def end_transaction(
     commit: bool,
     timeout_s: float | None = None,
 ) -> None:
-    """Commit or abort a transaction of any producer; a repeated call has no further effect.
+    """Commit or abort a transaction of any producer; a repeated call has no effect.
 
     :param identity: producer id and epoch of the transaction's producer.
     :raise BrokerRefused: the transaction ended with the other outcome, or the producer was fenced.
@@ -104,7 +104,7 @@ class TransactionCoordinatorClient:
             version = connection.version(INIT_PRODUCER_ID, TWO_PHASE_FROM if self._two_phase else INIT_MAX)
             if self._two_phase and version < TWO_PHASE_FROM:
                 raise UnsupportedVersion(f"{connection.peer} does not support transactions without a timeout (KIP-939)")
-            # Before version NEXT_EPOCH_FROM, a request without the current identity returns the next epoch as well.
+            # Before version NEXT_EPOCH_FROM, a request without the current identity also returns the next epoch.
             identity = current if version >= NEXT_EPOCH_FROM else NO_PRODUCER
             body = init_body(self.transactional_id, self._timeout_ms, identity, two_phase=self._two_phase)
             response = await self._cluster.request(connection, INIT_PRODUCER_ID, body, at_most=version)

@@ -40,8 +40,8 @@ class LagConfig:
     """Settings of lag tracking.
 
     :param interval_s: sampling interval in seconds.
-    :param windows_max: maximum number of partitions with samples, 400 bytes each. The status of further partitions is
-        derived from their last commit only.
+    :param windows_max: maximum number of partitions with samples, 400 bytes each. Beyond it, a
+        partition's status is derived from its last commit only.
     """
 
     interval_s: float = 10.0

@@ -83,7 +83,7 @@ class GroupAccount:
     def check(self, key: str, address: str, size: int) -> None:
         """Raise if a member may not grow to this size; a member that does not grow is never refused.
 
-        :raise KafkaError: MESSAGE_TOO_LARGE if the member alone is too large; GROUP_MAX_SIZE_REACHED if the limit of
+        :raise KafkaError: MESSAGE_TOO_LARGE beyond the limit for one member; GROUP_MAX_SIZE_REACHED if the limit of
             the group, the client address or the broker is reached. Clients retry neither.
         """
         held_by, before = self._holdings.get(key, ("", 0))

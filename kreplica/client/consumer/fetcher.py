@@ -87,7 +87,7 @@ class Fetcher:
         self._pumping = self._again = self._closed = False
 
     async def close(self) -> None:
-        """Send no further requests, and close the connections."""
+        """Stop sending requests, and close the connections."""
         self._closed = True
         self._set_timer(None)
         for broker_fetch in list(self._broker_fetches.values()):

@@ -37,7 +37,7 @@ class ConsumerOptions:
     :param offset_reset: start position without a committed offset, or after an offset out of range or a log truncation.
     :param auto_commit_s: interval of automatic commits of processed records, with a group; None: never.
     :param fetch_wait_s: time for which a broker waits for ``fetch_size_min`` bytes.
-    :param fetch_size_max: maximum size of one response; a larger batch is returned alone.
+    :param fetch_size_max: maximum size of one response; the first batch is returned even if it is larger.
     :param partition_size_max: maximum size of one partition's records in a response.
     :param buffer_size_max: maximum size of all fetched and requested data before decompression.
     :param patience_s: a partition that cannot be fetched for this time fails; None: retried without limit.

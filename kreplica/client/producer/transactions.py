@@ -65,7 +65,7 @@ class Transactions(TransactionCore):
         self._to_add.clear()
 
     def close(self, error: ClientError) -> None:
-        """Send no further requests; later operations fail with ``error``."""
+        """Stop sending requests; later operations fail with ``error``."""
         self.unusable = error
         if self._adding is not None:
             self._adding.cancel()

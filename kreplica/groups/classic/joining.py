@@ -21,7 +21,7 @@ It cannot send heartbeats yet, and its client may have disconnected and joined a
 """
 
 PENDING_MAX = 10_000
-"""Maximum number of unused member ids per group; further new members are refused as if the group were full."""
+"""Maximum number of unused member ids per group; beyond it, new members are refused as if the group were full."""
 
 
 def join(group: ClassicGroupState, request: Join, respond: JoinCallback) -> None:

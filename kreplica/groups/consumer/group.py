@@ -192,7 +192,7 @@ class ConsumerGroup:
         self._expire(member_id, "did not revoke its partitions in time")
 
     def _expire(self, member_id: str, why: str) -> None:
-        if self._writes.is_failing:  # its heartbeats fail as well, so it must not expire
+        if self._writes.is_failing:  # its heartbeats fail too, so it must not expire
             self._timers.recheck_later(member_id, RETRY_SECONDS)
             return
         log.info("member {member!r} of group {group!r} {why}", member=member_id, group=self.group_id, why=why)

@@ -55,7 +55,7 @@ class Progress:
     """Progress of a member towards its target.
 
     :param epoch: member epoch that its next heartbeat must carry.
-    :param previous_epoch: accepted as well if the last response was lost.
+    :param previous_epoch: also accepted, because the last response may have been lost.
     :param assigned: partitions it owns or was assigned in the last response.
     :param pending_revocation: partitions it has to revoke, and owns until it confirms the revocation.
     """

@@ -1,6 +1,6 @@
 """Rules that determine whether a task writes its micro-batch, skips it because it is decided, or fails; pure.
 
-The number alone does not identify a micro-batch: a new checkpoint starts at 0 again, and decisions expire. Therefore a
+The number does not identify a micro-batch: a new checkpoint starts at 0 again, and decisions expire. Therefore a
 decision contains its query, and a micro-batch that cannot be distinguished from another fails and is never skipped.
 """
 

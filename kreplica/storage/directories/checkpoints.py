@@ -137,7 +137,7 @@ class Checkpoints:
         await self.write_cleaner_offsets()
 
     def forget(self, log: Log) -> None:
-        """A log is no longer in use."""
+        """Forget a log that is no longer in use."""
         self._overstated.pop(log, None)
 
     def cancel(self) -> None:

@@ -129,7 +129,7 @@ class PeriodicWork:
                 await turns.next()
 
     def forget(self, key: TopicPartition) -> None:
-        """A log was deleted."""
+        """Forget a deleted log."""
         self._last_flush_ms.pop(key, None)
 
     async def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Coalesces requests for the same work: requests during a run are served by one further run."""
+"""Coalesces requests for the same work: requests during a run are served by one more run."""
 
 from __future__ import annotations
 

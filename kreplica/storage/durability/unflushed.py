@@ -15,7 +15,7 @@ from kreplica.storage.segments.segment import LOG_SUFFIX, SUFFIXES, Segment
 class Unsynced:
     """Files with appends up to ``end_offset``. Call ``sync`` in any thread, then ``Log.mark_synced``.
 
-    :param paths: small files to sync as well (indexes, snapshots, leader epochs); missing ones are ignored.
+    :param paths: small files to sync too (indexes, snapshots, leader epochs); missing ones are ignored.
     :param generation: log generation; the result is ignored if the log has been truncated since.
     """
 

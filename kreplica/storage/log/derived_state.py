@@ -97,7 +97,7 @@ class DerivedState:
         """Return the small files to sync with the batches.
 
         :param complete: segments whose indexes must be durable too; recovery rebuilds those of the active segment.
-        :param paths: further files to sync.
+        :param paths: other files to sync.
         :param with_epochs: include the leader epochs and the topic ID.
         """
         if with_epochs:

@@ -56,7 +56,7 @@ class Durability:
         """Return these segments as files to sync.
 
         :param complete: segments whose indexes must be durable too; recovery rebuilds those of the active segment.
-        :param paths: further files to sync.
+        :param paths: other files to sync.
         """
         is_new = bool(complete) or self.recovery_point <= segments[0].base_offset
         paths = self._derived_state.unsynced_paths(complete, paths, with_epochs=is_new)

@@ -67,15 +67,15 @@ def find_duplicate(entry: ProducerEntry, header: BatchHeader) -> RecentBatch | N
 
 
 def precedes_known_batches(entry: ProducerEntry, header: BatchHeader) -> bool:
-    """Return True if a batch precedes all known ones of a producer that this log knows from its leader after a gap.
+    """Return True if a batch precedes every known batch of a producer that was replicated here after a gap.
 
     A follower that is behind the leader's log start offset skips the deleted records, and with them the producer's
-    batches. When it leads, a producer that has not received their response sends them again: a producer sends its
-    batches in order, so the later ones in the log prove that the earlier ones were appended. Clients treat
+    batches. After it becomes leader, a producer that received no response to them sends them again. Producers send
+    batches in order, so later batches in the log prove that the earlier ones were appended. Clients treat
     DUPLICATE_SEQUENCE_NUMBER as success; after OUT_OF_ORDER_SEQUENCE_NUMBER, they would write the batches twice.
 
-    A leader that accepts the first batch of an unknown producer knows nothing of that kind: an earlier batch may have
-    been rejected as too large, and be sent again in parts. The first batch of all is never taken for a retry.
+    If this log accepted the producer's first known batch as leader, the order proves nothing: an earlier batch may
+    have been rejected as too large and be sent again in smaller batches. A producer's first batch is never a retry.
     """
     known = entry.batches
     if not known or header.producer_epoch != entry.epoch or len(known) >= RECENT_BATCHES_MAX:
@@ -89,8 +89,8 @@ def precedes_known_batches(entry: ProducerEntry, header: BatchHeader) -> bool:
 def is_forgotten_duplicate(entry: ProducerEntry, header: BatchHeader) -> bool:
     """Return True if a batch was appended, but before the last five batches of its producer.
 
-    A producer can have more than five batches without a response that it has seen: batches written after a response
-    to a later one are appended behind a retry whose response is lost.  After OUT_OF_ORDER_SEQUENCE_NUMBER, the Java
+    A retry can repeat a batch older than the last five: if only the response to that batch was lost, the producer
+    sends new batches as soon as later ones are acknowledged. After OUT_OF_ORDER_SEQUENCE_NUMBER, the Java
     client would write the batch again in a new epoch.
     """
     if not entry.is_whole or header.producer_epoch != entry.epoch or header.base_sequence == NO_SEQUENCE:

@@ -4,7 +4,7 @@ A producer has several batches in flight. After a rejected batch, the following 
 OUT_OF_ORDER_SEQUENCE_NUMBER: librdkafka would increase its epoch and send all unacknowledged batches again, on all
 partitions, and those already appended would be duplicated. They get the error of the rejected batch until that one is
 sent again and appended. A missing batch that was never rejected is a real gap and gets OUT_OF_ORDER_SEQUENCE_NUMBER.
-So is one whose followers are sent again without it: another leader acknowledged it, and its record was lost.
+A gap is also real if later batches are sent again without the missing one: another leader acknowledged it and lost it.
 """
 
 from __future__ import annotations

@@ -190,7 +190,10 @@ def _partitions(lookup: OffsetLookup, parsed_options: SourceOptions, *, may_be_e
 
 
 def _check_directory(path: str, store: Store) -> None:
-    """:raise ArchiveError: the directory contains other files, or the path has characters that Spark expands."""
+    """Check that a directory may hold an archive.
+
+    :raise ArchiveError: it contains other files, or its path has characters that Spark expands.
+    """
     if any(sign in path for sign in _GLOB_CHARACTERS):
         raise ArchiveError(f"{path}: Spark expands the characters {_GLOB_CHARACTERS} in paths; choose another path")
     other_files = [name for name in store.names(path) if name != METADATA_DIRECTORY]
