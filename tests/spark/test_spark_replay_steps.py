@@ -9,9 +9,9 @@ import pytest
 from kreplica.model import TopicPartition
 from kreplica.spark.pipelines.replay.steps import (
     NOTHING_DONE,
+    Selection,
     SourceUnit,
     SourceUnitTooLarge,
-    Selection,
     Step,
     assign_tasks,
     plan_steps,
