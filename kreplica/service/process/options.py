@@ -89,6 +89,7 @@ class StandaloneOptions(_Options):
 
     optFlags: ClassVar[list[list[Any]]] = [
         ["processes", None, "run each broker in its own process, so that each can use one core"],
+        ["secured", "s", "require TLS, passwords and ACLs; the first start creates certificates and the user admin"],
     ]
 
     optParameters: ClassVar[list[list[Any]]] = [
@@ -100,6 +101,11 @@ class StandaloneOptions(_Options):
         ["first-broker-id", None, 1, "ID of the first broker; the others get the following IDs", _broker_id],
         ["advertised-host", None, "127.0.0.1", "host to advertise; brokers listen on loopback only", _host],
     ]
+
+    def postOptions(self) -> None:
+        super().postOptions()
+        if self["secured"] and self["processes"]:
+            raise usage.UsageError("--secured and --processes cannot be combined")
 
 
 class BrokerOptions(_Options):

@@ -17,6 +17,7 @@ from kreplica.service.composition.broker import Broker
 from kreplica.service.composition.stopping import stop_all
 from kreplica.service.process.banner import banner
 from kreplica.service.process.coordinator_process import coordinator_failed, start_coordinator
+from kreplica.service.standalone.secured import SecuredCluster
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.storage.formats.checkpoints import META_PROPERTIES, read_meta_properties
 from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
@@ -35,6 +36,7 @@ class StandaloneConfig:
     :param rack: ``broker.rack`` of all brokers; None for no rack.
     :param first_broker_id: the ID of the first broker; the others have the following IDs.
     :param advertised_host: the host in advertised listeners; brokers listen on loopback only.
+    :param secured: secrets and certificates of a cluster with TLS, SASL and ACLs; None for an open one.
     """
 
     data_directory: str
@@ -46,6 +48,7 @@ class StandaloneConfig:
     rack: str | None = None
     first_broker_id: int = 1
     advertised_host: str = HOST
+    secured: SecuredCluster | None = None
 
     @property
     def broker_ids(self) -> range:
@@ -71,7 +74,9 @@ class StandaloneConfig:
             "kreplica.admin.listener": f"{HOST}:{admin_port}",
             **coordinator_settings(self.brokers),
         }
-        if self.advertised_host != HOST:
+        if self.secured is not None:
+            settings |= self.secured.settings(f"{HOST}:{port}", f"{self.advertised_host}:{port}")
+        elif self.advertised_host != HOST:
             settings["advertised.listeners"] = f"PLAINTEXT://{self.advertised_host}:{port}"
         if self.brokers > 1:
             settings["zookeeper.session.timeout.ms"] = str(SESSION_TIMEOUT_MS)
@@ -129,6 +134,8 @@ class Standalone:
         make_directories_durably(self._runtime.disk, config.data_directory)
         await start_coordinator(self.coordinator, HOST, config.coordinator_port, "--coordinator-port")
         await self._start_brokers()
+        if config.secured is not None:
+            await config.secured.create_admin(self.brokers[0])
 
     async def _start_brokers(self) -> None:
         """Start all brokers on the process's reactor."""
@@ -182,6 +189,7 @@ class Standalone:
             self.admin_url,
             f"{HOST}:{self.coordinator.port}",
             self._config.data_directory,
+            None if self._config.secured is None else str(self._config.secured.directory),
         )
 
     async def stop(self) -> None:

@@ -6,11 +6,13 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from kreplica.runtime import real_runtime
 from kreplica.runtime.lean_polling import install_lean_polling
 from kreplica.service.process.data_directories import check_owners
+from kreplica.service.standalone.secured import SecuredCluster
 from kreplica.service.standalone.standalone import Standalone, StandaloneConfig
 
 
@@ -31,8 +33,12 @@ class StandaloneProcess:
 
 def standalone_from_options(reactor: Any, options: dict[str, Any], failed: Callable[[str], None]) -> StandaloneProcess:
     check_owners([options["data-dir"]])
+    directory = os.path.abspath(options["data-dir"])
+    secured = None
+    if options["secured"]:
+        secured = SecuredCluster(Path(directory, "security"), options["advertised-host"])
     config = StandaloneConfig(
-        data_directory=os.path.abspath(options["data-dir"]),
+        data_directory=directory,
         brokers=options["brokers"],
         port=options["port"],
         admin_port=options["admin-port"],
@@ -41,6 +47,7 @@ def standalone_from_options(reactor: Any, options: dict[str, Any], failed: Calla
         first_broker_id=options["first-broker-id"],
         advertised_host=options["advertised-host"],
         rack=socket.gethostname() if options["processes"] else None,
+        secured=secured,
     )
     runtime = real_runtime(reactor)
     if options["processes"]:
