@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from click.testing import CliRunner, Result
-from fake_admin import FakeAdmin, run_here, serving
+from fake_admin import FakeAdmin, SingleRun, serving
 
 from kreplica.cli import main
 
@@ -27,6 +27,6 @@ def kreplica(admin: FakeAdmin) -> Kreplica:
 
     def type_in(*words: str, answer: str = "") -> Result:
         given = {"KREPLICA_ADMIN": admin.url, "KREPLICA_TOKEN_FILE": "", "KREPLICA_CA_FILE": ""}
-        return CliRunner(env=given).invoke(main, words, input=answer, obj=run_here, catch_exceptions=False)
+        return CliRunner(env=given).invoke(main, words, input=answer, obj=SingleRun(), catch_exceptions=False)
 
     return type_in

@@ -97,6 +97,18 @@ def serving(tls: ssl.SSLContext | None = None) -> Iterator[FakeAdmin]:
         thread.join()
 
 
+class SingleRun:
+    """Runs the work of one command; like the reactor of a process, it cannot run twice."""
+
+    def __init__(self) -> None:
+        self._was_run = False
+
+    def __call__(self, work: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
+        assert not self._was_run, "the command runs the reactor a second time"
+        self._was_run = True
+        return run_here(work)
+
+
 def run_here(work: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
     """Return a ``Runner`` for many commands in one process."""
     from twisted.internet import reactor

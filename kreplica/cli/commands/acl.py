@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kreplica.cli.http.session import PAGE, Session, confirm, dry_run_option, path_of, with_session, yes_option
 from kreplica.cli.terminal.access_types import NamedResource, Operation, Operations, PrincipalName, ResourceName
+from kreplica.cli.terminal.running import interruptible
 from kreplica.cli.terminal.screen import Screen, count_text
+
+if TYPE_CHECKING:
+    from kreplica.cli.http.rest import RestClient
 
 _PERMISSION = click.option("--permission", type=click.Choice(["allow", "deny"]), help="Only permissions, or denials.")
 _PRINCIPAL = click.option("--principal", type=PrincipalName(), help="Only ACLs of this principal: User:alice.")
@@ -101,12 +105,17 @@ def delete(
         raise click.UsageError("name a RESOURCE, --principal or another filter")
     if resource is not None or prefixed:
         query["pattern_type"] = "prefixed" if prefixed else "literal"
-    if not dry_run:
-        found = session.get_all(path_of("acls"), "acls", {**PAGE, **query})["acls"]
-        if found and not yes:
-            _print_acls(Screen(), {"acls": found})
-        confirm(f"Delete {count_text(len(found), 'ACL')}?", yes=yes, session=session)
-    document = session.send("DELETE", path_of("acls"), query={**query, "dry_run": dry_run})
+
+    async def change(client: RestClient) -> Any:
+        if not dry_run and not yes:
+            found = (await client.get_list(path_of("acls"), "acls", {**PAGE, **query}))["acls"]
+            if found:
+                _print_acls(Screen(), {"acls": found})
+            with interruptible():
+                confirm(f"Delete {count_text(len(found), 'ACL')}?", yes=yes, session=session)
+        return (await client.send("DELETE", path_of("acls"), query={**query, "dry_run": dry_run})).document
+
+    document = session.run_with_client(change)
     session.show_write(
         document, lambda screen, deleted: screen.line(f"Deleted {count_text(len(deleted['acls']), 'ACL')}.")
     )

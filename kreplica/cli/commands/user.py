@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +20,9 @@ from kreplica.cli.http.session import (
     yes_option,
 )
 from kreplica.cli.terminal.screen import Screen
+
+if TYPE_CHECKING:
+    from kreplica.cli.http.rest import RestClient
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -69,9 +72,8 @@ def _print_users(screen: Screen, document: dict[str, Any]) -> None:
 @with_session
 def create(session: Session, name: str, **options: Any) -> None:
     """Create the user NAME with a password."""
-    if _exists(session, name):
-        raise CommandFailed(f"user {name!r} exists already\nUse `kreplica user password` to change the password.")
-    _set_password(session, name, "was created", **options)
+    fault = f"user {name!r} exists already\nUse `kreplica user password` to change the password."
+    _set_password(session, name, "was created", **options, must_exist=False, fault=fault)
 
 
 @command.command()
@@ -83,9 +85,8 @@ def create(session: Session, name: str, **options: Any) -> None:
 @with_session
 def password(session: Session, name: str, **options: Any) -> None:
     """Change the password of the user NAME."""
-    if not _exists(session, name):
-        raise CommandFailed(f"user {name!r} does not exist\nUse `kreplica user create` to create the user.")
-    _set_password(session, name, "has a new password", **options)
+    fault = f"user {name!r} does not exist\nUse `kreplica user create` to create the user."
+    _set_password(session, name, "has a new password", **options, must_exist=True, fault=fault)
 
 
 @command.command()
@@ -102,11 +103,6 @@ def delete(session: Session, name: str, *, mechanism: str | None, yes: bool, dry
     session.show_write(document, lambda screen, _: screen.line(f"The credentials of user {name} were deleted."))
 
 
-def _exists(session: Session, name: str) -> bool:
-    users = session.get_all(path_of("users"), "users", PAGE)["users"]
-    return any(user["user"] == name for user in users)
-
-
 def _set_password(
     session: Session,
     name: str,
@@ -116,11 +112,24 @@ def _set_password(
     mechanism: str,
     iterations: int | None,
     dry_run: bool,
+    must_exist: bool,
+    fault: str,
 ) -> None:
+    """Set a password.
+
+    :param fault: error if the user exists although it must not, or the other way round.
+    """
     body: dict[str, Any] = {"password": _new_password(name, new_password_file), "mechanism": mechanism}
     if iterations is not None:
         body["iterations"] = iterations
-    document = session.send("PUT", path_of("users", name), body, query={"dry_run": dry_run})
+
+    async def change(client: RestClient) -> Any:
+        users = (await client.get_list(path_of("users"), "users", PAGE))["users"]
+        if any(user["user"] == name for user in users) != must_exist:
+            raise CommandFailed(fault)
+        return (await client.send("PUT", path_of("users", name), body, query={"dry_run": dry_run})).document
+
+    document = session.run_with_client(change)
     session.show_write(document, lambda screen, _: screen.line(f"User {name} {outcome} ({mechanism})."))
 
 
