@@ -72,7 +72,7 @@ class _Parser:
     def whole(self) -> Node:
         node = self._choice()
         if self._at < len(self._text):
-            raise self._error("a ) that closes nothing")
+            raise self._error("unmatched )")
         return node
 
     def _choice(self) -> Node:
@@ -110,10 +110,10 @@ class _Parser:
             return part
         self._skip("?")  # reluctant
         if self._bounds() is not None:
-            raise self._error("a repetition of a repetition")
+            raise self._error("a repetition operator after another one")
         least, most = bounds
         if max(least, most or 0) > REPEAT_MAX or (most is not None and most < least):
-            raise self._error(f"a number of repetitions that is beyond {REPEAT_MAX}, or of the wrong order")
+            raise self._error(f"invalid repetition counts: at most {REPEAT_MAX}, the minimum first")
         return Repeat(part, least, most)
 
     def _bounds(self) -> tuple[int, int | None] | None:
@@ -137,7 +137,7 @@ class _Parser:
         if character == "[":
             return self._case(self._class())
         if character in "*+?" or _COUNT.match(self._text, self._at):
-            raise self._error("a repetition of nothing")
+            raise self._error("nothing precedes the repetition operator")
         self._at += 1
         if character == ".":
             return OneOf(ALL if self._dot_is_all else ALL_OF_A_LINE)
@@ -160,15 +160,15 @@ class _Parser:
         elif self._match(_NAMED) is None:
             self._at += 1
             if self._text.startswith("?", self._at):
-                raise self._error("a kind of group that is not served")
+                raise self._error("unsupported kind of group")
         self._depth += 1
         if self._depth > NESTING_MAX:
-            raise self._error(f"more than {NESTING_MAX} groups within each other")
+            raise self._error(f"more than {NESTING_MAX} nested groups")
         node = self._choice()
         self._depth -= 1
         self._any_case, self._dot_is_all = outside
         if not self._skip(")"):
-            raise self._error("a group without its end")
+            raise self._error("a group without )")
         return node
 
     def _escape(self) -> Node:
@@ -198,18 +198,18 @@ class _Parser:
         if character in _CONTROL:
             return these(_CONTROL[character])
         if not character or character.isalnum():
-            raise self._error(f"an escape that is not served: \\{character}")
+            raise self._error(f"unsupported escape: \\{character}")
         return these(character)
 
     def _code_point(self, number: int) -> str:
         if number > 0x10FFFF:
-            raise self._error("a character beyond Unicode")
+            raise self._error("a character code above 10FFFF")
         return chr(number)
 
     def _category(self, match: re.Match[str]) -> Characters:
         characters = unicode_category(match[1] or match[3])
         if characters is None:
-            raise self._error(f"a class of characters that is not served: \\{match[0]}")
+            raise self._error(f"unsupported character class: \\{match[0]}")
         is_negated = (match[0][0] == "P") != (match[2] == "^")
         return characters.complement() if is_negated else characters
 
@@ -221,7 +221,7 @@ class _Parser:
         is_first = True
         while is_first or not self._skip("]"):
             if self._at >= len(self._text):
-                raise self._error("a class without its end")
+                raise self._error("a character class without ]")
             found = found.union(self._class_item())
             is_first = False
         if self._any_case:
@@ -232,7 +232,7 @@ class _Parser:
         match = self._match(_POSIX)
         if match is not None:
             if match[2] not in POSIX:
-                raise self._error(f"a class of characters that is not served: {match[0]}")
+                raise self._error(f"unsupported character class: {match[0]}")
             return POSIX[match[2]].complement() if match[1] else POSIX[match[2]]
         start = self._class_character()
         if len(start.members) != 1 or start.others or not self._at_a_range():
@@ -241,7 +241,7 @@ class _Parser:
         end = self._class_character()
         (first,), last = start.members, max(end.members, default="")
         if len(end.members) != 1 or end.others or last < first:
-            raise self._error("a range of characters without an end, or of the wrong order")
+            raise self._error("invalid character range: its end is missing or before its start")
         if ord(last) - ord(first) >= RANGE_MAX:
             raise self._error(f"a range of more than {RANGE_MAX} characters")
         return these(map(chr, range(ord(first), ord(last) + 1)))
@@ -253,7 +253,7 @@ class _Parser:
         character = self._text[self._at : self._at + 1]
         self._at += 1
         if not character:
-            raise self._error("a class without its end")
+            raise self._error("a character class without ]")
         return self._escaped() if character == "\\" else these(character)
 
     # --- small steps -------------------------------------------------------------------------------------------------

@@ -205,7 +205,7 @@ BAD = [
     ("nothing", {}, 404, "topic 'nothing' does not exist"),
     (ORDERS, {"partition": 3}, 404, "partition 3 of orders does not exist; the topic has 3"),
     (ORDERS, {"after": "zz"}, 400, "the query parameter 'after' is not a `next` of a response for this topic"),
-    (ORDERS, {"search": "/(/"}, 400, "the query parameter 'search': a group without its end, at character 1 of '('"),
+    (ORDERS, {"search": "/(/"}, 400, "the query parameter 'search': a group without ), at character 1 of '('"),
 ]
 
 
