@@ -8,25 +8,25 @@ agent_check = Plugin(
     "agent-check",
     IExtraListener,
     f"{_PLACE}.agent_check:AgentCheck",
-    "Tells load balancers (HAProxy's agent-check) whether this broker can serve clients.",
-    {"listen": "Where to listen, as host:port; 127.0.0.1:0 where it is not set."},
+    "Reports to load balancers (HAProxy's agent-check) whether this broker can serve clients.",
+    {"listen": "Address to listen on, as host:port; default: 127.0.0.1:0."},
 )
 
 log_reporter = Plugin(
     "log",
     IMetricsReporter,
     f"{_PLACE}.log_reporter:LogReporter",
-    "Writes chosen figures to the log, a line at a time.",
-    {"names": "The figures' names, separated by commas; * at the end of one is any."},
+    "Writes selected metrics to the log.",
+    {"names": "Names of the metrics, separated by commas; a trailing * matches any suffix."},
 )
 
 required_headers = Plugin(
     "required-headers",
     IProduceInterceptor,
     f"{_PLACE}.required_headers:RequiredHeaders",
-    "Refuses records that lack a header.",
+    "Rejects records that lack a required header.",
     {
-        "headers": "The headers' names, separated by commas.",
-        "topics": "The topics, separated by commas, * at the end of one is any; all where it is not set.",
+        "headers": "Names of the required headers, separated by commas.",
+        "topics": "Topics, separated by commas; a trailing * matches any suffix; default: all topics.",
     },
 )
