@@ -180,7 +180,7 @@ class DeliveryFailed(ClientError):
 
 
 class ProducerUnusable(ClientError):
-    """The producer is closed, or another producer took its transactional id over."""
+    """The producer is closed, or another producer took over its transactional id."""
 
     retriable = False
 

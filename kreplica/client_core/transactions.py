@@ -106,7 +106,7 @@ class TransactionCore(TransactionCoordinatorClient):
     async def initialize(self) -> ProducerIdentity:
         """Request the producer id and epoch, or the next epoch.
 
-        :raise ProducerUnusable: another producer took the transactional id over.
+        :raise ProducerUnusable: another producer took over the transactional id.
         """
         return await self._guarded(super().initialize())
 
@@ -179,7 +179,7 @@ class TransactionCore(TransactionCoordinatorClient):
     async def _guarded(self, work: Awaitable[T]) -> T:
         """Return the result of a request; mark the producer as unusable if it was fenced.
 
-        :raise ProducerUnusable: another producer took the transactional id over.
+        :raise ProducerUnusable: another producer took over the transactional id.
         """
         try:
             return await work

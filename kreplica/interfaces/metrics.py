@@ -18,7 +18,10 @@ class MetricKind(Enum):
 
 
 class Sample(NamedTuple):
-    """:param labels: values of the family's labels, in the same order."""
+    """One value of a metric.
+
+    :param labels: values of the family's labels, in the same order.
+    """
 
     labels: Sequence[str]
     value: float

@@ -51,7 +51,7 @@ class Runtime:
     """External dependencies of a broker.
 
     :param wall_clock_ms: milliseconds since 1970; it may jump, so use it for timestamps and never for durations.
-    :param random: the only source of randomness (IDs, jitter, placement); predictable from enough of its numbers.
+    :param random: source of randomness for IDs, jitter and placement; not cryptographically secure.
     :param boot_id: changes with each boot of the machine. While it is the same, the page cache is intact, so even
         unsynced writes are not lost. Empty if unknown.
     :param is_simulated: True if the reactor's time does not advance while code runs, so that stalls cannot be measured.

@@ -91,7 +91,10 @@ class KreplicaDataSource(DataSource):
         return dict(self.options.items())
 
     def _check_schema(self, schema: StructType) -> None:
-        """:raise ValueError: the user gave a schema that differs from the fixed one."""
+        """Check the schema that the user gave.
+
+        :raise ValueError: it differs from the fixed one.
+        """
         own = self.schema()
         if [(each.name, each.dataType) for each in schema.fields] != [
             (each.name, each.dataType) for each in own.fields

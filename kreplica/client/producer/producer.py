@@ -33,8 +33,8 @@ YIELD_SIZE = 128 << 10
 class Producer:
     """Writes records; an asynchronous context manager, or call ``close``.
 
-    Records of one partition are written in the order of ``send``, as long as none fails.  If an error leaves the
-    context, pending records are not waited for, and an open transaction is aborted.
+    Records of one partition are written in the order of ``send``, as long as none fails.  If the block of
+    the context manager raises an error, pending records fail, and an open transaction is aborted.
 
     :param cluster: stays open when the producer closes; the producer has its own connections.
     """
@@ -195,7 +195,7 @@ class Producer:
     async def begin(self) -> None:
         """Begin a transaction; the first one fences earlier producers of the transactional id.
 
-        :raise ProducerUnusable: another producer took the transactional id over.
+        :raise ProducerUnusable: another producer took over the transactional id.
         """
         self._restart_sequences(await self._transactional().begin())
 
@@ -205,7 +205,7 @@ class Producer:
         :raise TransactionFailed: a record was not written: ``abort`` and begin again.
         :raise OutcomeUnknown: the coordinator did not respond.  This producer is unusable; a new producer of the
             transactional id can begin a transaction when the outcome is decided.
-        :raise ProducerUnusable: another producer took the transactional id over.
+        :raise ProducerUnusable: another producer took over the transactional id.
         """
         transactions = self._transactional()
         transactions.expect(Phase.OPEN)
@@ -223,7 +223,7 @@ class Producer:
 
         Records that were not sent fail with ``TransactionFailed``.
 
-        :raise ProducerUnusable: another producer took the transactional id over.
+        :raise ProducerUnusable: another producer took over the transactional id.
         :raise ClientError: the abort failed: call it again.
         """
         transactions = self._transactional()
@@ -249,7 +249,7 @@ class Producer:
         :param group: a consumer's ``identity``, so that the offsets are refused if it lost its partitions (KIP-447); or
             a group id.
         :raise TransactionFailed: the offsets were refused: ``abort``.
-        :raise ProducerUnusable: another producer took the transactional id over.
+        :raise ProducerUnusable: another producer took over the transactional id.
         """
         transactions = self._transactional()
         transactions.expect(Phase.OPEN)

@@ -88,7 +88,10 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _partition_count(cluster: Cluster, topic: str) -> int:
-    """:raise InvalidRows: the topic does not exist."""
+    """Return the number of partitions of a topic.
+
+    :raise InvalidRows: the topic does not exist.
+    """
     try:
         return len(cluster.find_topic(topic).partitions)
     except GaveUp as error:

@@ -108,7 +108,11 @@ def decode(sections: Sequence[Section], *, with_headers: bool = False) -> Decode
 
 
 def _decode(buffer: bytes, sections: Sequence[Section], with_headers: bool) -> DecodedRecords:
-    """:raise ValueError: a record is malformed; or IndexError. ``_raise_malformed`` finds the record."""
+    """Decode the records of one buffer.
+
+    :raise ValueError: a record is malformed.
+    :raise IndexError: a record is malformed; ``_raise_malformed`` finds it.
+    """
     counts = [section.header.record_count for section in sections]
     ends = record_ends(buffer, counts, [len(section.records) for section in sections])
     starts = np.concatenate((np.zeros(1, dtype=np.int64), ends[:-1]))
@@ -269,7 +273,10 @@ def _text(name: str) -> str:
 
 
 def _raise_malformed(sections: Sequence[Section]) -> None:
-    """:raise ProtocolError: always, with the malformed record and field if they are found."""
+    """Find the malformed record, and raise an error.
+
+    :raise ProtocolError: always, with the malformed record and field if they are found.
+    """
     for header, opened in sections:
         records = bytes(opened)
         for head in iter_heads(records, header):

@@ -154,7 +154,10 @@ def find_missing(selection: Selection, found: Iterable[TopicPartition]) -> str |
 
 
 def _check_partitions(offsets: Offsets, requested: list[TopicPartition], option: str) -> None:
-    """:raise ValueError: an option names partitions other than those that are read."""
+    """Check that an option contains exactly the partitions that are read.
+
+    :raise ValueError: a partition is missing, or is not read.
+    """
     missing, additional = sorted(set(requested) - offsets.keys()), sorted(offsets.keys() - set(requested))
     if missing:
         raise ValueError(f"{option} must contain each partition that is read; {missing[0]} is missing")

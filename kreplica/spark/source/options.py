@@ -177,7 +177,10 @@ class _Options:
         return self._values.get(name.lower())
 
     def check_names(self, is_streaming: bool) -> None:
-        """:raise ValueError: an option is unknown, or is valid for batch reads only."""
+        """Check the names of the options.
+
+        :raise ValueError: an option is unknown, or is valid for batch reads only.
+        """
         for name in _BATCH_ONLY if is_streaming else _STREAM_ONLY:
             if self.get(name) is None:
                 continue

@@ -244,7 +244,10 @@ def file_replicas(directories: BrokerDirectories) -> dict[TopicPartition, FileRe
 
 
 def _replica(broker: int, files: ReplicaFiles) -> FileReplica:
-    """:raise FileNotFoundError: the replica was deleted."""
+    """Read the state of a replica from its files.
+
+    :raise FileNotFoundError: the replica was deleted.
+    """
     disk = ReadOnlyDisk()
     names = [name for name in os.listdir(files.path) if name.endswith(".log")]
     size_bytes = sum(os.path.getsize(f"{files.path}/{name}") for name in names)

@@ -46,7 +46,7 @@ class Plan:
     :ivar found: results by partition; has an entry for each audited partition, and at first only the differences found
         without reading batches.
     :ivar notes: omitted partitions and replicas, and the reasons.
-    :ivar unseen: number of replicas that are not read, by broker.
+    :ivar unread_replicas: number of replicas that are not read, by broker.
     """
 
     cluster_id: str | None
@@ -143,8 +143,9 @@ def _with_topic_id(
 
 
 def _with_required_end(replica: FileReplica, partition_facts: PartitionFacts) -> FileReplica:
-    """Set the required end of a replica from the cluster state; the checkpoint of an out-of-sync replica may be too
-    high.
+    """Set the required end of a replica from the cluster state.
+
+    The checkpoint of an out-of-sync replica may be too high.
     """
     if partition_facts.high_watermark is None:
         return replica

@@ -128,7 +128,10 @@ def compare(spark: SparkSession, path: str, options: CompareOptions, report: Rep
 
 
 def _topics(archive: Archive, options: CompareOptions) -> list[str]:
-    """:raise CompareError: a topic is not in the archive."""
+    """Return the archive's topics to compare, sorted.
+
+    :raise CompareError: a topic is not in the archive.
+    """
     topics = sorted(options.topics or archive.topics)
     unknown = sorted({*topics, *options.others} - set(archive.topics))
     if unknown:
