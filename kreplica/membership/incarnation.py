@@ -112,7 +112,7 @@ class Incarnations:
             logs_missing=bool(missing),
         )
         if self._intact_since == NO_BROKER_EPOCH:
-            self._directories.forget_high_watermarks()
+            self._directories.limit_high_watermarks()
             # If this process is killed before it registers, the old notes must not be valid for the next start.
             self._remove_notes()
 

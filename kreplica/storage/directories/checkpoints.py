@@ -62,7 +62,7 @@ class Checkpoints:
         self.cleaner_offsets = self._offsets.read(CLEANER_OFFSETS)
         return self._recovery_points_found, self._offsets.read(LOG_START_OFFSETS)
 
-    def forget_high_watermarks(self) -> None:
+    def limit_high_watermarks(self) -> None:
         """Limit the high watermarks to the recovery points found at startup.
 
         A power loss may undo a truncation and the appends after it; the truncated records were never committed.

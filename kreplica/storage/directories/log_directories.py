@@ -196,10 +196,10 @@ class LogDirectories:
         directory = self._directory_of(key)
         return directory.checkpoints.high_watermarks.get(key, 0) if directory is not None else 0
 
-    def forget_high_watermarks(self) -> None:
+    def limit_high_watermarks(self) -> None:
         """Limit high watermarks to synced records, because other records may be lost."""
         for directory in self.directories:
-            directory.checkpoints.forget_high_watermarks()
+            directory.checkpoints.limit_high_watermarks()
 
     def flush(self, key: TopicPartition) -> None:
         """Request a sync of a usable log (group commit); ``on_synced`` listeners are notified."""
