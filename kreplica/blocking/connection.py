@@ -121,7 +121,7 @@ class Connection:
         except ClientError:
             raise
         except KafkaError as error:
-            raise BrokerRefused(error.code, f"versions of {self.peer}") from error
+            raise BrokerRefused(error.code, f"API versions of {self.peer}") from error
 
     def version(self, api: Api, at_most: int | None = None) -> int:
         """Return the highest version of an API that client and broker support.

@@ -127,7 +127,7 @@ class PartitionQueue(Generic[BatchT]):
             return None
         first = self.waiting[0]
         if self.in_flight and (
-            first.attempts > 0  # a retry is sent alone: its outcome decides whether the next sequences fit
+            first.attempts > 0  # a retry is the only batch in flight: its outcome decides whether later sequences fit
             or self.in_flight[0].attempts > 1
             or len(self.in_flight) >= self.in_flight_max
             or self.must_restart

@@ -14,7 +14,7 @@ from kreplica.client_core.topics import BROKERS_DEFAULT
 from kreplica.errors import ErrorCode, KreplicaError
 
 TOPIC_WAIT_S = 3.0
-"""How long a missing topic is looked up again, since brokers learn of a new topic with a delay."""
+"""Time for which a missing topic is looked up again, since brokers learn of a new topic with a delay."""
 
 ADD_PARTITIONS = "add partitions, or use --by-key"
 
@@ -25,7 +25,7 @@ class TopicUnusable(KreplicaError):
 
 @dataclass(frozen=True, slots=True)
 class TopicCreation:
-    """Whether and how a missing target topic is created.
+    """Settings for the creation of a missing target topic.
 
     :param partitions: None: as many as the source needs.
     :param replication_factor: None: the default of the brokers.

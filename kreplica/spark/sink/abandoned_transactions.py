@@ -85,7 +85,7 @@ def open_producer(cluster: Cluster, transactional_id: str) -> ProducerIdentity |
 
 
 def abort_abandoned(cluster: Cluster, abandoned: list[AbandonedTransaction]) -> None:
-    """Abort transactions; one that cannot be aborted is tried again with the next micro-batch."""
+    """Abort transactions; those that cannot be aborted are retried with the next micro-batch."""
     for name, identity in abandoned:
         try:
             end_transaction(cluster, name, identity, commit=False)

@@ -1,4 +1,4 @@
-"""Names of partition directories in a log directory: ``topic-partition`` and Kafka's variants."""
+"""Names of partition directories in a log directory: ``topic-partition``, and names of deleted ones."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Balance:
             giver, taker = max(givers, key=self._load), min(subscribed, key=self._load)
             if self._counts[giver] - self._counts[taker] < 2:
                 return has_moved
-            # Prefers a partition that the giver did not own before.
+            # Prefer a partition that the source member did not own before.
             partition = max(self._held[giver][topic], key=lambda each: ((giver, each) not in self._kept, each))
             del self._held[giver][topic][partition]
             self._counts[giver] -= 1

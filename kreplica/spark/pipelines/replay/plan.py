@@ -71,7 +71,7 @@ class ReplayOptions:
 
     @property
     def creation(self) -> TopicCreation:
-        """How missing topics are created."""
+        """Settings for the creation of missing topics."""
         return TopicCreation(self.create, replication_factor=self.replication_factor, configs=self.configs)
 
 
