@@ -13,10 +13,10 @@ from kreplica.blocking.reader import Reader, ReaderOptions
 from kreplica.client_core.errors import LeaderUnknown
 from kreplica.model import TopicPartition
 from kreplica.spark.sink import exactly_once
+from kreplica.spark.sink.batch_sequence import BatchSequence, SinkOfOtherBatches
 from kreplica.spark.sink.exactly_once import ConcurrentRun, PreparedTask, Task, commit_prepared, prepare_rows
 from kreplica.spark.sink.options import SinkOptions, sink_options
 from kreplica.spark.source import range_reading
-from kreplica.spark.source.batch_sequence import BatchSequence, SinkOfOtherBatches
 from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 
 TOPICS = ("dies", "ahead", "two-runs", "other")

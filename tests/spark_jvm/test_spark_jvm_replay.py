@@ -39,9 +39,9 @@ from kreplica.spark.pipelines.replay.plan import ReplayOptions
 from kreplica.spark.pipelines.replay.replay import arrange_rows, plan_replay, replay
 from kreplica.spark.pipelines.replay.sources import NotReplayable
 from kreplica.spark.sink import exactly_once
+from kreplica.spark.sink.batch_sequence import SinkOfOtherBatches
 from kreplica.spark.sink.exactly_once import Task, commit_prepared, prepare_rows
 from kreplica.spark.sink.options import sink_options
-from kreplica.spark.source.batch_sequence import SinkOfOtherBatches
 from kreplica.transfer.record_columns import HEADERS_TYPE, TIMESTAMP
 from kreplica.transfer.topics import TopicUnusable
 

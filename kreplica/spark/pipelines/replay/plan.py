@@ -30,7 +30,7 @@ from kreplica.transfer.topics import TopicCreation, check_partition_count, find_
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kreplica.spark.source.batch_sequence import BatchSequence
+    from kreplica.spark.sink.batch_sequence import BatchSequence
 
 STEP_RECORDS = 1_000_000
 STEP_BYTES = 256 << 20
@@ -217,6 +217,6 @@ def _target(cluster: Cluster, topic: str, name: str, source: Source, options: Re
 
 def sequence_of(cluster: Cluster, name: str, description: str) -> BatchSequence:
     """Return the batch sequence of a replay, stored in the target cluster."""
-    from kreplica.spark.source.batch_sequence import BatchSequence
+    from kreplica.spark.sink.batch_sequence import BatchSequence
 
     return BatchSequence(cluster, name, description)

@@ -21,7 +21,7 @@ from kreplica.transfer.topics import create_target
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from kreplica.spark.source.batch_sequence import BatchSequence
+    from kreplica.spark.sink.batch_sequence import BatchSequence
 
 
 @dataclass(frozen=True)
