@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from kreplica.client_core.admin.operations import NO_OPERATIONS, AclOperation, parse_operations
 from kreplica.client_core.admin.outcomes import Outcomes
-from kreplica.client_core.admin.request_routing import RequestRouter, Results, has, need, outcome
+from kreplica.client_core.admin.request_routing import RequestRouter, Results, has, outcome, require_version
 from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.errors import BrokerRefused, ClientError, check
 from kreplica.client_core.metadata import CoordinatorKind
@@ -142,9 +142,9 @@ class Groups(RequestRouter):
 
         async def ask(connection: BrokerConnection) -> list[dict[str, Any]]:
             if body["states_filter"]:
-                need(connection, LIST_GROUPS, STATES_FROM, "states")
+                require_version(connection, LIST_GROUPS, STATES_FROM, "states")
             if body["types_filter"]:
-                need(connection, LIST_GROUPS, TYPES_FROM, "types")
+                require_version(connection, LIST_GROUPS, TYPES_FROM, "types")
             response = await self._cluster.request(connection, LIST_GROUPS, body)
             check(response, f"groups of {connection.peer}")
             return list(response["groups"])
@@ -219,7 +219,7 @@ class Groups(RequestRouter):
 
         async def ask(connection: BrokerConnection, share: list[MemberToRemove]) -> Results[MemberToRemove, None]:
             nonlocal attempts
-            need(connection, LEAVE_GROUP, SEVERAL_MEMBERS_FROM, "several members")
+            require_version(connection, LEAVE_GROUP, SEVERAL_MEMBERS_FROM, "several members")
             attempts += 1
             is_first = attempts == 1
             rows = [

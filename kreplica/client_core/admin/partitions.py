@@ -7,7 +7,13 @@ from types import MappingProxyType
 from typing import Any
 
 from kreplica.client_core.admin.outcomes import Outcomes
-from kreplica.client_core.admin.request_routing import SERVER_TIMEOUT_MS, RequestRouter, Results, need, outcome
+from kreplica.client_core.admin.request_routing import (
+    SERVER_TIMEOUT_MS,
+    RequestRouter,
+    Results,
+    outcome,
+    require_version,
+)
 from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.errors import ClientError
 from kreplica.client_core.fetched_batches import Isolation
@@ -56,7 +62,7 @@ class Partitions(RequestRouter):
         ) -> Results[TopicPartition, TimedOffset]:
             wanted = {each: times[each] for each in share}
             for time in sorted(set(wanted.values()) & TIMES_FROM.keys()):
-                need(connection, LIST_OFFSETS, TIMES_FROM[time], f"the time {time}")
+                require_version(connection, LIST_OFFSETS, TIMES_FROM[time], f"the time {time}")
             body = list_offsets_body(wanted, isolation)
             return parse_list_offsets(await self._cluster.request(connection, LIST_OFFSETS, body))
 

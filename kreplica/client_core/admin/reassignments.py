@@ -8,7 +8,14 @@ from enum import IntEnum
 from typing import Any
 
 from kreplica.client_core.admin.outcomes import Outcomes
-from kreplica.client_core.admin.request_routing import SERVER_TIMEOUT_MS, UNKNOWN, RequestRouter, Results, need, outcome
+from kreplica.client_core.admin.request_routing import (
+    SERVER_TIMEOUT_MS,
+    UNKNOWN,
+    RequestRouter,
+    Results,
+    outcome,
+    require_version,
+)
 from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.errors import BrokerRefused, ClientError, check
 from kreplica.client_core.offsets import topic_rows
@@ -84,7 +91,7 @@ class Reassignments(RequestRouter):
         self, connection: BrokerConnection, type: ElectionType, partitions: list[TopicPartition] | None
     ) -> Results[TopicPartition, bool]:
         if type is not ElectionType.PREFERRED:
-            need(connection, ELECT_LEADERS, ELECTION_TYPES_FROM, "unclean elections")
+            require_version(connection, ELECT_LEADERS, ELECTION_TYPES_FROM, "unclean elections")
         rows = None
         if partitions is not None:
             rows = [

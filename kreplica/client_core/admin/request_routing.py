@@ -279,7 +279,7 @@ def outcome(row: Mapping[str, Any], what: str) -> BrokerRefused | None:
     return None
 
 
-def need(connection: BrokerConnection, api: Api, version: int, what: str) -> None:
+def require_version(connection: BrokerConnection, api: Api, version: int, what: str) -> None:
     """Check that a broker supports a feature.
 
     :param version: first version of the API that has it.

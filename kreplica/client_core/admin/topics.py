@@ -15,8 +15,8 @@ from kreplica.client_core.admin.request_routing import (
     RequestRouter,
     Results,
     has,
-    need,
     outcome,
+    require_version,
 )
 from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.configs import ConfigEntry, parse_entry
@@ -172,7 +172,7 @@ class Topics(RequestRouter):
         async def ask(connection: BrokerConnection, items: list[str | UUID]) -> Results[str | UUID, None]:
             ids = [item for item in items if isinstance(item, UUID)]
             if ids:
-                need(connection, DELETE_TOPICS, DELETED_BY_ID_FROM, "ids of topics")
+                require_version(connection, DELETE_TOPICS, DELETED_BY_ID_FROM, "ids of topics")
             names = [item for item in items if item not in ids]
             rows = [_topic_reference(item) for item in items]
             body = {"topics": rows, "topic_names": names, "timeout_ms": SERVER_TIMEOUT_MS}
@@ -271,7 +271,7 @@ class Topics(RequestRouter):
         if not ids and has(connection, DESCRIBE_TOPIC_PARTITIONS):
             return {row["name"]: _described(row) for row in await self._pages(connection, names)}
         if ids:
-            need(connection, METADATA, DESCRIBED_BY_ID_FROM, "ids of topics")
+            require_version(connection, METADATA, DESCRIBED_BY_ID_FROM, "ids of topics")
         body = {
             "topics": [_topic_reference(item) for item in items],
             "allow_auto_topic_creation": False,

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from kreplica.client_core.admin.outcomes import Outcomes
-from kreplica.client_core.admin.request_routing import UNKNOWN, RequestRouter, Results, need, outcome
+from kreplica.client_core.admin.request_routing import UNKNOWN, RequestRouter, Results, outcome, require_version
 from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.errors import BrokerRefused, ClientError, check
 from kreplica.client_core.metadata import CoordinatorKind
@@ -131,9 +131,9 @@ class Transactions(RequestRouter):
 
         async def ask(connection: BrokerConnection) -> list[dict[str, Any]]:
             if longer_than_ms is not None:
-                need(connection, LIST_TRANSACTIONS, DURATIONS_FROM, "durations")
+                require_version(connection, LIST_TRANSACTIONS, DURATIONS_FROM, "durations")
             if pattern is not None:
-                need(connection, LIST_TRANSACTIONS, PATTERNS_FROM, "patterns")
+                require_version(connection, LIST_TRANSACTIONS, PATTERNS_FROM, "patterns")
             response = await self._cluster.request(connection, LIST_TRANSACTIONS, body)
             check(response, f"transactions of {connection.peer}")
             return list(response["transaction_states"])
