@@ -138,23 +138,23 @@ class _SegmentScan:
             at = position
             for batch_position, header, data in scan_batches(file, position, size, READ_SIZE, BATCH_SIZE_MAX):
                 at = batch_position + header.size
-                end_position = header.next_offset
+                next_offset = header.next_offset
                 crc_is_valid = verify_crc(data, header)
                 if self._is_invalid_header(header, crc_is_valid, bound, file, at, size):
                     where = f"{os.path.basename(file.path)} at {batch_position}"
                     note = "" if crc_is_valid else ", and the checksum is wrong"
-                    self._damage = self._damage or f"{where}: offsets {header.base_offset} to {end_position - 1}{note}"
+                    self._damage = self._damage or f"{where}: offsets {header.base_offset} to {next_offset - 1}{note}"
                     continue
-                if end_position <= self._start:
-                    self._expected, self._damage = end_position, ""
+                if next_offset <= self._start:
+                    self._expected, self._damage = next_offset, ""
                     continue
-                if end_position > self._end:
+                if next_offset > self._end:
                     self._is_done = True
                     break
                 if self._damage:
                     yield Gap(self._expected, header.base_offset, self._damage)
                     self._damage = ""
-                self._expected = end_position
+                self._expected = next_offset
                 yield Batch(header, data, crc_is_valid)
             if self._is_done or at >= size or (bound is None and _is_torn(file, at, size)):
                 return
@@ -216,7 +216,7 @@ def broker_directories(paths: Sequence[str], paths_by_broker: Mapping[int, Seque
             continue  # in another format, such as that of a KRaft cluster: the user has given the broker
         if meta is None:
             if owner is None:
-                raise StorageError(f"{path} has no {META_PROPERTIES}: name its broker, --log-dirs BROKER={path}")
+                raise StorageError(f"{path} has no {META_PROPERTIES}: name its broker with --log-dirs BROKER={path}")
             continue
         if owner is None:
             found.setdefault(meta.broker_id, []).append(path)
