@@ -36,7 +36,7 @@ class PendingMember:
     """A member that the group waits for, or a placeholder for any new member.
 
     :param member_id: empty if the group waits for any new member.
-    :param left_s: seconds until the group continues without it; None if the wait has no timeout.
+    :param remaining_s: seconds until the group continues without it; None if the wait has no timeout.
     """
 
     step: PendingStep
@@ -44,14 +44,14 @@ class PendingMember:
     instance_id: str | None = None
     client_id: str = ""
     client_host: str = ""
-    left_s: float | None = None
+    remaining_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SessionDeadline:
     """Time left in a member's session.
 
-    :param left_s: seconds until the session expires.
+    :param remaining_s: seconds until the session expires.
     :param session_s: session timeout in seconds.
     """
 
@@ -59,7 +59,7 @@ class SessionDeadline:
     instance_id: str | None
     client_id: str
     client_host: str
-    left_s: float
+    remaining_s: float
     session_s: float
 
 
@@ -71,7 +71,7 @@ def pending_members(group: Group) -> list[PendingMember]:
         pending = list(_consumer_pending(group))
     else:
         pending = []
-    return sorted(pending, key=lambda each: (each.left_s is None, each.left_s or 0.0, each.member_id))
+    return sorted(pending, key=lambda each: (each.remaining_s is None, each.remaining_s or 0.0, each.member_id))
 
 
 def session_deadlines(group: Group) -> list[SessionDeadline]:
@@ -83,7 +83,7 @@ def session_deadlines(group: Group) -> list[SessionDeadline]:
                 m.instance_id,
                 m.client_id,
                 m.client_host,
-                m.session.left_s,
+                m.session.remaining_s,
                 m.session_timeout_ms / 1000,
             )
             for m in group.roster.members.values()
@@ -96,47 +96,48 @@ def session_deadlines(group: Group) -> list[SessionDeadline]:
                 m.subscription.instance_id,
                 m.subscription.client_id,
                 m.subscription.client_host,
-                left,
+                remaining,
                 group.session_s,
             )
             for m in group.state.members.values()
-            if (left := group.session_left_s(m.member_id)) is not None
+            if (remaining := group.session_remaining_s(m.member_id)) is not None
         ]
     return []
 
 
 def _classic_pending(group: ClassicGroup) -> Iterator[PendingMember]:
-    roster, left_s = group.roster, group.phase_left_s
+    roster, remaining_s = group.roster, group.phase_remaining_s
     if group.state is State.PREPARING_REBALANCE:
         if group.is_awaiting_members:
-            yield PendingMember(PendingStep.FIRST_JOIN, left_s=left_s)
+            yield PendingMember(PendingStep.FIRST_JOIN, remaining_s=remaining_s)
         missing = [m for m in roster.members.values() if m.awaiting_join is None]
         step = PendingStep.JOIN
         for member_id, session in roster.pending.items():
-            yield PendingMember(PendingStep.FIRST_JOIN, member_id, left_s=_earlier(session.left_s, left_s))
+            earlier_s = _earlier(session.remaining_s, remaining_s)
+            yield PendingMember(PendingStep.FIRST_JOIN, member_id, remaining_s=earlier_s)
     elif group.state is State.COMPLETING_REBALANCE:
         missing, step = [roster.members[member_id] for member_id in roster.unsynced], PendingStep.SYNC
     else:
         return
     for member in missing:
-        left = _earlier(member.session.left_s, left_s)
-        yield PendingMember(step, member.member_id, member.instance_id, member.client_id, member.client_host, left)
+        remaining = _earlier(member.session.remaining_s, remaining_s)
+        yield PendingMember(step, member.member_id, member.instance_id, member.client_id, member.client_host, remaining)
 
 
 def _consumer_pending(group: ConsumerGroup) -> Iterator[PendingMember]:
     for member in group.state.members.values():
         if member.progress.state is MemberState.UNREVOKED_PARTITIONS:
-            subscription, left = member.subscription, group.revocation_left_s(member.member_id)
-            session = group.session_left_s(member.member_id)
-            if left is not None and session is not None:
-                left = min(left, session)
+            subscription, remaining = member.subscription, group.revocation_remaining_s(member.member_id)
+            session = group.session_remaining_s(member.member_id)
+            if remaining is not None and session is not None:
+                remaining = min(remaining, session)
             yield PendingMember(
                 PendingStep.REVOKE,
                 member.member_id,
                 subscription.instance_id,
                 subscription.client_id,
                 subscription.client_host,
-                left,
+                remaining,
             )
 
 

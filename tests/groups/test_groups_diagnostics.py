@@ -9,7 +9,7 @@ from kreplica.groups.diagnostics import PendingStep, pending_members, session_de
 
 
 def pending(group):
-    return [(wait.step, wait.member_id.split("-")[0], round(wait.left_s)) for wait in pending_members(group)]
+    return [(wait.step, wait.member_id.split("-")[0], round(wait.remaining_s)) for wait in pending_members(group)]
 
 
 def classic(script, **config):
@@ -35,9 +35,9 @@ def test_rebalance_waits_for_missing_members():
 > commit
 > b joins version=0
 """)
-    ((what, member, left_s),) = pending(scene.group)
+    ((what, member, remaining_s),) = pending(scene.group)
     assert (what, member) == (PendingStep.JOIN, next(iter(scene.group.roster.members)).split("-")[0])
-    assert 0 < left_s <= 60
+    assert 0 < remaining_s <= 60
 
 
 def test_stable_group_waits_for_no_member():
@@ -51,7 +51,7 @@ def test_stable_group_waits_for_no_member():
 """)
     assert pending_members(scene.group) == []
     (silence,) = session_deadlines(scene.group)
-    assert silence.left_s == silence.session_s - 2
+    assert silence.remaining_s == silence.session_s - 2
 
 
 def consumers(*lines):
@@ -64,12 +64,12 @@ def consumers(*lines):
 def test_consumer_group_waits_for_revocations():
     """A member with pending revocations is listed with its timeout."""
     scene = consumers("a joins t timeout=30", "a holds on", "b joins t", "a beats", "wait 4")
-    ((what, member, left_s),) = pending(scene.group)
+    ((what, member, remaining_s),) = pending(scene.group)
     assert (what, member) == (PendingStep.REVOKE, "a")
-    assert left_s == 26
-    lefts = {each.member_id: each.session_s - each.left_s for each in session_deadlines(scene.group)}
-    assert set(lefts) == {"a", "b"}
-    assert lefts["a"] == 4
+    assert remaining_s == 26
+    silences = {each.member_id: each.session_s - each.remaining_s for each in session_deadlines(scene.group)}
+    assert set(silences) == {"a", "b"}
+    assert silences["a"] == 4
 
 
 def test_stable_consumer_group_waits_for_no_member():

@@ -177,7 +177,7 @@ class ClassicGroupState(ABC):
         self._timer = self.reactor.callLater(max(delay_ms / 1000, 0.0), fired)
 
     @property
-    def phase_left_s(self) -> float | None:
+    def phase_remaining_s(self) -> float | None:
         """Seconds until the timeout of the current rebalance phase; None if no phase is running."""
         return None if self._timer is None else max(self._timer.getTime() - self.reactor.seconds(), 0.0)
 

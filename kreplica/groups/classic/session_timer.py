@@ -37,7 +37,7 @@ class SessionTimer:
             self._start(timeout_s)
 
     @property
-    def left_s(self) -> float:
+    def remaining_s(self) -> float:
         """Seconds until the session expires; 0 if it has expired."""
         return max(self._deadline_s - self._reactor.seconds(), 0.0)
 
@@ -53,8 +53,8 @@ class SessionTimer:
 
     def _fired(self) -> None:
         self._timer = None
-        left_s = self._deadline_s - self._reactor.seconds()
-        if left_s > 0:
-            self._start(left_s)
+        remaining_s = self._deadline_s - self._reactor.seconds()
+        if remaining_s > 0:
+            self._start(remaining_s)
         else:
             self._expired()

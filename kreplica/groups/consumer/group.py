@@ -115,13 +115,13 @@ class ConsumerGroup:
         """Session timeout in seconds."""
         return self._config.session_timeout_ms / 1000
 
-    def session_left_s(self, member_id: str) -> float | None:
+    def session_remaining_s(self, member_id: str) -> float | None:
         """See ``MemberTimers``."""
-        return self._timers.session_left_s(member_id)
+        return self._timers.session_remaining_s(member_id)
 
-    def revocation_left_s(self, member_id: str) -> float | None:
+    def revocation_remaining_s(self, member_id: str) -> float | None:
         """See ``MemberTimers``."""
-        return self._timers.revocation_left_s(member_id)
+        return self._timers.revocation_remaining_s(member_id)
 
     def restart_session(self, member_id: str) -> None:
         """Restart a member's session, so that it does not expire while its requests fail."""

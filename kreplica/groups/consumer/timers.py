@@ -55,15 +55,15 @@ class MemberTimers:
         """Check a member again after a delay, because it cannot be removed now."""
         self._start_session(member_id, seconds)
 
-    def session_left_s(self, member_id: str) -> float | None:
+    def session_remaining_s(self, member_id: str) -> float | None:
         """Return the seconds until a member's session expires; None without a timer."""
-        return self._left_s(self._sessions, member_id)
+        return self._remaining_s(self._sessions, member_id)
 
-    def revocation_left_s(self, member_id: str) -> float | None:
+    def revocation_remaining_s(self, member_id: str) -> float | None:
         """Return the seconds until a member must have confirmed its revocations; None if there are none."""
-        return self._left_s(self._revocations, member_id)
+        return self._remaining_s(self._revocations, member_id)
 
-    def _left_s(self, calls: dict[str, IDelayedCall], member_id: str) -> float | None:
+    def _remaining_s(self, calls: dict[str, IDelayedCall], member_id: str) -> float | None:
         call = calls.get(member_id)
         return None if call is None else max(call.getTime() - self._reactor.seconds(), 0.0)
 

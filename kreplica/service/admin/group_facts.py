@@ -43,7 +43,7 @@ class LocalGroupFacts:
             GroupWait(
                 wait.step.value,
                 _named(wait.member_id, wait.instance_id, wait.client_id, wait.client_host),
-                None if wait.left_s is None else now_ms + round(wait.left_s * 1000),
+                None if wait.remaining_s is None else now_ms + round(wait.remaining_s * 1000),
             )
             for wait in pending_members(found)
         ]
@@ -65,9 +65,9 @@ class LocalGroupFacts:
         """
         return {
             _named(each.member_id, each.instance_id, each.client_id, each.client_host): now_ms
-            + round(each.left_s * 1000)
+            + round(each.remaining_s * 1000)
             for each in session_deadlines(group)
-            if each.left_s < each.session_s / 2
+            if each.remaining_s < each.session_s / 2
         }
 
     def _partition(self, row: PartitionLag) -> GroupPartition:
