@@ -32,12 +32,12 @@ class ZooKeeperClients:
         self.connection_timeout_ms = session_timeout_ms if connection_timeout_ms is None else connection_timeout_ms
         self._options: dict[str, Any] = {
             "random": runtime.random,
+            "session_timeout_ms": session_timeout_ms,
             "connection_timeout_ms": self.connection_timeout_ms,
             "sasl": sasl_credentials(settings[JAAS_SETTING]),
             "tls_context_factory": tls_contexts(settings),
         }
         self._own_options: dict[str, Any] = {
-            "session_timeout_ms": session_timeout_ms,
             "acl_of": protected_acl if settings["zookeeper.set.acl"] else None,
         }
 
@@ -46,7 +46,9 @@ class ZooKeeperClients:
         return ZooKeeperClient(self._reactor, self._connect, **self._options, **self._own_options)
 
     def resuming(self, session: tuple[int, bytes]) -> ZooKeeperClient:
-        """Create a client that resumes the session of an earlier process.
+        """Create a client that resumes the session of an earlier process, with the same timeout as a new session.
+
+        If its connection is lost before it closes the session, the registration waits for the end of that timeout.
 
         :param session: ID and password.
         """
