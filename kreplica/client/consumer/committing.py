@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
@@ -19,6 +19,10 @@ from kreplica.client_core.offsets import CommittedOffset, GroupIdentity
 from kreplica.model import TopicPartition
 
 log = Logger()
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 class OffsetCommits:
@@ -76,18 +80,27 @@ class OffsetCommits:
                 key: offset if isinstance(offset, CommittedOffset) else CommittedOffset(offset)
                 for key, offset in offsets.items()
             }
-        committing = Deferred.fromCoroutine(self._commit(given))
-        if offsets is None:
-            self._flow.progressed.notify()  # after the request: a revocation may wait for this progress
-        await committing
+        # A revocation may wait for this progress. It must not continue before the coordinator has responded, because
+        # the JoinGroup request could overtake the commit.
+        attempted = _nothing if offsets is not None else self._flow.progressed.notify
+        try:
+            await self._commit(given, attempted)
+        finally:
+            attempted()
 
-    async def _commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+    async def _commit(
+        self, offsets: Mapping[TopicPartition, CommittedOffset], attempted: Callable[[], None] = _nothing
+    ) -> None:
         if not offsets:
+            attempted()
             return
         if self.membership is not None:
-            await self.membership.commit(offsets)
+            await self.membership.commit(offsets, attempted)
         else:
-            await commit_offsets(self._cluster, self._group_id, offsets)
+            try:
+                await commit_offsets(self._cluster, self._group_id, offsets)
+            finally:
+                attempted()
         self._committed_offsets.update(offsets)
 
     def assigned(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -107,9 +107,11 @@ class AutoProtocolMember:
             self._following.cancel()
         await self._member.stop()
 
-    async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+    async def commit(
+        self, offsets: Mapping[TopicPartition, CommittedOffset], attempted: Callable[[], None] = lambda: None
+    ) -> None:
         """See ``Membership``."""
-        await self._member.commit(offsets)
+        await self._member.commit(offsets, attempted)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
         """See ``Membership``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -113,9 +113,11 @@ class GroupMember(ABC):
             self._halt()
         await self._coordinator.close()
 
-    async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+    async def commit(
+        self, offsets: Mapping[TopicPartition, CommittedOffset], attempted: Callable[[], None] = lambda: None
+    ) -> None:
         """See ``Membership``."""
-        await self._offsets.commit(offsets)
+        await self._offsets.commit(offsets, attempted)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
         """See ``Membership``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from kreplica.client_core.offsets import CommittedOffset, GroupIdentity
@@ -60,9 +60,12 @@ class Membership(Protocol):
     async def stop(self) -> None:
         """Release all partitions and leave; a static member keeps its assignment until its session expires."""
 
-    async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+    async def commit(
+        self, offsets: Mapping[TopicPartition, CommittedOffset], attempted: Callable[[], None] = lambda: None
+    ) -> None:
         """Commit offsets; wait for a rebalance in progress if necessary.
 
+        :param attempted: called once, after the first attempt has succeeded or failed.
         :raise CommitFailed: the member no longer owns the partitions; nothing was committed.
         :raise ClientError: the coordinator did not respond in time, or refused.
         """

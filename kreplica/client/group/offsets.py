@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from twisted.internet.defer import DeferredLock
@@ -61,13 +61,16 @@ class MemberOffsets:
         self._member = member
         self._commit_lock = DeferredLock()
 
-    async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+    async def commit(
+        self, offsets: Mapping[TopicPartition, CommittedOffset], attempted: Callable[[], None] = lambda: None
+    ) -> None:
         """See ``Membership``; commits run one at a time, so that a retry does not overwrite a later commit."""
         if not offsets:
+            attempted()
             return
         await self._commit_lock.acquire()
         try:
-            await self._commit_with_retries(offsets)
+            await self._commit_with_retries(offsets, attempted)
         finally:
             self._commit_lock.release()
 
@@ -78,17 +81,23 @@ class MemberOffsets:
             return {}
         return await self._cluster.retrying(lambda: self._committed(wanted))
 
-    async def _commit_with_retries(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+    async def _commit_with_retries(
+        self, offsets: Mapping[TopicPartition, CommittedOffset], attempted: Callable[[], None]
+    ) -> None:
         reactor = self._cluster.runtime.reactor
         retried_until_s = reactor.seconds() + UNKNOWN_TOPIC_RETRIED_S
 
         async def attempt() -> None:
+            nonlocal attempted
             try:
                 await self._commit(offsets)
             except BrokerRefused as error:
                 if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and reactor.seconds() > retried_until_s:
                     error.retriable = False
                 raise
+            finally:
+                first, attempted = attempted, lambda: None
+                first()
 
         await self._cluster.retrying(attempt)
 
