@@ -205,6 +205,7 @@ def test_reassignment(cluster, api):
 def test_partition(cluster, api):
     """A partition shows its epochs, offsets and size, independent of its leader."""
     make(api, assignment={"0": [3, 1]})
+    cluster.run(1)  # broker 3 learns of the topic
     client = cluster.client(broker=3)
     cluster.run_until(client.produce("orders", 0, batch(b"one", b"two")))
     cluster.run(1)

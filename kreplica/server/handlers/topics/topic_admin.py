@@ -193,7 +193,7 @@ class TopicAdmin:
             held_back = [place.broker_id for place in live if place.broker_id in cordoned]
             raise KafkaError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"{factor} replicas were requested, but {held_back} of the {len(live)} live brokers are cordoned",
+                f"{factor} replicas were requested, but of the {len(live)} live brokers, {held_back} are cordoned",
             )
         return places
 
