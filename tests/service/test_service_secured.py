@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import SessionClosedRequireSaslError
 
 from kreplica.errors import SettingsError
 from kreplica.service.process.options import StandaloneOptions
@@ -23,6 +25,29 @@ SECTION = (ROOT / "README.md").read_text().split("## Lock it\n")[1].split("\n## 
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", SECTION, re.S)
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 TIMEOUT_S = 60
+COORDINATOR = "127.0.0.1:2181"
+SHOWN = {"brokers": "127.0.0.1:9092", "admin": "127.0.0.1:8080", "coordinator": COORDINATOR}
+"""Addresses on the page."""
+BROKER_CLIENT = """
+import random, sys
+from twisted.internet.task import react
+from kreplica.zookeeper import Permission, SaslCredentials, ZooKeeperClient, ZooKeeperError
+
+async def main(reactor, address, password):
+    client = ZooKeeperClient(reactor, address, random=random.Random(1), sasl=SaslCredentials("broker", password))
+    try:
+        await client.start()
+        print(await client.exists("/stolen"))
+        acls, _ = await client.get_acl("/controller_epoch")
+        for acl in acls:
+            print(acl.scheme, acl.id, "write" if acl.permissions & Permission.WRITE else "read")
+        await client.close()
+    except ZooKeeperError as error:
+        print(type(error).__name__)
+
+react(main, sys.argv[1:])
+"""
+"""Prints the stat of a znode and the ACLs of another, as the user of the brokers, or the name of the error."""
 
 
 @contextmanager
@@ -38,12 +63,12 @@ def secured_cluster(directory: Path) -> Iterator[dict[str, str]]:
             assert process.stdout is not None
             found: dict[str, str] = {}
             for line in process.stdout:
-                match = re.match(r"  (brokers|admin) +(?:https://)?(\S+?)/? ", line)
+                match = re.match(r"  (brokers|admin|coordinator) +(?:https://)?(\S+?)/? ", line)
                 if match is not None:
-                    found["127.0.0.1:9092" if match[1] == "brokers" else "127.0.0.1:8080"] = match[2]
+                    found[SHOWN[match[1]]] = match[2]
                 if line.startswith("  Topics are created"):
                     break
-            assert len(found) == 2
+            assert found.keys() == {*SHOWN.values()}
             yield found
         finally:
             process.send_signal(signal.SIGINT)
@@ -88,6 +113,25 @@ def test_the_steps_of_the_readme(tmp_path: Path) -> None:
         assert "no credentials" in done.stderr
         admin = "export KREPLICA_USER=admin KREPLICA_PASSWORD_FILE=locked/security/admin-password\n"
         assert "payments" in run(["bash", "-ec", admin + commands], tmp_path)
+
+
+def test_local_programs_and_the_coordinator(tmp_path: Path) -> None:
+    """A program without the secret can neither create nor change znodes."""
+    with secured_cluster(tmp_path / "locked") as addresses:
+        client = KazooClient(addresses[COORDINATOR], timeout=TIMEOUT_S)
+        client.start(timeout=TIMEOUT_S)
+        try:
+            with pytest.raises(SessionClosedRequireSaslError):
+                client.create("/stolen", b"1")
+        finally:
+            client.stop()
+            client.close()
+        program = [sys.executable, "-c", BROKER_CLIENT, addresses[COORDINATOR]]
+        assert run([*program, "wrong"], tmp_path) == "AuthFailed\n"
+        secret = (tmp_path / "locked" / "security" / "coordinator-password").read_text().strip()
+        stolen, *acls = run([*program, secret], tmp_path).splitlines()
+        assert stolen == "None"
+        assert [each for each in acls if " write" in each] == ["sasl broker write"]
 
 
 def test_damaged_secret(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ The files are created by the first start, in the directory ``security`` of the d
 
 * ``ca.pem``, ``ca.key``, ``broker.pem``: a certificate authority, and the certificate of the brokers
 * ``broker-password``, ``admin-password``, ``admin-token``: secrets of the brokers, the user ``admin`` and the admin API
+* ``coordinator-password``: secret of the brokers for the embedded ZooKeeper server, which accepts no other client
 * ``admin.properties``: settings of a client that is the user ``admin``
 """
 
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kreplica.errors import SettingsError
+from kreplica.zookeeper.embedded.settings import AnonymousClients, CoordinatorSettings
 
 if TYPE_CHECKING:
     from kreplica.service.composition.broker import Broker
@@ -29,6 +31,7 @@ HOSTS = ("localhost", "127.0.0.1", "::1")
 
 PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
+DIGEST_LOGIN = "org.apache.zookeeper.server.auth.DigestLoginModule"
 
 
 class SecuredCluster:
@@ -48,8 +51,13 @@ class SecuredCluster:
             create_certificate(directory, authority, BROKER, hosts, DAYS)
         self._broker_password = _secret(directory / "broker-password")
         self._admin_password = _secret(directory / "admin-password")
+        self._coordinator_password = _secret(directory / "coordinator-password")
         _secret(directory / "admin-token")
         _write_if_absent(directory / "admin.properties", self._client_properties())
+
+    def coordinator_settings(self) -> CoordinatorSettings:
+        """Return the settings of the embedded ZooKeeper server, in which only the brokers may use the znodes."""
+        return CoordinatorSettings(users={BROKER: self._coordinator_password}, anonymous=AnonymousClients.NONE)
 
     def settings(self, listener: str, advertised: str) -> Mapping[str, str]:
         """Return the settings of a broker.
@@ -72,6 +80,9 @@ class SecuredCluster:
             "ssl.truststore.location": f"{place}/ca.pem",
             "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
             "super.users": f"User:{BROKER};User:{ADMIN}",
+            "kreplica.zookeeper.sasl.jaas.config": f'{DIGEST_LOGIN} required username="{BROKER}" '
+            f'password="{self._coordinator_password}";',
+            "zookeeper.set.acl": "true",
             "kreplica.admin.authentication": "basic",
             "kreplica.admin.token.file": f"{place}/admin-token",
             "kreplica.admin.tls.certificate.file": f"{place}/{BROKER}.pem",

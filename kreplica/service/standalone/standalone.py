@@ -110,6 +110,7 @@ class Standalone:
             self._coordinator_directory,
             port=config.coordinator_port,
             interface=HOST,
+            settings=None if config.secured is None else config.secured.coordinator_settings(),
             store=store,
             on_failure=None if failed is None else partial(coordinator_failed, failed),
         )
