@@ -1,6 +1,8 @@
 """The ``kreplica`` command: one module per subcommand, imported only when the subcommand runs.
 
 * ``commands``: administration of a running cluster through the admin API, and tools such as the shell completion
+* ``plans``: reassignment plans, through the admin API
+* ``security``: users, ACLs, development certificates and protected znodes
 * ``records``: ``produce`` and ``consume``, with any Kafka cluster
 * ``transfer``: export, import and copy of topics, with any Kafka cluster
 * ``pipelines``: Spark pipelines over whole topics
@@ -26,19 +28,19 @@ SUBCOMMANDS = {
     ),
     "partition": Subcommand("commands.partition", "Partitions: list (offline, under-replicated, moving), show."),
     "group": Subcommand("commands.group", "Consumer groups: list, show, lag, delete, reset (committed offsets)."),
-    "plan": Subcommand("commands.plan", "Reassignment plans: make, list, show, watch, set, cancel, delete."),
+    "plan": Subcommand("plans.plan", "Reassignment plans: make, list, show, watch, set, cancel, delete."),
     "election": Subcommand("commands.election", "Leader elections: list, preferred, unclean."),
     "controller": Subcommand("commands.controller", "The controller: show, resign."),
     "config": Subcommand("commands.config", "Topic and broker settings: get, set, remove."),
-    "acl": Subcommand("commands.acl", "Access control lists: list, create, delete."),
-    "user": Subcommand("commands.user", "Users with passwords (SCRAM): list, create, password, delete."),
+    "acl": Subcommand("security.acl", "Access control lists: list, create, delete."),
+    "user": Subcommand("security.user", "Users with passwords (SCRAM): list, create, password, delete."),
     "why": Subcommand(
         "commands.why", "Explain the state of a partition, group or plan, why a broker is slow, or a user's access."
     ),
     "timeline": Subcommand("commands.timeline", "Show past and new events of the cluster."),
     "zookeeper": Subcommand("commands.zookeeper", "Run a ZooKeeper server on this machine."),
-    "znodes": Subcommand("commands.znodes", "ACLs of the cluster's znodes in ZooKeeper: protect, unprotect."),
-    "tls": Subcommand("commands.tls", "Certificates for development: dev-ca."),
+    "znodes": Subcommand("security.znodes", "ACLs of the cluster's znodes in ZooKeeper: protect, unprotect."),
+    "tls": Subcommand("security.tls", "Certificates for development: dev-ca."),
     "log": Subcommand("diagnostics.log", "Log files of a broker: dump, verify."),
     "pipeline": Subcommand(
         "pipelines.pipeline", "Spark pipelines over whole topics: archive, replay, audit, compare, profile."

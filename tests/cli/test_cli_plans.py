@@ -11,7 +11,7 @@ import threading
 import pytest
 from rich.console import Console
 
-from kreplica.cli.commands import plan_watch
+from kreplica.cli.plans import watch
 
 MOVE = {"number": 0, "topic": "orders", "partition": 0, "action": "move", "from": [1, 2], "to": [2, 3],
         "bytes": 3 << 30, "bytes_done": None, "state": "waiting", "reason": None}  # fmt: skip
@@ -40,7 +40,7 @@ PREVIEW = {
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
     """Poll the progress without a delay."""
-    monkeypatch.setattr(plan_watch, "POLL_S", 0.001)
+    monkeypatch.setattr(watch, "POLL_S", 0.001)
 
 
 def test_plan_is_created_and_followed(admin, kreplica):
@@ -199,7 +199,7 @@ def test_control_characters_in_a_plan_are_escaped(admin, kreplica):
 
 def test_progress_bars(admin, kreplica, monkeypatch):
     """On a terminal, the bars of moves and bytes grow."""
-    monkeypatch.setattr(plan_watch, "Console", lambda **options: Console(**options, force_terminal=True, width=100))
+    monkeypatch.setattr(watch, "Console", lambda **options: Console(**options, force_terminal=True, width=100))
     admin.answers[f"GET /v1/plans/{PLAN_ID}"] = [plan(), plan("completed", finished=4)]
     drawn = kreplica("plan", "watch", PLAN_ID).stderr
     assert "1 of 4, running" in drawn
@@ -216,7 +216,7 @@ def test_ctrl_c_leaves_the_plan_running(admin):
         assert json.loads(process.stdout.readline()) == plan()
         process.send_signal(signal.SIGINT)
         _, output = process.communicate(timeout=30)
-    assert process.returncode == plan_watch.INTERRUPTED
+    assert process.returncode == watch.INTERRUPTED
     assert output == (
         f"Plan {PLAN_ID} is still running.  Follow it with kreplica plan watch {PLAN_ID}, "
         f"cancel it with kreplica plan cancel {PLAN_ID}.\n"
@@ -239,7 +239,7 @@ def test_ctrl_c_during_a_request(admin):
         process.send_signal(signal.SIGINT)
         _, output = process.communicate(timeout=30)
         may_answer.set()
-    assert process.returncode == plan_watch.INTERRUPTED
+    assert process.returncode == watch.INTERRUPTED
     assert output.startswith(f"Plan {PLAN_ID} is still running.")
 
 

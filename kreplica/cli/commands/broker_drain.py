@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kreplica.cli.commands.plan_make import drain_request, plan_options
+from kreplica.cli.plans.make import drain_request, plan_options
 
 
 @click.command()

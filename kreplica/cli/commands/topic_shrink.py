@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kreplica.cli.commands.plan_make import REMOVAL_WAIT_HELP, plan_options, removal_request
+from kreplica.cli.plans.make import REMOVAL_WAIT_HELP, plan_options, removal_request
 from kreplica.cli.terminal.parameter_types import Duration
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kreplica.cli.commands.plan_views import print_preview
 from kreplica.cli.http.session import Session, admin_options, admin_session
 from kreplica.cli.pipelines.pipeline_session import (
     open_spark,
@@ -19,6 +18,7 @@ from kreplica.cli.pipelines.pipeline_session import (
     spark_options,
 )
 from kreplica.cli.pipelines.profile_views import print_profile
+from kreplica.cli.plans.views import print_preview
 from kreplica.cli.records.data_access import bootstrap_option_only, report_failures, resolve_bootstrap
 from kreplica.cli.terminal.parameter_types import Size
 from kreplica.cli.terminal.screen import Screen

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kreplica.cli.commands.plan_views import print_moves, print_plan, print_plans
 from kreplica.cli.http.session import Session, confirm, dry_run_option, path_of, with_session, yes_option
+from kreplica.cli.plans.views import print_moves, print_plan, print_plans
 from kreplica.cli.terminal.lazy_groups import LazyGroup, Subcommand
 from kreplica.cli.terminal.parameter_types import Size
 from kreplica.cli.terminal.screen import Screen
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _PLAN = click.argument("plan")
 
 SUBCOMMANDS = {
-    "make": Subcommand("commands.plan_make", "Create a plan: one subcommand per kind."),
-    "watch": Subcommand("commands.plan_watch", "Follow the progress of a plan until it ends."),
+    "make": Subcommand("plans.make", "Create a plan: one subcommand per kind."),
+    "watch": Subcommand("plans.watch", "Follow the progress of a plan until it ends."),
 }
 
 

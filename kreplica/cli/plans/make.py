@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from kreplica.cli.commands.plan_views import print_preview
-from kreplica.cli.commands.plan_watch import watch
 from kreplica.cli.http.rest import RestClient
 from kreplica.cli.http.session import Session, confirm, dry_run_option, print_writes, with_session, yes_option
+from kreplica.cli.plans.views import print_preview
+from kreplica.cli.plans.watch import watch
 from kreplica.cli.terminal.parameter_types import Duration, Replicas, Size
 from kreplica.cli.terminal.running import interruptible
 from kreplica.cli.terminal.screen import Screen

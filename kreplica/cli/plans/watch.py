@@ -12,9 +12,9 @@ from rich.progress import BarColumn, Progress, TextColumn
 from twisted.internet.defer import CancelledError
 from twisted.internet.task import deferLater
 
-from kreplica.cli.commands.plan_views import data_done, moves_done
 from kreplica.cli.http.rest import AdminUnreachable, RestClient
 from kreplica.cli.http.session import INTERRUPTED, Session, path_of, with_session
+from kreplica.cli.plans.views import data_done, moves_done
 from kreplica.cli.terminal.screen import echo, seconds_text
 
 POLL_S = 0.5

@@ -1,0 +1,1 @@
+"""Reassignment plans: ``kreplica plan``, also for ``broker drain`` and ``topic shrink``."""

@@ -1,0 +1,1 @@
+"""Users, ACLs, development certificates and protected znodes: ``kreplica user|acl|tls|znodes``."""
