@@ -49,6 +49,14 @@ def test_storms(first: int) -> None:
     assert tally.acknowledged > 100 * tally.storms
 
 
+@pytest.mark.parametrize("ensemble", [1, 3])
+def test_storms_with_protected_znodes(ensemble: int) -> None:
+    """Brokers authenticate again on each connection; no component creates or reads a znode without access."""
+    chosen = {"seconds": str(SECONDS), "protected": "yes", "ensemble": str(ensemble)}
+    for outcome in sweep(seeds(range(301, 309)), jobs=JOBS, chosen=chosen):
+        check(outcome)
+
+
 def deterministic_part(outcome: Outcome) -> Outcome:
     """Return the parts of an outcome that depend only on the seed."""
     return replace(outcome, wall_s=0.0)

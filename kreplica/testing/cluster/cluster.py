@@ -14,6 +14,8 @@ cluster.run_until(cluster.brokers[2].start())
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -26,12 +28,14 @@ from kreplica.service.composition.broker import Broker
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.testing.clients.leader_client import LeaderClient
 from kreplica.testing.clients.wire_client import WireClient
+from kreplica.testing.cluster import protection
 from kreplica.testing.cluster.state import CoordinatorProgram, MachineView, active_replicas, is_in_sync, state_of
 from kreplica.testing.ensemble.ensemble import Ensemble, EnsembleOptions
 from kreplica.testing.ensemble.machines import EnsembleMachines
 from kreplica.testing.simulator.simulation import DATA_DIRECTORY, Host, Simulation
 from kreplica.zookeeper.embedded.disk_store import DiskStore
 from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+from kreplica.zookeeper.embedded.settings import AnonymousClients, CoordinatorSettings
 
 COORDINATOR_PORT = 2181
 BROKER_PORT = 9092
@@ -117,6 +121,8 @@ class SimulatedCluster:
     :param overrides: settings of every broker, each as ``name=value``.
     :param racks: rack of each broker; brokers that are not listed have none.
     :param ensemble: options of an ensemble of coordinators; None for one coordinator.
+    :param protected: brokers authenticate to the coordinator and protect their znodes; it requires authentication,
+        unless it is an ensemble.
     :param trace: called with one line per event.
     :ivar coordinator: the coordinator, or the whole ensemble.
     :ivar ensemble: servers of the ensemble; None without one.
@@ -130,6 +136,7 @@ class SimulatedCluster:
         overrides: Sequence[str] = (),
         racks: Mapping[int, str] | None = None,
         ensemble: EnsembleOptions | None = None,
+        protected: bool = False,
         trace: Callable[[str], None] | None = None,
     ) -> None:
         defaults = [f"{name}={value}" for name, value in coordinator_settings(brokers).items()]
@@ -137,13 +144,16 @@ class SimulatedCluster:
         self.simulation = Simulation(seed, trace)
         self.ensemble: EnsembleMachines | None = None
         self.coordinator: Coordinator
-        connect = []
+        connect = list(protection.OVERRIDES) if protected else []
         if ensemble is None:
-            self.coordinator = Machine(self.simulation.host("coordinator"), _coordinator)
+            settings = CoordinatorSettings(users=protection.USERS, anonymous=AnonymousClients.NONE)
+            build = partial(_coordinator, settings=settings if protected else None)
+            self.coordinator = Machine(self.simulation.host("coordinator"), build)
         else:
+            ensemble = replace(ensemble, users=protection.USERS) if protected else ensemble
             shared = Ensemble(seed, self.simulation.scheduler, ensemble)
             self.coordinator = self.ensemble = EnsembleMachines(shared, self.simulation)
-            connect = [f"zookeeper.connect={self.ensemble.connect_string}"]
+            connect.append(f"zookeeper.connect={self.ensemble.connect_string}")
         self.brokers = {
             number: Machine(
                 self.simulation.host(f"broker-{number}"),
@@ -253,11 +263,12 @@ def _broker(settings: BrokerSettings) -> Callable[[Runtime], Broker]:
     return lambda runtime: Broker(runtime, settings)
 
 
-def _coordinator(runtime: Runtime) -> EmbeddedCoordinator:
+def _coordinator(runtime: Runtime, settings: CoordinatorSettings | None) -> EmbeddedCoordinator:
     return EmbeddedCoordinator(
         runtime,
         DATA_DIRECTORY,
         port=COORDINATOR_PORT,
         interface="coordinator",
         store=DiskStore(DATA_DIRECTORY, runtime.disk, runtime.offload),
+        settings=settings,
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
@@ -34,10 +34,12 @@ class EnsembleOptions:
 
     :param servers: number of servers; a majority elects a leader.
     :param lag_s: mean lag of a server that lags, as some do at any time.
+    :param users: password by user of SASL DIGEST-MD5.
     """
 
     servers: int = 3
     lag_s: float = 0.02
+    users: Mapping[str, str] = field(default_factory=dict)
 
 
 class ServerProcess(Protocol):

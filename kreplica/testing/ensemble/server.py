@@ -102,7 +102,7 @@ class EnsembleServer(Factory):
             SESSIONS_MAX,
         )
         reads = Reads(replica.tree, replica.watches, replica.commits)
-        authentication = Authentication({}, self.runtime.random)
+        authentication = Authentication(self._ensemble.options.users, self.runtime.random)
         self._local = Dispatch(reads, replica.writes, sessions, replica.commits, self.server, authentication)
         self._report()
         return self._serving

@@ -54,6 +54,7 @@ class ClusterRun:
         overrides: Sequence[str],
         racks: bool,
         ensemble: EnsembleOptions | None,
+        protected: bool,
         trace: Callable[[str], None] | None,
     ) -> None:
         self.seed = seed
@@ -63,7 +64,13 @@ class ClusterRun:
         self.racks = {broker: RACKS[broker % len(RACKS)] for broker in range(1, brokers + 1)} if racks else {}
         settings = [*SHORT_INTERVALS, *([NEAREST] if racks else []), *overrides]
         self.cluster = SimulatedCluster(
-            seed, brokers=brokers, overrides=settings, racks=self.racks, ensemble=ensemble, trace=trace
+            seed,
+            brokers=brokers,
+            overrides=settings,
+            racks=self.racks,
+            ensemble=ensemble,
+            protected=protected,
+            trace=trace,
         )
         self.network = self.cluster.simulation.network
         self.random = self.cluster.simulation.random

@@ -1,6 +1,6 @@
 """Options of a storm: its cluster, load and faults.
 
-All are drawn from the seed except ``seconds``, ``journal`` and ``ensemble``; the caller can set each of them.
+All are drawn from the seed except ``seconds``, ``journal``, ``ensemble`` and ``protected``; the caller can set each.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ class StormOptions:
     :param ensemble: number of ZooKeeper servers; with more than one they lag, elect leaders and have faults of their
         own.
     :param ensemble_lag_s: mean lag of a ZooKeeper server that lags.
+    :param protected: brokers authenticate to ZooKeeper and protect their znodes.
     """
 
     seconds: float = 60.0
@@ -93,6 +94,7 @@ class StormOptions:
     request_timeout_s: float = 10.0
     ensemble: int = 1
     ensemble_lag_s: float = 0.02
+    protected: bool = False
 
     def __str__(self) -> str:
         return " ".join(f"{name}={_text(value)}" for name, value in asdict(self).items())

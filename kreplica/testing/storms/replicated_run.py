@@ -51,6 +51,7 @@ class ReplicatedRun(ClusterRun):
     :param style: client whose error handling one producer of all partitions imitates; None for one simple producer per
         partition.
     :param ensemble: options of an ensemble of ZooKeeper servers; None for one server without lag.
+    :param protected: brokers authenticate to ZooKeeper and protect their znodes.
     :ivar side_topics: topics that are created and deleted during the run; empty until a fault or test creates one.
     :ivar readers: additional readers of the main topic; none until a fault or test starts one.
     :ivar companions: ``side_topics``, ``readers`` and other topics and clients, which must converge as well.
@@ -69,6 +70,7 @@ class ReplicatedRun(ClusterRun):
         racks: bool = False,
         style: Style | None = None,
         ensemble: EnsembleOptions | None = None,
+        protected: bool = False,
         trace: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__(
@@ -79,6 +81,7 @@ class ReplicatedRun(ClusterRun):
             overrides=overrides,
             racks=racks,
             ensemble=ensemble,
+            protected=protected,
             trace=trace,
         )
         self.maybe_incomplete: dict[int, None] = {}

@@ -87,6 +87,7 @@ class Storm:
             racks=options.racks,
             style=options.style,
             ensemble=EnsembleOptions(options.ensemble, options.ensemble_lag_s) if options.ensemble > 1 else None,
+            protected=options.protected,
             trace=trace,
         )
         self._ends: dict[int, End] = {}
