@@ -213,6 +213,17 @@ def test_password_that_changes_while_it_is_verified():
     assert received(wire.value()).status == 401
 
 
+@pytest.mark.parametrize(
+    "name", ["Authorization", "Host", "Origin", "If-Match", "Content-Type", "Sec-Fetch-Site", "X-Kreplica-Forwarded"]
+)
+def test_header_that_is_not_text(name):
+    """The response is 400, not an internal error."""
+    headers = {"Authorization": f"Bearer {TOKEN}", "X-Kreplica-Forwarded": "1", name: "Basic \xff"}
+    for method, path, body in (("GET", "/v1/cluster", None), ("POST", "/v1/elections", {})):
+        answer = Scene().api.ask(method, path, headers, body)
+        assert (answer.status, answer.json()["detail"]) == (400, f"the header {name} is not UTF-8")
+
+
 def test_failures_are_limited_by_address(monkeypatch):
     """After too many failures, an address is refused for a minute; the token and other addresses are not."""
     monkeypatch.setattr(failures, "FAILURES_MAX", 3)

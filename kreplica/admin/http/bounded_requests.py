@@ -64,14 +64,44 @@ def _target_fault(command: bytes, target: bytes) -> str | None:
 
 
 def _framing_fault(headers: Headers) -> str | None:
-    """Return a framing ambiguity in the headers, which servers could interpret differently (RFC 9112); None if
-    valid."""
+    """Return a fault of the headers, such as an ambiguity that servers could interpret differently (RFC 9112); None
+    if valid."""
     if len(headers.getRawHeaders(b"host", [])) > 1:
         return "the request has more than one Host header"
     encodings = headers.getRawHeaders(b"transfer-encoding", [])
     if encodings and [encoding.lower() for encoding in encodings] != [b"chunked"]:
         return "the only supported Transfer-Encoding is chunked"
+    for name, values in headers.getAllRawHeaders():
+        if name.lower() in _READ_AS_TEXT and not all(map(_is_utf8, values)):
+            return f"the header {name.decode()} is not UTF-8"
     return None
+
+
+_READ_AS_TEXT = frozenset(
+    (
+        b"authorization",
+        b"content-type",
+        b"host",
+        b"if-match",
+        b"if-none-match",
+        b"last-event-id",
+        b"origin",
+        b"sec-fetch-mode",
+        b"sec-fetch-site",
+        b"x-kreplica-forwarded",
+        b"x-kreplica-principal",
+        b"x-kreplica-principal-host",
+    )
+)
+"""Headers that handlers read as text; Twisted fails to decode other values."""
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 CONNECTIONS_MAX = 1000
