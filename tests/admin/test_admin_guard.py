@@ -243,9 +243,12 @@ def test_failures_are_limited_by_address(monkeypatch):
 def test_pending_verifications_are_limited(monkeypatch):
     monkeypatch.setattr(passwords, "PENDING_MAX", 2)
 
+    waiting = []
+
     class Never(AtOnce):
         def run(self, function, *args):
-            return Deferred()
+            waiting.append(Deferred())
+            return waiting[-1]
 
     scene = Scene(offload=Never())
     started = [scene.api.begin("GET", "/v1/cluster", {"Authorization": basic()}) for _ in range(2)]
