@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from storage_world import SMALL, fill, flush, read_bytes, values_of
@@ -42,19 +43,19 @@ class World:
         self.found: list[Damage] = []
         self.offline: list[TopicPartition] = []
         self._storage = storage or StorageConfig(scrub_bytes_per_second=EVERYTHING)
-        self._config = config
+        self.config = config
         self.start()
 
     def start(self) -> None:
         self.directories = LogDirectories(self.host.runtime, ["/data/logs"], self._storage)
-        opening = self.directories.open("cluster", 1, lambda _: self._config)
+        opening = self.directories.open("cluster", 1, lambda _: self.config)
         self.simulation.run_until(Deferred.fromCoroutine(opening))
         self.directories.on_damage(lambda _, damage: self.found.append(damage))
         self.directories.on_offline(self.offline.extend)
         self.directories.start(lambda: {key: log.log_end_offset for key, log in self.directories.logs.items()})
 
     def log(self, key: TopicPartition = KEY, count: int = 30) -> Log:
-        log = self.directories.create(key, ZERO_UUID, self._config)
+        log = self.directories.create(key, ZERO_UUID, self.config)
         fill(log, count, size=RECORD_BYTES)
         return log
 
@@ -222,6 +223,50 @@ class TestReading:
         log.roll(2000)
         delete_expired(log, 2000, log.log_end_offset)
         assert not list(log.damage.by_segment.values())
+
+
+class TestPeriodicWork:
+    """Work that reads timestamps reports an unreadable segment, and its directory stays online."""
+
+    def unreadable(self, config: LogConfig, segment: int = 1, **storage: int) -> tuple[World, Log, str]:
+        """Restart a broker with two logs, and let reads of a segment fail that recovery did not read."""
+        world = World(StorageConfig(scrub_bytes_per_second=0, **storage))
+        log = world.log()
+        path = log.segments[segment].path()
+        world.log(OTHER)
+        flush(log)
+        world.directories.directories[0].checkpoints.request()
+        world.run(0.5)
+        world.host.kill()
+        world.config = config
+        world.start()
+        world.disk.fail("read", path, errno.EIO)
+        return world, world.directories.logs[KEY], path
+
+    def check(self, world: World, path: str) -> None:
+        assert [(damage.path, damage.position) for damage in world.found] == [(path, WHOLE_SEGMENT)]
+        assert world.directories.directories[0].offline is None
+        assert sorted(world.directories.logs) == [KEY, OTHER]
+
+    def test_retention(self) -> None:
+        config = replace(SMALL, retention_ms=0)
+        world, _, path = self.unreadable(config, log_retention_check_interval_ms=1000)
+        world.run(1.5)
+        self.check(world, path)
+
+    @pytest.mark.parametrize(("segment", "setting"), [(1, "min_compaction_lag_ms"), (0, "max_compaction_lag_ms")])
+    def test_choice_of_a_log_to_compact(self, segment: int, setting: str) -> None:
+        config = replace(SMALL, cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=2, **{setting: 1})
+        world, _, path = self.unreadable(config, segment, log_cleaner_backoff_ms=1000)
+        world.run(1.5)
+        self.check(world, path)
+
+    @pytest.mark.parametrize("timestamp_ms", [1018, MAX_TIMESTAMP])
+    def test_search_by_time(self, timestamp_ms: int) -> None:
+        """The error names the segment that cannot be read, not the one in which the search started."""
+        _, log, path = self.unreadable(SMALL)
+        with pytest.raises(Damage, match=path):
+            offset_for_timestamp(log, timestamp_ms, log.log_end_offset)
 
 
 class TestSettingAside:

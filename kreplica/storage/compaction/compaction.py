@@ -74,6 +74,7 @@ def plan_compaction(log: Log, cleaned_offset: int, high_watermark: int, now_ms: 
     """Return a compaction plan for a log, or None if compaction is not worthwhile.
 
     :param cleaned_offset: end of the last compaction.
+    :raise Damage: a segment cannot be read.
     """
     config = log.config
     sources = list(_compactable(log, high_watermark, now_ms))
@@ -119,7 +120,8 @@ def _compactable(log: Log, high_watermark: int, now_ms: int) -> Iterator[Source]
 
 def _is_overdue(segment: Segment, config: LogConfig, now_ms: int) -> bool:
     """True if the first record is older than ``max.compaction.lag.ms`` (KIP-354)."""
-    first_ms = segment.first_timestamp_ms
+    with damage_if_unreadable(segment.path(), segment.base_offset):
+        first_ms = segment.first_timestamp_ms
     return config.max_compaction_lag_ms != NO_LIMIT and 0 <= first_ms < now_ms - config.max_compaction_lag_ms
 
 

@@ -58,10 +58,14 @@ class Cleaner:
     ) -> list[tuple[Log, CompactionPlan]]:
         now_ms = self._runtime.wall_clock_ms()
         found = []
-        for key, log in directory.logs.items():
+        for key, log in list(directory.logs.items()):  # a damaged log goes offline
             if log.config.compacted and not self._is_uncleanable(key, log):
                 cleaned = directory.checkpoints.cleaner_offsets.get(key, 0)
-                plan = plan_compaction(log, cleaned, high_watermarks.get(key, 0), now_ms)
+                try:
+                    plan = plan_compaction(log, cleaned, high_watermarks.get(key, 0), now_ms)
+                except (StorageError, OSError) as error:
+                    self._handle_error(log, error)
+                    continue
                 if plan is not None:
                     found.append((log, plan))
         found.sort(key=lambda item: (item[1].overdue, item[1].dirty_ratio), reverse=True)
@@ -72,20 +76,23 @@ class Cleaner:
         return known is not None and known[0] is log
 
     async def _compact(self, directory: LogDirectory, log: Log, plan: CompactionPlan) -> None:
-        key = log.topic_partition
         try:
             if await self._pass(log, plan, directory):
                 await directory.checkpoints.write_cleaner_offsets()
-        except StorageError as error:
+        except (StorageError, OSError) as error:
+            self._handle_error(log, error)
+
+    def _handle_error(self, log: Log, error: StorageError | OSError) -> None:
+        key = log.topic_partition
+        if isinstance(error, StorageError):
             self._uncleanable[key] = log, error
             _log.error("{log} is no longer compacted: {error}", log=str(key), error=str(error))
             if isinstance(error, Damage):
                 log.report_damage(error)
-        except OSError as error:
-            if is_out_of_descriptors(error):
-                _log.warn("{log}: compaction failed, will be retried: {error}", log=str(key), error=str(error))
-            else:
-                log.fail(error)
+        elif is_out_of_descriptors(error):
+            _log.warn("{log}: compaction failed, will be retried: {error}", log=str(key), error=str(error))
+        else:
+            log.fail(error)
 
     async def _pass(self, log: Log, plan: CompactionPlan, directory: LogDirectory) -> bool:
         runtime = self._runtime

@@ -21,6 +21,7 @@ from kreplica.storage.directories.scrubbing import INTERVAL_SECONDS, Scrubber
 from kreplica.storage.log import retention
 from kreplica.storage.log.log import Log
 from kreplica.storage.log_config import NO_LIMIT, StorageConfig
+from kreplica.storage.segments.damage import Damage
 
 _log = Logger()
 
@@ -91,6 +92,8 @@ class PeriodicWork:
         def expire(log: Log) -> None:
             try:
                 retention.delete_expired(log, now_ms, high_watermarks.get(log.topic_partition, 0))
+            except Damage as damage:
+                log.report_damage(damage)
             except OSError as error:
                 if is_temporary(error):
                     _log.warn("{log}: expired segments are removed later: {error}", log=log.path, error=str(error))

@@ -13,6 +13,8 @@ def delete_expired(log: Log, now_ms: int, high_watermark: int) -> int:
     """Remove segments according to age, total size and log start offset, never above the high watermark.
 
     :return: number of bytes removed.
+    :raise Damage: a segment cannot be read.
+    :raise OSError: the device failed.
     """
     # Called for its side effect: it forgets completed transactions below the high watermark.
     log.producers.first_unstable_offset(high_watermark)

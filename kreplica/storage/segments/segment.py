@@ -14,7 +14,7 @@ from kreplica.storage.formats.batch_scanning import header_at, scan_headers
 from kreplica.storage.log_config import LogConfig
 from kreplica.storage.producers.aborted_transactions import AbortedTransactions
 from kreplica.storage.producers.snapshots import SNAPSHOT_SUFFIX
-from kreplica.storage.segments.damage import Damage
+from kreplica.storage.segments.damage import Damage, damage_if_unreadable
 from kreplica.storage.segments.indexes import NO_TIMESTAMP, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
 from kreplica.storage.segments.open_segments import OpenSegments
 from kreplica.wire.batches import HEADER_SIZE, BatchHeader
@@ -173,7 +173,7 @@ class Segment:
             self.time_index.load()
         if position == 0:
             self._first_timestamp_ms = header.base_timestamp
-        largest = self._largest or self.largest
+        largest = self._largest or self.find_largest()
         if header.max_timestamp > largest[0]:
             self._largest = largest = (header.max_timestamp, header.last_offset)
         if is_indexed:
@@ -257,7 +257,7 @@ class Segment:
 
     def seal(self) -> None:
         """Complete the indexes: add the last time entry and write all index files."""
-        self.time_index.append(*self.largest)
+        self.time_index.append(*(self._largest or self.find_largest()))
         self.write_indexes()
 
     def write_indexes(self) -> None:
@@ -354,18 +354,21 @@ class Segment:
 
     @property
     def largest(self) -> tuple[int, int]:
-        """Largest timestamp, and last offset of the batch with it; (``NO_TIMESTAMP``, base offset) if there is none."""
-        largest = self._largest
-        if largest is None:
-            self.find_largest()
-            largest = self._largest
-            assert largest is not None
-        return largest
+        """Largest timestamp, and last offset of the batch with it; (``NO_TIMESTAMP``, base offset) if there is none.
 
-    def find_largest(self) -> None:
+        :raise Damage: the segment cannot be read.
+        """
+        if self._largest is not None:
+            return self._largest
+        with damage_if_unreadable(self.path(), self.base_offset):
+            return self.find_largest()
+
+    def find_largest(self) -> tuple[int, int]:
         """Compute ``largest`` from the batches after the last entry of the time index; rebuild a wrong index.
 
         The time index of an active segment lacks its last entry.
+
+        :raise OSError: the segment cannot be read.
         """
         timestamp_ms, offset = largest = self.time_index.last
         is_exact = timestamp_ms == NO_TIMESTAMP
@@ -380,6 +383,7 @@ class Segment:
             self.reindex()
             largest = self.time_index.last
         self._largest = largest
+        return largest
 
     @property
     def first_timestamp_ms(self) -> int:
@@ -393,6 +397,9 @@ class Segment:
         return NO_TIMESTAMP
 
     def age_timestamp_ms(self) -> int:
-        """Return the timestamp for retention: the largest of the records, or else the file's modification time."""
+        """Return the timestamp for retention: the largest of the records, or else the file's modification time.
+
+        :raise Damage: the segment cannot be read.
+        """
         timestamp_ms = self.largest[0]
         return timestamp_ms if timestamp_ms >= 0 else self._disk.modified_ms(self.path())

@@ -6,6 +6,7 @@ import errno
 from collections.abc import Callable, Sequence
 from random import Random
 
+from kreplica.service.composition.broker import Broker
 from kreplica.storage.segments.segment import LOG_SUFFIX
 from kreplica.testing.simulator.disk import CAPACITY_BYTES, MemoryDisk
 from kreplica.testing.simulator.offload import DELAY_S
@@ -135,11 +136,16 @@ def fail_to_read(run: ReplicatedRun, random: Random) -> End | None:
 
     def end() -> None:
         repair()
-        if machine.running and run.is_damaged(broker):
+        if machine.running and (run.is_damaged(broker) or _is_offline(machine.program)):
             run.kill(broker)
             run.launch(broker)
 
     return end
+
+
+def _is_offline(program: Broker) -> bool:
+    """Return true if a log directory is offline, which only a restart ends."""
+    return any(directory.offline is not None for directory in program.directories.directories)
 
 
 def _segments(run: ReplicatedRun, broker: int) -> list[str]:
