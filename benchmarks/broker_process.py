@@ -189,7 +189,7 @@ def cpu_s(pid: int) -> float:
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:
             total_ns += int((task / "schedstat").read_text().split()[0])
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):
             continue  # the thread has just ended
     return total_ns / 1e9
 

@@ -3,8 +3,9 @@
 Data flows one way: ZooKeeper watch or broker response -> event -> handler -> decision -> ZooKeeper write -> context ->
 commands to brokers.
 
-* ``controller`` the election and the dispatch of events; ``takeover`` the first step of a new controller; ``term`` the
-  state that exists only while this broker is the controller
+* ``election`` which broker is the controller; ``takeover`` the first step of a new controller; ``term`` the state that
+  exists only while this broker is the controller
+* ``controller`` starts and ends terms, and passes events to their handlers
 * ``event_types``, ``event_queue`` the events, handled one at a time; ``event_handlers`` the handler of each type
 * ``state`` the controller's view of the cluster and the state machines of partitions and replicas
 * ``decisions`` pure functions: leader elections and state changes

@@ -15,9 +15,9 @@ from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
-from kreplica.cluster import documents, znodes
 from kreplica.controller.dependencies import ControllerDependencies
 from kreplica.controller.effects.state_writes import ControllerMoved
+from kreplica.controller.election import Election
 from kreplica.controller.event_handlers import HANDLERS
 from kreplica.controller.event_queue import EventQueue
 from kreplica.controller.event_types import (
@@ -35,20 +35,7 @@ from kreplica.controller.state.context import ControllerContext
 from kreplica.controller.takeover import take_over
 from kreplica.controller.term import ControllerTerm
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.zookeeper import (
-    Check,
-    ConnectionLoss,
-    Create,
-    Delete,
-    MultiFailed,
-    NodeExists,
-    NoNode,
-    SessionExpired,
-    SessionState,
-    SetData,
-    Stat,
-    ZooKeeperError,
-)
+from kreplica.zookeeper import ConnectionLoss, SessionExpired, SessionState
 
 log = Logger()
 
@@ -78,21 +65,25 @@ class Controller:
         self._config = dependencies.config
         self._reactor = dependencies.runtime.reactor
         self._term: ControllerTerm | None = None
-        self.controller_id: int | None = None
         self._commands_count = 0
         """Commands sent in earlier terms.  A resumed term has the same epoch, and brokers order commands by number."""
         self._retry: IDelayedCall | None = None
         self._retry_seconds = RETRY_SECONDS_MIN
-        self._has_given_up = False
-        """True for ``RESIGNED_SECONDS`` after this broker deleted ``/controller`` by request."""
         self._closing: list[Deferred[None]] = []
-        self._watches = False
         self._stopped = False
         self.timeline = Timeline(self._reactor.seconds)
         self.counters = Counters(self.timeline)
         self.history = ControllerHistory(self._config.broker_id, self.timeline, dependencies.audit_clock_ms)
         self.queue = EventQueue(
             self._reactor, self._handle, self._failed, lambda: self.counters.cost, self.timeline, self._observer
+        )
+        self.election = Election(
+            self._client,
+            self._config.broker_id,
+            dependencies.runtime.wall_clock_ms,
+            check_again=lambda: self.queue.put(ControllerChanged()),
+            end_term=self._resign,
+            pause=self._pause_candidacy,
         )
         self._forget_listener: Callable[[], None] | None = None
 
@@ -173,7 +164,9 @@ class Controller:
 
     async def _route(self, event: Event) -> None:
         if isinstance(event, ControllerChanged):
-            await self._check_election()
+            elected = await self.election.check(self._term is not None)
+            if elected is not None:
+                await self._take_over(*elected)
         elif self._term is None:
             event.dropped()
         else:
@@ -210,7 +203,7 @@ class Controller:
             self._retry_seconds = min(self._retry_seconds * 2, RETRY_SECONDS_MAX)
 
     def _queue_election_check(self) -> None:
-        self._has_given_up = False
+        self.election.run_again()
         self.queue.put(ControllerChanged())
 
     def _session_changed(self, state: SessionState) -> None:
@@ -219,114 +212,19 @@ class Controller:
         elif state is SessionState.CONNECTED:
             self.queue.resume()
         elif state.lost:
-            self._watches = False
+            self.election.watch_lost()
             self.queue.discard()
             self.queue.resume()
             has_expired = state is SessionState.EXPIRED
             self._resign("its ZooKeeper session expired" if has_expired else "ZooKeeper rejected its user")
         self.history.session_changed(state)
 
-    # --- election ----------------------------------------------------------------------------------------------------
+    # --- terms --------------------------------------------------------------------------------------------------------
 
-    async def _check_election(self) -> None:
-        """Read /controller: run for election if it is absent, take over if it names this broker, otherwise resign."""
-        watch = None if self._watches else self._changed
-        self._watches = True
-        try:
-            stat = await self._client.exists(znodes.CONTROLLER, watch)
-        except ZooKeeperError:
-            self._watches = False  # whether the watch was set is unknown; a second one does no harm
-            raise
-        if stat is None:
-            await self._elect()
-            return
-        try:
-            data, stat = await self._client.get_data(znodes.CONTROLLER)
-        except NoNode:
-            self.queue.put(ControllerChanged())
-            return
-        self.controller_id = documents.decode_controller(data)
-        if stat.ephemeral_owner != self._client.session_id:
-            self._resign(f"broker {self.controller_id} was elected")
-        elif documents.has_resignation(data):
-            await self._give_up("its resignation was requested", stat)
-        elif self.controller_id != self._config.broker_id:
-            # An operator moves the controller by overwriting the id.
-            await self._give_up(f"broker {self.controller_id} was written into {znodes.CONTROLLER}", stat)
-        elif self._term is None:
-            epoch, epoch_stat = await self._client.get_data(znodes.CONTROLLER_EPOCH)
-            if epoch_stat.mzxid == stat.czxid:
-                try:
-                    await self._catch_up(epoch_stat.version)
-                except MultiFailed:
-                    self.queue.put(ControllerChanged())  # another controller was elected
-                    return
-                await self._take_over(documents.decode_controller_epoch(epoch), epoch_stat.version)
-            else:
-                # One multi writes both znodes, so a later write of the epoch means that this term is over.
-                await self._client.delete(znodes.CONTROLLER, stat.version)
-
-    async def _catch_up(self, epoch_znode_version: int) -> None:
-        """Wait until this broker's ZooKeeper server has applied all writes of its earlier term.
-
-        After a lost connection, the session may continue on a server that lacks them.  A write waits for them as a sync
-        does, and also checks the term.
-
-        :raise MultiFailed: another controller was elected.
-        """
-        await self._client.multi([Check(znodes.CONTROLLER_EPOCH, epoch_znode_version)])
-
-    def _changed(self, _: object) -> None:
-        self._watches = False
-        self.queue.put(ControllerChanged())
-
-    async def _give_up(self, reason: str, stat: Stat) -> None:
-        """Resign, delete ``/controller``, and run for election again after ``RESIGNED_SECONDS``.
-
-        :param stat: stat of ``/controller``, which belongs to this broker's session.
-        """
-        self._resign(reason)
-        self.controller_id = None
-        _, epoch_stat = await self._client.get_data(znodes.CONTROLLER_EPOCH)
-        # Without the check, this could delete the znode of a later term with the same version.
-        check = Check(znodes.CONTROLLER_EPOCH, epoch_stat.version)
-        try:
-            await self._client.multi([check, Delete(znodes.CONTROLLER, stat.version)])
-        except MultiFailed:
-            self.queue.put(ControllerChanged())
-            return
+    def _pause_candidacy(self) -> None:
         if self._retry is not None and self._retry.active():
             self._retry.cancel()
-        self._has_given_up = True
         self._retry = self._reactor.callLater(RESIGNED_SECONDS, self._queue_election_check)
-
-    async def _elect(self) -> None:
-        if self._has_given_up:
-            return
-        self._resign(f"{znodes.CONTROLLER} was deleted")
-        try:
-            data, stat = await self._client.get_data(znodes.CONTROLLER_EPOCH)
-        except NoNode:
-            try:
-                await self._client.create(znodes.CONTROLLER_EPOCH, documents.encode_controller_epoch(0))
-            except NodeExists:
-                pass
-            data, stat = await self._client.get_data(znodes.CONTROLLER_EPOCH)
-        epoch = documents.decode_controller_epoch(data) + 1
-        controller = documents.encode_controller(self._config.broker_id, self._dependencies.runtime.wall_clock_ms())
-        try:
-            await self._client.multi(
-                [
-                    Create(znodes.CONTROLLER, controller, ephemeral=True),
-                    SetData(znodes.CONTROLLER_EPOCH, documents.encode_controller_epoch(epoch), stat.version),
-                ]
-            )
-        except MultiFailed:
-            # Another broker won the election.
-            self.queue.put(ControllerChanged())
-            return
-        self.controller_id = self._config.broker_id
-        await self._take_over(epoch, stat.version + 1)
 
     async def _take_over(self, epoch: int, epoch_znode_version: int) -> None:
         context = ControllerContext(epoch, epoch_znode_version)

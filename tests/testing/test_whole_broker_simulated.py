@@ -234,13 +234,13 @@ class TestZooKeeper:
         broker = cluster.brokers[1].program
         client = cluster.client()
         cluster.run_until(client.create_topic("orders"))
-        before = broker.fence.broker_epoch, broker.controller.controller_id
+        before = broker.fence.broker_epoch, broker.controller.election.controller_id
         getattr(cluster.coordinator, crash)()
         assert cluster.run_until(client.produce("orders", 0, batch(b"meanwhile"))) == 0
         cluster.run(3)
         cluster.run_until(cluster.coordinator.start())
         cluster.run(30)
-        assert (broker.fence.broker_epoch, broker.controller.controller_id) == before
+        assert (broker.fence.broker_epoch, broker.controller.election.controller_id) == before
         assert broker.controller.active
         cluster.run_until(client.create_topic("made-after"))
         cluster.stop()

@@ -70,12 +70,12 @@ def state_of(controller: Controller, journal: Journal) -> Steps[Entry]:
     term_json = None if term is None else (yield from _term_json(term, timers))
     return {
         "numbers": dict(journal.numbers),
-        "controller_id": controller.controller_id,
+        "controller_id": controller.election.controller_id,
         "commands_count": controller._commands_count,
-        "is_watching": controller._watches,
+        "is_watching": controller.election._is_watching,
         "retry_s": controller._retry_seconds,
         "retry": timers.get(id(retry)) if retry is not None and retry.active() else None,
-        "has_given_up": controller._has_given_up,
+        "has_given_up": controller.election._has_given_up,
         "is_paused": controller.queue._paused,
         "watches": watches,
         "office": term_json,

@@ -35,11 +35,11 @@ class InitialState:
     def restore(self) -> None:
         controller, state = self._controller, self._state
         controller._forget_listener = controller._client.on_session_event(controller._session_changed)
-        controller.controller_id = state["controller_id"]
+        controller.election.controller_id = state["controller_id"]
         controller._commands_count = state["commands_count"]
-        controller._watches = state["is_watching"]
+        controller.election._is_watching = state["is_watching"]
         controller._retry_seconds = state["retry_s"]
-        controller._has_given_up = state.get("has_given_up", False)
+        controller.election._has_given_up = state.get("has_given_up", False)
         controller.queue._paused = state["is_paused"]
         if state["retry"] is not None:
             self._numbered("timer", state["retry"])
@@ -89,7 +89,7 @@ class InitialState:
     def _watch(self, known: dict[str, Any]) -> None:
         controller, client = self._controller, self._controller._client
         assert isinstance(client, RecordedClient)
-        listener: Any = controller._changed
+        listener: Any = controller.election.changed
         if "path" in known:
             term = controller._term
             watched = term._watched if term is not None and known["is_present"] else set()
