@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from kreplica.client_core.errors import AuthenticationFailed
+from kreplica.client_core.errors import AuthenticationFailed, ConnectionFailed
 from kreplica.errors import ErrorCode
-from kreplica.security.sasl.credentials import SaslCredentials
-from kreplica.security.sasl.exchange import AuthenticationError
+from kreplica.security.sasl.credentials import CredentialsUnavailable, SaslCredentials
+from kreplica.security.sasl.exchange import AuthenticationError, ClientExchange
 from kreplica.wire.messages import SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
 
 _VERSION = 1
@@ -23,6 +23,7 @@ async def authenticate(
     :param request: sends a request and returns its response.
     :param peer: the broker's address, for errors.
     :return: milliseconds until the client must authenticate again (KIP-368); 0 for never.
+    :raise ConnectionFailed: the credentials could not be obtained, and may be available later.
     :raise AuthenticationFailed: the broker rejects the client, or cannot prove that it knows the password.
     """
     mechanism = credentials.mechanism
@@ -31,7 +32,7 @@ async def authenticate(
         code = ErrorCode.of(response["error_code"]).name
         known = ", ".join(response["mechanisms"]) or "none"
         raise AuthenticationFailed(f"{peer}: {code} for {mechanism}; the broker's mechanisms: {known}")
-    exchange = credentials.new_exchange()
+    exchange = await _new_exchange(credentials, peer)
     token = b""
     while True:
         try:
@@ -48,3 +49,11 @@ async def authenticate(
         token = bytes(response["auth_bytes"])
         if exchange.is_complete:
             return int(response.get("session_lifetime_ms", 0))
+
+
+async def _new_exchange(credentials: SaslCredentials, peer: str) -> ClientExchange:
+    try:
+        return await credentials.new_exchange()
+    except CredentialsUnavailable as error:
+        kind = ConnectionFailed if error.retriable else AuthenticationFailed
+        raise kind(f"{peer}: {error}") from error

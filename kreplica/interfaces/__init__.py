@@ -3,6 +3,7 @@
 * ``plugin`` finding and creating plugins; ``context`` the argument of their factories
 * ``cluster`` ``IReplicaPlacement``, ``ILeaderElection``
 * ``authorization`` ``IAuthorizer``
+* ``authentication`` ``ISaslMechanism``
 * ``interception`` ``IProduceInterceptor``; ``records`` a record
 * ``metrics`` ``IMetricsReporter`` and metric families
 * ``listeners`` ``IExtraListener``
@@ -17,6 +18,7 @@ raises, the error is logged and counted (``kreplica_plugin_errors``), and the br
 interface documents.
 """
 
+from kreplica.interfaces.authentication import AuthenticationError, ISaslMechanism, ServerExchange
 from kreplica.interfaces.authorization import (
     CLUSTER,
     IAuthorizer,
@@ -42,6 +44,7 @@ from kreplica.interfaces.records import Headers, LogRecord
 
 __all__ = [
     "CLUSTER",
+    "AuthenticationError",
     "BrokerView",
     "Buckets",
     "Family",
@@ -54,6 +57,7 @@ __all__ = [
     "IPluginMaker",
     "IProduceInterceptor",
     "IReplicaPlacement",
+    "ISaslMechanism",
     "Instead",
     "LedPartitions",
     "LogBatch",
@@ -69,4 +73,5 @@ __all__ = [
     "Resource",
     "ResourceType",
     "Sample",
+    "ServerExchange",
 ]

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from kreplica.errors import SettingsError
-from kreplica.security.sasl.credentials import SaslCredentials, check_mechanism, credentials_of
+from kreplica.security.sasl.credentials import PasswordCredentials, credentials_of
+from kreplica.security.sasl.mechanisms import check_mechanism
 from kreplica.security.tls.options import CLIENT_SETTINGS, TlsOptions
 
 SECURITY_PROTOCOL, SASL_MECHANISM, SASL_JAAS_CONFIG = "security.protocol", "sasl.mechanism", "sasl.jaas.config"
@@ -25,7 +26,7 @@ class ClientSecurity:
     """
 
     tls: TlsOptions | None = None
-    sasl: SaslCredentials | None = None
+    sasl: PasswordCredentials | None = None
 
 
 def parse_client_config(config: Mapping[str, str]) -> ClientSecurity:

@@ -121,6 +121,9 @@ class Brokers:
         endpoint = secured_endpoints(self.config(listener, mechanism, user))
         return await connect(self.reactor, "127.0.0.1", self.port(listener), client_id="test", endpoint=endpoint)
 
+    async def pause(self) -> None:
+        await pause(self.reactor, 0.02)
+
     async def unauthenticated(self, listener: str) -> Any:
         return await connect(self.reactor, "127.0.0.1", self.port(listener), client_id="test")
 

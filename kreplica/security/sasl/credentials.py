@@ -6,19 +6,46 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
-from kreplica.errors import SettingsError
+from kreplica.errors import KreplicaError, SettingsError
 from kreplica.security.sasl.exchange import ClientExchange
 from kreplica.security.sasl.jaas import parse_jaas
 from kreplica.security.sasl.plain import PLAIN, PlainClient
-from kreplica.security.sasl.scram import HASHES, SaltedPasswords, ScramClient
+from kreplica.security.sasl.scram import SaltedPasswords, ScramClient
 
-MECHANISMS = (PLAIN, *HASHES)
-"""The supported mechanisms."""
+
+class SaslCredentials(Protocol):
+    """Credentials of a client, for all its connections."""
+
+    @property
+    def mechanism(self) -> str:
+        """Name of the mechanism."""
+
+    @property
+    def user(self) -> str:
+        """Name of the client in errors."""
+
+    async def new_exchange(self) -> ClientExchange:
+        """Begin an authentication.
+
+        :raise CredentialsUnavailable: the credentials could not be obtained.
+        """
+
+
+class CredentialsUnavailable(KreplicaError):
+    """Credentials could not be obtained, such as from a token endpoint; the text contains no secret.
+
+    :ivar retriable: False if another attempt would fail too.
+    """
+
+    def __init__(self, message: str, *, retriable: bool = True) -> None:
+        super().__init__(message)
+        self.retriable = retriable
 
 
 @dataclass(frozen=True, slots=True)
-class SaslCredentials:
+class PasswordCredentials:
     """Mechanism, user and password of a client."""
 
     mechanism: str
@@ -26,7 +53,7 @@ class SaslCredentials:
     password: str = field(repr=False)
     _salted: SaltedPasswords = field(default_factory=dict, repr=False, compare=False)
 
-    def new_exchange(self) -> ClientExchange:
+    async def new_exchange(self) -> ClientExchange:
         """Begin an authentication."""
         if self.mechanism == PLAIN:
             return PlainClient(self.user, self.password)
@@ -34,19 +61,7 @@ class SaslCredentials:
         return ScramClient(self.mechanism, self.user, self.password, nonce, self._salted)
 
 
-def check_mechanism(name: str, setting: str) -> str:
-    """Return the name of a supported mechanism.
-
-    :param setting: for the error.
-    :raise SettingsError: the mechanism is not supported.
-    """
-    mechanism = name.strip().upper()
-    if mechanism not in MECHANISMS:
-        raise SettingsError(f"{setting}={name}: the mechanism is not supported, only {', '.join(MECHANISMS)}")
-    return mechanism
-
-
-def credentials_of(mechanism: str, jaas: str | None, setting: str) -> SaslCredentials:
+def credentials_of(mechanism: str, jaas: str | None, setting: str) -> PasswordCredentials:
     """Return the credentials in a JAAS configuration.
 
     :param setting: name of the setting with the JAAS configuration, for errors.
@@ -61,4 +76,4 @@ def credentials_of(mechanism: str, jaas: str | None, setting: str) -> SaslCreden
     missing = [name for name in ("username", "password") if not options.get(name)]
     if missing:
         raise SettingsError(f"{setting}: the login module has no {' and no '.join(missing)}")
-    return SaslCredentials(mechanism, options["username"], options["password"])
+    return PasswordCredentials(mechanism, options["username"], options["password"])

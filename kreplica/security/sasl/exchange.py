@@ -1,29 +1,12 @@
-"""Interfaces of all SASL mechanisms."""
+"""Interfaces of all SASL mechanisms; that of brokers belongs to the interface of plugins."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from kreplica.errors import KreplicaError
+from kreplica.interfaces.authentication import AuthenticationError, ServerExchange
 
-
-class AuthenticationError(KreplicaError):
-    """The other side could not be authenticated; the text contains no secret."""
-
-
-class ServerExchange(Protocol):
-    """One authentication of a client by a broker.
-
-    :ivar user: the client's name once it is authenticated; None before.
-    """
-
-    user: str | None
-
-    def step(self, token: bytes) -> bytes:
-        """Process a token of the client, and return the response.
-
-        :raise AuthenticationError: the client is not who it claims to be, or the token is malformed.
-        """
+__all__ = ["AuthenticationError", "ClientExchange", "ServerExchange"]
 
 
 class ClientExchange(Protocol):

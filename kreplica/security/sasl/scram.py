@@ -92,6 +92,7 @@ class ScramServer:
 
     def __init__(self, mechanism: str, credential_of: Callable[[str], ScramCredential | None], nonce: Nonce) -> None:
         self.user: str | None = None
+        self.expires_ms: int | None = None
         self._hash = HASHES[mechanism]
         self._credential_of = credential_of
         self._new_nonce = nonce

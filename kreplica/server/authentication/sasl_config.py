@@ -13,14 +13,26 @@ class SaslConfig:
     """Configuration of a listener.
 
     :param mechanisms: creates exchanges, by the name of the mechanism.
+    :param now_ms: returns milliseconds since 1970, for the end of credentials.
     :param receive_bytes_max: ``sasl.server.max.receive.size``: the longest frame before authentication.
     :param failure_delay_s: ``connection.failed.authentication.delay.ms``: delay of a negative response.
-    :param lifetime_s: ``connections.max.reauth.ms``: lifetime of an authenticated session; 0 is unlimited.
+    :param lifetime_s: ``connections.max.reauth.ms``: maximum lifetime of an authenticated session; 0 is unlimited.
     :param timeout_s: time from the acceptance of a connection in which it must be authenticated.
     """
 
     mechanisms: Mapping[str, Callable[[], ServerExchange]]
+    now_ms: Callable[[], int]
     receive_bytes_max: int = 524_288
     failure_delay_s: float = 0.1
     lifetime_s: float = 0.0
     timeout_s: float = 30.0
+
+    def session_s(self, expires_ms: int | None) -> float | None:
+        """Return the lifetime of a new session in seconds; None if it is unlimited (KIP-368).
+
+        :param expires_ms: end of the validity of the client's credential; None without one.
+        """
+        lifetimes = [self.lifetime_s] if self.lifetime_s > 0 else []
+        if expires_ms is not None:
+            lifetimes.append(max(0.0, (expires_ms - self.now_ms()) / 1000))
+        return min(lifetimes, default=None)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Protocol
 
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from kreplica.errors import ErrorCode
 from kreplica.runtime import Reactor
@@ -18,6 +21,9 @@ from kreplica.wire.framing import frame as framed
 from kreplica.wire.messages import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
 log = Logger()
+
+Respond = Callable[[bytes], object]
+Fail = Callable[[AuthenticationError], object]
 
 _AFTER_EXPIRY = frozenset({API_VERSIONS.key, SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key})
 """APIs that an expired session may still use."""
@@ -51,7 +57,7 @@ class SaslSession:
     Until the client is authenticated, its connection serves ApiVersions, SaslHandshake and SaslAuthenticate only.
     """
 
-    __slots__ = ("_connection", "_exchange", "_listener", "_mechanism", "_timer", "_user")
+    __slots__ = ("_connection", "_exchange", "_lifetime_s", "_listener", "_mechanism", "_timer", "_user", "_validation")
 
     def __init__(self, listener: SessionListener, connection: Connection) -> None:
         self._listener = listener
@@ -59,16 +65,18 @@ class SaslSession:
         self._exchange: ServerExchange | None = None
         self._mechanism = ""
         self._user: str | None = None
+        self._lifetime_s: float | None = None
         self._timer: IDelayedCall | None = None
+        self._validation: Deferred[None] | None = None
         connection.frame_received = listener.handshake.frame_received
         connection.frame_bytes_max = listener.config.receive_bytes_max
-        connection.on_close(self._cancel_timer)
+        connection.on_close(self._closed)
         self._start_timer(listener.config.timeout_s, self._timed_out)
 
     @property
     def may_reauthenticate(self) -> bool:
         """True if the client has not completed its first authentication, or its session has a limited lifetime."""
-        return self._user is None or self._listener.config.lifetime_s > 0
+        return self._user is None or self._lifetime_s is not None
 
     def begin(self, request: Request) -> None:
         """Handle SaslHandshake: choose the mechanism."""
@@ -98,58 +106,95 @@ class SaslSession:
             request.respond({"error_code": int(ErrorCode.ILLEGAL_SASL_STATE), **body})
             self._connection.stop()
             return
-        try:
-            token = self._step(bytes(request.body["auth_bytes"]))
-        except AuthenticationError as error:
-            self._fail(request, str(error))
-            return
-        lifetime_s = self._listener.config.lifetime_s if self._user is not None and self._exchange is None else 0.0
+        self._process(bytes(request.body["auth_bytes"]), partial(self._respond, request), partial(self._fail, request))
+
+    def _respond(self, request: Request, token: bytes) -> None:
+        is_complete = self._exchange is None and request.version >= _REAUTHENTICATION_FROM
         request.respond(
             {
                 "error_code": 0,
                 "error_message": None,
                 "auth_bytes": token,
-                "session_lifetime_ms": int(lifetime_s * 1000) if request.version >= _REAUTHENTICATION_FROM else 0,
+                "session_lifetime_ms": int((self._lifetime_s or 0.0) * 1000) if is_complete else 0,
             }
         )
 
-    def _step(self, token: bytes) -> bytes:
+    def _process(self, token: bytes, respond: Respond, fail: Fail) -> None:
+        """Process a token of the mechanism; pass the response or the error to a function, possibly later."""
         exchange = self._exchange
         assert exchange is not None
-        response = exchange.step(token)
-        if exchange.user is not None:
-            self._complete(exchange.user)
-        return response
+        try:
+            outcome = exchange.step(token)
+        except AuthenticationError as error:
+            fail(error)
+            return
+        if isinstance(outcome, bytes):
+            self._advance(exchange, outcome, respond, fail)
+            return
+        validation = Deferred.fromCoroutine(self._wait(exchange, outcome, respond, fail))
+        if not validation.called:
+            self._validation = validation
+            self._connection.suspend()
+            validation.addBoth(self._validated)
+        validation.addErrback(self._validation_failed, fail)
 
-    def _complete(self, user: str) -> None:
-        if self._user is not None and user != self._user:
-            raise AuthenticationError("a session cannot continue with another user")
+    async def _wait(
+        self, exchange: ServerExchange, outcome: Awaitable[bytes], respond: Respond, fail: Fail
+    ) -> None:
+        try:
+            response = await outcome
+        except AuthenticationError as error:
+            fail(error)
+        else:
+            self._advance(exchange, response, respond, fail)
+
+    def _validated(self, result: Failure | None) -> Failure | None:
+        self._validation = None
+        self._connection.resume()
+        return result
+
+    def _validation_failed(self, failure: Failure, fail: Fail) -> None:
+        """Handle an unexpected error of the mechanism; a cancelled validation belongs to a closed connection."""
+        if failure.check(CancelledError) is None:
+            log.failure("the mechanism {mechanism} failed", failure, mechanism=self._mechanism)
+            fail(AuthenticationError("internal error of the broker"))
+
+    def _advance(self, exchange: ServerExchange, response: bytes, respond: Respond, fail: Fail) -> None:
+        user = exchange.user
+        if user is not None and self._user not in (None, user):
+            fail(AuthenticationError("a session cannot continue with another user"))
+            return
+        if user is not None:
+            self._complete(user, exchange.expires_ms)
+        respond(response)
+
+    def _complete(self, user: str, expires_ms: int | None) -> None:
         self._exchange = None
         self._user = user
+        self._lifetime_s = self._listener.config.session_s(expires_ms)
         connection, listener = self._connection, self._listener
         connection.user = f"User:{user}"
         connection.frame_received = listener.frame_received
         connection.frame_bytes_max = listener.frame_bytes_max
         self._cancel_timer()
-        if listener.config.lifetime_s > 0:
-            self._start_timer(listener.config.lifetime_s, self._expire)
+        if self._lifetime_s is not None:
+            self._start_timer(self._lifetime_s, self._expire)
 
     def _raw_token_received(self, connection: Connection, frame: memoryview) -> None:
-        try:
-            response = self._step(bytes(frame))
-        except AuthenticationError as error:
-            self._log(str(error))
-            connection.suspend()
-            self._start_timer(self._listener.config.failure_delay_s, connection.stop)
-            return
-        connection.send_at_once(framed(response))
+        self._process(bytes(frame), lambda response: connection.send_at_once(framed(response)), self._fail_raw)
 
-    def _fail(self, request: Request, reason: str) -> None:
+    def _fail_raw(self, error: AuthenticationError) -> None:
+        """Close the connection after a delay: without the header of a request, there is no response for an error."""
+        self._log(error.logged)
+        self._connection.suspend()
+        self._start_timer(self._listener.config.failure_delay_s, self._connection.stop)
+
+    def _fail(self, request: Request, error: AuthenticationError) -> None:
         """Report the failure after a delay, which slows down attempts to guess a password, and close."""
-        self._log(reason)
+        self._log(error.logged)
         self._exchange = None
         self._connection.suspend()
-        self._start_timer(self._listener.config.failure_delay_s, self._respond_with_failure, request, reason)
+        self._start_timer(self._listener.config.failure_delay_s, self._respond_with_failure, request, str(error))
 
     def _respond_with_failure(self, request: Request, reason: str) -> None:
         self._timer = None
@@ -178,6 +223,11 @@ class SaslSession:
         if timer is not None and timer.active():
             timer.cancel()
 
+    def _closed(self) -> None:
+        self._cancel_timer()
+        if self._validation is not None:
+            self._validation.cancel()
+
     def _timed_out(self) -> None:
         self._timer = None
         self._connection.drop(f"not authenticated within {self._listener.config.timeout_s:g} s")
@@ -191,7 +241,7 @@ class SaslSession:
         if int.from_bytes(frame[:2], "big") in _AFTER_EXPIRY:
             self._listener.frame_received(connection, frame)
         else:
-            connection.abort("its session has expired, and it did not authenticate again (connections.max.reauth.ms)")
+            connection.abort("its session has expired, and it did not authenticate again")
 
 
 def session_of(connection: Connection) -> SaslSession | None:

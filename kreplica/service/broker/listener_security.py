@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kreplica.client.client_runtime import EndpointMaker, tcp_endpoint
 from kreplica.errors import SettingsError
+from kreplica.interfaces import ISaslMechanism
 from kreplica.membership.scram_credentials import ScramCredentials
 from kreplica.model import Endpoint
 from kreplica.runtime import Runtime
@@ -40,16 +41,22 @@ def listener_tls(runtime: Runtime, settings: BrokerSettings, endpoint: Endpoint)
     return ListenerTls(_tls_options(settings, endpoint.listener), runtime.reactor.seconds, runtime.offload.run)
 
 
-def listener_sasl(settings: BrokerSettings, endpoint: Endpoint, credentials: ScramCredentials) -> SaslConfig | None:
+def listener_sasl(
+    runtime: Runtime,
+    settings: BrokerSettings,
+    endpoint: Endpoint,
+    credentials: ScramCredentials,
+    plugins: Mapping[str, ISaslMechanism],
+) -> SaslConfig | None:
     """Return the SASL configuration of a listener; None if its clients do not authenticate with SASL.
 
     :param credentials: the SCRAM credentials of all users.
+    :param plugins: mechanisms of plugins by name.
     :raise SettingsError: the settings are invalid.
     """
     if endpoint.security_protocol not in _WITH_SASL:
         return None
     # Imported here because most brokers have no listener with SASL.
-    from kreplica.security.sasl.credentials import check_mechanism
     from kreplica.security.sasl.plain import PLAIN
     from kreplica.security.sasl.scram import ScramServer
     from kreplica.server.authentication.sasl_config import SaslConfig
@@ -58,14 +65,17 @@ def listener_sasl(settings: BrokerSettings, endpoint: Endpoint, credentials: Scr
     values = settings.of_listener(listener, PER_LISTENER)
     mechanisms: dict[str, Callable[[], ServerExchange]] = {}
     for given in values["sasl.enabled.mechanisms"]:
-        name = check_mechanism(given, f"sasl.enabled.mechanisms of the listener {listener}")
-        if name == PLAIN:
+        name = given.upper()
+        if name in plugins:
+            mechanisms[name] = partial(plugins[name].new_exchange, listener)
+        elif name == PLAIN:
             mechanisms[name] = _plain_exchanges(settings, listener)
         else:
             nonce = partial(secrets.token_urlsafe, 24)
             mechanisms[name] = partial(ScramServer, name, partial(credentials.find, name), nonce)
     return SaslConfig(
         mechanisms,
+        runtime.wall_clock_ms,
         receive_bytes_max=values["sasl.server.max.receive.size"],
         failure_delay_s=settings["connection.failed.authentication.delay.ms"] / 1000,
         lifetime_s=values["connections.max.reauth.ms"] / 1000,
@@ -82,7 +92,8 @@ def inter_broker_endpoint(settings: BrokerSettings) -> EndpointMaker:
     if protocol == "PLAINTEXT":
         return tcp_endpoint
     from kreplica.client.security import secured_endpoint_maker
-    from kreplica.security.sasl.credentials import check_mechanism, credentials_of
+    from kreplica.security.sasl.credentials import credentials_of
+    from kreplica.security.sasl.mechanisms import check_mechanism
 
     sasl = None
     if protocol in _WITH_SASL:

@@ -229,7 +229,8 @@ class Broker:
         bound = {endpoint.listener: endpoint for endpoint in self.settings.listeners}
         for endpoint in bound.values():
             tls = listener_tls(self.runtime, self.settings, endpoint)
-            sasl = listener_sasl(self.settings, endpoint, self.dynamic_settings.scram_credentials)
+            credentials, plugins = self.dynamic_settings.scram_credentials, self.plugins.sasl_mechanisms
+            sasl = listener_sasl(self.runtime, self.settings, endpoint, credentials, plugins)
             self._ports[endpoint.listener] = server.listen(endpoint, tls, sasl)
         return tuple(
             advertised(endpoint, bound[endpoint.listener], self._ports[endpoint.listener], socket.gethostname())

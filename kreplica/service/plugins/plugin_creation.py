@@ -18,6 +18,7 @@ from kreplica.interfaces import (
     IPluginMaker,
     IProduceInterceptor,
     IReplicaPlacement,
+    ISaslMechanism,
     PluginContext,
 )
 from kreplica.runtime import Runtime
@@ -29,6 +30,7 @@ from kreplica.service.plugins.led_partitions import Roles
 from kreplica.service.plugins.plugin_decisions import ChosenElection, ChosenPlacement
 from kreplica.service.plugins.plugin_failures import PluginFailures
 from kreplica.service.plugins.plugin_lifecycle import ExtraListeners, Listener, MetricsReporting, Reporter
+from kreplica.service.plugins.sasl_mechanisms import ENABLED, ChosenMechanism, plugin_mechanisms
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.settings.names import PLUGIN_PREFIX
 
@@ -52,6 +54,7 @@ class Plugins:
     :ivar preference: orders the candidates of an election; None to use the assignment's order.
     :ivar permissions: authorizes requests; None if everything is allowed.
     :ivar acl_authorizer: the authorizer with ACLs; None without ``authorizer.class.name``.
+    :ivar sasl_mechanisms: SASL mechanisms of plugins by name.
     :ivar interception: intercepts produced batches; None without interceptors.
     :ivar roles: the plugins that follow partitions led by this broker.
     :raise SettingsError: a plugin does not exist or rejects its settings.
@@ -73,6 +76,9 @@ class Plugins:
             if self.permissions is not None:
                 raise SettingsError(f"only one of {AUTHORIZER} and authorizer.class.name may be set")
             self.permissions = _permissions(self.acl_authorizer, PluginFailures(runtime.reactor, "AclAuthorizer"))
+        self.sasl_mechanisms = {
+            name: ChosenMechanism(*self._plugin(ENABLED, name, ISaslMechanism)) for name in plugin_mechanisms(settings)
+        }
         interceptors = [
             Interceptor(failures.name, plugin, failures.record_exception)
             for plugin, failures in self._all(INTERCEPTORS, IProduceInterceptor)

@@ -1,0 +1,51 @@
+"""SASL mechanisms of listeners."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Protocol
+
+from zope.interface import Interface
+
+from kreplica.errors import KreplicaError
+
+
+class AuthenticationError(KreplicaError):
+    """The other side could not be authenticated; the texts contain no secret.
+
+    :param message: sent to the client.
+    :param logged: a more precise reason for the log; the message if it is None.
+    """
+
+    def __init__(self, message: str, *, logged: str | None = None) -> None:
+        super().__init__(message)
+        self.logged = message if logged is None else logged
+
+
+class ServerExchange(Protocol):
+    """One authentication of a client by a broker.
+
+    :ivar user: the client's name once it is authenticated; None before.
+    :ivar expires_ms: end of the validity of its credential, in milliseconds since 1970; None without one.
+    """
+
+    user: str | None
+    expires_ms: int | None
+
+    def step(self, token: bytes) -> bytes | Awaitable[bytes]:
+        """Process a token of the client, and return the response, possibly later.
+
+        The connection is not read until the response is available. If it closes, the awaitable is cancelled.
+
+        :raise AuthenticationError: the client is not who it claims to be, or the token is malformed.
+        """
+
+
+class ISaslMechanism(Interface):
+    """A SASL mechanism of listeners (``sasl.enabled.mechanisms``); the plugin has the name of the mechanism."""
+
+    def new_exchange(listener: str) -> ServerExchange:
+        """Begin the authentication of one client.
+
+        :param listener: name of the listener that accepted the connection.
+        """

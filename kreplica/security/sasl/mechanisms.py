@@ -1,0 +1,30 @@
+"""Names of the supported SASL mechanisms."""
+
+from __future__ import annotations
+
+from kreplica.errors import SettingsError
+from kreplica.security.sasl.plain import PLAIN
+from kreplica.security.sasl.scram import HASHES
+
+BUILT_IN = (PLAIN, *HASHES)
+"""The mechanisms that need no plugin."""
+
+_KERBEROS = "Instead of Kerberos, use SCRAM-SHA-512 or client certificates (SSL), or a plugin (ISaslMechanism)"
+
+
+def check_mechanism(name: str, setting: str) -> str:
+    """Return the name of a built-in mechanism.
+
+    :param setting: for the error.
+    :raise SettingsError: the mechanism is not built in.
+    """
+    mechanism = name.strip().upper()
+    if mechanism not in BUILT_IN:
+        raise SettingsError(unsupported(name, setting))
+    return mechanism
+
+
+def unsupported(name: str, setting: str) -> str:
+    """Return the error of a mechanism that is neither built in nor a plugin."""
+    hint = f". {_KERBEROS}" if name.strip().upper() == "GSSAPI" else ""
+    return f"{setting}={name}: the mechanism is not supported, only {', '.join(BUILT_IN)}{hint}"
