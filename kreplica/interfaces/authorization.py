@@ -21,6 +21,8 @@ class Operation(Enum):
     DESCRIBE_CONFIGS = "describe_configs"
     ALTER_CONFIGS = "alter_configs"
     IDEMPOTENT_WRITE = "idempotent_write"
+    CREATE_TOKENS = "create_tokens"
+    DESCRIBE_TOKENS = "describe_tokens"
 
 
 class ResourceType(Enum):
@@ -30,10 +32,16 @@ class ResourceType(Enum):
     GROUP = "group"
     CLUSTER = "cluster"
     TRANSACTIONAL_ID = "transactional_id"
+    DELEGATION_TOKEN = "delegation_token"
+    USER = "user"
 
 
 class Resource(NamedTuple):
-    """``name`` is the topic, group or transactional ID; ``kafka-cluster`` for the cluster."""
+    """A resource of the cluster.
+
+    :param name: name of the topic or group; transactional ID; token ID; principal of the user, such as ``User:alice``;
+        ``kafka-cluster``.
+    """
 
     type: ResourceType
     name: str

@@ -10,6 +10,7 @@
 * ``elected_controller``: reads the current controller; ``follower_incarnations``: verifies fetching followers
 * ``controlled_shutdown``: hands leadership over before shutdown; ``log_dir_events``: reports failed log directories
 * ``producer_ids``: blocks of producer ids
+* ``delegation_tokens/``: reads, changes and expires delegation tokens
 * ``zookeeper_errors``: maps ZooKeeper errors to Kafka error codes
 """
 

@@ -1,5 +1,6 @@
-"""Encryption of connections, for brokers and clients.
+"""Encryption, authentication and authorization, for brokers and clients.
 
+* ``sasl``: mechanisms; ``acls``: ACLs and their decisions; ``tokens``: delegation tokens
 * ``tls``: keys and certificates from Kafka's ``ssl.*`` settings, OpenSSL contexts, principals of certificates
 
 OpenSSL is imported only by the modules of ``tls``, when a listener or client uses TLS.

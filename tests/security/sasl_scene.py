@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from kreplica.client import ClientOptions, Cluster, default_runtime, secured_endpoints
 from kreplica.client.connection import connect
-from kreplica.runtime import real_runtime
+from kreplica.runtime import Runtime, real_runtime
 from kreplica.runtime.pause import pause
 from kreplica.service.composition.broker import Broker
 from kreplica.settings import BrokerSettings
@@ -132,17 +133,30 @@ Story = Callable[[Brokers], Awaitable[None]]
 
 
 def with_brokers(
-    count: int, directory: Path, certificates: Path, connect_string: str, story: Story, more: str = ""
+    count: int,
+    directory: Path,
+    certificates: Path,
+    connect_string: str,
+    story: Story,
+    more: str = "",
+    *,
+    wall_clock_ms: Callable[[], int] | None = None,
 ) -> None:
-    """Run brokers and a story with them on the real reactor."""
+    """Run brokers and a story with them on the real reactor.
+
+    :param wall_clock_ms: the brokers' wall clock; the real one by default.
+    """
 
     async def main() -> None:
         from twisted.internet import reactor
 
+        def runtime() -> Runtime:
+            made = real_runtime(reactor)
+            return made if wall_clock_ms is None else replace(made, wall_clock_ms=wall_clock_ms)
+
         numbers = range(1, count + 1)
         brokers = [
-            Broker(real_runtime(reactor), settings(number, directory, certificates, connect_string, more))
-            for number in numbers
+            Broker(runtime(), settings(number, directory, certificates, connect_string, more)) for number in numbers
         ]
         try:
             for broker in brokers:

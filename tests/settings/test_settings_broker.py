@@ -94,7 +94,6 @@ PROMISES = {
     "zookeeper.ssl.ocsp.enable": "true",
     "password.encoder.secret": "a secret",
     "client.quota.callback.class": "org.example.Quotas",
-    "delegation.token.master.key": "a secret",
     "create.topic.policy.class.name": "org.example.Policy",
     "alter.config.policy.class.name": "org.example.Policy",
 }

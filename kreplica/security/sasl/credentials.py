@@ -12,7 +12,7 @@ from kreplica.errors import KreplicaError, SettingsError
 from kreplica.security.sasl.exchange import ClientExchange
 from kreplica.security.sasl.jaas import parse_jaas
 from kreplica.security.sasl.plain import PLAIN, PlainClient
-from kreplica.security.sasl.scram import SaltedPasswords, ScramClient
+from kreplica.security.sasl.scram import HASHES, TOKEN_AUTH, SaltedPasswords, ScramClient
 
 
 class SaslCredentials(Protocol):
@@ -46,11 +46,15 @@ class CredentialsUnavailable(KreplicaError):
 
 @dataclass(frozen=True, slots=True)
 class PasswordCredentials:
-    """Mechanism, user and password of a client."""
+    """Mechanism, user and password of a client.
+
+    :param uses_token: True if the user is the ID of a delegation token, and the password its secret (KIP-48).
+    """
 
     mechanism: str
     user: str
     password: str = field(repr=False)
+    uses_token: bool = False
     _salted: SaltedPasswords = field(default_factory=dict, repr=False, compare=False)
 
     async def new_exchange(self) -> ClientExchange:
@@ -58,7 +62,9 @@ class PasswordCredentials:
         if self.mechanism == PLAIN:
             return PlainClient(self.user, self.password)
         nonce = partial(secrets.token_urlsafe, 24)
-        return ScramClient(self.mechanism, self.user, self.password, nonce, self._salted)
+        return ScramClient(
+            self.mechanism, self.user, self.password, nonce, self._salted, uses_token=self.uses_token
+        )
 
 
 def credentials_of(mechanism: str, jaas: str | None, setting: str) -> PasswordCredentials:
@@ -76,4 +82,7 @@ def credentials_of(mechanism: str, jaas: str | None, setting: str) -> PasswordCr
     missing = [name for name in ("username", "password") if not options.get(name)]
     if missing:
         raise SettingsError(f"{setting}: the login module has no {' and no '.join(missing)}")
-    return PasswordCredentials(mechanism, options["username"], options["password"])
+    uses_token = options.get(TOKEN_AUTH, "").lower() == "true"
+    if uses_token and mechanism not in HASHES:
+        raise SettingsError(f"{setting}: {TOKEN_AUTH} needs {' or '.join(HASHES)}, not {mechanism}")
+    return PasswordCredentials(mechanism, options["username"], options["password"], uses_token)

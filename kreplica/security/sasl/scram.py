@@ -12,6 +12,7 @@ from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kreplica.security.sasl.exchange import AuthenticationError
 
@@ -83,18 +84,42 @@ class ScramCredential:
 
 _KEYS = ("salt", "stored_key", "server_key")
 
+TOKEN_AUTH = "tokenauth"
+"""Option of a client's login module, and extension of its first message, for a delegation token (KIP-48)."""
+
+
+class TokenCredential(NamedTuple):
+    """The credential of a delegation token.
+
+    :param owner: name of the user as which the client acts.
+    :param expires_ms: end of its validity, in milliseconds since 1970.
+    """
+
+    owner: str
+    expires_ms: int
+    credential: ScramCredential
+
 
 class ScramServer:
     """Authentication of one client.
 
     :param credential_of: returns the credential of a user; None if there is none.
+    :param token_credential_of: returns the credential of the delegation token with this ID; None if there is none.
     """
 
-    def __init__(self, mechanism: str, credential_of: Callable[[str], ScramCredential | None], nonce: Nonce) -> None:
+    def __init__(
+        self,
+        mechanism: str,
+        credential_of: Callable[[str], ScramCredential | None],
+        nonce: Nonce,
+        token_credential_of: Callable[[str], TokenCredential | None] = lambda _: None,
+    ) -> None:
         self.user: str | None = None
         self.expires_ms: int | None = None
+        self.uses_token = False
         self._hash = HASHES[mechanism]
         self._credential_of = credential_of
+        self._token_credential_of = token_credential_of
         self._new_nonce = nonce
         self._claimed = ""
         self._credential: ScramCredential | None = None
@@ -109,11 +134,11 @@ class ScramServer:
         match = _FIRST.fullmatch(text)
         if match is None:
             raise AuthenticationError("the first SCRAM message is malformed")
-        authorization, bare, user, client_nonce, _ = match.groups()
+        authorization, bare, user, client_nonce, extensions = match.groups()
         self._claimed = _unescape(user)
         if authorization is not None and _unescape(authorization[2:]) not in ("", self._claimed):
             raise AuthenticationError("the client requests the rights of another user")
-        self._credential = self._credential_of(self._claimed)
+        self._credential = self._token() if _has_token(extensions) else self._credential_of(self._claimed)
         if self._credential is None:
             raise AuthenticationError("invalid user name or password")
         self._nonce = client_nonce + self._new_nonce()
@@ -121,6 +146,15 @@ class ScramServer:
         challenge = f"r={self._nonce},s={salt},i={self._credential.iterations}"
         self._messages = f"{bare},{challenge}"
         return challenge.encode()
+
+    def _token(self) -> ScramCredential | None:
+        """Return the credential of a delegation token; the client acts as its owner."""
+        found = self._token_credential_of(self._claimed)
+        if found is None:
+            raise AuthenticationError("the delegation token does not exist or has expired")
+        self.uses_token = True
+        self._claimed, self.expires_ms = found.owner, found.expires_ms
+        return found.credential
 
     def _final(self, text: str) -> bytes:
         match = _FINAL.fullmatch(text)
@@ -144,15 +178,26 @@ class ScramClient:
     """Authentication of a client.
 
     :param salted: cache of the client's salted passwords, since salting takes milliseconds.
+    :param uses_token: True to authenticate with a delegation token: the user is its ID, the password its secret.
     """
 
-    def __init__(self, mechanism: str, user: str, password: str, nonce: Nonce, salted: SaltedPasswords) -> None:
+    def __init__(
+        self,
+        mechanism: str,
+        user: str,
+        password: str,
+        nonce: Nonce,
+        salted: SaltedPasswords,
+        *,
+        uses_token: bool = False,
+    ) -> None:
         self._salted_passwords = salted
         self.is_complete = False
         self._hash = HASHES[mechanism]
         self._password = password
-        self._bare = f"n={_escape(user)},r={nonce()}"
-        self._nonce = self._bare.rpartition("r=")[2]
+        self._nonce = nonce()
+        extensions = f",{TOKEN_AUTH}=true" if uses_token else ""
+        self._bare = f"n={_escape(user)},r={self._nonce}{extensions}"
         self._signature = b""
         self._has_started = False
 
@@ -192,6 +237,12 @@ class ScramClient:
                 cache.clear()
             cache[key] = hashlib.pbkdf2_hmac(self._hash, self._password.encode(), salt, iterations)
         return cache[key]
+
+
+def _has_token(extensions: str | None) -> bool:
+    """Return True if the extensions of a client's first message, such as ``,tokenauth=true``, announce a token."""
+    pairs = dict(part.partition("=")[::2] for part in (extensions or "").split(","))
+    return pairs.get(TOKEN_AUTH, "").lower() == "true"
 
 
 def _text(token: bytes) -> str:

@@ -14,6 +14,7 @@ from twisted.python.failure import Failure
 from kreplica.errors import ErrorCode
 from kreplica.runtime import Reactor
 from kreplica.security.sasl.exchange import AuthenticationError, ServerExchange
+from kreplica.security.sasl.scram import ScramServer
 from kreplica.server.authentication.sasl_config import SaslConfig
 from kreplica.server.protocol.connection import Connection
 from kreplica.server.protocol.request import Request
@@ -55,9 +56,21 @@ class SaslSession:
     """Authentication state of one connection.
 
     Until the client is authenticated, its connection serves ApiVersions, SaslHandshake and SaslAuthenticate only.
+
+    :ivar uses_token: True if the client has authenticated with a delegation token.
     """
 
-    __slots__ = ("_connection", "_exchange", "_lifetime_s", "_listener", "_mechanism", "_timer", "_user", "_validation")
+    __slots__ = (
+        "_connection",
+        "_exchange",
+        "_lifetime_s",
+        "_listener",
+        "_mechanism",
+        "_timer",
+        "_user",
+        "_validation",
+        "uses_token",
+    )
 
     def __init__(self, listener: SessionListener, connection: Connection) -> None:
         self._listener = listener
@@ -66,6 +79,7 @@ class SaslSession:
         self._mechanism = ""
         self._user: str | None = None
         self._lifetime_s: float | None = None
+        self.uses_token = False
         self._timer: IDelayedCall | None = None
         self._validation: Deferred[None] | None = None
         connection.frame_received = listener.handshake.frame_received
@@ -165,6 +179,7 @@ class SaslSession:
             fail(AuthenticationError("a session cannot continue with another user"))
             return
         if user is not None:
+            self.uses_token = isinstance(exchange, ScramServer) and exchange.uses_token
             self._complete(user, exchange.expires_ms)
         respond(response)
 

@@ -2,7 +2,8 @@
 
 APIs without a rule need nothing: ApiVersions and DescribeCluster, which reveal little; ListGroups and ListTransactions,
 whose responses are filtered; OffsetFetch, which ``offset_fetch`` checks for each group and topic; SASL; delegation
-tokens, which are always refused. ``docs/how-to/plugins.md`` lists the consequences.
+tokens, whose owners need no permission and whose handlers check others. ``docs/how-to/plugins.md`` lists the
+consequences.
 """
 
 from __future__ import annotations

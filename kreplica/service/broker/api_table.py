@@ -32,6 +32,12 @@ from kreplica.server.handlers.cluster.alter_replica_log_dirs import AlterReplica
 from kreplica.server.handlers.cluster.client_quotas import AlterClientQuotas, DescribeClientQuotas
 from kreplica.server.handlers.cluster.control import LeaderAndIsr, StopReplica, UpdateMetadata
 from kreplica.server.handlers.cluster.controlled_shutdown import ControlledShutdown
+from kreplica.server.handlers.cluster.delegation_tokens import (
+    CreateDelegationToken,
+    DescribeDelegationToken,
+    ExpireDelegationToken,
+    RenewDelegationToken,
+)
 from kreplica.server.handlers.cluster.describe_cluster import DescribeCluster
 from kreplica.server.handlers.cluster.describe_configs import DescribeConfigs
 from kreplica.server.handlers.cluster.describe_log_dirs import DescribeLogDirs
@@ -100,15 +106,11 @@ VERSIONS_MAX = {
 """Highest supported version by API key, if it is not the highest version with a schema."""
 
 
-WITHOUT_SECURITY: Sequence[tuple[Api, Handler]] = (
+SASL: Sequence[tuple[Api, Handler]] = (
     (messages.SASL_HANDSHAKE, security.sasl_handshake),
     (messages.SASL_AUTHENTICATE, security.sasl_authenticate),
-    (messages.CREATE_DELEGATION_TOKEN, security.create_delegation_token),
-    (messages.RENEW_DELEGATION_TOKEN, security.change_delegation_token),
-    (messages.EXPIRE_DELEGATION_TOKEN, security.change_delegation_token),
-    (messages.DESCRIBE_DELEGATION_TOKEN, security.describe_delegation_tokens),
 )
-"""APIs that are not supported and say so, and SASL requests after the first authentication of a connection."""
+"""SASL requests after the first authentication of a connection."""
 
 
 class ApiDependencies(GroupApiDependencies, TransactionApiDependencies, Protocol):
@@ -247,6 +249,16 @@ def _acl_handlers(store: AclStore | None) -> list[tuple[Api, Handler]]:
     ]
 
 
+def _delegation_token_handlers(broker: ApiDependencies) -> list[tuple[Api, Handler]]:
+    store, permissions = broker.watches.tokens, broker.plugins.permissions
+    return [
+        (messages.CREATE_DELEGATION_TOKEN, CreateDelegationToken(store, permissions)),
+        (messages.RENEW_DELEGATION_TOKEN, RenewDelegationToken(store, permissions)),
+        (messages.EXPIRE_DELEGATION_TOKEN, ExpireDelegationToken(store, permissions)),
+        (messages.DESCRIBE_DELEGATION_TOKEN, DescribeDelegationToken(store, permissions)),
+    ]
+
+
 def handler_table(broker: ApiDependencies, topics: TopicAdmin) -> HandlerTable:
     """Return the table of all APIs that a broker serves, with their handlers."""
     reactor = broker.runtime.reactor
@@ -292,7 +304,8 @@ def handler_table(broker: ApiDependencies, topics: TopicAdmin) -> HandlerTable:
         (messages.ALLOCATE_PRODUCER_IDS, AllocateProducerIds(broker.client, broker.producer_ids, is_controller)),
         (messages.DESCRIBE_CLUSTER, wait_for_brokers(metadata, DescribeCluster(metadata, operations))),
         *_controller_handlers(broker),
-        *WITHOUT_SECURITY,
+        *SASL,
+        *_delegation_token_handlers(broker),
         *_acl_handlers(broker.watches.acls),
         (messages.DESCRIBE_USER_SCRAM_CREDENTIALS, DescribeUserScramCredentials(dynamic)),
         (messages.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotas(broker.quotas, broker.watches.quotas)),

@@ -18,6 +18,7 @@ from kreplica.settings.definitions.security import PER_LISTENER, TLS_SETTINGS
 from kreplica.settings.names import LISTENER_PREFIX
 
 if TYPE_CHECKING:
+    from kreplica.membership.delegation_tokens.token_store import TokenStore
     from kreplica.security.sasl.exchange import ServerExchange
     from kreplica.security.tls.listener import ListenerTls
     from kreplica.security.tls.options import TlsOptions
@@ -47,11 +48,13 @@ def listener_sasl(
     endpoint: Endpoint,
     credentials: ScramCredentials,
     plugins: Mapping[str, ISaslMechanism],
+    tokens: TokenStore | None = None,
 ) -> SaslConfig | None:
     """Return the SASL configuration of a listener; None if its clients do not authenticate with SASL.
 
     :param credentials: the SCRAM credentials of all users.
     :param plugins: mechanisms of plugins by name.
+    :param tokens: the delegation tokens; None if they are disabled.
     :raise SettingsError: the settings are invalid.
     """
     if endpoint.security_protocol not in _WITH_SASL:
@@ -72,7 +75,8 @@ def listener_sasl(
             mechanisms[name] = _plain_exchanges(settings, listener)
         else:
             nonce = partial(secrets.token_urlsafe, 24)
-            mechanisms[name] = partial(ScramServer, name, partial(credentials.find, name), nonce)
+            find_token = _no_token if tokens is None else partial(tokens.credential, name)
+            mechanisms[name] = partial(ScramServer, name, partial(credentials.find, name), nonce, find_token)
     return SaslConfig(
         mechanisms,
         runtime.wall_clock_ms,
@@ -80,6 +84,10 @@ def listener_sasl(
         failure_delay_s=settings["connection.failed.authentication.delay.ms"] / 1000,
         lifetime_s=values["connections.max.reauth.ms"] / 1000,
     )
+
+
+def _no_token(_: str) -> None:
+    return None
 
 
 def inter_broker_endpoint(settings: BrokerSettings) -> EndpointMaker:

@@ -1,4 +1,4 @@
-"""Watches the cordoned brokers, the throttle of plans, client quotas and ACLs in ZooKeeper."""
+"""Watches the cordoned brokers, the throttle of plans, client quotas, ACLs and delegation tokens in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from kreplica.zookeeper import ZooKeeperClient
 
 if TYPE_CHECKING:
     from kreplica.membership.acl_store import AclStore
+    from kreplica.membership.delegation_tokens.token_store import TokenStore
     from kreplica.security.acls.authorizer import AclAuthorizer
 
 
@@ -22,7 +23,9 @@ class Watches:
 
     :param authorizer: the authorizer with ACLs, if there is one.
     :param quotas_replaced: called with the client quotas after each change.
+    :param tokens: reads and changes the delegation tokens; None if they are disabled.
     :ivar acls: reads and changes the ACLs; None without this authorizer.
+    :ivar tokens: as given.
     """
 
     def __init__(
@@ -31,6 +34,7 @@ class Watches:
         client: ZooKeeperClient,
         authorizer: AclAuthorizer | None,
         quotas_replaced: Callable[[Quotas], None],
+        tokens: TokenStore | None = None,
     ) -> None:
         self.cordoned = CordonedBrokers(runtime.reactor, client)
         self.plan_throttle = PlanThrottle(runtime.reactor, client)
@@ -43,6 +47,9 @@ class Watches:
 
             self.acls = AclStore(runtime, client, authorizer)
             self._all.append(self.acls.watching)
+        self.tokens = tokens
+        if tokens is not None:
+            self._all.append(tokens.watching)
 
     async def start(self) -> None:
         """Read everything, and watch for changes."""
@@ -51,6 +58,8 @@ class Watches:
     def session_renewed(self) -> None:
         """Read everything again, because changes may have been missed."""
         self.quotas.forget()
+        if self.tokens is not None:
+            self.tokens.forget()
         for watching in self._all:
             watching.session_renewed()
 

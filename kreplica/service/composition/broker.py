@@ -39,6 +39,7 @@ from kreplica.server.protocol.control_admission import ControlAdmission
 from kreplica.server.transport.flush_scope import FlushScope
 from kreplica.server.transport.listeners import Server
 from kreplica.service.broker.coordinators import Coordinators
+from kreplica.service.broker.delegation_tokens import start_token_sweep, token_store
 from kreplica.service.broker.listener_security import inter_broker_endpoint, listener_sasl, listener_tls
 from kreplica.service.broker.peers import Peers
 from kreplica.service.broker.readiness import not_ready, wait_until_served
@@ -93,7 +94,9 @@ class Broker:
         self.producer_ids = ProducerIds(self.client, self.broker_id)
         self.dynamic_settings = DynamicSettings(runtime, self.client, settings, self._topic_settings_changed)
         self.quotas = client_quotas(settings, runtime.reactor.seconds)
-        self.watches = Watches(runtime, self.client, self.plugins.acl_authorizer, self.quotas.replace)
+        tokens = token_store(runtime, self.client, settings)
+        self.watches = Watches(runtime, self.client, self.plugins.acl_authorizer, self.quotas.replace, tokens)
+        self._stop_token_sweep: Callable[[], None] = lambda: None
         self.directories = LogDirectories(runtime, settings.log_dirs, storage_config(settings))
         self.fetch_sessions = FetchSessions(
             runtime.random,
@@ -194,6 +197,9 @@ class Broker:
         await steps.run("the registration in ZooKeeper", lambda: self._register(registration))
         timings.done("registration")
         self.controller.start()
+        self._stop_token_sweep = start_token_sweep(
+            self.runtime, self.settings, self.watches.tokens, lambda: self.controller.active
+        )
         self.replication.start()
         self.coordinators.start()
         await wait_until_served(self, clients.connection_timeout_ms / 1000)
@@ -230,7 +236,8 @@ class Broker:
         for endpoint in bound.values():
             tls = listener_tls(self.runtime, self.settings, endpoint)
             credentials, plugins = self.dynamic_settings.scram_credentials, self.plugins.sasl_mechanisms
-            sasl = listener_sasl(self.runtime, self.settings, endpoint, credentials, plugins)
+            tokens = self.watches.tokens
+            sasl = listener_sasl(self.runtime, self.settings, endpoint, credentials, plugins, tokens)
             self._ports[endpoint.listener] = server.listen(endpoint, tls, sasl)
         return tuple(
             advertised(endpoint, bound[endpoint.listener], self._ports[endpoint.listener], socket.gethostname())
@@ -354,6 +361,7 @@ class Broker:
             await ControlledShutdown(reactor, self.broker_id, epoch, self.peers, config).hand_over()
 
     async def _stop_serving(self) -> None:
+        self._stop_token_sweep()
         if self.server is not None:
             self.metadata.stop()
             self._removing_strays.cancel()

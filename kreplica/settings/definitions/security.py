@@ -189,13 +189,26 @@ SECURITY = (
         "brokers' own users must be among them, or have ACLs for ClusterAction.",
         listed=False,
     ),
-    *not_implemented_protection(
-        "delegation tokens are not supported",
-        Row("delegation.token.expiry.check.interval.ms", LONG, 3_600_000, at_least(1), LOW, READ_ONLY),
-        Row("delegation.token.expiry.time.ms", LONG, 86_400_000, at_least(1), MEDIUM, READ_ONLY),
-        Row("delegation.token.master.key", PASSWORD, None, ANY, MEDIUM, READ_ONLY),
-        Row("delegation.token.max.lifetime.ms", LONG, 604_800_000, at_least(1), MEDIUM, READ_ONLY),
-        Row("delegation.token.secret.key", PASSWORD, None, ANY, MEDIUM, READ_ONLY),
+    Setting(
+        "delegation.token.secret.key", PASSWORD, None, ANY, MEDIUM, READ_ONLY,
+        "The secret from which the secrets of delegation tokens are computed (KIP-48), equal on all brokers. Without "
+        "it, delegation tokens are disabled.",
+    ),
+    Setting(
+        "delegation.token.master.key", PASSWORD, None, ANY, MEDIUM, READ_ONLY,
+        "The former name of delegation.token.secret.key, used if that is not set.",
+    ),
+    Setting(
+        "delegation.token.max.lifetime.ms", LONG, 604_800_000, at_least(1), MEDIUM, READ_ONLY,
+        "The maximum lifetime of a delegation token, after which it cannot be renewed.",
+    ),
+    Setting(
+        "delegation.token.expiry.time.ms", LONG, 86_400_000, at_least(1), MEDIUM, READ_ONLY,
+        "How long a delegation token is valid after its creation, and after each renewal.",
+    ),
+    Setting(
+        "delegation.token.expiry.check.interval.ms", LONG, 3_600_000, at_least(1), LOW, READ_ONLY,
+        "How often the controller removes expired delegation tokens.",
     ),
     *not_implemented_protection(
         "passwords in dynamic settings are not encrypted; no setting with a password is implemented",

@@ -1,4 +1,4 @@
-"""Responses of a broker without ACLs or delegation tokens, and SASL requests outside of a first authentication.
+"""Responses of a broker without ACLs, and SASL requests outside of a first authentication.
 
 Tools and client libraries call them to detect features. Each handler is a function of the request.
 """
@@ -14,8 +14,6 @@ from kreplica.server.protocol.request import Request
 Row = dict[str, Any]
 
 NO_ACLS = "No authorizer that keeps ACLs is configured on the broker."
-NO_TIME = -1
-"""Timestamp of an absent token."""
 
 
 def describe_acls(request: Request) -> None:
@@ -55,35 +53,6 @@ def sasl_authenticate(request: Request) -> None:
             "auth_bytes": b"",
         }
     )
-
-
-def create_delegation_token(request: Request) -> None:
-    """CreateDelegationToken (key 38): refused, since delegation tokens are not supported."""
-    request.respond(
-        {
-            "error_code": int(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED),
-            "principal_type": "User",
-            "principal_name": "ANONYMOUS",
-            "token_requester_principal_type": "User",
-            "token_requester_principal_name": "ANONYMOUS",
-            "issue_timestamp_ms": NO_TIME,
-            "expiry_timestamp_ms": NO_TIME,
-            "max_timestamp_ms": NO_TIME,
-            "token_id": "",
-            "hmac": b"",
-        }
-    )
-
-
-def change_delegation_token(request: Request) -> None:
-    """RenewDelegationToken (key 39) and ExpireDelegationToken (key 40)."""
-    code = int(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
-    request.respond({"error_code": code, "expiry_timestamp_ms": NO_TIME})
-
-
-def describe_delegation_tokens(request: Request) -> None:
-    """DescribeDelegationToken (key 41)."""
-    request.respond({"error_code": int(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED), "tokens": []})
 
 
 def _acls_disabled() -> Row:
