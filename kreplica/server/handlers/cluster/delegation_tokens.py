@@ -5,17 +5,19 @@ Any broker handles them. The checks, and their order, are those of Apache Kafka 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.interfaces import Operation, Resource, ResourceType
 from kreplica.interfaces.authorization import ANONYMOUS
-from kreplica.membership.delegation_tokens.token_store import TokenStore
 from kreplica.security.tokens.token import USER_TYPE, DelegationToken, visible_tokens
 from kreplica.server.authentication.sasl_session import session_of
 from kreplica.server.authorization.permissions import Permissions
 from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import respond_with_result
+
+if TYPE_CHECKING:
+    from kreplica.membership.delegation_tokens.token_store import TokenStore
 
 Row = dict[str, Any]
 
