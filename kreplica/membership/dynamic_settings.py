@@ -6,7 +6,8 @@ are computed when a setting changes, not for each request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol
 from urllib.parse import unquote
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -14,6 +15,7 @@ from twisted.logger import Logger
 
 from kreplica.cluster import documents, znodes
 from kreplica.errors import ErrorCode, KafkaError, SettingsError
+from kreplica.membership.dynamic_passwords import DynamicPasswords
 from kreplica.membership.partition_settings import PartitionSettings, partition_settings
 from kreplica.membership.scram_credentials import ScramCredentials
 from kreplica.runtime import Runtime
@@ -42,11 +44,27 @@ NOTIFICATION_KEPT_MS = 15 * 60 * 1000
 """Age in milliseconds after which any broker removes a notification."""
 
 
+class Certificates(Protocol):
+    """Certificates of the broker's listeners."""
+
+    def apply(self, settings: EffectiveSettings) -> None:
+        """Use the certificates of changed settings."""
+
+    async def check(self, settings: EffectiveSettings, changed: Collection[str]) -> None:
+        """Check the certificates of changed settings.
+
+        :param changed: names of the changed settings.
+        :raise KafkaError: INVALID_REQUEST.
+        """
+
+
 class DynamicSettings:
     """The dynamic settings that one broker has read; owned by the broker.
 
     :param static: settings of the broker's properties file.
     :param topic_changed: called with a topic whose effective settings may have changed.
+    :param certificates: changed by settings of listeners.
+    :ivar passwords: encrypts passwords in the settings of this broker.
     :ivar scram_credentials: SCRAM credentials of users.
     """
 
@@ -56,6 +74,7 @@ class DynamicSettings:
         client: ZooKeeperClient,
         static: BrokerSettings,
         topic_changed: Callable[[str], None],
+        certificates: Certificates,
     ) -> None:
         self._reactor = runtime.reactor
         self._wall_clock_ms = runtime.wall_clock_ms
@@ -63,6 +82,8 @@ class DynamicSettings:
         self._broker_id = str(static["broker.id"])
         self._topic_changed = topic_changed
         self._static = static
+        self._certificates = certificates
+        self.passwords = DynamicPasswords(runtime, static)
         self._layers: dict[str, dict[str, str]] = {}
         self._effective = EffectiveSettings(static)
         self._topics: dict[str, dict[str, str]] = {}
@@ -121,6 +142,11 @@ class DynamicSettings:
             self._reading.cancel()
 
     # --- effective settings ------------------------------------------------------------------------------------------
+
+    @property
+    def effective(self) -> EffectiveSettings:
+        """The current settings of this broker."""
+        return self._effective
 
     def partition_settings(self, topic: str) -> PartitionSettings:
         """Return the current settings of a topic's partitions."""
@@ -181,6 +207,16 @@ class DynamicSettings:
         """
         validate_topic_config(settings, self._effective.topic({}).values)
 
+    async def check_certificates(self, settings: Mapping[str, str], changed: Collection[str]) -> None:
+        """Check the certificates that dynamic settings of this broker give to its listeners.
+
+        :param settings: all dynamic settings of this broker after the change.
+        :param changed: names of the changed settings.
+        :raise KafkaError: INVALID_REQUEST; the message names the setting and the reason.
+        """
+        shared = self._layers.get(znodes.DEFAULT_ENTITY)
+        await self._certificates.check(EffectiveSettings(self._static, settings, shared), changed)
+
     # --- changes read from ZooKeeper ---------------------------------------------------------------------------------
 
     def knows(self, topic: str) -> bool:
@@ -224,6 +260,7 @@ class DynamicSettings:
             self._layers[entity] = dict(settings)
             own, shared = self._layers.get(self._broker_id), self._layers.get(znodes.DEFAULT_ENTITY)
             self._effective = EffectiveSettings(self._static, own, shared)
+            self._certificates.apply(self._effective)
             for requirement in self._effective.unsupported:
                 path = znodes.config_path(entity_type, entity)
                 log.critical("{path}: {requirement}", path=path, requirement=requirement)
@@ -297,7 +334,10 @@ class DynamicSettings:
         elif entity_type in ("brokers", "users"):
             path = znodes.config_path(entity_type, entity)
             (result,) = await read_all(self._client, [path])
-            self.apply(entity_type, entity, decode_settings(path, result[0]) if isinstance(result, tuple) else {})
+            settings = decode_settings(path, result[0]) if isinstance(result, tuple) else {}
+            if (entity_type, entity) == ("brokers", self._broker_id):
+                settings = await self.passwords.decrypted(settings)
+            self.apply(entity_type, entity, settings)
 
     async def read_users(self) -> None:
         """Read the credentials of all users; nothing else reads them unless a listener or the admin API uses them."""

@@ -11,6 +11,7 @@ from kreplica.membership.dynamic_settings import DynamicSettings, decode_setting
 from kreplica.membership.zookeeper_errors import translate_errors
 from kreplica.settings.alterations import AlterOperation, alter_incrementally, validate_broker_config
 from kreplica.settings.definitions import BROKER_SETTINGS, TOPIC_SETTINGS
+from kreplica.settings.names import LISTENER_PREFIX
 from kreplica.settings.resources import unsupported_resource_error
 from kreplica.zookeeper import (
     BadVersion,
@@ -128,13 +129,26 @@ class SettingsWriter:
         allows_custom: bool = False,
     ) -> Alteration:
         version, current = await translate_errors(self._read(znodes.config_path(entity_type, entity)))
+        if (entity_type, entity) == ("brokers", self._broker_id):
+            current = await self._settings.passwords.decrypted(current)
         new = change(current)
         if entity_type == "topics":
             self._settings.check_topic(new)
-        else:
-            per_broker = entity != znodes.DEFAULT_ENTITY
-            validate_broker_config(new, changed=names, per_broker=per_broker, allows_custom=allows_custom)
-        return Alteration(new, version, _operations(entity_type, entity, new, version))
+            return Alteration(new, version, _operations(entity_type, entity, new, version))
+        per_broker = entity != znodes.DEFAULT_ENTITY
+        validate_broker_config(new, changed=names, per_broker=per_broker, allows_custom=allows_custom)
+        written = new
+        if entity == self._broker_id:
+            await self._settings.check_certificates(new, names)
+            written = await self._settings.passwords.encrypted(new)
+        elif per_broker:
+            _check_not_of_listeners(names, entity)
+        return Alteration(new, version, _operations(entity_type, entity, written, version))
+
+    async def encrypt_again(self) -> None:
+        """Encrypt passwords in the settings of this broker that were encrypted with the old secret."""
+        if self._settings.passwords.are_old:
+            await self.alter(BROKER_RESOURCE, self._broker_id, [], validate_only=False)
 
     async def _entity(self, resource_type: int, name: str) -> tuple[str, str]:
         if resource_type == TOPIC_RESOURCE:
@@ -155,6 +169,16 @@ class SettingsWriter:
         except NoNode:
             return None, {}
         return stat.version, dict(decode_settings(path, data))
+
+
+def _check_not_of_listeners(names: Sequence[str], broker: str) -> None:
+    """Check that settings of another broker are not about its listeners: only that broker can read its files.
+
+    :raise KafkaError: INVALID_REQUEST.
+    """
+    for name in names:
+        if name.startswith(LISTENER_PREFIX):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} of broker {broker} can only be changed by that broker")
 
 
 def _operations(entity_type: str, entity: str, settings: Mapping[str, str], version: int | None) -> list[Operation]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.settings.definitions import TOPIC_SETTINGS
+from kreplica.settings.definitions.security import DYNAMIC_TLS_SETTINGS
 from kreplica.settings.names import broker_setting, hint, topic_hint, unsupported_protection
 from kreplica.settings.setting import Setting, Type, Update, format_value
 from kreplica.settings.validators import Value
@@ -96,6 +97,11 @@ def validate_broker_config(
             if allows_custom or name not in configs:
                 continue
             raise _invalid(f"unknown broker setting {name!r}.{hint(name)}")
+        if name in DYNAMIC_TLS_SETTINGS:
+            raise _bad_request(
+                f"{name} can change at run time only for one listener, as listener.name.LISTENER.{name} with the name "
+                "of the listener in lower case"
+            )
         if setting.update is Update.READ_ONLY:
             raise _bad_request(f"{name} cannot change at run time: set it in the broker's file and restart the broker")
         if setting.update is Update.PER_BROKER and not per_broker:

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.settings.definitions import BROKER_SETTINGS, TOPIC_SETTINGS
-from kreplica.settings.names import broker_setting, unsupported_protection
+from kreplica.settings.definitions.security import DYNAMIC_TLS_SETTINGS
+from kreplica.settings.names import LISTENER_PREFIX, broker_setting, unsupported_protection
 from kreplica.settings.setting import Setting, Source, Update, format_value
 from kreplica.settings.validators import Value
 
@@ -130,6 +131,17 @@ class EffectiveSettings:
         """
         return self._values[name]
 
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of the settings that the broker's file or a dynamic layer sets."""
+        return (*self._broker, *self._default, *self.static.configured_names)
+
+    def of_listener(self, listener: str, names: Collection[str]) -> dict[str, Any]:
+        """Return the values of settings for one listener, as ``BrokerSettings.of_listener``."""
+        prefix = f"{LISTENER_PREFIX}{listener.lower()}."
+        static = self.static.of_listener(listener, names)
+        return {name: self._values.get(prefix + name, static[name]) for name in names}
+
     def topic(self, overrides: Mapping[str, str]) -> TopicSettings:
         """Return the effective settings of a topic.
 
@@ -227,7 +239,7 @@ def _valid_settings(layer: Mapping[str, str], ignored: list[str]) -> dict[str, s
         try:
             if setting is None:
                 raise ValueError(f"{name}: unknown broker setting; it is listed, but has no effect")
-            if setting.update is Update.READ_ONLY:
+            if setting.update is Update.READ_ONLY or name in DYNAMIC_TLS_SETTINGS:
                 raise ValueError(f"{name}: cannot change at run time")
             setting.parse(text)
         except ValueError as error:

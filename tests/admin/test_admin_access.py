@@ -25,7 +25,7 @@ from kreplica.runtime import Runtime
 from kreplica.runtime.disk import OsDisk
 from kreplica.security.tls import reloading
 from kreplica.service.admin.access import admin_access, admin_token
-from kreplica.service.admin.tls import admin_context, admin_tls
+from kreplica.service.admin.tls import admin_tls, load_admin_tls
 from kreplica.settings.broker_settings import BrokerSettings
 from tests.support.standalone import StandaloneProcess
 
@@ -224,12 +224,12 @@ def test_invalid_certificate_files(tmp_path):
     """A missing file, a malformed certificate and a key of another certificate are refused with the file's name."""
     cert, key = certificate(tmp_path, ec.generate_private_key(ec.SECP256R1()))
     with pytest.raises(SettingsError, match="cannot load a PEM certificate"):
-        admin_context(OsDisk(), settings(tls_certificate_file=cert, tls_key_file=key))
+        load_admin_tls(OsDisk(), settings(tls_certificate_file=cert, tls_key_file=key))
     cert.write_text("nothing")
     with pytest.raises(SettingsError, match="has no PEM certificate"):
-        admin_context(OsDisk(), settings(tls_certificate_file=cert, tls_key_file=key))
+        load_admin_tls(OsDisk(), settings(tls_certificate_file=cert, tls_key_file=key))
     with pytest.raises(SettingsError, match="absent"):
-        admin_context(OsDisk(), settings(tls_certificate_file=tmp_path / "absent", tls_key_file=key))
+        load_admin_tls(OsDisk(), settings(tls_certificate_file=tmp_path / "absent", tls_key_file=key))
 
 
 def test_changed_certificate_is_read_again(tmp_path):

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 from kreplica.errors import SettingsError
-from kreplica.security.tls.contexts import openssl_name, server_context
+from kreplica.security.tls.contexts import load_server_tls, openssl_name
 from kreplica.security.tls.development_ca import create_certificate, open_authority
 from kreplica.security.tls.distinguished_names import rfc2253
 from kreplica.security.tls.options import TlsOptions
@@ -57,7 +57,7 @@ def test_pem_file(directory: Path) -> None:
     own, authority = [each.subject.rfc4514_string() for each in entry.chain]
     assert own == "CN=broker"
     assert authority.startswith("CN=kreplica development CA ")
-    assert server_context(pem(directory / "broker.pem", client_auth="required")) is not None
+    assert load_server_tls(pem(directory / "broker.pem", client_auth="required")) is not None
 
 
 def test_encrypted_pem(directory: Path) -> None:
@@ -137,7 +137,7 @@ def test_invalid_options(directory: Path, options: dict[str, object], message: s
     if "keystore_location" not in given and given:
         given.update(keystore_type="PEM", keystore_location=str(directory / "broker.pem"))
     with pytest.raises(SettingsError) as caught:
-        server_context(TlsOptions(**given, prefix=""))  # type: ignore[arg-type]
+        load_server_tls(TlsOptions(**given, prefix=""))  # type: ignore[arg-type]
     assert message.format(directory) in str(caught.value)
     assert "wrong one" not in str(caught.value)
     assert SECRET not in str(caught.value)

@@ -92,7 +92,6 @@ PROMISES = {
     "listener.name.a.plain.sasl.server.callback.handler.class": "org.example.Handler",
     "zookeeper.ssl.crl.enable": "true",
     "zookeeper.ssl.ocsp.enable": "true",
-    "password.encoder.secret": "a secret",
     "client.quota.callback.class": "org.example.Quotas",
     "create.topic.policy.class.name": "org.example.Policy",
     "alter.config.policy.class.name": "org.example.Policy",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, NamedTuple
 
 from cryptography import x509
 from OpenSSL import SSL, crypto
@@ -39,8 +39,20 @@ _VERIFY_ERRORS = {
 """Reasons by OpenSSL's verification error (X509_V_ERR_*)."""
 
 
-def server_context(options: TlsOptions, read: Read = read_file) -> SSL.Context:
-    """Return the context of a listener.
+class ServerTls(NamedTuple):
+    """TLS of a server at one time.
+
+    :param certificates: the server's certificate and its issuers, in this order.
+    :param client: TLS of connections from this server to others of its kind; None if there are none.
+    """
+
+    context: SSL.Context
+    certificates: Sequence[x509.Certificate]
+    client: ClientTls | None = None
+
+
+def load_server_tls(options: TlsOptions, read: Read = read_file) -> ServerTls:
+    """Return the TLS of a listener.
 
     :raise SettingsError: the settings or files are invalid; the message names the setting and the file.
     """
@@ -64,7 +76,7 @@ def server_context(options: TlsOptions, read: Read = read_file) -> SSL.Context:
             _trust(context, trusted)
             for certificate in trusted:
                 context.add_client_ca(certificate)
-    return context
+    return ServerTls(context, entry.chain)
 
 
 class ClientTls:
@@ -89,9 +101,16 @@ class ClientTls:
         else:
             _trust(context, trusted)
 
-    def creator(self, host: str) -> HostVerification:
-        """Return the creator of one connection to a host."""
-        return HostVerification(self._context, host, verifies_host=self._verifies_host)
+    def creator(self, host: str, *, verifies_host: bool = True) -> HostVerification:
+        """Return the creator of one connection to a host.
+
+        :param verifies_host: False to accept a certificate of any host, whatever the options say.
+        """
+        return HostVerification(self._context, host, verifies_host=verifies_host and self._verifies_host)
+
+    def replace(self, other: ClientTls) -> None:
+        """Use the certificates and options of another object for new connections."""
+        self._context, self._verifies_host = other._context, other._verifies_host
 
 
 @implementer(IOpenSSLClientConnectionCreator)

@@ -10,6 +10,9 @@ PROTOCOLS = ("TLSv1.2", "TLSv1.3")
 """Supported protocols, in increasing order; older ones are insecure (RFC 8996)."""
 
 
+_MAY_BE_EMPTY = "endpoint_identification_algorithm"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsOptions:
     """Settings of TLS, each with the name of Kafka's setting after ``ssl.``; passwords do not appear in ``repr``.
@@ -20,6 +23,8 @@ class TlsOptions:
     :param endpoint_identification_algorithm: ``https`` verifies the host name; empty does not; only of a client.
     :param cipher_suites: names of IANA or OpenSSL; empty uses OpenSSL's default.
     :param principal_mapping_rules: only of a listener.
+    :param allow_dn_changes: the subject of the certificate may change at run time; only of a listener.
+    :param allow_san_changes: a change at run time may remove hosts of the certificate; only of a listener.
     :param prefix: prefix of the settings' names in error messages, such as ``listener.name.internal.``.
     """
 
@@ -38,18 +43,21 @@ class TlsOptions:
     cipher_suites: Sequence[str] = ()
     endpoint_identification_algorithm: str = "https"
     principal_mapping_rules: str = "DEFAULT"
+    allow_dn_changes: bool = False
+    allow_san_changes: bool = False
     prefix: str = ""
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any], prefix: str = "") -> TlsOptions:
-        """Return the options in typed settings; missing and None values have Kafka's default.
+        """Return the options in typed settings; missing, None and empty values have Kafka's default.
 
         :param values: values by full name, such as ``ssl.keystore.type``; other settings are ignored.
         """
         found: dict[str, Any] = {
-            name: values.get(setting_of(name))
+            name: value
             for name in cls.__dataclass_fields__
-            if name != "prefix" and values.get(setting_of(name)) is not None
+            if name != "prefix" and (value := values.get(setting_of(name))) is not None
+            if value != "" or name == _MAY_BE_EMPTY
         }
         return cls(**found, prefix=prefix)
 
@@ -57,13 +65,34 @@ class TlsOptions:
         """Return the full name of a setting, for error messages."""
         return self.prefix + setting_of(attribute)
 
+    @property
+    def keystore_name(self) -> str:
+        """Name of the setting with the certificate."""
+        has_text = self.keystore_certificate_chain is not None
+        return self.name("keystore_certificate_chain" if has_text else "keystore_location")
+
+    @property
+    def truststore_name(self) -> str:
+        """Name of the setting with the trusted certificates."""
+        return self.name("truststore_location" if self.truststore_certificates is None else "truststore_certificates")
+
+    @property
+    def has_truststore(self) -> bool:
+        """False if the system's certificates are trusted."""
+        return self.truststore_location is not None or self.truststore_certificates is not None
+
+    @property
+    def files(self) -> list[str]:
+        """Paths of the key store and the trust store."""
+        return [path for path in (self.keystore_location, self.truststore_location) if path is not None]
+
 
 def setting_of(attribute: str) -> str:
     """Return the name of the setting of an attribute."""
     return "ssl." + attribute.replace("_", ".")
 
 
-_OF_LISTENERS = ("client_auth", "principal_mapping_rules", "prefix")
+_OF_LISTENERS = ("client_auth", "principal_mapping_rules", "allow_dn_changes", "allow_san_changes", "prefix")
 SETTINGS = tuple(setting_of(name) for name in TlsOptions.__dataclass_fields__ if name != "prefix")
 """Names of all settings."""
 

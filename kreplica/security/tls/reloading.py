@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from cryptography import x509
 from OpenSSL import SSL
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
@@ -14,13 +15,17 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from kreplica.errors import SettingsError
+from kreplica.security.tls.contexts import ServerTls
 
 log = Logger()
 
 CHECK_INTERVAL_S = 10.0
 """Minimum time between two checks for changed files."""
 
-Offload = Callable[[Callable[[], SSL.Context]], Deferred[SSL.Context]]
+Build = Callable[[], ServerTls]
+"""Reads the files and returns the TLS of the server."""
+
+Offload = Callable[[Build], Deferred[ServerTls]]
 """Runs a function in a thread."""
 
 _State = tuple[tuple[int, int, int] | None, ...]
@@ -34,28 +39,32 @@ class ReloadedTls:
     Invalid files are logged, and the previous certificate stays in use.
 
     :param files: paths of the files.
-    :param build: reads the files and returns the context.
     :param seconds: monotonic clock.
     :raise SettingsError: from ``build``.
     """
 
     def __init__(
-        self, files: Sequence[str], build: Callable[[], SSL.Context], seconds: Callable[[], float], offload: Offload
+        self, files: Sequence[str], build: Build, seconds: Callable[[], float], offload: Offload
     ) -> None:
         self._files = files
         self._build = build
         self._seconds = seconds
         self._offload = offload
         self._state = self._read_state()
-        self._context = build()
+        self._current = build()
         self._check_at_s = seconds() + CHECK_INTERVAL_S
+
+    @property
+    def certificates(self) -> Sequence[x509.Certificate]:
+        """The certificate of new connections and its issuers, in this order."""
+        return self._current.certificates
 
     def serverConnectionForTLS(self, protocol: Any) -> SSL.Connection:
         now_s = self._seconds()
         if now_s >= self._check_at_s:
             self._check_at_s = now_s + CHECK_INTERVAL_S
             self._reload_if_changed()
-        return SSL.Connection(self._context, None)
+        return SSL.Connection(self._current.context, None)
 
     def _read_state(self) -> _State:
         states: list[tuple[int, int, int] | None] = []
@@ -67,17 +76,32 @@ class ReloadedTls:
                 states.append(None)
         return tuple(states)
 
+    def replace(self, files: Sequence[str], build: Build) -> None:
+        """Use other files for new connections, once they are read."""
+        self._files, self._build = files, build
+        self._state = self._read_state()
+        self._start_building()
+
     def _reload_if_changed(self) -> None:
         state = self._read_state()
-        if state == self._state:
-            return
-        self._state = state
-        # In a thread, because decrypting a key store can take a tenth of a second.
-        self._offload(self._build).addCallbacks(self._loaded, self._not_loaded)
+        if state != self._state:
+            self._state = state
+            self._start_building()
 
-    def _loaded(self, context: SSL.Context) -> None:
-        self._context = context
-        log.info("new connections use the changed certificate: {files}", files=", ".join(self._files))
+    def _start_building(self) -> None:
+        build = self._build
+
+        def loaded(current: ServerTls) -> None:
+            if build is self._build:  # otherwise other files replaced these meanwhile
+                self.use(current)
+                log.info("new connections use the changed certificate: {files}", files=", ".join(self._files))
+
+        # In a thread, because decrypting a key store can take a tenth of a second.
+        self._offload(build).addCallbacks(loaded, self._not_loaded)
+
+    def use(self, current: ServerTls) -> None:
+        """Use this TLS for new connections."""
+        self._current = current
 
     def _not_loaded(self, failure: Failure) -> None:
         if failure.check(SettingsError) is None:

@@ -16,6 +16,7 @@ from kreplica.settings.broker_settings import BrokerSettings
 if TYPE_CHECKING:
     from OpenSSL import SSL
 
+    from kreplica.security.tls.contexts import ServerTls
     from kreplica.security.tls.reloading import ReloadedTls
 
 KEY = "kreplica.admin.tls.key.file"
@@ -27,7 +28,7 @@ _PEM_HEADER = b"-----BEGIN CERTIFICATE-----"
 def admin_tls(runtime: Runtime, settings: BrokerSettings) -> ReloadedTls | None:
     """Return the TLS of the listener, which reads changed files again; None for plain HTTP.
 
-    :raise SettingsError: as for ``admin_context``.
+    :raise SettingsError: as for ``load_admin_tls``.
     """
     if not settings[CERTIFICATE]:
         return None
@@ -36,16 +37,18 @@ def admin_tls(runtime: Runtime, settings: BrokerSettings) -> ReloadedTls | None:
 
     disk = runtime.disk
     files = [settings[name] for name in (CERTIFICATE, KEY, CLIENT_CA) if settings[name]]
-    return ReloadedTls(files, lambda: admin_context(disk, settings), runtime.reactor.seconds, runtime.offload.run)
+    return ReloadedTls(files, lambda: load_admin_tls(disk, settings), runtime.reactor.seconds, runtime.offload.run)
 
 
-def admin_context(disk: Disk, settings: BrokerSettings) -> SSL.Context:
-    """Return the TLS context of the listener.
+def load_admin_tls(disk: Disk, settings: BrokerSettings) -> ServerTls:
+    """Return the TLS of the listener.
 
     :raise SettingsError: the files cannot be read, or do not contain a certificate and its key.
     """
     from OpenSSL.SSL import Error as SslError
     from twisted.internet.ssl import Certificate, CertificateOptions, PrivateCertificate
+
+    from kreplica.security.tls.contexts import ServerTls
 
     certificates = read_file(disk, CERTIFICATE, settings[CERTIFICATE])
     key = read_file(disk, KEY, settings[KEY])
@@ -61,6 +64,7 @@ def admin_context(disk: Disk, settings: BrokerSettings) -> SSL.Context:
             extraCertChain=[Certificate.loadPEM(each).original for each in chain],
         )
         context: SSL.Context = options.getContext()
+        loaded = [each.original.to_cryptography() for each in (pair, *map(Certificate.loadPEM, chain))]
     except (ValueError, SslError, VerifyError) as error:
         raise SettingsError(
             f"{CERTIFICATE}, {KEY}: cannot load a PEM certificate from {settings[CERTIFICATE]} and its key from "
@@ -68,7 +72,7 @@ def admin_context(disk: Disk, settings: BrokerSettings) -> SSL.Context:
         ) from None
     if "certificate" in settings[AUTHENTICATION]:
         _request_client_certificates(context, disk, settings)
-    return context
+    return ServerTls(context, loaded)
 
 
 def _request_client_certificates(context: Any, disk: Disk, settings: BrokerSettings) -> None:

@@ -13,33 +13,19 @@ from kreplica.interfaces import ISaslMechanism
 from kreplica.membership.scram_credentials import ScramCredentials
 from kreplica.model import Endpoint
 from kreplica.runtime import Runtime
+from kreplica.service.broker.listener_certificates import ListenerCertificates
 from kreplica.settings.broker_settings import BrokerSettings
-from kreplica.settings.definitions.security import PER_LISTENER, TLS_SETTINGS
+from kreplica.settings.definitions.security import PER_LISTENER
 from kreplica.settings.names import LISTENER_PREFIX
 
 if TYPE_CHECKING:
     from kreplica.membership.delegation_tokens.token_store import TokenStore
     from kreplica.security.sasl.exchange import ServerExchange
-    from kreplica.security.tls.listener import ListenerTls
-    from kreplica.security.tls.options import TlsOptions
     from kreplica.server.authentication.sasl_config import SaslConfig
 
 _USER_PREFIX = "user_"
 _WITH_TLS = ("SSL", "SASL_SSL")
 _WITH_SASL = ("SASL_PLAINTEXT", "SASL_SSL")
-
-
-def listener_tls(runtime: Runtime, settings: BrokerSettings, endpoint: Endpoint) -> ListenerTls | None:
-    """Return the TLS configuration of a listener; None if its connections are not encrypted.
-
-    :raise SettingsError: the settings or files are invalid.
-    """
-    if endpoint.security_protocol not in _WITH_TLS:
-        return None
-    # Imported here because it imports OpenSSL.
-    from kreplica.security.tls.listener import ListenerTls
-
-    return ListenerTls(_tls_options(settings, endpoint.listener), runtime.reactor.seconds, runtime.offload.run)
 
 
 def listener_sasl(
@@ -90,9 +76,10 @@ def _no_token(_: str) -> None:
     return None
 
 
-def inter_broker_endpoint(settings: BrokerSettings) -> EndpointMaker:
+def inter_broker_endpoint(settings: BrokerSettings, certificates: ListenerCertificates) -> EndpointMaker:
     """Return the maker of endpoints for connections to other brokers.
 
+    :param certificates: verify the other brokers, and contain the own certificate.
     :raise SettingsError: the settings or files are invalid.
     """
     listener = settings.inter_broker_listener
@@ -111,9 +98,7 @@ def inter_broker_endpoint(settings: BrokerSettings) -> EndpointMaker:
         sasl = credentials_of(mechanism, settings.get(name), name)
     if protocol not in _WITH_TLS:
         return secured_endpoint_maker(None, sasl)
-    from kreplica.security.tls.contexts import ClientTls
-
-    return secured_endpoint_maker(ClientTls(_tls_options(settings, listener)), sasl)
+    return secured_endpoint_maker(certificates.client(listener), sasl)
 
 
 def _plain_exchanges(settings: BrokerSettings, listener: str) -> Callable[[], ServerExchange]:
@@ -135,11 +120,3 @@ def _plain_exchanges(settings: BrokerSettings, listener: str) -> Callable[[], Se
 
 def _jaas_setting(listener: str, mechanism: str) -> str:
     return f"{LISTENER_PREFIX}{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
-
-
-def _tls_options(settings: BrokerSettings, listener: str) -> TlsOptions:
-    from kreplica.security.tls.options import TlsOptions
-
-    prefix = f"{LISTENER_PREFIX}{listener.lower()}."
-    is_overridden = any(name.startswith(f"{prefix}ssl.") for name in settings.configured_names)
-    return TlsOptions.from_values(settings.of_listener(listener, TLS_SETTINGS), prefix if is_overridden else "")

@@ -24,6 +24,7 @@ from kreplica.membership.log_dir_events import LogDirEvents
 from kreplica.membership.producer_ids import ProducerIds
 from kreplica.membership.registration import create_persistent_paths, read_or_create_cluster_id
 from kreplica.membership.session import Membership
+from kreplica.membership.settings_writer import SettingsWriter
 from kreplica.membership.stale_session import end_previous_session, forget_session, remember_session
 from kreplica.membership.startup_retries import StartupSteps
 from kreplica.membership.stray_logs import log_stray_failure, remove_strays, remove_strays_after_reregistration
@@ -40,7 +41,8 @@ from kreplica.server.transport.flush_scope import FlushScope
 from kreplica.server.transport.listeners import Server
 from kreplica.service.broker.coordinators import Coordinators
 from kreplica.service.broker.delegation_tokens import start_token_sweep, token_store
-from kreplica.service.broker.listener_security import inter_broker_endpoint, listener_sasl, listener_tls
+from kreplica.service.broker.listener_certificates import ListenerCertificates
+from kreplica.service.broker.listener_security import inter_broker_endpoint, listener_sasl
 from kreplica.service.broker.peers import Peers
 from kreplica.service.broker.readiness import not_ready, wait_until_served
 from kreplica.service.broker.replication import Replication
@@ -83,7 +85,8 @@ class Broker:
         self.settings = settings
         self._failed = failed or self._stop_in_background
         self.broker_id: int = settings["broker.id"]
-        self.inter_broker_endpoint = inter_broker_endpoint(settings)
+        self.certificates = ListenerCertificates(runtime, settings)
+        self.inter_broker_endpoint = inter_broker_endpoint(settings, self.certificates)
         self.plugins = Plugins(self, runtime, settings)
         self._zookeeper_clients = ZooKeeperClients(runtime, settings)
         self.client = self._zookeeper_clients.new()
@@ -92,7 +95,9 @@ class Broker:
             runtime.reactor, self.fence, partial(read_elected_controller, self.client)
         )
         self.producer_ids = ProducerIds(self.client, self.broker_id)
-        self.dynamic_settings = DynamicSettings(runtime, self.client, settings, self._topic_settings_changed)
+        self.dynamic_settings = DynamicSettings(
+            runtime, self.client, settings, self._topic_settings_changed, self.certificates
+        )
         self.quotas = client_quotas(settings, runtime.reactor.seconds)
         tokens = token_store(runtime, self.client, settings)
         self.watches = Watches(runtime, self.client, self.plugins.acl_authorizer, self.quotas.replace, tokens)
@@ -215,6 +220,8 @@ class Broker:
         self._settings_session = client.session_id
         await steps.run("the dynamic settings", self.dynamic_settings.start)
         self.dynamic_settings.check_unsupported_security()
+        writer = SettingsWriter(self.dynamic_settings, client, self.broker_id)
+        await steps.run("the encryption of passwords in ZooKeeper", writer.encrypt_again)
         await steps.run("the cordoned brokers and plans", self.watches.start)
         return cluster_id
 
@@ -234,7 +241,7 @@ class Broker:
         """Bind the listeners and return the endpoints to advertise."""
         bound = {endpoint.listener: endpoint for endpoint in self.settings.listeners}
         for endpoint in bound.values():
-            tls = listener_tls(self.runtime, self.settings, endpoint)
+            tls = self.certificates.open(endpoint, self.dynamic_settings.effective)
             credentials, plugins = self.dynamic_settings.scram_credentials, self.plugins.sasl_mechanisms
             tokens = self.watches.tokens
             sasl = listener_sasl(self.runtime, self.settings, endpoint, credentials, plugins, tokens)

@@ -23,9 +23,10 @@ from kreplica.settings.definitions.helpers import (
     not_implemented_protection,
 )
 from kreplica.settings.setting import Setting
-from kreplica.settings.validators import ANY, OneOf, at_least
+from kreplica.settings.validators import ANY, OneOf, at_least, between
 
 ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
+KEY_FACTORIES = tuple(f"PBKDF2WithHmacSHA{bits}" for bits in (1, 224, 256, 384, 512))
 PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 
 SECURITY = (
@@ -46,27 +47,27 @@ SECURITY = (
         "https verifies that the certificate of another broker is valid for its host; an empty value does not.",
     ),
     Setting(
-        "ssl.key.password", PASSWORD, None, ANY, MEDIUM, AT_START,
+        "ssl.key.password", PASSWORD, None, ANY, MEDIUM, PER_BROKER,
         "The password of the private key in PEM; a key in PKCS12 has the password of its key store.",
     ),
     Setting(
-        "ssl.keystore.certificate.chain", PASSWORD, None, ANY, MEDIUM, AT_START,
+        "ssl.keystore.certificate.chain", PASSWORD, None, ANY, MEDIUM, PER_BROKER,
         "The certificate chain in PEM, the broker's own certificate first; an alternative to ssl.keystore.location.",
     ),
     Setting(
-        "ssl.keystore.key", PASSWORD, None, ANY, MEDIUM, AT_START,
+        "ssl.keystore.key", PASSWORD, None, ANY, MEDIUM, PER_BROKER,
         "The private key in PEM; needs ssl.keystore.certificate.chain.",
     ),
     Setting(
-        "ssl.keystore.location", STRING, None, ANY, MEDIUM, AT_START,
+        "ssl.keystore.location", STRING, None, ANY, MEDIUM, PER_BROKER,
         "The file with the private key and the certificate chain. A changed file is read again when a client connects.",
     ),
     Setting(
-        "ssl.keystore.password", PASSWORD, None, ANY, MEDIUM, AT_START,
+        "ssl.keystore.password", PASSWORD, None, ANY, MEDIUM, PER_BROKER,
         "The password of a key store in PKCS12.",
     ),
     Setting(
-        "ssl.keystore.type", STRING, "JKS", ANY, MEDIUM, AT_START,
+        "ssl.keystore.type", STRING, "JKS", ANY, MEDIUM, PER_BROKER,
         "The format of the key store: PEM or PKCS12. Files in Java's own JKS format must be converted with keytool.",
     ),
     Setting(
@@ -75,20 +76,20 @@ SECURITY = (
         "certificate to a user name; DEFAULT uses the whole name (KIP-371).",
     ),
     Setting(
-        "ssl.truststore.certificates", PASSWORD, None, ANY, MEDIUM, AT_START,
+        "ssl.truststore.certificates", PASSWORD, None, ANY, MEDIUM, PER_BROKER,
         "The trusted certificates in PEM; an alternative to ssl.truststore.location.",
     ),
     Setting(
-        "ssl.truststore.location", STRING, None, ANY, MEDIUM, AT_START,
+        "ssl.truststore.location", STRING, None, ANY, MEDIUM, PER_BROKER,
         "The file with the trusted certificates; the operating system's if it is not set. A changed file is read again "
         "when a client connects.",
     ),
     Setting(
-        "ssl.truststore.password", PASSWORD, None, ANY, MEDIUM, AT_START,
+        "ssl.truststore.password", PASSWORD, None, ANY, MEDIUM, PER_BROKER,
         "The password of a trust store in PKCS12.",
     ),
     Setting(
-        "ssl.truststore.type", STRING, "JKS", ANY, MEDIUM, AT_START,
+        "ssl.truststore.type", STRING, "JKS", ANY, MEDIUM, PER_BROKER,
         "The format of the trust store: PEM or PKCS12.",
     ),
     *not_implemented(
@@ -102,10 +103,15 @@ SECURITY = (
         "ssl.enabled.protocols determines the versions of TLS",
         Row("ssl.protocol", STRING, "TLSv1.3", ANY, MEDIUM, READ_ONLY),
     ),
-    *not_implemented(
-        "a changed key store may contain a certificate with any subject and host names",
-        Row("ssl.allow.dn.changes", BOOLEAN, False, ANY, LOW, READ_ONLY),
-        Row("ssl.allow.san.changes", BOOLEAN, False, ANY, LOW, READ_ONLY),
+    Setting(
+        "ssl.allow.dn.changes", BOOLEAN, False, ANY, LOW, AT_START,
+        "Whether a dynamic change of the key store may change the certificate's distinguished name. A changed file may "
+        "have any name.",
+    ),
+    Setting(
+        "ssl.allow.san.changes", BOOLEAN, False, ANY, LOW, AT_START,
+        "Whether a dynamic change of the key store may remove host names and addresses of the certificate. A changed "
+        "file may have any.",
     ),
     *not_implemented_protection(
         "classes of Java cannot be loaded",
@@ -210,20 +216,41 @@ SECURITY = (
         "delegation.token.expiry.check.interval.ms", LONG, 3_600_000, at_least(1), LOW, READ_ONLY,
         "How often the controller removes expired delegation tokens.",
     ),
-    *not_implemented_protection(
-        "passwords in dynamic settings are not encrypted; no setting with a password is implemented",
-        Row("password.encoder.cipher.algorithm", STRING, "AES/CBC/PKCS5Padding", ANY, LOW, READ_ONLY),
-        Row("password.encoder.iterations", INT, 4096, at_least(1024), LOW, READ_ONLY),
-        Row("password.encoder.key.length", INT, 128, at_least(8), LOW, READ_ONLY),
-        Row("password.encoder.keyfactory.algorithm", STRING, None, ANY, LOW, READ_ONLY),
-        Row("password.encoder.old.secret", PASSWORD, None, ANY, MEDIUM, READ_ONLY),
-        Row("password.encoder.secret", PASSWORD, None, ANY, MEDIUM, READ_ONLY),
+    Setting(
+        "password.encoder.cipher.algorithm", STRING, "AES/CBC/PKCS5Padding",
+        OneOf(("AES/CBC/PKCS5Padding", "AES/GCM/NoPadding")), LOW, READ_ONLY,
+        "The cipher of passwords in dynamic settings.",
+    ),
+    Setting(
+        "password.encoder.iterations", INT, 4096, between(1024, 1_000_000), LOW, READ_ONLY,
+        "The number of iterations in which the key of that cipher is derived from password.encoder.secret.",
+    ),
+    Setting(
+        "password.encoder.key.length", INT, 128, between(128, 256), LOW, READ_ONLY,
+        "The length of that key in bits: 128, 192 or 256.",
+    ),
+    Setting(
+        "password.encoder.keyfactory.algorithm", STRING, None, OneOf(KEY_FACTORIES), LOW, READ_ONLY,
+        "The function that derives that key; PBKDF2WithHmacSHA512 if it is not set.",
+    ),
+    Setting(
+        "password.encoder.old.secret", PASSWORD, None, ANY, MEDIUM, READ_ONLY,
+        "The previous value of password.encoder.secret: the broker encrypts its passwords in ZooKeeper again when it "
+        "starts.",
+    ),
+    Setting(
+        "password.encoder.secret", PASSWORD, None, ANY, MEDIUM, READ_ONLY,
+        "The secret that encrypts passwords of dynamic settings in ZooKeeper. Without it, dynamic settings "
+        "cannot contain passwords or PEM text.",
     ),
 )
 """Encryption, authentication and authorization."""
 
 TLS_SETTINGS = tuple(each.name for each in SECURITY if each.name.startswith("ssl.") and each.implemented)
 """Settings of TLS."""
+
+DYNAMIC_TLS_SETTINGS = tuple(name for name in TLS_SETTINGS if "store." in name or name == "ssl.key.password")
+"""Settings of TLS that can change at run time, only for one listener."""
 
 PER_LISTENER = (
     *TLS_SETTINGS,
