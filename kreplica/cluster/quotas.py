@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv6Address, ip_address
 from typing import NamedTuple
 
 from kreplica.cluster.znodes import DEFAULT_ENTITY, config_path
@@ -18,25 +19,38 @@ REQUEST_PERCENTAGE = "request_percentage"
 CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
 """Partitions created and deleted per second."""
 
-QUOTA_NAMES = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE)
-WHOLE_NUMBERS = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE})
+CONNECTION_CREATION_RATE = "connection_creation_rate"
+"""Connections per second and broker from an IP address (KIP-612)."""
 
-USERS, CLIENTS = "users", "clients"
+CLIENT_QUOTAS = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE)
+"""Quotas of users and client IDs."""
+
+IP_QUOTAS = (CONNECTION_CREATION_RATE,)
+QUOTA_NAMES = (*CLIENT_QUOTAS, *IP_QUOTAS)
+WHOLE_NUMBERS = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONNECTION_CREATION_RATE})
+
+USERS, CLIENTS, IPS = "users", "clients", "ips"
 
 
 class QuotaEntity(NamedTuple):
-    """A user, a client ID, or a client ID of a user; ``DEFAULT_ENTITY`` stands for all that have no own quota.
+    """A user, a client ID, a client ID of a user, or an IP address.
+
+    ``DEFAULT_ENTITY`` stands for all that have no own quota.
 
     :ivar user: None for a quota of a client ID, independent of its user.
     :ivar client_id: None for a quota of a user, with all client IDs.
+    :ivar ip: IP address or host name; then the others are None.
     """
 
-    user: str | None
-    client_id: str | None
+    user: str | None = None
+    client_id: str | None = None
+    ip: str | None = None
 
     @property
     def path(self) -> str:
         """Path of the znode."""
+        if self.ip is not None:
+            return config_path(IPS, self.ip)
         if self.user is None:
             assert self.client_id is not None
             return config_path(CLIENTS, self.client_id)
@@ -62,3 +76,13 @@ def candidates(user: str, client_id: str) -> tuple[tuple[QuotaEntity, QuotaEntit
         (client, client),
         (QuotaEntity(None, DEFAULT_ENTITY), client),
     )
+
+
+def plain_address(host: str) -> str | None:
+    """Return an IP address in its usual form, an IPv4 address if it is mapped to IPv6; None for a host name."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return str(mapped or address)

@@ -66,6 +66,7 @@ class DynamicSettings:
     :param certificates: changed by settings of listeners.
     :ivar passwords: encrypts passwords in the settings of this broker.
     :ivar scram_credentials: SCRAM credentials of users.
+    :ivar broker_changed: called after the settings of this broker have changed.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class DynamicSettings:
         self._effective = EffectiveSettings(static)
         self._topics: dict[str, dict[str, str]] = {}
         self.scram_credentials = ScramCredentials()
+        self.broker_changed: list[Callable[[], None]] = []
         protocols = [endpoint.security_protocol for endpoint in static.listeners]
         admin_uses_passwords = "basic" in static["kreplica.admin.authentication"]
         self._reads_users = admin_uses_passwords or any(protocol.startswith("SASL") for protocol in protocols)
@@ -268,6 +270,8 @@ class DynamicSettings:
             self._partition_settings.clear()
             for topic in topics:
                 self._topic_changed(topic)
+            for changed in self.broker_changed:
+                changed()
 
     def _schedule_read(self, *, full: bool = False) -> None:
         self._read_again = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
 from urllib.parse import unquote
 
@@ -10,7 +10,7 @@ from twisted.logger import Logger
 
 from kreplica.cluster import documents, znodes
 from kreplica.cluster.json_documents import dump
-from kreplica.cluster.quotas import CLIENTS, QUOTA_NAMES, USERS, QuotaEntity
+from kreplica.cluster.quotas import CLIENT_QUOTAS, CLIENTS, IP_QUOTAS, IPS, USERS, QuotaEntity
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.membership.dynamic_settings import decode_settings
 from kreplica.membership.znode_watch import Watcher, ZnodeWatch
@@ -74,7 +74,7 @@ class QuotaStore:
                 entity_type, _ = documents.decode_config_change(path, result[0])
             except znodes.ZnodeError:
                 continue  # logged where the settings are read
-            if entity_type in (USERS, CLIENTS):
+            if entity_type in (USERS, CLIENTS, IPS):
                 return True
         return False
 
@@ -91,11 +91,13 @@ class QuotaStore:
             for user, clients in zip(some, listed, strict=True):
                 entities += [QuotaEntity(user, client_id) for client_id in clients]
         entities += [QuotaEntity(None, client_id) for client_id in await self._names("/config/clients")]
+        entities += [QuotaEntity(ip=ip) for ip in await self._names("/config/ips")]
         paths = [entity.path for entity in entities]
         quotas = {}
         for entity, path, result in zip(entities, paths, await read_all(self._client, paths), strict=True):
             if isinstance(result, tuple):
-                values = decode_quotas(path, decode_settings(path, result[0]))
+                names = CLIENT_QUOTAS if entity.ip is None else IP_QUOTAS
+                values = decode_quotas(path, decode_settings(path, result[0]), names)
                 if values:
                     quotas[entity] = values
         self._replaced(quotas)
@@ -108,11 +110,12 @@ class QuotaStore:
 
     async def change(
         self, entity: QuotaEntity, changes: Mapping[str, float | None], *, dry_run: bool = False
-    ) -> None:
+    ) -> Sequence[Operation]:
         """Set or remove quotas of an entity, with a notification for all brokers.
 
         :param changes: new values by name; None to remove one, which need not exist.
         :param dry_run: True to write nothing.
+        :return: the operations that wrote the change, or with ``dry_run`` that would write it.
         :raise KafkaError: ZooKeeper cannot be reached, or too many concurrent changes.
         """
         path = entity.path
@@ -129,10 +132,12 @@ class QuotaStore:
                     config.pop(name, None)
                 else:
                     config[name] = format_quota(value)
-            if dry_run or (version is None and not config):
-                return
+            if version is None and not config:
+                return ()
             data = documents.encode_config(config)
             write: Operation = Create(path, data) if version is None else SetData(path, data, version)
+            if dry_run:
+                return write, notify
             try:
                 if version is None:
                     await translate_errors(self._create_parents(entity))
@@ -142,7 +147,7 @@ class QuotaStore:
                     raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(failed)) from failed
                 continue  # a concurrent change: compute the quotas again
             await translate_errors(self.read_all())
-            return
+            return write, notify
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"other changes of {path} prevented this one: try again")
 
     async def _current(self, path: str) -> tuple[int | None, dict[str, str]]:
@@ -165,10 +170,10 @@ class QuotaStore:
                 pass
 
 
-def decode_quotas(path: str, settings: Mapping[str, str]) -> dict[str, float]:
+def decode_quotas(path: str, settings: Mapping[str, str], names: Iterable[str]) -> dict[str, float]:
     """Return the quotas among the settings of an entity; invalid values are logged and ignored."""
     quotas = {}
-    for name in QUOTA_NAMES:
+    for name in names:
         text = settings.get(name)
         if text is None:
             continue

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from random import Random, SystemRandom
 from typing import Any, Protocol
 
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 
 from kreplica.runtime.disk import Disk, OsDisk
@@ -38,6 +39,9 @@ class Reactor(Protocol):
     ) -> IDelayedCall: ...
 
     def callFromThread(self, callable: Callable[..., Any], *args: object, **kwargs: object) -> None: ...
+
+    def resolve(self, name: str) -> Deferred[str]:
+        """Look up the IP address of a host."""
 
     def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> Any: ...
 

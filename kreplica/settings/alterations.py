@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.settings.definitions import TOPIC_SETTINGS
 from kreplica.settings.definitions.security import DYNAMIC_TLS_SETTINGS
-from kreplica.settings.names import broker_setting, hint, topic_hint, unsupported_protection
+from kreplica.settings.names import CONNECTION_LIMITS, broker_setting, hint, topic_hint, unsupported_protection
 from kreplica.settings.setting import Setting, Type, Update, format_value
 from kreplica.settings.validators import Value
 
@@ -113,6 +113,8 @@ def validate_broker_config(
             refused = unsupported_protection(setting, value)
             if refused is not None and name in changed:
                 raise _invalid(f"{refused}.")
+            if value == 0 and name in (*CONNECTION_LIMITS, "max.connections.per.ip"):
+                raise _invalid(f"{name}=0 would allow no connections; expected at least 1")
 
 
 def _check_operations(operations: Sequence[AlterOperation]) -> None:

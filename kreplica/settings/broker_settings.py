@@ -18,10 +18,10 @@ from kreplica.settings.listeners import (
 )
 from kreplica.settings.names import (
     CURRENT_NAMES,
-    LISTENER_PREFIX,
     broker_setting,
     hint,
     ignored_warnings,
+    of_listener,
     renamed_warnings,
     unsupported_protection,
 )
@@ -108,8 +108,7 @@ class BrokerSettings:
 
     def of_listener(self, listener: str, names: Iterable[str]) -> dict[str, Any]:
         """Return the values of settings for one listener: ``listener.name.L.S`` overrides the setting S (KIP-103)."""
-        prefix = f"{LISTENER_PREFIX}{listener.lower()}."
-        return {name: self._values.get(prefix + name, self._values[name]) for name in names}
+        return of_listener(self._values, listener, names)
 
     def text(self, name: str) -> str | None:
         """Return the configured text, otherwise the default as Kafka's tools print it; None if there is no default."""

@@ -135,8 +135,8 @@ RULES = (
     ),
     Rule(
         ("max.connections.per.ip", "max.connections.per.ip.overrides"),
-        lambda values: values["max.connections.per.ip"] != 0,
-        "would allow no connections: set max.connections.per.ip to at least 1",
+        lambda values: values["max.connections.per.ip"] != 0 or bool(values["max.connections.per.ip.overrides"]),
+        "would allow no connections: set max.connections.per.ip to at least 1, or list addresses in the overrides",
     ),
     Rule(
         ("zookeeper.set.acl",),

@@ -7,7 +7,7 @@ look-up.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.settings.definitions import BROKER_SETTINGS, TOPIC_SETTINGS
 from kreplica.settings.definitions.security import DYNAMIC_TLS_SETTINGS
-from kreplica.settings.names import LISTENER_PREFIX, broker_setting, unsupported_protection
+from kreplica.settings.names import LISTENER_PREFIX, broker_setting, of_listener, unsupported_protection
 from kreplica.settings.setting import Setting, Source, Update, format_value
 from kreplica.settings.validators import Value
 
@@ -112,7 +112,8 @@ class EffectiveSettings:
             ({name: static.text(name) for name in static.configured_names}, Source.STATIC_BROKER_CONFIG),
             (_DEFAULT_TEXTS, Source.DEFAULT_CONFIG),
         )
-        self._values = {name: static[name] for name in BROKER_SETTINGS}
+        of_listeners = [name for name in static.configured_names if name.startswith(LISTENER_PREFIX)]
+        self._values = {name: static[name] for name in (*BROKER_SETTINGS, *of_listeners)}
         unsupported: list[str] = []
         for name, text in (self._default | self._broker).items():
             setting = broker_setting(name)
@@ -136,11 +137,9 @@ class EffectiveSettings:
         """Names of the settings that the broker's file or a dynamic layer sets."""
         return (*self._broker, *self._default, *self.static.configured_names)
 
-    def of_listener(self, listener: str, names: Collection[str]) -> dict[str, Any]:
-        """Return the values of settings for one listener, as ``BrokerSettings.of_listener``."""
-        prefix = f"{LISTENER_PREFIX}{listener.lower()}."
-        static = self.static.of_listener(listener, names)
-        return {name: self._values.get(prefix + name, static[name]) for name in names}
+    def of_listener(self, listener: str, names: Iterable[str]) -> dict[str, Any]:
+        """Return the values of settings for one listener; see ``BrokerSettings.of_listener``."""
+        return of_listener(self._values, listener, names)
 
     def topic(self, overrides: Mapping[str, str]) -> TopicSettings:
         """Return the effective settings of a topic.

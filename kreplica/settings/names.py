@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
+from typing import Any
 
 from kreplica.settings.definitions import BROKER_SETTINGS, TOPIC_SETTINGS
 from kreplica.settings.definitions.security import PER_LISTENER, PER_MECHANISM
 from kreplica.settings.setting import Setting, Type, format_value
-from kreplica.settings.validators import Value
+from kreplica.settings.validators import Value, at_least
 
 CURRENT_NAMES = {
     f"kreplica.{scope}.outstanding.answer.bytes": f"kreplica.{scope}.outstanding.response.bytes"
@@ -19,6 +20,9 @@ CURRENT_NAMES = {
 
 LISTENER_PREFIX = "listener.name."
 PLUGIN_PREFIX = "kreplica.plugin."
+
+CONNECTION_LIMITS = ("max.connections", "max.connection.creation.rate")
+"""Limits of the broker and of listeners; with 0 at run time, no client could change them back."""
 
 
 def broker_setting(name: str) -> Setting | None:
@@ -37,11 +41,18 @@ def broker_setting(name: str) -> Setting | None:
         for start in (1, 2):
             base = BROKER_SETTINGS.get(".".join(parts[start:]))
             if base is not None and base.name in (PER_LISTENER if start == 1 else PER_MECHANISM):
-                return replace(base, name=name, default=None, synonyms=())
+                valid = at_least(1) if base.name in CONNECTION_LIMITS else base.valid
+                return replace(base, name=name, default=None, valid=valid, synonyms=())
             if base is not None:
                 actual = base.actual_behavior or f"listeners have no settings of their own: {base.name} applies to all"
                 return replace(base, name=name, default=None, documentation="", actual_behavior=actual, synonyms=())
     return known
+
+
+def of_listener(values: Mapping[str, Any], listener: str, names: Iterable[str]) -> dict[str, Any]:
+    """Return the values of settings for one listener, from those of the broker and of its listeners."""
+    prefix = f"{LISTENER_PREFIX}{listener.lower()}."
+    return {name: values.get(prefix + name, values[name]) for name in names}
 
 
 def hint(name: str) -> str:

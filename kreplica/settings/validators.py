@@ -132,3 +132,35 @@ class ThrottledReplicas:
         if not isinstance(value, tuple):
             return False
         return value == ("*",) or all(re.fullmatch(r"\d+:\d+", item, re.ASCII) is not None for item in value)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionOverrides:
+    """Numbers of connections by address, as in ``max.connections.per.ip.overrides``."""
+
+    allowed: str = "a list of ADDRESS:NUMBER, such as 10.0.0.1:100,host:200"
+
+    def accepts(self, value: Value) -> bool:
+        try:
+            parse_connection_overrides(str(value))
+        except ValueError:
+            return False
+        return True
+
+
+def parse_connection_overrides(text: str) -> dict[str, int]:
+    """Parse ``ADDRESS:NUMBER,ADDRESS:NUMBER``; IPv6 addresses may be in brackets.
+
+    :return: numbers of connections by IP address or host name.
+    :raise ValueError: the text is malformed.
+    """
+    overrides = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        address, colon, number = item.rpartition(":")
+        name = address.strip().strip("[]")
+        if not colon or re.fullmatch(r"[0-9A-Za-z._:%-]+", name, re.ASCII) is None:
+            raise ValueError(f"{item!r} is not ADDRESS:NUMBER")
+        if re.fullmatch(r"\d{1,10}", number.strip(), re.ASCII) is None or int(number) >= 2**31:
+            raise ValueError(f"{item!r} has no number of connections")
+        overrides[name] = int(number)
+    return overrides

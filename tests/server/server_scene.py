@@ -20,6 +20,7 @@ from kreplica.runtime.offload import ThreadOffload
 from kreplica.server.protocol.handler_table import HandlerEntry
 from kreplica.server.protocol.limits import Bounds
 from kreplica.server.protocol.request import Request
+from kreplica.server.quotas.connection_limits import ConnectionLimits
 from kreplica.server.transport.listeners import Server
 from kreplica.testing.simulator.simulation import Simulation
 from kreplica.wire.framing import FrameReader
@@ -194,15 +195,17 @@ class Scene:
     def uses_epoll_transport(self) -> bool:
         return IReactorFDSet.providedBy(self.runtime.reactor) and not self.use_twisted
 
-    def start(self, bounds: Bounds | None = None) -> None:
-        self.server = Server(self.runtime, self.handlers.table(), bounds, use_twisted_transport=self.use_twisted)
+    def start(self, bounds: Bounds | None = None, limits: ConnectionLimits | None = None) -> None:
+        self.server = Server(
+            self.runtime, self.handlers.table(), bounds, limits=limits, use_twisted_transport=self.use_twisted
+        )
         self.port = self.server.listen(Endpoint("PLAINTEXT", self.host, 0))
 
-    async def connect(self) -> Client:
+    async def connect(self, port: int | None = None) -> Client:
         client = Client()
         factory = ClientFactory.forProtocol(lambda: client)  # type: ignore[arg-type]
         factory.noisy = False
-        self._client_reactor.connectTCP(self.host, self.port, factory)
+        self._client_reactor.connectTCP(self.host, self.port if port is None else port, factory)
         await client.connected_
         self._clients.append(client)
         return client

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from server_scene import parse_answer, request_frame
+from quota_scene import QuotaScene, produce_body
+from server_scene import request_frame
 from sink import Sink
 from twisted.internet.task import Clock
 
@@ -18,22 +18,10 @@ from kreplica.cluster.quotas import (
     QuotaEntity,
 )
 from kreplica.cluster.znodes import DEFAULT_ENTITY
-from kreplica.server.protocol.connection import Connection
 from kreplica.server.quotas import client_quotas
 from kreplica.server.quotas.client_quotas import ClientQuotas
 from kreplica.server.quotas.rates import THROTTLE_MAX_S, MeasuredRate, TokenBucket
-from kreplica.testing.cluster.cluster import SimulatedCluster
-from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
-from kreplica.wire.messages import (
-    ALTER_CLIENT_QUOTAS,
-    CREATE_TOPICS,
-    DELETE_TOPICS,
-    DESCRIBE_CLIENT_QUOTAS,
-    FETCH,
-    PRODUCE,
-    Api,
-)
-from kreplica.wire.records import Record
+from kreplica.wire.messages import CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CLIENT_QUOTAS, FETCH, PRODUCE
 
 Row = dict[str, Any]
 D = DEFAULT_ENTITY
@@ -160,67 +148,7 @@ class TestClientQuotas:
             assert len(quotas._found) <= 100
 
 
-class Scene:
-    """One broker in virtual time, and a connection to it."""
-
-    def __init__(self) -> None:
-        self.cluster = SimulatedCluster(seed=1, brokers=1)
-        self.cluster.start()
-        client = self.cluster.client()
-        self.cluster.run_until(client.create_topic("t", 1, replication_factor=1))
-        self.cluster.wait_in_sync("t", [0])
-        self.program = self.cluster.brokers[self.cluster.leader_of("t", 0)].program
-        self.resources = self.program.server.resources
-        self.connection: Connection = self.resources.connection("PLAINTEXT", "1.2.3.4:5")
-        self.sink = Sink()
-        self.connection.attach(self.sink)
-
-    def set_quota(self, name: str, value: float, entity: Sequence[Row] | None = None, *, remove: bool = False) -> None:
-        rows = entity or [{"entity_type": "client-id", "entity_name": None}]
-        body = {
-            "entries": [{"entity": rows, "ops": [{"key": name, "value": value, "remove": remove}]}],
-            "validate_only": False,
-        }
-        (row,) = self.ask(ALTER_CLIENT_QUOTAS, 1, body)["entries"]
-        assert row["error_code"] == 0, row
-
-    def ask(self, api: Api, version: int, body: Row) -> Row:
-        return self.ask_all(api, version, [body])[0]
-
-    def ask_all(self, api: Api, version: int, bodies: list[Row]) -> list[Row]:
-        """Deliver requests as one read, and return the bodies of their responses."""
-        before = len(self.sink.sends)
-        self.cluster.run_until(lambda: not self.connection.paused)
-        with self.resources.flush_scope:
-            for body in bodies:
-                frame = request_frame(api, version, 7, body)
-                self.resources.dispatch.frame_received(self.connection, memoryview(bytearray(frame[4:])))
-        found: list[Row] = []
-
-        def are_complete() -> bool:
-            stream, found[:] = memoryview(b"".join(self.sink.sends[before:])), []
-            while len(stream) >= 4:
-                end = 4 + int.from_bytes(stream[:4], "big")
-                if end > len(stream):
-                    return False
-                found.append(parse_answer(stream[4:end], api.key, version)[1])
-                stream = stream[end:]
-            return len(found) == len(bodies)
-
-        self.cluster.run_until(are_complete)
-        return found
-
-    def produce(self, size: int) -> Row:
-        return self.ask(PRODUCE, 9, produce_body(size))
-
-
-def produce_body(size: int) -> Row:
-    records = build_batch([Record(NEXT_OFFSET, 1_700_000_000_000, None, bytes(size), ())])
-    data = [{"name": "t", "partition_data": [{"index": 0, "records": records}]}]
-    return {"acks": 1, "timeout_ms": 1000, "topic_data": data}
-
-
-def seconds_until_read(scene: Scene) -> float:
+def seconds_until_read(scene: QuotaScene) -> float:
     """Return the time for which the connection is not read."""
     began_s = scene.program.runtime.reactor.seconds()
     scene.cluster.run_until(lambda: not scene.connection.paused)
@@ -228,12 +156,12 @@ def seconds_until_read(scene: Scene) -> float:
 
 
 @pytest.fixture(scope="module")
-def scene() -> Scene:
-    return Scene()
+def scene() -> QuotaScene:
+    return QuotaScene()
 
 
 @pytest.fixture
-def no_quota_left(scene: Scene) -> Any:
+def no_quota_left(scene: QuotaScene) -> Any:
     """Remove the quotas of a test, and forget its rates."""
     yield
     for name in (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE):
@@ -246,7 +174,7 @@ def no_quota_left(scene: Scene) -> Any:
 class TestThrottledRequests:
     """Responses with a throttle time, and connections that are not read meanwhile."""
 
-    def test_producer_is_slowed_down(self, scene: Scene) -> None:
+    def test_producer_is_slowed_down(self, scene: QuotaScene) -> None:
         """It gets its response at once, with a throttle time; nothing is refused."""
         scene.set_quota(PRODUCER_BYTE_RATE, 10_000)
         assert scene.produce(50_000)["throttle_time_ms"] == 0
@@ -259,7 +187,7 @@ class TestThrottledRequests:
         assert metrics.throttled == 1
         assert metrics.throttled_s == pytest.approx(answer["throttle_time_ms"] / 1000, abs=0.01)
 
-    def test_similar_requests_of_one_read(self, scene: Scene) -> None:
+    def test_similar_requests_of_one_read(self, scene: QuotaScene) -> None:
         """They are handled together, and have the throttle time of the whole run in each response."""
         scene.set_quota(PRODUCER_BYTE_RATE, 10_000)
         scene.produce(3_000)  # the dispatch learns the template
@@ -270,14 +198,14 @@ class TestThrottledRequests:
         assert min(each["throttle_time_ms"] for each in answers) > 5_000
         assert scene.connection.paused
 
-    def test_other_clients_are_not_slowed_down(self, scene: Scene) -> None:
+    def test_other_clients_are_not_slowed_down(self, scene: QuotaScene) -> None:
         """A quota of one client ID does not concern another."""
         scene.set_quota(PRODUCER_BYTE_RATE, 10, [{"entity_type": "client-id", "entity_name": "another"}])
         assert scene.produce(50_000)["throttle_time_ms"] == 0
         entity = [{"entity_type": "client-id", "entity_name": "another"}]
         scene.set_quota(PRODUCER_BYTE_RATE, 0.0, entity, remove=True)
 
-    def test_consumer_is_slowed_down(self, scene: Scene) -> None:
+    def test_consumer_is_slowed_down(self, scene: QuotaScene) -> None:
         """It gets the records, and pauses for as long as their size requires."""
         scene.produce(200_000)
         scene.set_quota(CONSUMER_BYTE_RATE, 10_000)
@@ -295,7 +223,7 @@ class TestThrottledRequests:
         assert throttle_ms > 5_000
         assert seconds_until_read(scene) == pytest.approx(throttle_ms / 1000, abs=0.1)
 
-    def test_strict_and_permissive_mutations(self, scene: Scene) -> None:
+    def test_strict_and_permissive_mutations(self, scene: QuotaScene) -> None:
         """New clients get an error for topics beyond the quota; older ones are throttled."""
         scene.set_quota(CONTROLLER_MUTATION_RATE, 1)
 
@@ -320,7 +248,7 @@ class TestThrottledRequests:
         answer = scene.ask(DELETE_TOPICS, 5, {"topic_names": ["first"], "timeout_ms": 5000})
         assert [row["error_code"] for row in answer["responses"]] == [0]
 
-    def test_described_quotas(self, scene: Scene) -> None:
+    def test_described_quotas(self, scene: QuotaScene) -> None:
         """Filters match exact names, defaults and any; ``strict`` excludes entities with other types."""
         user, client = ({"entity_type": kind, "entity_name": "x/y z"} for kind in ("user", "client-id"))
         scene.set_quota(CONSUMER_BYTE_RATE, 7, [user, client])
@@ -349,7 +277,7 @@ class TestThrottledRequests:
             scene.set_quota(name, 0.0, entity, remove=True)
 
 
-def test_handlers_without_quotas_are_not_wrapped(scene: Scene) -> None:
+def test_handlers_without_quotas_are_not_wrapped(scene: QuotaScene) -> None:
     """A quota costs nothing until one is set, and nothing after the last is removed."""
     table = scene.resources.dispatch.table
     plain = table[PRODUCE.key].handle
@@ -361,7 +289,7 @@ def test_handlers_without_quotas_are_not_wrapped(scene: Scene) -> None:
     assert scene.produce(10)["throttle_time_ms"] == 0
 
 
-def test_closed_connections_are_forgotten(scene: Scene) -> None:
+def test_closed_connections_are_forgotten(scene: QuotaScene) -> None:
     """Clients that disconnect while they are muted do not fill the memory."""
     from kreplica.server.quotas.muted_connections import SWEEP_MIN, MutedConnections
 

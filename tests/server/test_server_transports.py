@@ -376,25 +376,6 @@ def test_idle_connections_are_closed(play_story: Play) -> None:
     play_story(story)
 
 
-def test_connections_are_bounded(play_story: Play) -> None:
-    """A connection above the limit is closed at once; after another has closed, a new one is accepted."""
-
-    async def story(scene: Scene) -> None:
-        scene.start(dataclasses.replace(Bounds(), connections_per_host_max=2))
-        first = await scene.connect()
-        await scene.connect()
-        refused = await scene.connect()
-        await refused.closed()
-        first.close()
-        await scene.until(lambda: scene.server.metrics.connections == 1)
-        again = await scene.connect()
-        again.send(produce_frame(1, b"x"))
-        assert await again.answered_ids(1) == [1]
-        assert scene.server.metrics.connections_refused == 1
-
-    play_story(story)
-
-
 def test_stop_answers_pending_requests(play_story: Play) -> None:
     """A stopping server accepts no requests, answers the pending ones, and then closes."""
 

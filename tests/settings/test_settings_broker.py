@@ -124,11 +124,15 @@ def test_protection_settings_with_defaults_are_accepted() -> None:
 
 
 def test_listener_prefixes():
-    """Kafka puts the listener, and for SASL the mechanism, before the setting's name; supported ones apply to all
-    listeners."""
-    made = settings("listener.name.a.plain.sasl.login.class=\nlistener.name.a.max.connections=5\n")
+    """Kafka puts the listener, and for SASL the mechanism, before the setting's name; many apply to all listeners."""
+    made = settings("listener.name.a.plain.sasl.login.class=\nlistener.name.a.connections.max.idle.ms=5\n")
     assert "sasl.login.class" in made.warnings[0]
-    assert made.warnings[1].endswith("max.connections applies to all")
+    assert made.warnings[1].endswith("connections.max.idle.ms applies to all")
+    made = settings("listener.name.a.max.connections=5\n")
+    assert not made.warnings
+    assert made.of_listener("A", ["max.connections"]) == {"max.connections": 5}
+    assert made.of_listener("B", ["max.connections"]) == {"max.connections": 2**31 - 1}
+    assert "at least 1" in error("listener.name.a.max.connections=0")
     assert "unknown setting 'listener.name.a.nonsense'" in error("listener.name.a.nonsense=1")
 
 
@@ -232,6 +236,7 @@ def test_invalid_listeners(text, message):
         ("queued.max.request.bytes=1000", "must be at least the maximum request size"),
         ("group.consumer.session.timeout.ms=5000", "the interval must be shorter than the timeout"),
         ("max.connections.per.ip=0", "would allow no connections"),
+        ("max.connections.per.ip.overrides=10.0.0.1", "a list of ADDRESS:NUMBER"),
     ],
 )
 def test_inconsistent_settings(text, message):

@@ -1,4 +1,4 @@
-"""Limits of a server: connections, frames, requests and bytes."""
+"""Limits of a server: frames, requests and bytes."""
 
 from __future__ import annotations
 
@@ -35,8 +35,6 @@ class Bounds:
         reserved for frames of up to 1 MiB, which never wait for larger ones.
     :param partial_stall_s: period over which the rate of an incomplete frame is measured.
     :param partial_rate_min: bytes per second below which a frame is evicted when others need its memory.
-    :param connections_max: ``max.connections``; more connections are closed when they are accepted.
-    :param connections_per_host_max: ``max.connections.per.ip``.
     :param accept_backlog: connections that wait to be accepted, ``socket.listen.backlog.size``; more than Kafka's 50,
         because all clients reconnect at once after a restart.
     :param idle_s: ``connections.max.idle.ms`` in seconds: a connection without traffic for this time is closed.
@@ -57,8 +55,6 @@ class Bounds:
     partial_bytes_max: int = 512 * 1024 * 1024
     partial_stall_s: float = 5.0
     partial_rate_min: int = 16_384
-    connections_max: int = UNLIMITED
-    connections_per_host_max: int = UNLIMITED
     accept_backlog: int = 1024
     idle_s: float = 600.0
     send_buffer_bytes: int = -1

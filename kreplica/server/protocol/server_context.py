@@ -9,6 +9,7 @@ from kreplica.server.protocol.client_load import ClientLoads
 from kreplica.server.protocol.connection import Connection
 from kreplica.server.protocol.dispatch import Dispatch
 from kreplica.server.protocol.limits import Bounds
+from kreplica.server.quotas.connection_limits import ConnectionLimits
 from kreplica.server.transport.connections import Connections
 from kreplica.server.transport.control_priority import ControlPriority
 from kreplica.server.transport.flush_scope import FlushScope
@@ -34,6 +35,7 @@ class Resources:
         dispatch: Dispatch,
         bounds: Bounds,
         flush_scope: FlushScope,
+        limits: ConnectionLimits,
         on_unreadable: Callable[[str, OSError], None] = lambda *_: None,
     ) -> None:
         self.reactor = runtime.reactor
@@ -55,7 +57,7 @@ class Resources:
         self.control = ControlPriority(runtime.reactor.seconds)
         self.page_prefetch = PagePrefetch(runtime.offload, self.metrics, on_unreadable)
         self.loads = ClientLoads(bounds, self.metrics, runtime.reactor.seconds)
-        self.connections = Connections(self)
+        self.connections = Connections(self, limits)
 
     def connection(self, listener: str, peer: str) -> Connection:
         """Return a connection without a transport."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kreplica.cluster.quotas import CONTROLLER_MUTATION_RATE, QUOTA_NAMES, QuotaEntity, candidates
-from kreplica.server.quotas.rates import MeasuredRate, TokenBucket
+from kreplica.cluster.quotas import CLIENT_QUOTAS, CONTROLLER_MUTATION_RATE, QuotaEntity, candidates
+from kreplica.server.quotas.rates import MeasuredRate, TokenBucket, make_room
 
 CLIENTS_MAX = 10_000
 """Number of clients whose quota is cached, and of those whose rate is measured, per quota."""
@@ -39,6 +39,7 @@ class ClientQuotas:
     :param mutation_windows: the same, for ``controller_mutation_rate``.
     :ivar changed: called after a quota was set for the first time or the last one was removed.
     :ivar metrics: counters by quota name.
+    :ivar entries: all quotas, including those of IP addresses, which ``ConnectionLimits`` enforces.
     """
 
     def __init__(
@@ -49,14 +50,14 @@ class ClientQuotas:
     ) -> None:
         self.seconds = seconds
         self.changed: Callable[[], None] = lambda: None
-        self.metrics = {name: QuotaMetrics() for name in QUOTA_NAMES}
+        self.metrics = {name: QuotaMetrics() for name in CLIENT_QUOTAS}
         self.entries: Mapping[QuotaEntity, Mapping[str, float]] = {}
         self.request_window_s = windows[1]
         self._windows = windows
         self._mutation_windows = mutation_windows
         self._names: frozenset[str] = frozenset()
         self._found: dict[tuple[str, str, str | None], Usage | None] = {}
-        self._usages: dict[str, dict[QuotaEntity, Usage]] = {name: {} for name in QUOTA_NAMES}
+        self._usages: dict[str, dict[QuotaEntity, Usage]] = {name: {} for name in CLIENT_QUOTAS}
 
     @property
     def names(self) -> frozenset[str]:
@@ -67,7 +68,7 @@ class ClientQuotas:
         """Replace all quotas; the measured use is kept."""
         self.entries = entries
         self._found.clear()
-        names = frozenset(name for values in entries.values() for name in values)
+        names = frozenset(name for values in entries.values() for name in values if name in CLIENT_QUOTAS)
         if names != self._names:
             self._names = names
             self.changed()
@@ -95,20 +96,11 @@ class ClientQuotas:
             usages = self._usages[name]
             usage = usages.get(together)
             if usage is None:
-                self._make_room(usages)
+                if make_room(usages, CLIENTS_MAX, self.seconds()):
+                    self._found.clear()
                 kind = TokenBucket if name == CONTROLLER_MUTATION_RATE else MeasuredRate
                 windows = self._mutation_windows if name == CONTROLLER_MUTATION_RATE else self._windows
                 usage = usages[together] = kind(limit, *windows)
             usage.limit = limit
             return usage
         return None
-
-    def _make_room(self, usages: dict[QuotaEntity, Usage]) -> None:
-        if len(usages) < CLIENTS_MAX:
-            return
-        now_s = self.seconds()
-        for entity in [entity for entity, usage in usages.items() if usage.is_idle(now_s)]:
-            del usages[entity]
-        for entity in list(usages)[: max(len(usages) - CLIENTS_MAX // 2, 0)]:
-            del usages[entity]
-        self._found.clear()

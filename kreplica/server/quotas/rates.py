@@ -2,8 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from typing import Protocol, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+
 THROTTLE_MAX_S = 3600.0
 """Longest throttle time; also that of a quota of 0."""
+
+
+class Measured(Protocol):
+    """The measured use of a quota."""
+
+    def is_idle(self, now_s: float) -> bool: ...
+
+
+Use = TypeVar("Use", bound=Measured)
+
+
+def make_room(usages: dict[Key, Use], count_max: int, now_s: float) -> bool:
+    """Forget idle users of a quota, and the oldest ones, if there are too many.
+
+    :param usages: the use by client, in the order of their first use.
+    :return: True if some were forgotten.
+    """
+    if len(usages) < count_max:
+        return False
+    for key in [key for key, usage in usages.items() if usage.is_idle(now_s)]:
+        del usages[key]
+    for key in list(usages)[: max(len(usages) - count_max // 2, 0)]:
+        del usages[key]
+    return True
 
 
 class MeasuredRate:
@@ -42,11 +71,17 @@ class MeasuredRate:
         self._recorded += units
         if self._recorded <= self._free:
             return 0.0  # the rate is measured over at least all windows but one
-        elapsed_s = self._elapsed_s(now_s)
+        elapsed_s = self._elapsed_s(now_s, samples[0][0])
         allowed = self._limit * elapsed_s
         if self._recorded <= allowed:
             return 0.0
         return min((self._recorded - allowed) / self._limit, THROTTLE_MAX_S) if self._limit > 0 else THROTTLE_MAX_S
+
+    def rate(self, now_s: float) -> float:
+        """Return the current rate, in units per second."""
+        oldest_s = now_s - self._windows * self._window_s
+        samples = [sample for sample in self._samples if sample[0] > oldest_s]
+        return sum(units for _, units in samples) / self._elapsed_s(now_s, samples[0][0]) if samples else 0.0
 
     def is_idle(self, now_s: float) -> bool:
         """Return True if nothing was recorded within all windows."""
@@ -61,8 +96,9 @@ class MeasuredRate:
             self._recorded = 0.0  # without the rounding errors of subtractions
         samples.append((now_s, 0.0))
 
-    def _elapsed_s(self, now_s: float) -> float:
-        elapsed_s = now_s - self._samples[0][0]
+    def _elapsed_s(self, now_s: float, start_s: float) -> float:
+        """Return the time over which the rate is measured: at least all windows but one."""
+        elapsed_s = now_s - start_s
         missing = max(self._windows - 1, 1) - int(elapsed_s / self._window_s)
         return elapsed_s + max(missing, 0) * self._window_s
 

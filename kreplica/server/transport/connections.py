@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from heapq import nsmallest
+from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
@@ -14,6 +15,8 @@ from kreplica.server.protocol.client_load import ClientLoads
 from kreplica.server.protocol.connection import Connection
 from kreplica.server.protocol.limits import Bounds
 from kreplica.server.protocol.metrics import ServerMetrics
+from kreplica.server.quotas.connection_limits import Admission, ConnectionLimits, Decision
+from kreplica.server.transport.accept_gate import AcceptGate, HeldConnections
 from kreplica.server.transport.flush_scope import FlushScope
 from kreplica.server.transport.partial_frames import PartialFrames
 
@@ -21,6 +24,9 @@ log = Logger()
 
 SWEEPS_PER_IDLE_TIME = 8
 """Number of checks for idle connections per idle timeout."""
+
+CLOSED_AT_ONCE = 64
+"""Maximum number of excess connections that are closed in one iteration of the event loop."""
 
 
 class ConnectionResources(Protocol):
@@ -46,12 +52,20 @@ class ConnectionResources(Protocol):
 
 
 class Connections:
-    """Set of open connections; one timer checks all of them, and runs while at least one is open."""
+    """Set of open connections; one timer checks all of them, and runs while at least one is open.
 
-    def __init__(self, resources: ConnectionResources) -> None:
+    :ivar held: connections that are not served.
+    """
+
+    def __init__(self, resources: ConnectionResources, limits: ConnectionLimits) -> None:
         self._resources = resources
+        self._limits = limits
+        limits.changed = self._limits_changed
+        limits.slots_changed = self._update_gates
+        self.held = HeldConnections(resources.reactor)
+        self._gates: dict[str, list[AcceptGate]] = {}
         self._open: dict[Connection, str] = {}
-        self._per_host: dict[str, int] = {}
+        self._closing_excess: IDelayedCall | None = None
         self._timer: IDelayedCall | None = None
         self._empty: list[Deferred[None]] = []
         bounds = resources.bounds
@@ -64,34 +78,37 @@ class Connections:
     def __iter__(self) -> Iterator[Connection]:
         return iter(list(self._open))
 
-    def admit(self, host: str) -> bool:
-        """Return True if another connection from the host is allowed; log the reason if it is not."""
-        bounds, metrics = self._resources.bounds, self._resources.metrics
-        metrics.connections_accepted += 1
-        if len(self._open) >= bounds.connections_max:
-            reason = f"{bounds.connections_max} connections are open (max.connections)"
-        elif self._per_host.get(host, 0) >= bounds.connections_per_host_max:
-            reason = f"it has {bounds.connections_per_host_max} connections open (max.connections.per.ip)"
-        else:
-            return True
-        metrics.connections_refused += 1
-        log.info("refusing a connection from {host}: {reason}", host=host, reason=reason)
-        return False
+    def add_port(self, port: Any, listener: str) -> None:
+        """Apply the limits to a listening port."""
+        self._gates.setdefault(listener, []).append(
+            AcceptGate(self._resources.reactor, port, listener, self._limits)
+        )
 
-    def opened(self, connection: Connection, host: str) -> None:
+    def admit(self, listener: str, address: str) -> Admission:
+        """Decide about a connection that was accepted on a listener."""
+        metrics = self._resources.metrics
+        metrics.connections_accepted += 1
+        admission = self._limits.admit(listener, address)
+        if admission.decision is not Decision.ACCEPTED:
+            metrics.connections_refused += 1
+        if self._limits.is_limited:
+            delay_s = 0.0 if admission.decision is Decision.HELD else admission.delay_s
+            for gate in self._gates.get(listener, ()):
+                gate.accepted(delay_s)
+        return admission
+
+    def opened(self, connection: Connection, address: str) -> None:
         """Add an accepted connection."""
-        self._open[connection] = host
-        self._per_host[host] = self._per_host.get(host, 0) + 1
+        self._open[connection] = address
+        self._limits.opened(connection.listener, address)
         self._resources.metrics.connections = len(self._open)
         if self._timer is None:
             self._timer = self._resources.reactor.callLater(self._sweep_s, self._sweep)
 
     def closed(self, connection: Connection) -> None:
         """Remove a connection whose transport has closed."""
-        host = self._open.pop(connection)
-        self._per_host[host] -= 1
-        if not self._per_host[host]:
-            del self._per_host[host]
+        address = self._open.pop(connection)
+        self._limits.closed(connection.listener, address)
         self._resources.metrics.connections = len(self._open)
         if not self._open:
             if self._timer is not None:
@@ -100,6 +117,50 @@ class Connections:
             empty, self._empty = self._empty, []
             for deferred in empty:
                 deferred.callback(None)
+
+    # --- limits ------------------------------------------------------------------------------------------------------
+
+    def _limits_changed(self) -> None:
+        for gates in self._gates.values():
+            for gate in gates:
+                gate.limits_changed()
+        self._update_gates()
+
+    def _update_gates(self) -> None:
+        for gates in self._gates.values():
+            for gate in gates:
+                gate.update()
+        if self._closing_excess is None and self._limits.excess and self._gates:
+            self._closing_excess = self._resources.reactor.callLater(0, self._close_excess)
+
+    def _close_excess(self) -> None:
+        """Close the connections that were idle for the longest time, except those of the protected listener."""
+        self._closing_excess = None
+        protected = self._limits.settings.protected
+        closing = sum(connection.closed for connection in self._open)
+        excess = self._limits.excess - closing
+        if excess <= 0:
+            return
+        others = (each for each in self._open if each.listener != protected and not each.closed)
+        idle_first = nsmallest(min(excess, CLOSED_AT_ONCE), others, key=lambda each: each.last_active_s)
+        for connection in idle_first:
+            self._limits.excess_closed += 1
+            connection.drop("the broker has too many connections (max.connections), and this one was idle longest")
+        if excess > len(idle_first) > 0:
+            self._closing_excess = self._resources.reactor.callLater(0, self._close_excess)
+
+    # --- stop and timeouts -------------------------------------------------------------------------------------------
+
+    def stop_accepting(self) -> None:
+        """Forget the listening ports, which are closing, and close the connections that are not served."""
+        for gates in self._gates.values():
+            for gate in gates:
+                gate.stop()
+        self._gates.clear()
+        self.held.stop()
+        if self._closing_excess is not None:
+            self._closing_excess.cancel()
+            self._closing_excess = None
 
     async def stop(self, timeout_s: float) -> None:
         """Close each connection after its pending responses are sent; after the timeout close the others at once."""

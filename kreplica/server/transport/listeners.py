@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from typing import Protocol as TypingProtocol
 
+from twisted.internet import tcp
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.error import CannotListenError
@@ -16,6 +17,7 @@ from twisted.internet.interfaces import IReactorFDSet
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
 
+from kreplica.cluster.quotas import plain_address
 from kreplica.errors import SettingsError
 from kreplica.model import Endpoint
 from kreplica.runtime import Runtime
@@ -26,6 +28,8 @@ from kreplica.server.protocol.handler_table import HandlerEntry
 from kreplica.server.protocol.limits import Bounds
 from kreplica.server.protocol.metrics import ServerMetrics
 from kreplica.server.protocol.server_context import Resources
+from kreplica.server.quotas.connection_limits import ConnectionLimits, Decision
+from kreplica.server.transport.accept_gate import HeldConnection
 from kreplica.server.transport.epoll_transport import EpollTransport
 from kreplica.server.transport.flush_scope import FlushScope
 from kreplica.server.transport.twisted_transport import TwistedTransport
@@ -100,11 +104,15 @@ class _ListenerFactory(Factory):
 
     def buildProtocol(self, addr: IPv4Address | IPv6Address) -> Protocol | None:  # type: ignore[override]
         resources = self._resources
-        if not resources.connections.admit(addr.host):
+        address = plain_address(addr.host) or addr.host
+        admission = resources.connections.admit(self._listener, address)
+        if admission.decision is Decision.HELD:
+            return resources.connections.held.hold(admission.delay_s)
+        if admission.decision is Decision.REFUSED:
             return None
         peer = f"[{addr.host}]:{addr.port}" if ":" in addr.host else f"{addr.host}:{addr.port}"
         connection = resources.connection(self._listener, peer)
-        resources.connections.opened(connection, addr.host)
+        resources.connections.opened(connection, address)
         if self._authentication is not None:
             self._authentication.attach(connection)
         if self._transport is None:
@@ -119,6 +127,7 @@ class Server:
 
     :param table: handlers by API key; ApiVersions is added.
     :param flush_scope: the scope whose ``at_end`` the broker's purgatory uses; None creates one.
+    :param limits: limits the connections; None for no limits.
     :param use_twisted_transport: use Twisted's own transport even if the reactor supports ``EpollTransport``.
     :param on_unreadable: called with the path of a file that could not be sent, and the error.
     :param on_stopping: called when the server stops accepting connections.
@@ -131,6 +140,7 @@ class Server:
         bounds: Bounds | None = None,
         *,
         flush_scope: FlushScope | None = None,
+        limits: ConnectionLimits | None = None,
         use_twisted_transport: bool = False,
         on_unreadable: Callable[[str, OSError], None] = lambda *_: None,
         on_stopping: Callable[[], None] = lambda: None,
@@ -140,7 +150,8 @@ class Server:
         flush_scope = flush_scope or FlushScope(runtime.reactor)
         bounds = bounds or Bounds()
         dispatch = Dispatch(table, self.metrics, runtime.reactor.seconds, flush_scope, bounds)
-        self.resources = Resources(runtime, dispatch, bounds, flush_scope, on_unreadable)
+        limits = limits or ConnectionLimits(runtime.reactor.seconds)
+        self.resources = Resources(runtime, dispatch, bounds, flush_scope, limits, on_unreadable)
         self._use_epoll = IReactorFDSet.providedBy(runtime.reactor) and not use_twisted_transport
         self._ports: list[Any] = []
 
@@ -161,8 +172,9 @@ class Server:
             bound = self.resources.reactor.listenTCP(endpoint.port, factory, backlog=backlog, interface=endpoint.host)
         except CannotListenError as error:
             raise SettingsError(_cannot_listen(endpoint, error.socketError)) from None
+        self.resources.connections.add_port(bound, endpoint.listener)
         if use_epoll:
-            bound.transport = partial(EpollTransport, self.resources)
+            bound.transport = partial(_transport, self.resources)
             if endpoint.host in LOOPBACK:
                 disable_pacing(bound.socket)
         self._ports.append(bound)
@@ -197,10 +209,18 @@ class Server:
         :param timeout_s: time after which connections with pending requests are closed, too.
         """
         self._on_stopping()
+        self.resources.connections.stop_accepting()
         ports, self._ports = self._ports, []
         stopped: list[Deferred[Any]] = [bound.stopListening() for bound in ports]
         await DeferredList(stopped, fireOnOneErrback=True, consumeErrors=True)
         await self.resources.connections.stop(timeout_s)
+
+
+def _transport(resources: Resources, sock: socket.socket, protocol: Any, *arguments: Any) -> tcp.Server:
+    """Return the transport of a connection that was accepted on a plaintext listener."""
+    if isinstance(protocol, HeldConnection):
+        return tcp.Server(sock, protocol, *arguments)
+    return EpollTransport(resources, sock, protocol, *arguments)
 
 
 def _cannot_listen(endpoint: Endpoint, error: Exception) -> str:

@@ -13,6 +13,7 @@ from zope.interface import implementer
 
 from kreplica.security.tls.listener import ListenerTls
 from kreplica.server.protocol.connection import Connection
+from kreplica.server.transport.accept_gate import HeldConnection
 from kreplica.server.transport.twisted_transport import TwistedTransport
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class TlsTransport(TwistedTransport):
 
 
 class TlsFactory(TLSMemoryBIOFactory):
-    """Factory of a TLS listener; unlike Twisted's, it supports a wrapped factory that refuses connections."""
+    """Factory of a TLS listener; unlike Twisted's, it supports a wrapped factory that refuses or holds connections."""
 
     noisy = False
 
@@ -75,4 +76,6 @@ class TlsFactory(TLSMemoryBIOFactory):
 
     def buildProtocol(self, addr: Any) -> Any:
         protocol = self.wrappedFactory.buildProtocol(addr)
-        return None if protocol is None else self.protocol(self, protocol)
+        if protocol is None or isinstance(protocol, HeldConnection):
+            return protocol
+        return self.protocol(self, protocol)

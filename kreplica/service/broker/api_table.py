@@ -17,6 +17,7 @@ from kreplica.controller.event_types import (
 )
 from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.membership.follower_incarnations import FollowerIncarnations
+from kreplica.membership.host_addresses import HostAddresses
 from kreplica.membership.scram_writer import ScramWriter
 from kreplica.membership.settings_writer import SettingsWriter
 from kreplica.model import TopicPartition
@@ -309,7 +310,7 @@ def handler_table(broker: ApiDependencies, topics: TopicAdmin) -> HandlerTable:
         *_acl_handlers(broker.watches.acls),
         (messages.DESCRIBE_USER_SCRAM_CREDENTIALS, DescribeUserScramCredentials(dynamic)),
         (messages.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotas(broker.quotas, broker.watches.quotas)),
-        (messages.ALTER_CLIENT_QUOTAS, AlterClientQuotas(broker.watches.quotas)),
+        (messages.ALTER_CLIENT_QUOTAS, AlterClientQuotas(broker.watches.quotas, HostAddresses(reactor))),
         (messages.ALTER_USER_SCRAM_CREDENTIALS, AlterUserScramCredentials(ScramWriter(dynamic, broker.client))),
         *group_handlers(broker),
         *transaction_handlers(broker, internal_topics),

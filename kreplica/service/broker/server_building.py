@@ -11,6 +11,7 @@ from kreplica.server.quotas.throttled_handlers import ThrottledHandlers
 from kreplica.server.transport.flush_scope import FlushScope
 from kreplica.server.transport.listeners import Server
 from kreplica.service.broker.api_table import ApiDependencies, handler_table
+from kreplica.service.broker.connection_settings import ConnectionLimitsUpdate
 from kreplica.service.broker.settings_maps import bounds
 
 
@@ -19,6 +20,9 @@ class ServerDependencies(ApiDependencies, Protocol):
 
     @property
     def flush_scope(self) -> FlushScope: ...
+
+    @property
+    def connection_limits(self) -> ConnectionLimitsUpdate: ...
 
 
 def build_server(broker: ServerDependencies, topics: TopicAdmin) -> Server:
@@ -40,6 +44,7 @@ def build_server(broker: ServerDependencies, topics: TopicAdmin) -> Server:
         throttled.table(table),
         bounds(settings),
         flush_scope=broker.flush_scope,
+        limits=broker.connection_limits.limits,
         on_unreadable=broker.directories.unreadable,
         on_stopping=muted.stop,
     )

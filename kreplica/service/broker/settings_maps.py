@@ -63,8 +63,6 @@ def bounds(settings: BrokerSettings) -> Bounds:
         partial_bytes_max=queued if queued > 0 else default.partial_bytes_max,
         partial_stall_s=settings["kreplica.partial.request.stall.ms"] / 1000,
         partial_rate_min=settings["kreplica.partial.request.rate.min"],
-        connections_max=settings["max.connections"],
-        connections_per_host_max=settings["max.connections.per.ip"],
         idle_s=idle_ms / 1000 if idle_ms > 0 else float(UNLIMITED),
         # Kafka's defaults of the next three are too small for fast networks, so they apply only if configured.
         accept_backlog=settings["socket.listen.backlog.size"] if "socket.listen.backlog.size" in names else 1024,

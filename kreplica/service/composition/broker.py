@@ -39,6 +39,7 @@ from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.control_admission import ControlAdmission
 from kreplica.server.transport.flush_scope import FlushScope
 from kreplica.server.transport.listeners import Server
+from kreplica.service.broker.connection_settings import ConnectionLimitsUpdate
 from kreplica.service.broker.coordinators import Coordinators
 from kreplica.service.broker.delegation_tokens import start_token_sweep, token_store
 from kreplica.service.broker.listener_certificates import ListenerCertificates
@@ -99,8 +100,12 @@ class Broker:
             runtime, self.client, settings, self._topic_settings_changed, self.certificates
         )
         self.quotas = client_quotas(settings, runtime.reactor.seconds)
+        self.connection_limits = ConnectionLimitsUpdate(
+            runtime.reactor, settings, self.dynamic_settings, self.quotas
+        )
         tokens = token_store(runtime, self.client, settings)
-        self.watches = Watches(runtime, self.client, self.plugins.acl_authorizer, self.quotas.replace, tokens)
+        replace_quotas = self.connection_limits.replace_quotas
+        self.watches = Watches(runtime, self.client, self.plugins.acl_authorizer, replace_quotas, tokens)
         self._stop_token_sweep: Callable[[], None] = lambda: None
         self.directories = LogDirectories(runtime, settings.log_dirs, storage_config(settings))
         self.fetch_sessions = FetchSessions(
@@ -374,6 +379,7 @@ class Broker:
             self._removing_strays.cancel()
             self.coordinators.stop()
             self.control_admission.stop()
+            self.connection_limits.stop()
             await self.replication.stop()
             await self.server.stop()
         self.stalls.stop()

@@ -16,7 +16,7 @@ from kreplica.settings.definitions.helpers import (
     not_implemented,
 )
 from kreplica.settings.setting import Setting
-from kreplica.settings.validators import ANY, OneOf, at_least
+from kreplica.settings.validators import ANY, ConnectionOverrides, OneOf, at_least
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 DEFAULT_PROTOCOL_MAP = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
@@ -66,12 +66,23 @@ CONNECTIONS = (
         "The maximum size of a fetch response, even if the client requests more.",
     ),
     Setting(
-        "max.connections", INT, 2**31 - 1, at_least(0), MEDIUM, AT_START,
-        "The maximum number of connections; further ones are closed immediately.",
+        "max.connections", INT, 2**31 - 1, at_least(0), MEDIUM, CLUSTER_WIDE,
+        "The maximum number of connections of the broker, or with the prefix listener.name.L. of a listener; further "
+        "ones are accepted when others have closed. Other brokers can always connect if they have a listener of their "
+        "own: then the connection of another listener that was idle for the longest time is closed.",
     ),
     Setting(
-        "max.connections.per.ip", INT, 2**31 - 1, at_least(0), MEDIUM, AT_START,
-        "The maximum number of connections from one IP address.",
+        "max.connections.per.ip", INT, 2**31 - 1, at_least(0), MEDIUM, CLUSTER_WIDE,
+        "The maximum number of connections from one IP address; further ones are closed immediately.",
+    ),
+    Setting(
+        "max.connections.per.ip.overrides", STRING, "", ConnectionOverrides(), MEDIUM, CLUSTER_WIDE,
+        "Other maximum numbers of connections for some addresses, as ADDRESS:NUMBER separated by commas.",
+    ),
+    Setting(
+        "max.connection.creation.rate", INT, 2**31 - 1, at_least(0), MEDIUM, CLUSTER_WIDE,
+        "The number of connections per second that the broker accepts, or with the prefix listener.name.L. a listener; "
+        "beyond it, the broker delays accepting.",
     ),
     Setting(
         "max.incremental.fetch.session.cache.slots", INT, 1000, at_least(0), MEDIUM, READ_ONLY,
@@ -79,7 +90,8 @@ CONNECTIONS = (
     ),
     Setting(
         "quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY,
-        "The number of windows over which the byte rates and request percentages of clients with quotas are measured.",
+        "The number of windows over which the byte rates and request percentages of clients with quotas, and the rates "
+        "of connections, are measured.",
     ),
     Setting(
         "quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY,
@@ -128,14 +140,6 @@ CONNECTIONS = (
         Row("num.network.threads", INT, 3, at_least(1), HIGH, CLUSTER_WIDE),
         Row("num.io.threads", INT, 8, at_least(1), HIGH, CLUSTER_WIDE),
         Row("background.threads", INT, 10, at_least(1), HIGH, CLUSTER_WIDE),
-    ),
-    *not_implemented(
-        "max.connections.per.ip applies to all addresses",
-        Row("max.connections.per.ip.overrides", STRING, "", ANY, MEDIUM, CLUSTER_WIDE),
-    ),
-    *not_implemented(
-        "the connection rate is not limited",
-        Row("max.connection.creation.rate", INT, 2**31 - 1, at_least(0), MEDIUM, CLUSTER_WIDE),
     ),
     *not_implemented(
         "completed requests leave the purgatory immediately",

@@ -255,6 +255,8 @@ DYNAMIC_TLS_SETTINGS = tuple(name for name in TLS_SETTINGS if "store." in name o
 PER_LISTENER = (
     *TLS_SETTINGS,
     "connections.max.reauth.ms",
+    "max.connection.creation.rate",
+    "max.connections",
     "sasl.enabled.mechanisms",
     "sasl.server.max.receive.size",
 )

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (key 48) and AlterClientQuotas (key 49): quotas of users and client IDs (KIP-546)."""
+"""DescribeClientQuotas (key 48) and AlterClientQuotas (key 49): quotas of users, client IDs and addresses (KIP-546)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
-from kreplica.cluster.quotas import QUOTA_NAMES, WHOLE_NUMBERS, QuotaEntity
+from kreplica.cluster.quotas import CLIENT_QUOTAS, IP_QUOTAS, WHOLE_NUMBERS, QuotaEntity, plain_address
 from kreplica.cluster.znodes import DEFAULT_ENTITY
 from kreplica.errors import ErrorCode, KafkaError
+from kreplica.membership.host_addresses import HostAddresses
 from kreplica.membership.quota_store import QuotaStore
 from kreplica.membership.zookeeper_errors import translate_errors
 from kreplica.server.protocol.request import Request
@@ -52,8 +53,9 @@ class DescribeClientQuotas:
 class AlterClientQuotas:
     """Sets and removes quotas; each entity succeeds or fails separately."""
 
-    def __init__(self, store: QuotaStore) -> None:
+    def __init__(self, store: QuotaStore, hosts: HostAddresses) -> None:
         self._store = store
+        self._hosts = hosts
 
     def __call__(self, request: Request) -> None:
         respond_with_result(request, self._response(request.body))
@@ -63,7 +65,9 @@ class AlterClientQuotas:
         for entry in body["entries"]:
             code, message = ErrorCode.NONE, None
             try:
-                entity, changes = _entity(entry["entity"]), _changes(entry["ops"])
+                entity = _entity(entry["entity"])
+                changes = _changes(entry["ops"], entity)
+                await check_host(entity, self._hosts)
                 await self._store.change(entity, changes, dry_run=body["validate_only"])
             except KafkaError as error:
                 code, message = error.code, error.message
@@ -71,11 +75,19 @@ class AlterClientQuotas:
         return {"entries": rows}
 
 
+async def check_host(entity: QuotaEntity, hosts: HostAddresses) -> None:
+    """Check that the address of an entity is an IP address or a known host.
+
+    :raise KafkaError: INVALID_REQUEST.
+    """
+    if entity.ip in (None, DEFAULT_ENTITY) or plain_address(entity.ip) is not None:
+        return
+    if await hosts.resolve(entity.ip) is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{entity.ip} is not a valid IP or resolvable host.")
+
+
 def _check_type(entity_type: str) -> None:
-    if entity_type == IP:
-        text = "This broker does not limit the connection rates of IP addresses, so it does not store them."
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
-    if entity_type not in (USER, CLIENT_ID):
+    if entity_type not in (USER, CLIENT_ID, IP):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Custom entity type '{entity_type}' not supported")
 
 
@@ -94,26 +106,42 @@ def _entity(rows: Sequence[Row]) -> QuotaEntity:
         parts[entity_type] = DEFAULT_ENTITY if name is None else name
     if not parts:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid empty client quota entity")
-    return QuotaEntity(parts.get(USER), parts.get(CLIENT_ID))
+    if IP in parts and len(parts) > 1:
+        text = "Invalid quota entity combination, IP entity should not be used with user/client ID entity."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    return QuotaEntity(parts.get(USER), parts.get(CLIENT_ID), parts.get(IP))
 
 
-def _changes(rows: Sequence[Row]) -> dict[str, float | None]:
+def _changes(rows: Sequence[Row], entity: QuotaEntity) -> dict[str, float | None]:
     changes: dict[str, float | None] = {}
     for row in rows:
         name, value = row["key"], row["value"]
-        if name not in QUOTA_NAMES:
+        if name not in (CLIENT_QUOTAS if entity.ip is None else IP_QUOTAS):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid configuration key {name}")
         if name in changes:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} appears more than once")
         if row["remove"]:
             changes[name] = None
             continue
-        if not isfinite(value) or value <= 0:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is {value}; it must be greater than 0")
-        if name in WHOLE_NUMBERS and not value.is_integer():
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is {value}; it must be a whole number")
+        check_value(name, value)
         changes[name] = value
     return changes
+
+
+def check_value(name: str, value: float) -> None:
+    """Check the value of a quota.
+
+    :raise KafkaError: INVALID_REQUEST.
+    """
+    fault = None
+    if name in IP_QUOTAS and not 0 <= value < 2**31:
+        fault = "a number from 0 to 2147483647"
+    elif name not in IP_QUOTAS and (not isfinite(value) or value <= 0):
+        fault = "greater than 0"
+    elif name in WHOLE_NUMBERS and not float(value).is_integer():
+        fault = "a whole number"
+    if fault is not None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is {value}; it must be {fault}")
 
 
 def _filters(rows: Sequence[Row]) -> dict[str, tuple[int, str | None]]:
@@ -127,12 +155,18 @@ def _filters(rows: Sequence[Row]) -> dict[str, tuple[int, str | None]]:
             text = f"{entity_type}: match type {kind} does not fit the match {match!r}"
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         filters[entity_type] = (kind, match)
+    if IP in filters and len(filters) > 1:
+        text = (
+            "Invalid entity filter component combination, IP filter component should not be used with user or "
+            "clientId filter component."
+        )
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     return filters
 
 
 def _matches(entity: QuotaEntity, filters: dict[str, tuple[int, str | None]], *, strict: bool) -> bool:
     """Return True if an entity has all filtered types, and with ``strict`` no others."""
-    for entity_type, name in ((USER, entity.user), (CLIENT_ID, entity.client_id)):
+    for entity_type, name in _parts(entity):
         if entity_type not in filters:
             if strict and name is not None:
                 return False
@@ -150,6 +184,10 @@ def _matches(entity: QuotaEntity, filters: dict[str, tuple[int, str | None]], *,
 def _entity_rows(entity: QuotaEntity) -> list[Row]:
     return [
         {"entity_type": entity_type, "entity_name": None if name == DEFAULT_ENTITY else name}
-        for entity_type, name in ((USER, entity.user), (CLIENT_ID, entity.client_id))
+        for entity_type, name in _parts(entity)
         if name is not None
     ]
+
+
+def _parts(entity: QuotaEntity) -> tuple[tuple[str, str | None], ...]:
+    return ((USER, entity.user), (CLIENT_ID, entity.client_id), (IP, entity.ip))
