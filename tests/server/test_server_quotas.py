@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import pytest
@@ -148,6 +149,34 @@ class TestClientQuotas:
             assert len(quotas._found) <= 100
 
 
+def fetch_body(offset: int | None, session_id: int = 0, epoch: int = -1) -> Row:
+    """Return a request for partition 0.
+
+    :param offset: None if the session contains the partition.
+    """
+    rows = [{"partition": 0, "fetch_offset": offset, "partition_max_bytes": 2**20, "log_start_offset": -1}]
+    topics = [] if offset is None else [{"topic": "t", "partitions": rows}]
+    return {
+        "replica_id": -1, "max_wait_ms": 10, "min_bytes": 1, "max_bytes": 2**20, "isolation_level": 0,
+        "session_id": session_id, "session_epoch": epoch, "topics": topics, "forgotten_topics_data": [],
+        "rack_id": "",
+    }  # fmt: skip
+
+
+def fetch_header(scene: QuotaScene, body: Row) -> tuple[int, ...]:
+    """Return the throttle time, error code, session ID and number of topics of a response with records.
+
+    The sink does not keep ranges of files, so that only the begin of the response can be read.
+    """
+    scene.cluster.run_until(lambda: not scene.connection.paused)
+    before = len(scene.sink.sends)
+    frame = request_frame(FETCH, 11, 7, body)
+    with scene.resources.flush_scope:
+        scene.resources.dispatch.frame_received(scene.connection, memoryview(bytearray(frame[4:])))
+    scene.cluster.run_until(lambda: len(scene.sink.sends) > before)
+    return struct.unpack_from(">ihii", scene.sink.sends[before], 8)
+
+
 def seconds_until_read(scene: QuotaScene) -> float:
     """Return the time for which the connection is not read."""
     began_s = scene.program.runtime.reactor.seconds()
@@ -206,22 +235,51 @@ class TestThrottledRequests:
         scene.set_quota(PRODUCER_BYTE_RATE, 0.0, entity, remove=True)
 
     def test_consumer_is_slowed_down(self, scene: QuotaScene) -> None:
-        """It gets the records, and pauses for as long as their size requires."""
-        scene.produce(200_000)
+        """Responses that exceed the quota have no records; after the throttle time, the client gets them."""
+        for _ in range(4):
+            scene.produce(50_000)
         scene.set_quota(CONSUMER_BYTE_RATE, 10_000)
-        rows = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 2**20, "log_start_offset": -1}]
-        body = {"replica_id": -1, "max_wait_ms": 10, "min_bytes": 1, "max_bytes": 2**20, "isolation_level": 0,
-                "session_id": 0, "session_epoch": -1, "topics": [{"topic": "t", "partitions": rows}],
-                "forgotten_topics_data": [], "rack_id": ""}  # fmt: skip
-        # The sink does not keep ranges of files, so that only the header of the response can be read.
-        before = len(scene.sink.sends)
-        frame = request_frame(FETCH, 11, 7, body)
-        with scene.resources.flush_scope:
-            scene.resources.dispatch.frame_received(scene.connection, memoryview(bytearray(frame[4:])))
-        scene.cluster.run_until(lambda: len(scene.sink.sends) > before)
-        throttle_ms = int.from_bytes(scene.sink.sends[before][8:12], "big")
-        assert throttle_ms > 5_000
+        # The bytes of a response are limited to those that the quota allows at once.
+        assert fetch_header(scene, fetch_body(0))[0] == 0
+        answer = scene.ask(FETCH, 11, fetch_body(0))
+        assert (answer["error_code"], list(answer["responses"])) == (0, [])
+        assert 3_000 < answer["throttle_time_ms"] < 12_000
+        assert seconds_until_read(scene) == pytest.approx(answer["throttle_time_ms"] / 1000, abs=0.1)
+        metrics = scene.program.quotas.metrics[CONSUMER_BYTE_RATE]
+        assert metrics.throttled == 1
+        assert 50_000 < metrics.used <= 100_000
+        began_s = scene.program.runtime.reactor.seconds()
+        while fetch_header(scene, fetch_body(0))[0]:
+            assert seconds_until_read(scene) > 0
+        assert scene.program.runtime.reactor.seconds() - began_s < 12.0
+
+    def test_batch_that_is_larger_than_the_quota(self, scene: QuotaScene) -> None:
+        """It is sent if the client fetched nothing else, and the client pauses for as long as its size requires."""
+        offset = scene.produce(200_000)["responses"][0]["partition_responses"][0]["base_offset"]
+        scene.set_quota(CONSUMER_BYTE_RATE, 10_000)
+        throttle_ms = fetch_header(scene, fetch_body(offset))[0]
+        assert 9_000 < throttle_ms < 11_500
         assert seconds_until_read(scene) == pytest.approx(throttle_ms / 1000, abs=0.1)
+
+    def test_fetch_session_of_a_throttled_consumer(self, scene: QuotaScene) -> None:
+        """A throttled fetch opens no session, and the next fetch of a session returns what it would have returned."""
+        offset = scene.produce(50_000)["responses"][0]["partition_responses"][0]["base_offset"]
+        session = scene.ask(FETCH, 11, fetch_body(offset + 1, epoch=0))["session_id"]
+        assert session
+        scene.set_quota(CONSUMER_BYTE_RATE, 10_000)
+        assert fetch_header(scene, fetch_body(0)) == (0, 0, 0, 1)
+        scene.produce(20_000)
+        throttled = scene.ask(FETCH, 11, fetch_body(None, session, epoch=1))
+        assert (throttled["error_code"], throttled["session_id"], list(throttled["responses"])) == (0, session, [])
+        assert throttled["throttle_time_ms"] > 0
+        sessions = len(scene.program.fetch_sessions)
+        refused = scene.ask(FETCH, 11, fetch_body(0, epoch=0))
+        assert (refused["session_id"], list(refused["responses"])) == (0, [])
+        assert refused["throttle_time_ms"] > 0
+        assert len(scene.program.fetch_sessions) == sessions
+        scene.set_quota(CONSUMER_BYTE_RATE, 0.0, remove=True)
+        scene.cluster.run_until(lambda: not scene.connection.paused)
+        assert fetch_header(scene, fetch_body(None, session, epoch=2)) == (0, 0, session, 1)
 
     def test_strict_and_permissive_mutations(self, scene: QuotaScene) -> None:
         """New clients get an error for topics beyond the quota; older ones are throttled."""

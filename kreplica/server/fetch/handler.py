@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
-from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 
 from kreplica.errors import ErrorCode, KafkaError
@@ -14,6 +13,7 @@ from kreplica.model import NO_BROKER_EPOCH
 from kreplica.replication import READ_UNCOMMITTED, Partitions
 from kreplica.runtime import Reactor
 from kreplica.runtime.slices import Steps
+from kreplica.server.fetch.dependencies import Followers, MayRead, Quota
 from kreplica.server.fetch.partition import FetchPartition, Watch
 from kreplica.server.fetch.partition_reads import CONSUMER, PartitionReads, Read, Reader, row_without_records
 from kreplica.server.fetch.sessions import NO_SESSION, FetchContext, FetchSessions
@@ -42,29 +42,13 @@ STEP_READS, STEP_BUILT_ROWS = 16, 64
 Row = dict[str, Any]
 
 
-class MayRead(Protocol):
-    """Authorizes topics of a request (``authorization.Permissions.may_read``)."""
-
-    def __call__(self, request: Request, *, is_follower: bool) -> Callable[[str], bool]: ...
-
-
-class Followers(Protocol):
-    """Verifies the broker epochs of followers (``membership.follower_incarnations``).
-
-    :ivar epochs: verified broker epochs by broker ID.
-    """
-
-    epochs: dict[int, int]
-
-    def confirm(self, broker_id: int, broker_epoch: int) -> Deferred[bool]: ...
-
-
 class Fetch:
     """Handler of Fetch.
 
     :param bytes_max: ``fetch.max.bytes``, upper limit of the record bytes in one response.
     :param may_read: authorizes topics; None if all topics may be read.
     :param followers: verifies fetches of followers; None skips the verification.
+    :param quota: limits consumers; None for no limits.
     """
 
     def __init__(
@@ -77,13 +61,15 @@ class Fetch:
         reads: PartitionReads | None = None,
         may_read: MayRead | None = None,
         followers: Followers | None = None,
+        quota: Quota | None = None,
     ) -> None:
+        self.quota = quota
         self.reactor = reactor
         self.partitions = partitions
         self.metadata = metadata
         self.bytes_max = bytes_max
         self.reads = reads or PartitionReads(reactor.seconds, partitions, metadata)
-        self._sessions = sessions
+        self.sessions = sessions
         self._may_read = may_read
         self._followers = followers
 
@@ -106,7 +92,7 @@ class Fetch:
             run_handler(request, self._begin_large(request, reader))
             return
         try:
-            context = self._sessions.begin(
+            context = self.sessions.begin(
                 body.get("session_id", 0),
                 body.get("session_epoch", -1),
                 body["topics"],
@@ -123,7 +109,7 @@ class Fetch:
     async def _begin_large(self, request: Request, reader: Reader) -> None:
         """Update the session from a large request in slices, then read the partitions."""
         body = request.body
-        begin = self._sessions.begin_in_steps(
+        begin = self.sessions.begin_in_steps(
             body.get("session_id", 0),
             body.get("session_epoch", -1),
             body["topics"],
@@ -188,7 +174,12 @@ class _PendingFetch:
         self._request = request
         self._reader = reader
         self._context = context
-        self._bytes_max = bytes_max = min(body.get("max_bytes", fetch.bytes_max), fetch.bytes_max)
+        bytes_max = min(body.get("max_bytes", fetch.bytes_max), fetch.bytes_max)
+        quota = fetch.quota
+        self._quota = quota if quota is not None and quota.is_set and not reader.is_follower else None
+        if self._quota is not None:
+            bytes_max = self._quota.bytes_max(request, bytes_max)
+        self._bytes_max = bytes_max
         # A larger value would never be reached.
         self._min_bytes = min(body["min_bytes"], bytes_max)
         self._wait_s = body["max_wait_ms"] / 1000
@@ -327,6 +318,10 @@ class _PendingFetch:
 
     def _respond(self) -> None:
         self._end()
+        if self._quota is not None and self._quota.withhold_s(self._request, self._size) > 0.0:
+            session_id = self._fetch.sessions.withhold(self._context, self._reads)
+            self._request.respond(_response_body(0, session_id, []))
+            return
         if self.is_large:
             self._request.build_in_slices()
             respond_in_slices(self._request, self._response_steps())

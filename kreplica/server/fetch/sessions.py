@@ -271,6 +271,20 @@ class FetchSessions:
             known.epoch = epoch
         return self.begin(session_id, epoch, (), (), by_id=by_id, now_s=now_s, follower=follower)
 
+    def withhold(self, context: FetchContext, read: Iterable[FetchPartition]) -> int:
+        """Undo a fetch whose response will have no partitions, because the client is throttled.
+
+        :param read: the partitions that were read; the next fetch of the session reads them again.
+        :return: the session ID of the response; a new session is not created.
+        """
+        session = context.session
+        if session is None or context.full:
+            if session is not None:
+                self._end(session.session_id)
+            return NO_SESSION
+        session.pending.update(dict.fromkeys(read))
+        return session.session_id
+
     def _may_open(self, count: int, *, follower: bool, now_s: float) -> bool:
         """Return whether a session with ``count`` partitions may be opened."""
         return (

@@ -1,8 +1,11 @@
-"""Client quotas: which one applies, how much of it is used, and how clients are slowed down.
+"""Client quotas: which one applies, how much of it is used, and how clients are slowed down; limits of connections.
 
 * ``rates``: measured rates and token buckets
 * ``client_quotas``: the quotas of a broker's clients, and their use
 * ``muted_connections``: connections that are not read for a while
-* ``throttled_handlers``: byte rates and request percentages, for a table of handlers
+* ``throttling``, ``throttled_clients``: slow down a client, and record it
+* ``throttled_handlers``: byte rates of producers and request percentages, for a table of handlers
+* ``fetch_quota``: byte rates of consumers
 * ``limited_mutations``: creations and deletions of partitions
+* ``connection_limits``: number and creation rate of connections
 """

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from kreplica.cluster.quotas import CLIENT_QUOTAS, CONTROLLER_MUTATION_RATE, QuotaEntity, candidates
 from kreplica.server.quotas.rates import MeasuredRate, TokenBucket, make_room
+from kreplica.server.quotas.throttled_clients import ThrottledClients
 
 CLIENTS_MAX = 10_000
 """Number of clients whose quota is cached, and of those whose rate is measured, per quota."""
@@ -18,15 +19,15 @@ class QuotaMetrics:
 
     :ivar throttled: requests whose client had to pause.
     :ivar throttled_s: sum of their throttle times.
+    :ivar used: units that clients with this quota used.
     """
+
+    __slots__ = ("throttled", "throttled_s", "used")
 
     def __init__(self) -> None:
         self.throttled = 0
         self.throttled_s = 0.0
-
-    def count(self, throttle_s: float) -> None:
-        self.throttled += 1
-        self.throttled_s += throttle_s
+        self.used = 0.0
 
 
 class ClientQuotas:
@@ -39,6 +40,7 @@ class ClientQuotas:
     :param mutation_windows: the same, for ``controller_mutation_rate``.
     :ivar changed: called after a quota was set for the first time or the last one was removed.
     :ivar metrics: counters by quota name.
+    :ivar throttled: clients that were throttled recently, also by quotas of IP addresses.
     :ivar entries: all quotas, including those of IP addresses, which ``ConnectionLimits`` enforces.
     """
 
@@ -52,6 +54,7 @@ class ClientQuotas:
         self.changed: Callable[[], None] = lambda: None
         self.metrics = {name: QuotaMetrics() for name in CLIENT_QUOTAS}
         self.entries: Mapping[QuotaEntity, Mapping[str, float]] = {}
+        self.throttled = ThrottledClients(seconds)
         self.request_window_s = windows[1]
         self._windows = windows
         self._mutation_windows = mutation_windows
@@ -87,6 +90,17 @@ class ClientQuotas:
             self._found.clear()
         found = self._found[key] = self._find(name, user.partition(":")[2], client_id or "")
         return found
+
+    def applying(self, name: str, user: str, client_id: str) -> tuple[QuotaEntity, float] | None:
+        """Return the entity whose quota applies to a client, and the quota; None if the client is not limited.
+
+        :param user: principal, such as ``User:alice``.
+        """
+        for entity, _ in candidates(user.partition(":")[2], client_id):
+            limit = self.entries.get(entity, {}).get(name)
+            if limit is not None:
+                return entity, limit
+        return None
 
     def _find(self, name: str, user: str, client_id: str) -> Usage | None:
         for entity, together in candidates(user, client_id):

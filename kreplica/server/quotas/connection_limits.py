@@ -99,6 +99,7 @@ class ConnectionLimits:
     :param windows: number and length in seconds of the windows of rates; no delay is longer than one window.
     :ivar changed: called after the limits of the settings have changed.
     :ivar slots_changed: called after a connection has opened or closed, if there are limits.
+    :ivar on_held: called with the address of a connection that is not served, and the time for which it is held.
     :ivar listeners: counters by listener.
     :ivar open: open connections of all listeners.
     :ivar rate: connections per second of all listeners but the protected one.
@@ -110,6 +111,7 @@ class ConnectionLimits:
         self.settings = ConnectionSettings()
         self.changed: Callable[[], object] = lambda: None
         self.slots_changed: Callable[[], object] = lambda: None
+        self.on_held: Callable[[str, float], object] = lambda *_: None
         self.listeners: dict[str, ListenerCounters] = {}
         self.rate = MeasuredRate(UNLIMITED, *windows)
         self.open = 0
@@ -177,6 +179,7 @@ class ConnectionLimits:
         held_s = self._held_s(address, now_s)
         if held_s > 0.0:
             counters.held += 1
+            self.on_held(address, held_s)
             log.debug("holding a connection from {address} for {seconds:.1f} s", address=address, seconds=held_s)
             return Admission(Decision.HELD, held_s)
         delay_s = counters.rate.record(1.0, now_s)

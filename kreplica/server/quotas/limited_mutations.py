@@ -11,8 +11,7 @@ from kreplica.model import ZERO_UUID
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.handler_table import HandlerTable
 from kreplica.server.protocol.request import Handler, Request
-from kreplica.server.quotas.client_quotas import ClientQuotas
-from kreplica.server.quotas.muted_connections import MutedConnections
+from kreplica.server.quotas.throttling import Throttling
 from kreplica.wire.messages import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 
 Row = dict[str, Any]
@@ -41,26 +40,25 @@ _MUTATIONS = {
 
 
 def limited_mutations(
-    quotas: ClientQuotas, muted: MutedConnections, metadata: MetadataCache, default_partitions: int, table: HandlerTable
+    throttling: Throttling, metadata: MetadataCache, default_partitions: int, table: HandlerTable
 ) -> HandlerTable:
     """Return the same table; CreateTopics, CreatePartitions and DeleteTopics are limited.
 
     :param default_partitions: ``num.partitions``.
     """
-    return _LimitedMutations(quotas, muted, metadata, default_partitions).table(table)
+    return _LimitedMutations(throttling, metadata, default_partitions).table(table)
 
 
 class _LimitedMutations:
 
     def __init__(
         self,
-        quotas: ClientQuotas,
-        muted: MutedConnections,
+        throttling: Throttling,
         metadata: MetadataCache,
         default_partitions: int,
     ) -> None:
-        self._quotas = quotas
-        self._muted = muted
+        self._quotas = throttling.quotas
+        self._throttling = throttling
         self._metadata = metadata
         self._default_partitions = default_partitions
 
@@ -98,7 +96,9 @@ class _LimitedMutations:
                     refusals.append(_refusal(row, field))
                     throttle_s = wait_s
                 else:
-                    throttle_s = usage.record(self._partitions(key, row), now_s)
+                    partitions = self._partitions(key, row)
+                    throttle_s = usage.record(partitions, now_s)
+                    quotas.metrics[CONTROLLER_MUTATION_RATE].used += partitions
                     accepted.append(row)
             if field in body:
                 body[field] = accepted
@@ -106,16 +106,9 @@ class _LimitedMutations:
             return  # the next request waits, if there is one before the quota has recovered
         if throttle_s <= 0.0:
             return
-        quotas.metrics[CONTROLLER_MUTATION_RATE].count(throttle_s)
-        answered, throttle_ms = mutation.answered, int(throttle_s * 1000) + 1
-        request.amend_response(
-            lambda response: {
-                **response,
-                answered: [*response.get(answered, ()), *refusals],
-                "throttle_time_ms": throttle_ms,
-            }
-        )
-        self._muted.mute(request.connection, throttle_s)
+        answered = mutation.answered
+        request.amend_response(lambda response: {**response, answered: [*response.get(answered, ()), *refusals]})
+        self._throttling.throttle(request, CONTROLLER_MUTATION_RATE, throttle_s)
 
     def _partitions(self, key: int, row: Row | str) -> int:
         """Return the number of partitions that a row creates or deletes."""

@@ -41,15 +41,17 @@ class MeasuredRate:
     :param windows: number of windows, ``quota.window.num``.
     :param window_s: length of one window.
     :ivar limit: allowed units per second.
+    :ivar burst: units that are allowed at once, after a pause.
+    :ivar recorded: units of the last windows.
     """
 
-    __slots__ = ("_free", "_limit", "_recorded", "_samples", "_window_s", "_windows")
+    __slots__ = ("_limit", "_samples", "_windows", "burst", "recorded", "window_s")
 
     def __init__(self, limit: float, windows: int, window_s: float) -> None:
         self._windows = windows
-        self._window_s = window_s
+        self.window_s = window_s
         self._samples: list[tuple[float, float]] = []
-        self._recorded = 0.0
+        self.recorded = 0.0
         self.limit = limit
 
     @property
@@ -59,48 +61,48 @@ class MeasuredRate:
     @limit.setter
     def limit(self, limit: float) -> None:
         self._limit = limit
-        self._free = limit * max(self._windows - 1, 1) * self._window_s
+        self.burst = limit * max(self._windows - 1, 1) * self.window_s
 
     def record(self, units: float, now_s: float) -> float:
         """Record units, and return the seconds for which the client must pause; 0.0 if the rate is allowed."""
         samples = self._samples
-        if not samples or now_s - samples[-1][0] >= self._window_s:
+        if not samples or now_s - samples[-1][0] >= self.window_s:
             self._begin_window(now_s)
         start_s, sum_ = samples[-1]
         samples[-1] = (start_s, sum_ + units)
-        self._recorded += units
-        if self._recorded <= self._free:
+        self.recorded += units
+        if self.recorded <= self.burst:
             return 0.0  # the rate is measured over at least all windows but one
         elapsed_s = self._elapsed_s(now_s, samples[0][0])
         allowed = self._limit * elapsed_s
-        if self._recorded <= allowed:
+        if self.recorded <= allowed:
             return 0.0
-        return min((self._recorded - allowed) / self._limit, THROTTLE_MAX_S) if self._limit > 0 else THROTTLE_MAX_S
+        return min((self.recorded - allowed) / self._limit, THROTTLE_MAX_S) if self._limit > 0 else THROTTLE_MAX_S
 
     def rate(self, now_s: float) -> float:
         """Return the current rate, in units per second."""
-        oldest_s = now_s - self._windows * self._window_s
+        oldest_s = now_s - self._windows * self.window_s
         samples = [sample for sample in self._samples if sample[0] > oldest_s]
         return sum(units for _, units in samples) / self._elapsed_s(now_s, samples[0][0]) if samples else 0.0
 
     def is_idle(self, now_s: float) -> bool:
         """Return True if nothing was recorded within all windows."""
-        return not self._samples or now_s - self._samples[-1][0] >= self._windows * self._window_s
+        return not self._samples or now_s - self._samples[-1][0] >= self._windows * self.window_s
 
     def _begin_window(self, now_s: float) -> None:
         samples = self._samples
-        oldest_s = now_s - self._windows * self._window_s
+        oldest_s = now_s - self._windows * self.window_s
         while samples and samples[0][0] <= oldest_s:
-            self._recorded -= samples.pop(0)[1]
+            self.recorded -= samples.pop(0)[1]
         if not samples:
-            self._recorded = 0.0  # without the rounding errors of subtractions
+            self.recorded = 0.0  # without the rounding errors of subtractions
         samples.append((now_s, 0.0))
 
     def _elapsed_s(self, now_s: float, start_s: float) -> float:
         """Return the time over which the rate is measured: at least all windows but one."""
         elapsed_s = now_s - start_s
-        missing = max(self._windows - 1, 1) - int(elapsed_s / self._window_s)
-        return elapsed_s + max(missing, 0) * self._window_s
+        missing = max(self._windows - 1, 1) - int(elapsed_s / self.window_s)
+        return elapsed_s + max(missing, 0) * self.window_s
 
 
 class TokenBucket:

@@ -68,6 +68,7 @@ from kreplica.server.protocol.handler_table import HandlerEntry, HandlerTable
 from kreplica.server.protocol.request import Handler
 from kreplica.server.protocol.responses import wait_for_brokers
 from kreplica.server.quotas.client_quotas import ClientQuotas
+from kreplica.server.quotas.fetch_quota import FetchQuota
 from kreplica.service.broker.group_apis import GroupApiDependencies, group_handlers
 from kreplica.service.broker.replication import Replication
 from kreplica.service.broker.transaction_apis import TransactionApiDependencies, transaction_handlers
@@ -181,7 +182,7 @@ def _produce_handler(broker: ApiDependencies) -> Produce:
     )
 
 
-def _fetch_handler(broker: ApiDependencies) -> Fetch:
+def _fetch_handler(broker: ApiDependencies, quota: FetchQuota) -> Fetch:
     permissions = broker.plugins.permissions
     return Fetch(
         broker.runtime.reactor,
@@ -192,6 +193,7 @@ def _fetch_handler(broker: ApiDependencies) -> Fetch:
         _partition_reads(broker),
         permissions.may_read if permissions is not None else None,
         FollowerIncarnations(broker.client),
+        quota,
     )
 
 
@@ -260,7 +262,7 @@ def _delegation_token_handlers(broker: ApiDependencies) -> list[tuple[Api, Handl
     ]
 
 
-def handler_table(broker: ApiDependencies, topics: TopicAdmin) -> HandlerTable:
+def handler_table(broker: ApiDependencies, topics: TopicAdmin, fetch_quota: FetchQuota) -> HandlerTable:
     """Return the table of all APIs that a broker serves, with their handlers."""
     reactor = broker.runtime.reactor
     settings = broker.settings
@@ -278,7 +280,7 @@ def handler_table(broker: ApiDependencies, topics: TopicAdmin) -> HandlerTable:
 
     handlers: list[tuple[Api, Handler]] = [
         (messages.PRODUCE, produce),
-        (messages.FETCH, _fetch_handler(broker)),
+        (messages.FETCH, _fetch_handler(broker, fetch_quota)),
         (messages.LIST_OFFSETS, ListOffsets(partitions)),
         (
             messages.METADATA,

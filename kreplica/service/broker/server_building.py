@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Protocol
 
 from kreplica.server.handlers.topics.topic_admin import TopicAdmin
+from kreplica.server.quotas.fetch_quota import FetchQuota
 from kreplica.server.quotas.limited_mutations import limited_mutations
 from kreplica.server.quotas.muted_connections import MutedConnections
 from kreplica.server.quotas.throttled_handlers import ThrottledHandlers
+from kreplica.server.quotas.throttling import Throttling
 from kreplica.server.transport.flush_scope import FlushScope
 from kreplica.server.transport.listeners import Server
 from kreplica.service.broker.api_table import ApiDependencies, handler_table
@@ -32,13 +34,16 @@ def build_server(broker: ServerDependencies, topics: TopicAdmin) -> Server:
     """
     runtime, settings, quotas, metadata = broker.runtime, broker.settings, broker.quotas, broker.metadata
     muted = MutedConnections(runtime.reactor)
-    table = handler_table(broker, topics)
-    table = limited_mutations(quotas, muted, metadata, settings["num.partitions"], table)
+    throttling = Throttling(quotas, muted)
+    broker.connection_limits.limits.on_held = throttling.address_held
+    fetch_quota = FetchQuota(throttling)
+    table = handler_table(broker, topics, fetch_quota)
+    table = limited_mutations(throttling, metadata, settings["num.partitions"], table)
     if broker.plugins.permissions is not None:
         from kreplica.server.authorization import guarded
 
         table = guarded(table, broker.plugins.permissions, metadata)
-    throttled = ThrottledHandlers(quotas, muted)
+    throttled = ThrottledHandlers(throttling)
     server = Server(
         runtime,
         throttled.table(table),
@@ -48,5 +53,11 @@ def build_server(broker: ServerDependencies, topics: TopicAdmin) -> Server:
         on_unreadable=broker.directories.unreadable,
         on_stopping=muted.stop,
     )
-    quotas.changed = lambda: server.replace_handlers(throttled.table(table))
+
+    def quotas_changed() -> None:
+        fetch_quota.update()
+        server.replace_handlers(throttled.table(table))
+
+    fetch_quota.update()
+    quotas.changed = quotas_changed
     return server

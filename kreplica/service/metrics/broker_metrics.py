@@ -18,13 +18,14 @@ from kreplica.runtime.turns import Turns
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.metrics import ApiMetrics
 from kreplica.server.quotas.client_quotas import ClientQuotas
+from kreplica.service.broker.connection_settings import ConnectionLimitsUpdate
 from kreplica.service.broker.replication import Replication
 from kreplica.service.metrics.controller_metrics import controller_families
 from kreplica.service.metrics.group_metrics import group_families
 from kreplica.service.metrics.machine_metrics import directory_families, process_families
 from kreplica.service.metrics.memory_metrics import MemoryDependencies, memory_families
 from kreplica.service.metrics.metric_families import by_api, counter, gauge, histogram
-from kreplica.service.metrics.quota_metrics import quota_families
+from kreplica.service.metrics.quota_metrics import connection_families, quota_families
 from kreplica.service.plugins import Plugins
 from kreplica.storage.directories.log_directories import LogDirectories
 from kreplica.wire.messages import APIS, FETCH, PRODUCE
@@ -105,6 +106,9 @@ class MetricsDependencies(MemoryDependencies, Protocol):
 
     @property
     def quotas(self) -> ClientQuotas: ...
+
+    @property
+    def connection_limits(self) -> ConnectionLimitsUpdate: ...
 
     @property
     def replication(self) -> Replication: ...
@@ -201,6 +205,8 @@ class BrokerMetrics:
         yield counter(f"{topics}_totalproducerequests", "Produce requests.", produce.requests)
         yield counter(f"{topics}_totalfetchrequests", "Fetch requests.", fetch.requests)
         yield from quota_families(self._broker.quotas)
+        limits = self._broker.connection_limits.limits
+        yield from connection_families(limits, self._broker.runtime.reactor.seconds())
         sockets = "kafka_server_socketservermetrics"
         yield gauge(f"{sockets}_connection_count", "Open connections.", metrics.connections)
         yield counter("kreplica_connections_accepted", "Accepted connections.", metrics.connections_accepted)
