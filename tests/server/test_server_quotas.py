@@ -262,7 +262,7 @@ class TestThrottledRequests:
         assert seconds_until_read(scene) == pytest.approx(throttle_ms / 1000, abs=0.1)
 
     def test_fetch_session_of_a_throttled_consumer(self, scene: QuotaScene) -> None:
-        """A throttled fetch opens no session, and the next fetch of a session returns what it would have returned."""
+        """A throttled fetch opens no session; the next fetch of a session returns the withheld partitions."""
         offset = scene.produce(50_000)["responses"][0]["partition_responses"][0]["base_offset"]
         session = scene.ask(FETCH, 11, fetch_body(offset + 1, epoch=0))["session_id"]
         assert session
