@@ -13,7 +13,7 @@ from kreplica.client_core.addresses import Address
 from kreplica.client_core.errors import ClientError
 from kreplica.client_core.partition_queue import OutgoingBatch, PartitionQueue, ProducerIdentity
 from kreplica.client_core.produce_requests import (
-    ADDED_BY_CLIENT_MAX,
+    CLIENT_ADDS_PARTITIONS_VERSION_MAX,
     REQUESTS_MAX,
     BatchOutcomes,
     QueuedBatch,
@@ -167,7 +167,7 @@ class Sender:
             connection = self._connections.to(address)
             if connection.pending >= REQUESTS_MAX or connection.throttle_remaining_s:
                 return False
-            version = connection.version(PRODUCE, ADDED_BY_CLIENT_MAX)
+            version = connection.version(PRODUCE, CLIENT_ADDS_PARTITIONS_VERSION_MAX)
             batches_to_send = self._fit_request(batches)
         except ClientError as error:
             self._cluster.mark_stale()

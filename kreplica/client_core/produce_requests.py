@@ -31,7 +31,7 @@ REQUESTS_MAX = 5
 REQUEST_SIZE_MAX = 8 << 20
 """Maximum size of the batches in one request; a larger batch is the only one in its request."""
 
-ADDED_BY_CLIENT_MAX = 11
+CLIENT_ADDS_PARTITIONS_VERSION_MAX = 11
 """Last version of Produce in which the client adds partitions to transactions itself (KIP-890)."""
 
 _SEQUENCE_ERRORS = (
@@ -151,7 +151,7 @@ class BatchOutcomes(Generic[BatchT]):
             batch.maybe_written = batch.maybe_written or not isinstance(error, BrokerRefused)
             self._fail_batch(queue, batch, error)
         else:
-            # After other retriable errors the batch may be in the log.
+            # NOT_ENOUGH_REPLICAS is the only retriable error after which the batch is certainly not in the log.
             batch.maybe_written = batch.maybe_written or code is not ErrorCode.NOT_ENOUGH_REPLICAS
             queue.last_error = error
             queue.put_back(batch, self._retry_at_s(queue, now_s))

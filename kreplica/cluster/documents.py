@@ -212,12 +212,12 @@ def decode_controller(data: bytes) -> int:
 
 
 def with_resignation(data: bytes) -> bytes:
-    """Return the data of /controller with the request that the controller resigns; the other content is unchanged."""
+    """Return the data of /controller with a request for its resignation added."""
     return dump({**load(znodes.CONTROLLER, data), "kreplica_resign": True})
 
 
 def has_resignation(data: bytes) -> bool:
-    """Return True if the data of /controller contains the request that the controller resigns."""
+    """Return True if the data of /controller requests its resignation."""
     return load(znodes.CONTROLLER, data).get("kreplica_resign") is True
 
 
@@ -231,7 +231,7 @@ def decode_controller_epoch(data: bytes) -> int:
 
 
 def encode_broker_epochs(epochs: Mapping[int, int]) -> bytes:
-    """Encode the last epoch of each broker that a controller has handled."""
+    """Encode, for each broker, the last broker epoch that a controller has handled."""
     return dump({"version": 1, "epochs": {str(broker): epoch for broker, epoch in sorted(epochs.items())}})
 
 

@@ -1,4 +1,4 @@
-"""Eligible leader replicas (KIP-966): replicas that left the ISR but still hold all committed records. Pure.
+"""Eligible leader replicas (KIP-966): replicas that left the ISR but still hold all committed records. Pure functions.
 
 A replica whose departure makes the ISR too small for commits holds every committed record. It stays eligible until the
 ISR is large enough again; until then the high watermark does not advance.

@@ -1,4 +1,4 @@
-"""Balances the weights (data or traffic) that brokers hold. Pure.
+"""Balances the weights (data or traffic) that brokers hold. Pure functions.
 
 An exact solution is NP-hard, so this is a local search: it moves or swaps single partitions between the most and the
 less loaded brokers while this reduces the difference. It ends when all brokers are within the tolerance or no move

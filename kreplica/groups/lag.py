@@ -1,4 +1,4 @@
-"""Consumer lag status of partitions and groups, derived from their own commits without thresholds. Pure.
+"""Consumer lag status of partitions and groups, derived from their own commits without thresholds. Pure functions.
 
 Each partition has a window of its last commits with the lag after each. The window shows the consumer's normal commit
 interval: a consumer that commits every five minutes is not stopped after one minute.

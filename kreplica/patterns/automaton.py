@@ -40,12 +40,12 @@ class CharacterKind(Enum):
 class _NfaState:
     """NFA state: one of ``characters`` leads to ``then``.
 
-    Without ``characters`` it has epsilon transitions to ``then`` and ``otherwise``, if its assertion holds.
+    Without ``characters`` it has epsilon transitions to ``then`` and ``alternative``, if its assertion holds.
     """
 
     then: int
     characters: Characters | None = None
-    otherwise: int | None = None
+    alternative: int | None = None
     assertion: Assertion | None = None
 
 
@@ -133,8 +133,8 @@ class Automaton:
                 continue
             if nfa_state.assertion is None or _holds(nfa_state.assertion, state.before, following):
                 pending.append(nfa_state.then)
-                if nfa_state.otherwise is not None:
-                    pending.append(nfa_state.otherwise)
+                if nfa_state.alternative is not None:
+                    pending.append(nfa_state.alternative)
         return found
 
     # --- building ----------------------------------------------------------------------------------------------------
@@ -171,19 +171,19 @@ class Automaton:
     def _choice(self, node: Choice, then: int) -> int:
         start, *others = (self._build(branch, then) for branch in node.branches)
         for other in others:
-            start = self._add(_NfaState(start, otherwise=other))
+            start = self._add(_NfaState(start, alternative=other))
         return start
 
     @_build.register
     def _repeat(self, node: Repeat, then: int) -> int:
         if node.most is None:
             loop = self._add(_NfaState(then))
-            self._nfa_states[loop].otherwise = self._build(node.part, loop)
+            self._nfa_states[loop].alternative = self._build(node.part, loop)
             then = loop
         else:
             end = then
             for _ in range(node.most - node.least):
-                then = self._add(_NfaState(self._build(node.part, then), otherwise=end))
+                then = self._add(_NfaState(self._build(node.part, then), alternative=end))
         for _ in range(node.least):
             start = self._build(node.part, then)
             if start == then:

@@ -1,4 +1,4 @@
-"""Decisions about adding partitions to a transaction and verifying them. Pure."""
+"""Decisions about adding partitions to a transaction and verifying them. Pure functions."""
 
 from __future__ import annotations
 

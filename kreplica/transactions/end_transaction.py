@@ -1,4 +1,4 @@
-"""Decides the end of a transaction: by EndTxn, by timeout, or by a new incarnation of the producer. Pure."""
+"""Decides the end of a transaction: by EndTxn, by timeout, or by a new incarnation of the producer. Pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides an InitProducerId: the identity of the producer and the fencing of earlier ones. Pure.
+"""Decides an InitProducerId: the identity of the producer and the fencing of earlier ones. Pure functions.
 
 Implements KIP-98, KIP-360 (the producer already has an identity) and KIP-939 (it takes over a prepared transaction).
 """

@@ -1,4 +1,4 @@
-"""Bodies of WriteTxnMarkers requests and the meaning of their results. Pure."""
+"""Bodies of WriteTxnMarkers requests and the meaning of their results. Pure functions."""
 
 from __future__ import annotations
 

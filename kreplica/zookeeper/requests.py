@@ -1,4 +1,6 @@
-"""All requests of ZooKeeper's protocol as immutable values, with encoding and decoding.
+"""Requests of ZooKeeper's protocol as immutable values, with encoding and decoding.
+
+The requests that kreplica does not use are missing: reconfig, containers, znodes with a TTL, and whoAmI.
 
 A client sends ``value.encode()`` after a header with ``opcode_of(value)``; a server calls ``decode_request``.
 The values are independent of xids and connections.

@@ -51,7 +51,7 @@ def test_a_caught_mutant() -> None:
     (found,) = score(numbers=[CONDITIONAL])
     assert found.is_caught
     assert (found.scenario, found.storms) == ("deposed_leader_writes_isr", 0)
-    assert "the leader epoch went back" in found.scenario_said
+    assert "the leader epoch decreased" in found.scenario_said
 
 
 def test_a_mutant_that_is_not_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_the_table_and_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ["it broke" in lines[0], "it took long" in lines[1]] == [True, True]
 
 
-@pytest.mark.parametrize("error", [TypeError("the leader epoch went back"), TimeoutError(), AssertionError("other")])
+@pytest.mark.parametrize("error", [TypeError("the leader epoch decreased"), TimeoutError(), AssertionError("other")])
 def test_an_error_of_another_kind_does_not_count_as_caught(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     """A mutant that cannot run or that hangs does not show that the rule matters."""
 

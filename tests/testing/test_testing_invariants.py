@@ -106,13 +106,13 @@ def leader_not_in_sync(scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("fault", "text"),
     [
-        (high_watermark_back, "the high watermark went back"),
+        (high_watermark_back, "the high watermark decreased"),
         (high_watermark_beyond, "committed beyond its log"),
         (log_cut, "leads in epoch 5 without all commits"),
-        (epoch_back, "the leader epoch went back"),
+        (epoch_back, "the leader epoch decreased"),
         (older_controller, "a broker accepts an older controller"),
         (acknowledged_too_early, "acknowledged, but not committed"),
-        (state_epoch_back, "the leader epoch went back"),
+        (state_epoch_back, "the leader epoch decreased"),
         (unassigned_replica_in_sync, "in sync, but not assigned"),
         (leader_not_in_sync, "the leader is not in sync"),
     ],

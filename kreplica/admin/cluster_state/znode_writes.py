@@ -1,4 +1,4 @@
-"""Writes of the admin API to ZooKeeper: one multi, reported after the write or in a dry run."""
+"""Writes of the admin API to ZooKeeper: each is one multi, and the response lists its operations, also in a dry run."""
 
 from __future__ import annotations
 
@@ -101,12 +101,12 @@ _CONFLICTS = {
 }
 
 
-def _conflict(failed: MultiFailed, changed: int) -> Problem:
+def _conflict(failed: MultiFailed, bad_version_status: int) -> Problem:
     path = failed.error.path
     if isinstance(failed.error, BadVersion):
-        title = "CONFLICT" if changed == 409 else "PRECONDITION_FAILED"
+        title = "CONFLICT" if bad_version_status == 409 else "PRECONDITION_FAILED"
         detail = f"{path} was changed concurrently; nothing was written"
-        return Problem(changed, title, detail, what_to_do="Read it again and repeat the change.")
+        return Problem(bad_version_status, title, detail, what_to_do="Read it again and repeat the change.")
     for kind, (status, state) in _CONFLICTS.items():
         if isinstance(failed.error, kind):
             detail = f"{path} {state}; nothing was written"

@@ -73,8 +73,8 @@ class GroupLists:
         counted = await gather(self._count(*key, names) for key, names in asked.items())
         return {name: count for counts in counted for name, count in counts.items()}
 
-    async def _count(self, broker_id: int, are_consumers: bool, names: list[str]) -> dict[str, int]:
-        api = CONSUMER_GROUP_DESCRIBE if are_consumers else DESCRIBE_GROUPS
+    async def _count(self, broker_id: int, uses_consumer_protocol: bool, names: list[str]) -> dict[str, int]:
+        api = CONSUMER_GROUP_DESCRIBE if uses_consumer_protocol else DESCRIBE_GROUPS
         body: dict[str, Any] = {"group_ids": names, "groups": names, "include_authorized_operations": False}
         try:
             response = await self._connections.request(broker_id, api, body, timeout_s=REQUEST_TIMEOUT_S)

@@ -17,7 +17,7 @@ FORBIDDEN = 403
 
 
 class Authorizer(Protocol):
-    """Decides about requests, as for Kafka clients."""
+    """Decides whether a request is authorized, by the same rules as for Kafka clients."""
 
     def permits(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
         """Return True if the principal may do the operation."""

@@ -27,7 +27,7 @@ PROBLEM = record(
     {
         "title": {**STRING, "description": "The kind of the problem; the name of a Kafka error if there is one."},
         "status": {"type": "integer", "minimum": 400, "maximum": 599},
-        "detail": {**STRING, "description": "The error and its subject in this case."},
+        "detail": {**STRING, "description": "Explanation of this occurrence of the problem."},
         "what_to_do": {**STRING, "description": "The next step."},
         "instance": {**STRING, "description": "The requested path."},
         "errors": listing(record({"where": STRING, "what": STRING}), maxItems=10),

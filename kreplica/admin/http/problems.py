@@ -13,7 +13,7 @@ class Problem(KreplicaError):
 
     :param status: the HTTP status, 400 to 599.
     :param title: the kind of the problem, constant; the name of a Kafka error if there is one.
-    :param detail: the error and its subject in this case.
+    :param detail: explanation of this occurrence of the problem.
     :param what_to_do: the caller's next step as a sentence; None if waiting is enough.
     :param members: additional members of the document.
     """

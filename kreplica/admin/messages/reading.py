@@ -26,9 +26,12 @@ RETRY_DELAY_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class StartPosition:
-    """The start position: ``EARLIEST``, ``LATEST``, an offset, or a time in milliseconds since 1970.
+    """Where a page starts.
 
-    ``LATEST`` starts one page before the end, or one scan limit before it if there is a search.
+    :param kind: ``earliest``, ``latest``, ``timestamp``, or any other text for an offset.
+    :param value: the offset, or the time in milliseconds since 1970.
+
+    ``latest`` starts one page before the end, or one scan limit before it if there is a search.
     """
 
     kind: str
@@ -101,10 +104,10 @@ class MessageReader:
             and page.left()
         )
 
-    async def _fetch_round(self, page: _Page, wanted: PageRequest, rounds: int, until_s: float) -> bool:
+    async def _fetch_round(self, page: _Page, wanted: PageRequest, round_number: int, until_s: float) -> bool:
         """Fetch once from every leader.
 
-        :param rounds: the number of previous rounds.
+        :param round_number: number of this round, counted from 1.
         :return: True if there was progress.
         """
         left = page.left()
@@ -114,7 +117,7 @@ class MessageReader:
             match_bytes=PAGE_BYTES_MAX - page.found_bytes,
             is_late=lambda: self._reactor.seconds() >= until_s,
         )
-        fetched = await self.fetcher.round(wanted.topic, rotate(left, rounds), limits)
+        fetched = await self.fetcher.round(wanted.topic, rotate(left, round_number), limits)
         page.problems = fetched.problems
         _add_results(page, fetched)
         return bool(fetched.scanned or fetched.out_of_range)
@@ -201,7 +204,9 @@ def _add_results(page: _Page, fetched: Round) -> None:
         page.found_count += len(scanned.found)
         page.found_bytes += scanned.found_bytes
         page.scanned += scanned.count
-        page.undecodable += [f"the batch at {at} of partition {number} cannot be decoded" for at in scanned.undecodable]
+        page.undecodable += [
+            f"partition {number}: the batch at offset {offset} cannot be decoded" for offset in scanned.undecodable
+        ]
 
 
 def merge_by_time(found: Mapping[int, Sequence[Document]]) -> Iterable[Document]:

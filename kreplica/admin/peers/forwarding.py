@@ -53,7 +53,7 @@ CONNECTIONS_MAX = 4
 
 MISDIRECTED_REQUEST = 421
 
-Here = Callable[[], Awaitable[Any]]
+ReadLocal = Callable[[], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class OtherBrokers(Protocol):
         call: Call,
         path: str,
         validator: PeerResponseValidator,
-        here: Here,
+        read_local: ReadLocal,
         *,
         query: Mapping[str, Any] | None = None,
         each: Mapping[int, Mapping[str, Any]] | None = None,
@@ -254,7 +254,7 @@ class Forwarding:
 
     @cached_property
     def _agent(self) -> Agent:
-        """Created for the first request, because its module loads TLS, which takes 13 MB."""
+        """HTTP agent; created for the first request, because importing it loads TLS (13 MB)."""
         from twisted.web.client import Agent, HTTPConnectionPool
 
         self._pool = HTTPConnectionPool(self._reactor)
@@ -302,21 +302,21 @@ class Forwarding:
         call: Call,
         path: str,
         validator: PeerResponseValidator,
-        here: Here,
+        read_local: ReadLocal,
         *,
         query: Mapping[str, Any] | None = None,
         each: Mapping[int, Mapping[str, Any]] | None = None,
     ) -> PeerResponses:
-        """Send the same request to all live brokers in parallel; this broker's result comes from ``here``.
+        """Send the same request to all live brokers in parallel; this broker's result comes from ``read_local``.
 
         For a forwarded call, only this broker responds.
 
-        :param here: returns this broker's document.
+        :param read_local: returns this broker's document.
         :param each: additional query parameters by broker.
         :return: the results, and a sentence for each broker without one.
         """
         if call.forwarded:
-            return PeerResponses({self._broker_id: await here()}, ())
+            return PeerResponses({self._broker_id: await read_local()}, ())
         known = await self._registrations.live()
         others = [broker_id for broker_id in known if broker_id != self._broker_id]
         requests = []
@@ -325,7 +325,7 @@ class Forwarding:
             requests.append(Deferred.fromCoroutine(self.request(other, call, path, validator, query=full_query)))
         gathered = DeferredList(requests, consumeErrors=True)
         try:
-            documents = {self._broker_id: await here()}
+            documents = {self._broker_id: await read_local()}
             outcomes = await gathered
         except BaseException:
             gathered.cancel()
@@ -344,7 +344,7 @@ def _text(value: object) -> str:
 
 
 def _reason(error: Exception) -> str:
-    from twisted.web.client import ResponseFailed  # loads TLS, and is loaded after the first request
+    from twisted.web.client import ResponseFailed  # imported late: it loads TLS, which _agent has then already done
 
     if isinstance(error, ResponseFailed):
         reasons = [failure.getErrorMessage() for failure in error.reasons]

@@ -36,7 +36,7 @@ class PlanWriter:
     async def make(self, draft: Draft, now_ms: int, *, dry_run: bool) -> tuple[Plan, Rows]:
         """Write a plan in as many transactions as necessary; the controller starts it after the last one.
 
-        :return: the plan and the znodes; chunks of steps after the first transaction only with their sizes.
+        :return: the plan and the znode writes; for chunks of steps after the first transaction, only their sizes.
         :raise Problem: 409 after a concurrent creation of a plan.
         """
         data, stat = await self._client.get_data(znodes.PLANS)
@@ -75,7 +75,7 @@ class PlanWriter:
     async def patch(
         self, plan_id: str, body: dict[str, Any], if_match: str | None, *, dry_run: bool
     ) -> tuple[PlanRead, Rows]:
-        """Change the settings of a running plan; ``body`` has members of the plan."""
+        """Change the settings of a running plan; ``body`` maps fields of the plan to their new values."""
 
         def changed(plan: Plan) -> Plan:
             if plan.state.is_ended:

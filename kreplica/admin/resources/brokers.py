@@ -51,7 +51,7 @@ MEMBERS = {
     "cordoned": {**BOOLEAN, "description": "True if it gets no new replicas; existing ones stay."},
     "leaders": {**COUNT, "description": "Partitions that it leads."},
     "replicas": {**COUNT, "description": "Replicas on the broker, including leaders."},
-    "under_replicated_leaders": {**COUNT, "description": "Partitions that it leads with replicas out of sync."},
+    "under_replicated_leaders": {**COUNT, "description": "Under-replicated partitions that it leads."},
 }
 
 LOG_DIR = record(

@@ -114,10 +114,10 @@ class ControllerResource:
     async def read(self, call: Call) -> JsonResponse:
         """``GET /v1/controller``."""
 
-        async def here() -> dict[str, Any]:
+        async def read_local() -> dict[str, Any]:
             return {"brokers": [self._row()]}
 
-        responses = await self._others.request_all(call, PATH, PEER_RESPONSE, here)
+        responses = await self._others.request_all(call, PATH, PEER_RESPONSE, read_local)
         rows = {row["broker_id"]: row for document in responses.documents.values() for row in document["brokers"]}
         if not call.forwarded:
             for broker_id in await self._registrations.live():

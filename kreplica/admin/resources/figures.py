@@ -97,10 +97,10 @@ class LiveMetricsResource:
     async def read(self, call: Call) -> JsonResponse:
         """``GET /v1/figures``."""
 
-        async def here() -> dict[str, Any]:
+        async def read_local() -> dict[str, Any]:
             return {"brokers": [{"broker_id": self._broker_id, "live": True, **await self._metrics.live_metrics()}]}
 
-        responses = await self._others.request_all(call, PATH, PEER_RESPONSE, here)
+        responses = await self._others.request_all(call, PATH, PEER_RESPONSE, read_local)
         rows = {row["broker_id"]: row for document in responses.documents.values() for row in document["brokers"]}
         if not call.forwarded:
             for broker_id in await self._registrations.live():

@@ -87,10 +87,10 @@ class Timeline:
     async def read(self, call: Call) -> JsonResponse:
         """``GET /v1/timeline``."""
 
-        async def here() -> Document:
+        async def read_local() -> Document:
             return {"entries": documents_of(self._audit_events, **call.query)}
 
-        responses = await self._others.request_all(call, PATH, PEER_RESPONSE, here, query=call.query)
+        responses = await self._others.request_all(call, PATH, PEER_RESPONSE, read_local, query=call.query)
         entries = merged(entry for document in responses.documents.values() for entry in document["entries"])
         return JsonResponse({"entries": entries[: call.query["limit"]], "problems": list(responses.problems)})
 
@@ -102,14 +102,14 @@ class Timeline:
         return EventStream(self._feed.events(call))
 
     async def _new_entries(self, call: Call, since: Mapping[int, str]) -> Iterable[Document]:
-        async def here() -> Document:
+        async def read_local() -> Document:
             return {"entries": documents_of(self._audit_events, limit=LIMIT_MAX, since=since.get(self._broker_id))}
 
         # Each listener is authorized separately, so the one whose call is used must not decide for the others.
         call = replace(call, caller=replace(call.caller, is_super=True))
         each = {broker: {"since": entry_id} for broker, entry_id in since.items()}
         query = {"limit": LIMIT_MAX}
-        responses = await self._others.request_all(call, PATH, PEER_RESPONSE, here, query=query, each=each)
+        responses = await self._others.request_all(call, PATH, PEER_RESPONSE, read_local, query=query, each=each)
         return [entry for document in responses.documents.values() for entry in document["entries"]]
 
 

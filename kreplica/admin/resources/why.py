@@ -167,10 +167,10 @@ class Why:
         facts = await self._sources.partitions.read(key)
         path = f"/v1/decisions/{quote(key.topic)}/{key.partition}"
 
-        async def here() -> dict[str, Any]:
+        async def read_local() -> dict[str, Any]:
             return self._remembered(key)
 
-        responses = await self._others.request_all(call, path, PEER_REMEMBERED, here)
+        responses = await self._others.request_all(call, path, PEER_REMEMBERED, read_local)
         decided = merge_decisions(row for document in responses.documents.values() for row in document["decided"])
         known_by_leader_epoch = {row["leader_epoch"] for row in decided}
         if facts.state is not None and facts.state.leader_epoch not in known_by_leader_epoch:
@@ -287,11 +287,11 @@ class Why:
             return JsonResponse(explain_unreachable(broker_id, problem.detail).document())
 
     async def _events_of(self, subject: str, call: Call) -> tuple[list[dict[str, Any]], Sequence[str]]:
-        async def here() -> dict[str, Any]:
+        async def read_local() -> dict[str, Any]:
             return {"entries": documents_of(self._known.audit_events, limit=DECIDED_SHOWN, subject=subject)}
 
         query = {"limit": DECIDED_SHOWN, "subject": subject}
-        responses = await self._others.request_all(call, timeline.PATH, timeline.PEER_RESPONSE, here, query=query)
+        responses = await self._others.request_all(call, timeline.PATH, timeline.PEER_RESPONSE, read_local, query=query)
         return [
             {
                 "at_ms": entry["at_ms"],

@@ -25,7 +25,7 @@ from kreplica.client.producer.record_batch import GatheredBatch
 from kreplica.client_core.errors import ClientError, ConnectionLost, LeaderUnknown
 from kreplica.client_core.partition_queue import ProducerIdentity
 from kreplica.client_core.produce_requests import (
-    ADDED_BY_CLIENT_MAX,
+    CLIENT_ADDS_PARTITIONS_VERSION_MAX,
     BatchOutcomes,
     QueuedBatch,
     fit_request,
@@ -288,7 +288,7 @@ class Sender:
             self._marked[queue] = None  # the other batches are sent next
 
     def _send(self, route: LeaderRoute, connection: Connection, fitting: QueuedBatches) -> None:
-        version = connection.version(PRODUCE, ADDED_BY_CLIENT_MAX)
+        version = connection.version(PRODUCE, CLIENT_ADDS_PARTITIONS_VERSION_MAX)
         identity = None if self._identity_source is None else self._identity_source.producer_id()
         for queue, batch in fitting:
             if identity is not None:

@@ -38,7 +38,10 @@ log = Logger()
 T = TypeVar("T")
 
 LOSSES_MAX = 10
-"""Number of lost connections after which a request fails, for example because its response is too large."""
+"""Number of lost connections after which a request fails.
+
+The request may be their cause, for example if its response is too large.
+"""
 
 Found = tuple[bytes, Stat] | None
 """Data and stat of a znode, or None if it does not exist."""
@@ -76,8 +79,8 @@ class Client(Protocol):
 class ResumingClient:
     """ZooKeeper client whose requests survive a lost connection.
 
-    A request fails with ``ConnectionLoss`` if its outcome cannot be decided, after ``LOSSES_MAX`` losses, or with
-    ``NotSent`` if there is no connection for the session timeout.
+    A request fails with ``ConnectionLoss`` if its outcome cannot be determined or after ``LOSSES_MAX`` losses, and with
+    ``NotSent`` if there is no connection for the length of the session timeout.
 
     :param last_zxid: returns the last transaction ID that the session has seen.
     :param resumed: called for each request that is continued.
@@ -180,7 +183,7 @@ def outcome_of_multi(operations: Sequence[Operation], found: Sequence[Found], zx
 
 
 def outcome_of(operation: Create | SetData | Delete, found: Found, zxid: int) -> Outcome:
-    """Return the outcome of an operation that follows from the current state of its znode.
+    """Derive the outcome of an operation from the current state of its znode.
 
     :param zxid: last transaction before the operation.
     """

@@ -41,8 +41,8 @@ Results = dict[TopicPartition, "KafkaError | None"]
 async def reassign(term: ControllerTerm, targets: Targets) -> Results:
     """Start reassignments, or change the targets of ongoing ones.
 
-    :return: by partition, None after the write, or INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS or
-        UNKNOWN_TOPIC_OR_PARTITION.
+    :return: for each partition, None if the change was written, otherwise an error: INVALID_REPLICA_ASSIGNMENT,
+        NO_REASSIGNMENT_IN_PROGRESS or UNKNOWN_TOPIC_OR_PARTITION.
     """
     requested_moves = _RequestedMoves(term.context, term.rules(), targets)
     batch = term.new_batch()
@@ -171,7 +171,7 @@ class _RequestedMoves:
             self.results[partition] = error
             return None, None
         self.results[partition] = None
-        # Replace the cancellation with its target, so that a repeated attempt does not reject it as finished.
+        # Keep the original replicas as the target: a second attempt to cancel would find no reassignment and fail.
         self._targets[partition] = target
         state = self._context.leadership.get(partition)
         if state is None:

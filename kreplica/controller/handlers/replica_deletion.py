@@ -76,7 +76,7 @@ async def replicas_stopped(term: ControllerTerm, event: ReplicasStopped) -> None
 
 def _failed(term: ControllerTerm, partition: TopicPartition, broker: int, error: ErrorCode) -> None:
     log.warn(
-        "controller: broker {broker} could not delete {partition}: {error}",
+        "controller: broker {broker} could not stop or delete {partition}: {error}",
         broker=broker,
         partition=str(partition),
         error=error.name,
@@ -85,7 +85,7 @@ def _failed(term: ControllerTerm, partition: TopicPartition, broker: int, error:
 
 
 async def brokers_gone(term: ControllerTerm, brokers: Collection[int]) -> None:
-    """Mark deletions to which these brokers have not responded for a retry when the brokers are back."""
+    """Mark the unconfirmed deletions on these brokers as ineligible; they are retried when the brokers are back."""
     async for partition, broker in term.in_slices(await replicas_to_delete(term)):
         started = term.context.replica_state(partition, broker) is ReplicaState.DELETION_STARTED
         if broker in brokers and started:

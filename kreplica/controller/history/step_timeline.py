@@ -18,7 +18,7 @@ log = Logger()
 STEPS_MAX = 1000
 
 LARGE_COMMANDS_BYTES = 50_000
-"""Minimum size of the commands of a step that is logged (some 300 partitions)."""
+"""A step whose commands are at least this large (about 300 partitions) is logged."""
 
 
 @dataclass(slots=True, eq=False)

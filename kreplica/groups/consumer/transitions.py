@@ -1,4 +1,4 @@
-"""State transitions of a KIP-848 group: heartbeats, leaving and timeouts. Pure.
+"""State transitions of a KIP-848 group: heartbeats, leaving and timeouts. Pure functions.
 
 A heartbeat has three steps: ``enter`` finds the member and applies its metadata, subscription and topics; a new target
 is computed if the group epoch has grown (``target_assignment``); ``advance`` moves the member towards its target.

@@ -1,4 +1,4 @@
-"""Disk of one of several programs in a process; a kill of the program closes its open files."""
+"""Disk of one of several programs in a process; killing the program invalidates its open files."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ __all__ = ["AuthenticationError", "ClientExchange", "ServerExchange"]
 class ClientExchange(Protocol):
     """One authentication of a client to a broker.
 
-    :ivar is_complete: True if the broker has proved what the mechanism requires.
+    :ivar is_complete: True if the broker has proved its identity, as far as the mechanism requires.
     """
 
     is_complete: bool

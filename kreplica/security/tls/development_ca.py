@@ -18,7 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from kreplica.errors import SettingsError
 
-_CLOCK_DIFFERENCE = datetime.timedelta(days=1)
+_CLOCK_SKEW = datetime.timedelta(days=1)
 
 
 class Authority(NamedTuple):
@@ -39,7 +39,8 @@ def open_authority(directory: Path, days: int) -> Authority:
         if not key_path.exists() and not certificate_path.exists():
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             key = ec.generate_private_key(ec.SECP256R1())
-            name = _name(f"kreplica development CA {secrets.token_hex(4)}")  # distinct, for clear errors
+            # The name is distinct, so that verification errors show which CA was used.
+            name = _name(f"kreplica development CA {secrets.token_hex(4)}")
             builder = _builder(name, name, key, days).add_extension(
                 x509.BasicConstraints(ca=True, path_length=0), critical=True
             )
@@ -89,7 +90,7 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _CLOCK_DIFFERENCE)
+        .not_valid_before(now - _CLOCK_SKEW)
         .not_valid_after(now + datetime.timedelta(days=days))
     )
 

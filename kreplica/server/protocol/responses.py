@@ -25,7 +25,7 @@ T = TypeVar("T")
 NO_LEADER_HINT = {"leader_id": -1, "leader_epoch": -1}
 """``current_leader`` of a response without a hint."""
 
-_ANOTHER_LEADS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+_NOT_LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 HELD_SECONDS_MAX = 10.0
 """Time after which a request is handled even if the live brokers are still unknown."""
@@ -47,7 +47,7 @@ class LeaderHints:
 
     def leader_of(self, key: TopicPartition, code: ErrorCode) -> dict[str, int]:
         """Return ``current_leader`` for a partition with an error."""
-        if code not in _ANOTHER_LEADS:
+        if code not in _NOT_LEADER_ERRORS:
             return NO_LEADER_HINT
         leader, epoch = NO_LEADER, NO_EPOCH
         partition = self._partitions.get(key)
@@ -103,7 +103,9 @@ def run_handler(request: Request, coroutine: Coroutine[Any, Any, None]) -> None:
 
 
 def respond_in_slices(request: Request, steps: Steps[dict[str, Any] | None]) -> None:
-    """Respond with the result of a generator that yields between steps; it is closed with the connection.
+    """Respond with the result of a generator that yields between steps.
+
+    The generator is closed when the connection closes.
 
     :param steps: returns None if the generator has responded, or will respond, itself.
     """
@@ -130,7 +132,7 @@ async def _respond_with_rest(request: Request, steps: Steps[dict[str, Any] | Non
 
 
 def wait_for_brokers(metadata: MetadataCache, handle: Handler) -> Handler:
-    """Return a handler that delays requests until the controller has sent the live brokers.
+    """Return a handler that delays requests until the controller has sent the list of live brokers.
 
     A broker listens before it registers, so that the controller can reach it.  A client that received an empty list of
     brokers in the meantime would not refresh its metadata for a long time.

@@ -32,8 +32,9 @@ LEADERS_TIMEOUT_S = 3.0
 """Time to wait for partition leaders before the existence of the partitions is checked."""
 
 LOSS_CHECK_S = 10.0
-"""Time for which a missing or shortened partition is checked again before it is data loss: a new controller or leader
-may have older metadata.
+"""Time during which a missing or truncated partition is rechecked before data loss is reported.
+
+A new controller or leader may have older metadata.
 """
 
 
@@ -80,7 +81,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             available = self._recheck_loss(read_offsets)
         self._last = available
         added = self._lookup().earliest([each for each in available if each not in read_offsets])
-        # If the log end went back and failOnDataLoss is false, the query continues from there.
+        # If the log end offset decreased and failOnDataLoss is false, the query continues from there.
         first = {
             each: min(read_offsets[each], end) if each in read_offsets else added[each]
             for each, end in available.items()

@@ -4,7 +4,7 @@
 * ``kinds`` the kinds of anomalies
 * ``observed_log`` each partition's records as the clients observed them
 * ``writes`` lost, duplicated and misplaced records
-* ``polls`` consumers that went back or skipped records
+* ``polls`` consumers that reread or skipped records
 * ``isolation`` reads of aborted and uncommitted records
 * ``report`` anomalies counted by kind, and which of them are errors
 """

@@ -1,4 +1,4 @@
-"""Consumers that went back or skipped records that others read."""
+"""Consumers that reread records, or skipped records that others read."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ class Invariants:
         if node is not None and self._is_changed(znodes.CONTROLLER_EPOCH, node):
             epoch = documents.decode_controller_epoch(node.data or b"")
             if epoch < self._controller_epoch:
-                raise _violation("the controller epoch went back", epoch, self._controller_epoch)
+                raise _violation("the controller epoch decreased", epoch, self._controller_epoch)
             self._controller_epoch, self._controller_since = epoch, node.mzxid
         for key, path in self._paths.items():
             node = nodes.get(path)
@@ -275,7 +275,7 @@ class Invariants:
         assert state is not None
         if before is not None:
             if state.leader_epoch < before.leader_epoch:
-                raise _violation(f"{key}: the leader epoch went back", before, state)
+                raise _violation(f"{key}: the leader epoch decreased", before, state)
             is_led = NO_LEADER not in (state.leader, before.leader)
             if is_led and state.leader_epoch == before.leader_epoch and state.leader != before.leader:
                 raise _violation(f"{key}: two leaders in one epoch", before, state)
@@ -299,7 +299,7 @@ class Invariants:
         partition = replica.partition
         epoch = partition.leadership.leader_epoch
         if epoch < replica.leader_epoch:
-            raise _violation(f"{key} on {broker_id}: the leader epoch went back", epoch)
+            raise _violation(f"{key} on {broker_id}: the leader epoch decreased", epoch)
         replica.leader_epoch = epoch
         high_watermark, end = partition.high_watermark, partition.log.log_end_offset
         if high_watermark > end:
@@ -312,7 +312,7 @@ class Invariants:
             raise _violation(f"{key}: two leaders act in epoch {epoch}", leader, broker_id)
         if replica.led_epoch == epoch:
             if high_watermark < replica.led_high_watermark:
-                raise _violation(f"{key} on {broker_id}: the high watermark went back")
+                raise _violation(f"{key} on {broker_id}: the high watermark decreased")
         else:
             committed = self.committed[key].end_before(epoch)
             if end < committed:

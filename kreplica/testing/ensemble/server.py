@@ -191,7 +191,7 @@ class EnsembleServer(Factory):
 
     @property
     def authenticated(self) -> EnsembleServer:
-        """Dispatch of a connection whose client has proved an identity: the same."""
+        """Request dispatcher of a connection whose client has authenticated: the same."""
         return self
 
     def respond_to_word(self, connection: Connection, letters: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Authentication of connections: addAuth, SASL DIGEST-MD5, and the dispatch of clients that must authenticate first."""
+"""Authentication of connections: addAuth, SASL DIGEST-MD5, and the dispatcher of clients that must do so first."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Authentication:
         response = exchange.step(token)
         if exchange.user is not None:
             connection.exchange = None
-            connection.add_identity(("sasl", exchange.user), is_proven=True)
+            connection.add_identity(("sasl", exchange.user), is_verified=True)
         return response
 
 
@@ -89,7 +89,7 @@ class UnauthenticatedDispatch:
 
     @property
     def authenticated(self) -> RequestDispatch:
-        """Dispatch of the connection after its client has proved an identity."""
+        """Request dispatcher of a connection whose client has authenticated."""
         return self._authenticated
 
     def respond_to_word(self, connection: Connection, letters: bytes) -> bool:

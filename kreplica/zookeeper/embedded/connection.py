@@ -76,7 +76,7 @@ class RequestDispatch(TypingProtocol):
 
     @property
     def authenticated(self) -> RequestDispatch:
-        """Dispatch of the connection after its client has proved an identity."""
+        """Request dispatcher of a connection whose client has authenticated."""
 
     def respond_to_word(self, connection: Connection, letters: bytes) -> bool:
         """Respond to a four-letter word; return False if the word is unknown."""
@@ -144,7 +144,7 @@ class Connection(Protocol):
         """Add the subject of the client's TLS certificate, which the handshake has verified."""
         certificate = self._transport.getPeerCertificate()
         if certificate is not None:
-            self.add_identity(certificate_identity(certificate), is_proven=True)
+            self.add_identity(certificate_identity(certificate), is_verified=True)
 
     def dataReceived(self, data: bytes) -> None:
         if self._ending:
@@ -160,17 +160,17 @@ class Connection(Protocol):
 
     # --- identities ---
 
-    def add_identity(self, identity: Identity, *, is_proven: bool = False) -> None:
+    def add_identity(self, identity: Identity, *, is_verified: bool = False) -> None:
         """Add an identity of the client.
 
-        :param is_proven: True if the client has proved it, so that the server accepts all requests.
+        :param is_verified: True if the server has verified it, and therefore accepts all requests.
         :raise AuthFailed: if there are too many.
         """
         if identity not in self.identities:
             if len(self.identities) >= IDENTITIES_MAX:
                 raise AuthFailed(None, f"a connection has at most {IDENTITIES_MAX} identities")
             self.identities = (*self.identities, identity)
-        if is_proven:
+        if is_verified:
             self._dispatch = self._dispatch.authenticated
 
     # --- requests ---

@@ -62,7 +62,7 @@ class Dispatch:
 
     @property
     def authenticated(self) -> RequestDispatch:
-        """Dispatch of the connection after its client has proved an identity: the same."""
+        """Request dispatcher of a connection whose client has authenticated: the same."""
         return self
 
     def respond_to_word(self, connection: Connection, letters: bytes) -> bool:

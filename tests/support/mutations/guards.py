@@ -196,7 +196,7 @@ GUARDS: tuple[Guard, ...] = (
         "ISR write is conditional",
         (Place("kreplica.replication.leader.in_sync:expected_version", lambda _: -1),),
         joining.deposed_leader_writes_isr,
-        "the leader epoch went back",
+        "the leader epoch decreased",
     ),
     # --- commits ---
     Guard(

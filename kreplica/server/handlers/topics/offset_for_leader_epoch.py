@@ -13,7 +13,7 @@ from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import respond_in_slices
 
 NO_REPLICA = -2
-"""Replica ID of clients, and of versions without the field."""
+"""Replica ID in versions without the field; clients send -1."""
 
 
 class OffsetForLeaderEpoch:

@@ -18,7 +18,7 @@ from kreplica.spark.pipelines.audit.replica_comparison import Span
 from kreplica.spark.pipelines.audit.replica_findings import Comparison, Kind
 
 SLICE_BYTES = 128 << 20
-"""Approximate bytes of one replica per slice; more would balance the load of tasks less well."""
+"""Approximate bytes of one replica per slice; larger slices would balance tasks less evenly."""
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 """Internal topics, which are always compacted."""
@@ -43,8 +43,8 @@ class Plan:
     """Plan of a whole audit.
 
     :ivar brokers: brokers whose replicas are read.
-    :ivar found: results by partition; has an entry for each audited partition, and at first only the differences found
-        without reading batches.
+    :ivar found: one entry per audited partition, with the differences found without reading batches; the audit adds
+        the others.
     :ivar notes: omitted partitions and replicas, and the reasons.
     :ivar unread_replicas: number of replicas that are not read, by broker.
     """
@@ -84,7 +84,7 @@ def plan_for_files(
         if facts is not None and partition_facts is None:
             plan.notes.append(f"{partition}: the cluster does not have this partition")
             continue
-        replicas = _with_topic_id(partition, replicas, partition_facts, plan)
+        replicas = _matching_replicas(partition, replicas, partition_facts, plan)
         end = max((each.required_end for each in replicas), default=0)
         if partition_facts is not None and partition_facts.high_watermark is not None:
             end = partition_facts.high_watermark
@@ -123,7 +123,7 @@ def plan_for_brokers(facts: ClusterFacts, compacted: frozenset[str], client: Cli
     return plan
 
 
-def _with_topic_id(
+def _matching_replicas(
     partition: TopicPartition, replicas: list[FileReplica], partition_facts: PartitionFacts | None, plan: Plan
 ) -> list[FileReplica]:
     """Omit replicas of a deleted topic of the same name, and replicas that are no longer assigned."""
@@ -167,7 +167,8 @@ def _add(plan: Plan, partition: TopicPartition, replicas: Sequence[AnyReplica], 
         return
     if span.end <= span.start:
         if any(each.size_bytes for each in replicas):
-            plan.notes.append(f"{partition}: no high watermark is stored, nothing was compared")
+            text = "no records between the log start offset and the high watermark; nothing was compared"
+            plan.notes.append(f"{partition}: {text}")
         return
     plan.slices += _split(partition, tuple(replicas), span)
 
