@@ -3,7 +3,7 @@
 In the order in which a request passes through them:
 
 * ``transport``: listeners and sockets; ``listeners.Server`` is the entry point
-* ``protocol``: frames, requests, responses and their order on a connection, and the dispatch to handlers
+* ``protocol``: frames, requests, responses and their order on a connection, and dispatching to handlers
 * ``authorization``: permission checks before the handlers
 * ``produce``, ``fetch``, ``metadata``: the requests on the hot path
 * ``handlers``: all other requests, one module per API

@@ -65,6 +65,9 @@ RULES = (
          "room rooms diary diaries burial office papers neighbour neighbours tellings newcomers chronicle seat seats",
          r"\b(?:rooms?(?! for)|diary|diaries|burial|takes? office|in office|papers|neighbours?|tellings?|"
          r"newcomers|chronicle|seats?)\b", "use the technical term"),
+    Rule("dispatch", "dispatch",
+         r"\b(?:a|an|the|this|its|one|each|every|whose|full) dispatch\b",
+         "the component is a dispatcher; the activity is dispatching"),
     Rule("fragment", "of that so up wherewith which as whose to by with in from for",
          r"^(?:Of|That|So|Up to where|Wherewith|Which|As|Whose|To which|By which|With which|In which|"
          r"From which|For which)\s", "write a sentence, or a noun phrase that is complete"),

@@ -63,7 +63,7 @@ class MemoryTransport:
 
 
 class Bench:
-    """One connection to a dispatch, with a transport and a clock that the test controls."""
+    """One connection to a dispatcher, with a transport and a clock that the test controls."""
 
     def __init__(self, bounds: Bounds | None = None) -> None:
         self.now_s = 100.0

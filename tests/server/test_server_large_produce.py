@@ -34,7 +34,7 @@ class Many(Broker):
         self.cluster.wait_in_sync("many", range(MANY))
 
     def give(self, frame: bytes) -> None:
-        """Pass a frame to the dispatch; its buffer is reused unless the dispatch keeps it."""
+        """Pass a frame to the dispatcher; its buffer is reused unless the dispatcher keeps it."""
         buffer = bytearray(frame[4:])
         with self.resources.flush_scope:
             self.resources.dispatch.frame_received(self.connection, memoryview(buffer))

@@ -34,7 +34,7 @@ SOFTWARE = {"client_software_name": "librdkafka", "client_software_version": "2.
 
 
 class Broker:
-    """A dispatch that serves Metadata and ApiVersions, on a clock that does not advance by itself."""
+    """A dispatcher that serves Metadata and ApiVersions, on a clock that does not advance by itself."""
 
     def __init__(self, bounds: Bounds | None = None) -> None:
         self.clock = IteratedClock()
@@ -73,7 +73,7 @@ class Client:
         self.connection.attach(self.transport)
 
     def send(self, frame: bytes) -> bytearray:
-        """Pass a frame to the dispatch; return its buffer."""
+        """Pass a frame to the dispatcher; return its buffer."""
         buffer = bytearray(frame)
         with self._broker.flush_scope:
             self._broker.dispatch.frame_received(self.connection, memoryview(buffer)[4:])

@@ -31,7 +31,7 @@ def frame(version, value, correlation_id=1, client_id="me"):
 
 
 def learn(templates, received):
-    """Parse a frame and add its template, as the dispatch does."""
+    """Parse a frame and add its template, as the dispatcher does."""
     header = parse_request_header(received)
     parsed = PRODUCE.request.parser(header.api_version)(received, header.body_offset)
     templates.learn(received, header, parsed)

@@ -219,7 +219,7 @@ class TestThrottledRequests:
     def test_similar_requests_of_one_read(self, scene: QuotaScene) -> None:
         """They are handled together, and have the throttle time of the whole run in each response."""
         scene.set_quota(PRODUCER_BYTE_RATE, 10_000)
-        scene.produce(3_000)  # the dispatch learns the template
+        scene.produce(3_000)  # the dispatcher learns the template
         answers = scene.ask_all(PRODUCE, 9, [produce_body(30_000) for _ in range(6)])
         assert all(each["responses"][0]["partition_responses"][0]["error_code"] == 0 for each in answers)
         offsets = [each["responses"][0]["partition_responses"][0]["base_offset"] for each in answers]

@@ -21,7 +21,7 @@ from kreplica.service.process.options import StandaloneOptions
 from kreplica.service.standalone.secured import SecuredCluster
 
 ROOT = Path(__file__).parents[2]
-SECTION = (ROOT / "README.md").read_text().split("## Lock it\n")[1].split("\n## ")[0]
+SECTION = (ROOT / "README.md").read_text().split("## Secure the cluster\n")[1].split("\n## ")[0]
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", SECTION, re.S)
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 TIMEOUT_S = 60

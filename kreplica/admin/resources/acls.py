@@ -122,7 +122,7 @@ FILTERS = (
     Parameter("principal", TEXT, "Only ACLs of this principal."),
     Parameter("host", HOST, "Only ACLs for this address."),
     Parameter("operation", one_of(*OPERATIONS), "Only ACLs for this operation."),
-    Parameter("permission", one_of(*PERMISSIONS), "Only permissions, or only denials."),
+    Parameter("permission", one_of(*PERMISSIONS), "Only ACLs that allow, or only ACLs that deny."),
 )
 QUESTION = (
     Parameter("principal", TEXT, "The user, such as `User:alice`; required."),
@@ -206,7 +206,7 @@ class Acls:
                 "GET",
                 WHY_ACCESS,
                 self.why,
-                "Explain whether a user may do an operation, and which ACL decides.",
+                "Explain whether a user may perform an operation, and which ACL decides.",
                 response=ACCESS,
                 query=QUESTION,
             ),

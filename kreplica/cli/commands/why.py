@@ -60,7 +60,7 @@ def broker(session: Session, broker: int) -> None:
 @click.option("--host", metavar="ADDRESS", help="Address of the client; by default only ACLs for all addresses apply.")
 @with_session
 def access(session: Session, principal: str, operation: str, resource: NamedResource, host: str | None) -> None:
-    """Explain whether a user may do something: kreplica why access User:alice Read orders.
+    """Explain whether a user may perform an operation, for example: kreplica why access User:alice Read orders.
 
     A RESOURCE is a topic, or topic:NAME, group:NAME, transactional-id:NAME, user:NAME, or cluster.
     """

@@ -67,7 +67,8 @@ SUBCOMMANDS = {
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path),
               help="Write all results to this file.")  # fmt: skip
 @click.option("--pictures", "pictures_path", type=click.Path(file_okay=False, path_type=Path),
-              help="Write charts of the growth with the number of partitions to this directory, as SVG.")  # fmt: skip
+              help="Write charts of how time and requests grow with the number of partitions to this directory, as "
+                   "SVG.")  # fmt: skip
 @click.pass_context
 def command(
     context: click.Context,

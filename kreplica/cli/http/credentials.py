@@ -89,7 +89,7 @@ USER_OPTIONS = (
         "--password-file",
         "KREPLICA_PASSWORD_FILE",
         _keep,
-        "File with the password of --user, - for standard input; asked for if not given.",
+        "File with the password of --user; - is standard input. Without it, the command asks for the password.",
         type=_READABLE,
     ),
     _option(

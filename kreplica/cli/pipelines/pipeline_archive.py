@@ -42,7 +42,8 @@ CODECS = ("zstd", "snappy", "gzip", "lz4_raw", "uncompressed")
               help="With --follow: interval between batches, such as '30 seconds'.")  # fmt: skip
 @read_uncommitted_option
 @click.option("--values", type=click.Choice(VALUES), default=VALUES[0], show_default=True,
-              help="With json, values are also parsed into a column json; its fields may change.")  # fmt: skip
+              help="With json, values are also parsed into a column json; the fields of this column may change as new "
+                   "values are read.")  # fmt: skip
 @click.option(
     "--codec", type=click.Choice(CODECS), default=CODECS[0], show_default=True, help="Codec of the Parquet files."
 )

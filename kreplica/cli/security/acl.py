@@ -14,7 +14,9 @@ from kreplica.cli.terminal.screen import Screen, count_text
 if TYPE_CHECKING:
     from kreplica.cli.http.rest import RestClient
 
-_PERMISSION = click.option("--permission", type=click.Choice(["allow", "deny"]), help="Only permissions, or denials.")
+_PERMISSION = click.option(
+    "--permission", type=click.Choice(["allow", "deny"]), help="Only ACLs that allow, or only ACLs that deny."
+)
 _PRINCIPAL = click.option("--principal", type=PrincipalName(), help="Only ACLs of this principal: User:alice.")
 _OPERATION = click.option("--operation", type=Operation(), help="Only ACLs for this operation.")
 _HOST = click.option("--host", metavar="ADDRESS", help="Only ACLs for this client address.")
@@ -22,7 +24,7 @@ _HOST = click.option("--host", metavar="ADDRESS", help="Only ACLs for this clien
 
 @click.group()
 def command() -> None:
-    """Access control lists: the operations that users may do on resources.
+    """Access control lists: the operations that users may perform on resources.
 
     A RESOURCE is a topic, or topic:NAME, group:NAME, transactional-id:NAME, user:NAME, or cluster. The name * means
     all.
@@ -55,7 +57,7 @@ def _print_acls(screen: Screen, document: dict[str, Any]) -> None:
 @click.argument("operations", type=Operations(), metavar="OPERATION,...")
 @click.argument("resource", type=ResourceName())
 @click.option("--prefixed", is_flag=True, help="Apply to all names that start with the name of RESOURCE.")
-@click.option("--deny", is_flag=True, help="Deny the operations; denials have precedence over permissions.")
+@click.option("--deny", is_flag=True, help="Deny the operations; ACLs that deny have precedence.")
 @click.option("--host", default="*", show_default=True, metavar="ADDRESS", help="Apply to clients with this address.")
 @dry_run_option
 @with_session
@@ -70,7 +72,11 @@ def create(
     host: str,
     dry_run: bool,
 ) -> None:
-    """Allow PRINCIPAL the operations on RESOURCE: kreplica acl create User:alice Read,Write orders."""
+    """Allow PRINCIPAL to perform the operations on RESOURCE.
+
+    \b
+    kreplica acl create User:alice Read,Write orders
+    """
     row = {
         "resource_type": resource.type,
         "resource_name": resource.name,
@@ -97,7 +103,7 @@ def create(
 def delete(
     session: Session, resource: NamedResource | None, *, prefixed: bool, yes: bool, dry_run: bool, **filters: Any
 ) -> None:
-    """Delete the ACLs of RESOURCE, of a principal, or both."""
+    """Delete the ACLs that match RESOURCE, --principal, or both together."""
     query: dict[str, Any] = {name: value for name, value in filters.items() if value is not None}
     if resource is not None:
         query |= {"resource_type": resource.type, "resource_name": resource.name}

@@ -34,7 +34,7 @@ _ITERATIONS = click.option("--iterations", type=click.IntRange(4096, 16384), hel
 _NEW_PASSWORD = click.option(
     "--new-password-file",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
-    help="File with the new password in its first line, - for standard input; asked for if not given.",
+    help="File with the new password in its first line; - is standard input. Without it, the command asks for one.",
 )
 
 

@@ -26,7 +26,8 @@ def _sections(context: click.Context) -> Iterator[str]:
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None
-        with click.Context(command, info_name=name, parent=context, terminal_width=WIDTH) as inner:
+        settings = {**command.context_settings, "terminal_width": WIDTH}
+        with click.Context(command, info_name=name, parent=context, **settings) as inner:
             yield _section(command, inner)
             if isinstance(command, click.Group):
                 yield from _sections(inner)

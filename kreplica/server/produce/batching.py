@@ -105,12 +105,12 @@ RunHandler = Callable[[ProduceRun], None]
 
 
 class ProduceRuns:
-    """Collects runs for one dispatch; at most one run is open.
+    """Collects runs for one dispatcher; at most one run is open.
 
     A run is handled at the end of the flush scope, before the responses are sent, or before the next frame that is not
     part of it.
 
-    :param routes: routes of the dispatch by API key and version; a template implies that its route exists.
+    :param routes: routes of the dispatcher by API key and version; a template implies that its route exists.
     """
 
     def __init__(

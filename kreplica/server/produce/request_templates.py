@@ -55,7 +55,7 @@ Found = tuple[int, ProduceTemplate, memoryview, int]
 
 
 class ProduceTemplates(TemplateCache[ProduceTemplate, Found]):
-    """Templates of all Produce requests that one dispatch receives."""
+    """Templates of all Produce requests that one dispatcher receives."""
 
     def __init__(self) -> None:
         super().__init__(_found)

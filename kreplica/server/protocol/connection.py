@@ -243,7 +243,7 @@ class Connection:
         if not self.closed:
             self._resume_if_possible()
 
-    # --- for the dispatch and its requests ---------------------------------------------------------------------------
+    # --- for the dispatcher and its requests ------------------------------------------------------------------------
 
     @property
     def slices(self) -> Slices:

@@ -25,7 +25,7 @@ SCRATCH_BYTES = 256 * 1024
 class Resources:
     """Shared resources of one broker's server.
 
-    :ivar frame_received: bound method of the dispatch; sharing it saves 64 bytes per connection.
+    :ivar frame_received: bound method of the dispatcher; sharing it saves 64 bytes per connection.
     :ivar scratch: receive buffer in which frames are parsed; valid until the read that filled it returns.
     """
 
