@@ -1,14 +1,15 @@
-"""Topics, configurations and replica sizes: the part of the admin client that scripts and Spark jobs use."""
+"""Topics, settings, replica sizes and delegation tokens: the part of the admin client that scripts and Spark jobs use."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kreplica.blocking.cluster import Cluster
 from kreplica.blocking.coroutines import run
 from kreplica.blocking.offsets import topic_partitions
 from kreplica.client_core.admin import Admin
+from kreplica.client_core.admin.delegation_tokens import DelegationToken
 from kreplica.client_core.configs import ConfigChange, ConfigEntry, ConfigResource
 from kreplica.client_core.errors import ClientError
 from kreplica.client_core.metadata import TopicView
@@ -110,3 +111,45 @@ def size_of_leaders(cluster: Cluster, topic: str) -> dict[int, int]:
     view = cluster.find_topic(topic)
     leaders = {each.partition: (each.leader, TopicPartition(topic, each.partition)) for each in view.partitions}
     return {partition: sizes[leader] for partition, leader in leaders.items() if leader in sizes}
+
+
+def create_delegation_token(
+    cluster: Cluster, *, renewers: Iterable[str] = (), max_lifetime_ms: int | None = None, owner: str | None = None
+) -> DelegationToken:
+    """Create a token, with which other clients can act as the owner for a limited time.
+
+    :param renewers: principals that may renew and expire the token, such as ``User:scheduler``.
+    :param max_lifetime_ms: at most ``delegation.token.max.lifetime.ms``, the default.
+    :param owner: principal as which clients with the token act; the client's own by default.
+    :raise BrokerRefused: tokens are disabled, or the client has no permission or has authenticated with a token.
+    """
+    created = Admin(cluster.core).create_delegation_token(
+        renewers=renewers, max_lifetime_ms=max_lifetime_ms, owner=owner
+    )
+    return run(created)
+
+
+def renew_delegation_token(cluster: Cluster, hmac: bytes, period_ms: int | None = None) -> int:
+    """Extend the validity of a token; return its new end in milliseconds since 1970.
+
+    :param period_ms: time from now; ``delegation.token.expiry.time.ms`` by default.
+    :raise BrokerRefused: the token has expired, or belongs to another user.
+    """
+    return run(Admin(cluster.core).renew_delegation_token(hmac, period_ms))
+
+
+def expire_delegation_token(cluster: Cluster, hmac: bytes, period_ms: int | None = None) -> int:
+    """Delete a token, or set the end of its validity; return the end in milliseconds since 1970.
+
+    :param period_ms: time from now; None deletes the token.
+    :raise BrokerRefused: the token has expired, or belongs to another user.
+    """
+    return run(Admin(cluster.core).expire_delegation_token(hmac, period_ms))
+
+
+def delegation_tokens(cluster: Cluster, owners: Iterable[str] | None = None) -> Sequence[DelegationToken]:
+    """Return the tokens that the client may see.
+
+    :param owners: only tokens of these principals; None for all tokens.
+    """
+    return run(Admin(cluster.core).describe_delegation_tokens(owners))

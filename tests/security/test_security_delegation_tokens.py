@@ -335,6 +335,58 @@ def test_clients_of_every_kind(
     with_tokens(tmp_path, certificates, coordinator.address, story)
 
 
+def test_administration(
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, logged: list[str]
+) -> None:
+    """Both clients create, renew, list and delete tokens, and Java's settings of a token work for them."""
+
+    async def story(scene: Brokers) -> None:
+        async with scene.cluster("LOCAL", "PLAIN", "alice") as cluster:
+            admin = Admin(cluster)
+            carol = "User:carol"
+            token = await admin.create_delegation_token(renewers=["User:bob"], max_lifetime_ms=DAY_MS, owner=carol)
+            assert (token.owner, token.requester, token.renewers) == ("User:carol", "User:alice", ("User:bob",))
+            assert token.max_ms - token.issued_ms == DAY_MS
+            assert token.password not in repr(token)
+            assert await admin.describe_delegation_tokens() == [token]
+            assert await admin.describe_delegation_tokens(["User:dave"]) == []
+            with pytest.raises(errors.BrokerRefused, match="DELEGATION_TOKEN_OWNER_MISMATCH"):
+                await admin.renew_delegation_token(token.hmac)
+            own = await admin.create_delegation_token()
+            renewed_ms = await admin.renew_delegation_token(own.hmac, 2 * DAY_MS)
+            assert abs(renewed_ms - own.issued_ms - 2 * DAY_MS) < 60_000
+            assert await admin.expire_delegation_token(own.hmac, DAY_MS) < renewed_ms
+            await admin.expire_delegation_token(own.hmac)
+            assert await admin.describe_delegation_tokens() == [token]
+            with pytest.raises(ValueError, match="not a principal"):
+                await admin.create_delegation_token(owner="carol")
+        config = {"security.protocol": "SASL_PLAINTEXT", **token.client_config("SCRAM-SHA-256")}
+        endpoint = secured_endpoints(config)
+        connection = await connect(scene.reactor, "127.0.0.1", scene.port("LOCAL"), client_id="t", endpoint=endpoint)
+        assert "User:carol" in scene.users
+        await connection.close()
+        await deferToThread(administer_blocking, scene.port("LOCAL"), scene.config("LOCAL", "PLAIN", "alice"))
+
+    with_tokens(tmp_path, certificates, coordinator.address, story)
+
+
+def administer_blocking(port: int, config: dict[str, str]) -> None:
+    from kreplica.blocking.admin import (
+        create_delegation_token,
+        delegation_tokens,
+        expire_delegation_token,
+        renew_delegation_token,
+    )
+
+    with BlockingCluster(f"127.0.0.1:{port}", runtime=secured_runtime(config)) as cluster:
+        token = create_delegation_token(cluster, renewers=["User:bob"])
+        renewed_ms = renew_delegation_token(cluster, token.hmac, 2 * DAY_MS)
+        (found,) = [each for each in delegation_tokens(cluster, ["User:alice"]) if each.owner == "User:alice"]
+        assert (found.token_id, found.expires_ms) == (token.token_id, renewed_ms)
+        expire_delegation_token(cluster, token.hmac)
+        assert token.token_id not in {each.token_id for each in delegation_tokens(cluster)}
+
+
 def read_blocking(port: int, config: dict[str, str]) -> int:
     partition = TopicPartition("orders", 0)
     with (

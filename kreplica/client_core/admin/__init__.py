@@ -7,6 +7,7 @@
 * ``configs``: configurations of topics and brokers
 * ``reassignments``: leader elections, reassignments of replicas; ``log_dirs``: log directories
 * ``groups``: consumer groups; ``group_offsets``: committed offsets and lag
+* ``delegation_tokens``: delegation tokens
 * ``transactions``: transactions and producers, including hanging transactions
 """
 
@@ -17,6 +18,7 @@ from kreplica.client_core.admin.brokers import (
     Features,
     Levels,
 )
+from kreplica.client_core.admin.delegation_tokens import DelegationToken
 from kreplica.client_core.admin.group_offsets import PartitionLag
 from kreplica.client_core.admin.groups import (
     GroupDescription,
@@ -73,6 +75,7 @@ __all__ = [
     "ConfigSynonym",
     "ConfigType",
     "CreatedTopic",
+    "DelegationToken",
     "ElectionType",
     "Features",
     "GroupDescription",

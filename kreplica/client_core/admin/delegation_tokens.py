@@ -1,0 +1,191 @@
+"""Delegation tokens (KIP-48, KIP-373): temporary credentials with the rights of a user."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kreplica.client_core.admin.request_routing import RequestRouter, require_version
+from kreplica.client_core.cluster import BrokerConnection
+from kreplica.client_core.errors import check
+from kreplica.wire.messages import (
+    CREATE_DELEGATION_TOKEN,
+    DESCRIBE_DELEGATION_TOKEN,
+    EXPIRE_DELEGATION_TOKEN,
+    RENEW_DELEGATION_TOKEN,
+)
+
+BROKERS_PERIOD = -1
+"""Period that stands for the broker's setting."""
+
+_OWNERS_FROM = 3
+"""First version of CreateDelegationToken with an owner, and of responses with a requester (KIP-373)."""
+
+_LOGIN_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationToken:
+    """A token and its secret.
+
+    :param token_id: user name of clients that authenticate with the token.
+    :param owner: principal as which these clients act, such as ``User:alice``.
+    :param requester: principal that created the token; the owner if the broker does not report it.
+    :param renewers: other principals that may renew and expire the token.
+    :param issued_ms: time of the creation in milliseconds since 1970.
+    :param expires_ms: time after which the token is invalid, unless it is renewed before.
+    :param max_ms: time after which the token cannot be renewed.
+    :param hmac: the secret.
+    """
+
+    token_id: str
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issued_ms: int
+    expires_ms: int
+    max_ms: int
+    hmac: bytes = field(repr=False)
+
+    @property
+    def password(self) -> str:
+        """Password of clients that authenticate with the token."""
+        return b64encode(self.hmac).decode()
+
+    def client_config(self, mechanism: str = "SCRAM-SHA-512") -> dict[str, str]:
+        """Return the settings with which a client, also of Java, authenticates with the token."""
+        options = f'username="{self.token_id}" password="{self.password}" tokenauth="true"'
+        return {"sasl.mechanism": mechanism, "sasl.jaas.config": f"{_LOGIN_MODULE} required {options};"}
+
+
+class DelegationTokens(RequestRouter):
+    """Requests about delegation tokens; the client must have authenticated, but not with a token."""
+
+    async def create_delegation_token(
+        self,
+        *,
+        renewers: Iterable[str] = (),
+        max_lifetime_ms: int | None = None,
+        owner: str | None = None,
+        timeout_s: float | None = None,
+    ) -> DelegationToken:
+        """Create a token.
+
+        If the response is lost, the request is repeated, and the first token remains until it expires.
+
+        :param renewers: principals that may renew and expire the token, such as ``User:scheduler``.
+        :param max_lifetime_ms: at most ``delegation.token.max.lifetime.ms``, the default.
+        :param owner: principal as which clients with the token act; the client's own by default.
+        :raise ClientError: the request is refused, or no broker responded.
+        """
+        body: dict[str, Any] = {
+            "owner_principal_type": None,
+            "owner_principal_name": None,
+            "renewers": [_principal_row(each) for each in renewers],
+            "max_lifetime_ms": BROKERS_PERIOD if max_lifetime_ms is None else max_lifetime_ms,
+        }
+        if owner is not None:
+            body |= {f"owner_{name}": value for name, value in _principal_row(owner).items()}
+
+        async def ask(connection: BrokerConnection) -> dict[str, Any]:
+            if owner is not None:
+                require_version(connection, CREATE_DELEGATION_TOKEN, _OWNERS_FROM, "owners (KIP-373)")
+            return await self._cluster.request(connection, CREATE_DELEGATION_TOKEN, body)
+
+        async def once() -> DelegationToken:
+            response = await self._cluster.at_any(ask)
+            check(response, "delegation token")
+            own, requester = _principal(response), _principal(response, "token_requester_principal")
+            return DelegationToken(
+                response["token_id"],
+                own,
+                requester or own,
+                tuple(f"{row['principal_type']}:{row['principal_name']}" for row in body["renewers"]),
+                response["issue_timestamp_ms"],
+                response["expiry_timestamp_ms"],
+                response["max_timestamp_ms"],
+                bytes(response["hmac"]),
+            )
+
+        return await self._cluster.retrying(once, timeout_s)
+
+    async def renew_delegation_token(
+        self, hmac: bytes, period_ms: int | None = None, *, timeout_s: float | None = None
+    ) -> int:
+        """Extend the validity of a token of the client, or of which it is a renewer.
+
+        :param period_ms: time from now; ``delegation.token.expiry.time.ms`` by default.
+        :return: the new end of the validity, in milliseconds since 1970.
+        :raise ClientError: the request is refused, or no broker responded.
+        """
+        body = {"hmac": hmac, "renew_period_ms": BROKERS_PERIOD if period_ms is None else period_ms}
+
+        async def once() -> int:
+            response = await self._cluster.ask(RENEW_DELEGATION_TOKEN, body)
+            check(response, "renewal of a delegation token")
+            return int(response["expiry_timestamp_ms"])
+
+        return await self._cluster.retrying(once, timeout_s)
+
+    async def expire_delegation_token(
+        self, hmac: bytes, period_ms: int | None = None, *, timeout_s: float | None = None
+    ) -> int:
+        """Delete a token, or set the end of its validity.
+
+        :param period_ms: time from now; None deletes the token.
+        :return: the new end of the validity, in milliseconds since 1970.
+        :raise ClientError: the request is refused, or no broker responded.
+        """
+        body = {"hmac": hmac, "expiry_time_period_ms": BROKERS_PERIOD if period_ms is None else period_ms}
+
+        async def once() -> int:
+            response = await self._cluster.ask(EXPIRE_DELEGATION_TOKEN, body)
+            check(response, "expiry of a delegation token")
+            return int(response["expiry_timestamp_ms"])
+
+        return await self._cluster.retrying(once, timeout_s)
+
+    async def describe_delegation_tokens(
+        self, owners: Iterable[str] | None = None, *, timeout_s: float | None = None
+    ) -> Sequence[DelegationToken]:
+        """Return the tokens that the client may see, with their secrets.
+
+        :param owners: only tokens of these principals, which may also be renewers; None: all.
+        :raise ClientError: the request is refused, or no broker responded.
+        """
+        body = {"owners": None if owners is None else [_principal_row(each) for each in owners]}
+
+        async def once() -> Sequence[DelegationToken]:
+            response = await self._cluster.ask(DESCRIBE_DELEGATION_TOKEN, body)
+            check(response, "delegation tokens")
+            return [_described(row) for row in response["tokens"]]
+
+        return await self._cluster.retrying(once, timeout_s)
+
+
+def _described(row: dict[str, Any]) -> DelegationToken:
+    owner = _principal(row)
+    return DelegationToken(
+        row["token_id"],
+        owner,
+        _principal(row, "token_requester_principal") or owner,
+        tuple(_principal(each) for each in row["renewers"]),
+        row["issue_timestamp"],
+        row["expiry_timestamp"],
+        row["max_timestamp"],
+        bytes(row["hmac"]),
+    )
+
+
+def _principal(row: dict[str, Any], name: str = "principal") -> str:
+    """Return the principal in a response; empty if the version of the response does not contain it."""
+    return f"{row[f'{name}_type']}:{row[f'{name}_name']}" if row.get(f"{name}_name") else ""
+
+
+def _principal_row(principal: str) -> dict[str, str]:
+    kind, colon, name = principal.partition(":")
+    if not colon:
+        raise ValueError(f"{principal!r} is not a principal such as User:alice")
+    return {"principal_type": kind, "principal_name": name}
