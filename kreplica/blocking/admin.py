@@ -1,4 +1,4 @@
-"""Topics, settings, replica sizes and delegation tokens: the part of the admin client that scripts and Spark jobs use."""
+"""Topics, settings, replica sizes and delegation tokens: the parts of the admin client for scripts and Spark jobs."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def size_of_leaders(cluster: Cluster, topic: str) -> dict[int, int]:
 def create_delegation_token(
     cluster: Cluster, *, renewers: Iterable[str] = (), max_lifetime_ms: int | None = None, owner: str | None = None
 ) -> DelegationToken:
-    """Create a token, with which other clients can act as the owner for a limited time.
+    """Create a token: other clients that authenticate with it act as the owner, for a limited time.
 
     :param renewers: principals that may renew and expire the token, such as ``User:scheduler``.
     :param max_lifetime_ms: at most ``delegation.token.max.lifetime.ms``, the default.

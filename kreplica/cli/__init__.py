@@ -2,7 +2,7 @@
 
 * ``commands``: administration of a running cluster through the admin API, and tools such as the shell completion
 * ``plans``: reassignment plans, through the admin API
-* ``security``: users, ACLs, development certificates and protected znodes
+* ``security``: users, delegation tokens, ACLs, development certificates and protected znodes
 * ``records``: ``produce`` and ``consume``, with any Kafka cluster
 * ``transfer``: export, import and copy of topics, with any Kafka cluster
 * ``pipelines``: Spark pipelines over whole topics
@@ -33,6 +33,7 @@ SUBCOMMANDS = {
     "controller": Subcommand("commands.controller", "The controller: show, resign."),
     "config": Subcommand("commands.config", "Topic and broker settings: get, set, remove."),
     "acl": Subcommand("security.acl", "Access control lists: list, create, delete."),
+    "token": Subcommand("security.token", "Delegation tokens of users: list, create, renew, expire."),
     "user": Subcommand("security.user", "Users with passwords (SCRAM): list, create, password, delete."),
     "why": Subcommand(
         "commands.why", "Explain the state of a partition, group or plan, why a broker is slow, or a user's access."

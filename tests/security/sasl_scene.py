@@ -107,7 +107,7 @@ class Brokers:
         ]
         response = await connection.request(ALTER_USER_SCRAM_CREDENTIALS, 0, {"deletions": [], "upsertions": rows})
         assert [row["error_code"] for row in response["results"]] == [0]
-        described = await connection.request(DESCRIBE_USER_SCRAM_CREDENTIALS, 0, {"users": None})
+        described = await connection.request(DESCRIBE_USER_SCRAM_CREDENTIALS, 0, {"users": [{"name": user}]})
         (row,) = described["results"]
         assert [(info["mechanism"], info["iterations"]) for info in row["credential_infos"]] == [
             (SHA_256, 4096),

@@ -12,7 +12,14 @@ import requests
 from sasl_scene import PASSWORDS, Brokers, with_brokers
 from twisted.internet.threads import deferToThread
 
-from kreplica.admin.security.route_rules import AUTHENTICATED, LISTED_GROUPS, LISTED_TOPICS, RULES
+from kreplica.admin.security.route_rules import (
+    AUTHENTICATED,
+    LISTED_GROUPS,
+    LISTED_TOKENS,
+    LISTED_TOPICS,
+    RENEWED_TOKENS,
+    RULES,
+)
 from kreplica.client import Admin
 from kreplica.runtime.pause import pause
 from kreplica.security.acls.acl import Acl, AclOperation, PatternType, Permission, ResourcePattern, ResourceType
@@ -29,6 +36,7 @@ IN_PATH = {
     "plan": "20240101-000000",
     "file": "app.js",
     "user": "carol",
+    "token": "an-id",
 }
 BODIES: dict[str, Any] = {
     "POST /v1/topics": {"name": "new"},
@@ -46,6 +54,9 @@ BODIES |= {
     "POST /v1/session": {"token": TOKEN},
     "PUT /v1/users/{user}": {"password": "planted-secret-9"},
     "POST /v1/acls": {"acls": [ACL]},
+    "POST /v1/tokens": {"owner": "User:carol"},
+    "POST /v1/tokens/{token}/renew": {},
+    "POST /v1/tokens/{token}/expire": {},
 }
 QUERIES = {
     "DELETE /v1/groups/{group}/offsets": {"topic": "orders"},
@@ -97,6 +108,7 @@ def more(tmp_path: Path) -> str:
     token.write_text(TOKEN)
     return f"""authorizer.class.name=kafka.security.authorizer.AclAuthorizer
         super.users=User:admin
+        delegation.token.secret.key=planted-token-key
         kreplica.admin.listener=127.0.0.1:0
         kreplica.admin.authentication=basic
         kreplica.admin.token.file={token}
@@ -129,7 +141,10 @@ def test_each_route_needs_authentication_and_permission(
                 rule = rule_of(name)
                 if rule.public or rule is AUTHENTICATED:
                     continue
-                if rule in (LISTED_TOPICS, LISTED_GROUPS):
+                if rule is RENEWED_TOKENS:
+                    assert response.status_code == 404, (name, response.text)
+                    continue
+                if rule in (LISTED_TOPICS, LISTED_GROUPS, LISTED_TOKENS):
                     assert response.status_code == 200, (name, response.text)
                     assert "orders" not in response.text
                     continue

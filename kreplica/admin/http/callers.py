@@ -92,3 +92,8 @@ def topic(name: str) -> Resource:
 def group(name: str) -> Resource:
     """Return a group as a resource."""
     return Resource(ResourceType.GROUP, name)
+
+
+def user(principal: str) -> Resource:
+    """Return a user, such as ``User:alice``, as a resource."""
+    return Resource(ResourceType.USER, principal)

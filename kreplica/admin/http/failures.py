@@ -19,6 +19,10 @@ from kreplica.zookeeper import (
 _BY_STATUS: dict[int, tuple[ErrorCode, ...]] = {
     403: (
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
+        ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+        ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH,
+        ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
         ErrorCode.GROUP_AUTHORIZATION_FAILED,
         ErrorCode.POLICY_VIOLATION,
         ErrorCode.SECURITY_DISABLED,
@@ -28,6 +32,7 @@ _BY_STATUS: dict[int, tuple[ErrorCode, ...]] = {
     ),
     404: (
         ErrorCode.BROKER_ID_NOT_REGISTERED,
+        ErrorCode.DELEGATION_TOKEN_NOT_FOUND,
         ErrorCode.GROUP_ID_NOT_FOUND,
         ErrorCode.LOG_DIR_NOT_FOUND,
         ErrorCode.RESOURCE_NOT_FOUND,
@@ -38,6 +43,7 @@ _BY_STATUS: dict[int, tuple[ErrorCode, ...]] = {
     409: (
         ErrorCode.BROKER_NOT_AVAILABLE,
         ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.DELEGATION_TOKEN_EXPIRED,
         ErrorCode.DUPLICATE_RESOURCE,
         ErrorCode.ELECTION_NOT_NEEDED,
         ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
@@ -65,6 +71,8 @@ _STATUS = {code: status for status, codes in _BY_STATUS.items() for code in code
 
 _RETRY = "Try again in a moment."
 _WHAT_TO_DO = {
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "Set delegation.token.secret.key on all brokers.",
+    ErrorCode.DELEGATION_TOKEN_NOT_FOUND: "GET /v1/tokens lists the tokens.",
     ErrorCode.NON_EMPTY_GROUP: "Stop the group's members, and try again.",
     ErrorCode.NOT_COORDINATOR: "Send the request to the coordinator of the group.",
     ErrorCode.REASSIGNMENT_IN_PROGRESS: "Wait until the replicas have moved, or cancel the plan that moves them.",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kreplica.admin.http.api import Call, Route
-from kreplica.admin.http.callers import FORBIDDEN, group, topic
+from kreplica.admin.http.callers import FORBIDDEN, group, topic, user
 from kreplica.admin.http.problems import Problem
 from kreplica.interfaces.authorization import CLUSTER, Operation, Resource
 
@@ -71,6 +71,12 @@ def _explain_access(call: Call) -> Sequence[Need]:
     return () if call.query["principal"] == call.caller.user else [(Operation.DESCRIBE, CLUSTER)]
 
 
+def _create_token(call: Call) -> Sequence[Need]:
+    """Users may create tokens of their own."""
+    owner = call.body.get("owner", call.caller.user)
+    return () if owner == call.caller.user else [(Operation.CREATE_TOKENS, user(owner))]
+
+
 def _nothing(_: Call) -> Sequence[Need]:
     return ()
 
@@ -79,6 +85,10 @@ PUBLIC = Rule("no authentication", _nothing, public=True)
 AUTHENTICATED = Rule("authentication only", _nothing)
 LISTED_TOPICS = Rule("lists the topics with Describe", _nothing)
 LISTED_GROUPS = Rule("lists the groups with Describe, or all with Describe on the cluster", _nothing)
+LISTED_TOKENS = Rule(
+    "lists own tokens, those with Describe, and those of users with DescribeTokens", _nothing
+)
+RENEWED_TOKENS = Rule("owners and renewers of the token", _nothing)
 
 _DESCRIBE, _ALTER = _on_cluster(Operation.DESCRIBE), _on_cluster(Operation.ALTER)
 _DESCRIBE_TOPIC, _READ_TOPIC = _on_topic(Operation.DESCRIBE), _on_topic(Operation.READ)
@@ -106,6 +116,10 @@ RULES: Mapping[str, Rule] = {
     "GET /v1/acls": _DESCRIBE,
     "POST /v1/acls": _ALTER,
     "DELETE /v1/acls": _ALTER,
+    "GET /v1/tokens": LISTED_TOKENS,
+    "POST /v1/tokens": Rule("authentication only; CreateTokens on another owner", _create_token),
+    "POST /v1/tokens/{token}/renew": RENEWED_TOKENS,
+    "POST /v1/tokens/{token}/expire": RENEWED_TOKENS,
     # The cluster.
     "GET /v1/cluster": _DESCRIBE,
     "GET /v1/brokers": _DESCRIBE,

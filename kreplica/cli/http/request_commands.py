@@ -96,6 +96,7 @@ _COMMANDS: tuple[tuple[str, str, Callable[[Words, Body], Words | None]], ...] = 
             "partitions": ("partition", "list"),
             "plans": ("plan", "list"),
             "timeline": ("timeline",),
+            "tokens": ("token", "list"),
             "topics": ("topic", "list"),
             "users": ("user", "list"),
             "why/access": ("why", "access"),

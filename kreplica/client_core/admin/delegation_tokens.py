@@ -10,6 +10,7 @@ from typing import Any
 from kreplica.client_core.admin.request_routing import RequestRouter, require_version
 from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.errors import check
+from kreplica.security.tokens.token import client_config
 from kreplica.wire.messages import (
     CREATE_DELEGATION_TOKEN,
     DESCRIBE_DELEGATION_TOKEN,
@@ -22,8 +23,6 @@ BROKERS_PERIOD = -1
 
 _OWNERS_FROM = 3
 """First version of CreateDelegationToken with an owner, and of responses with a requester (KIP-373)."""
-
-_LOGIN_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +54,8 @@ class DelegationToken:
         return b64encode(self.hmac).decode()
 
     def client_config(self, mechanism: str = "SCRAM-SHA-512") -> dict[str, str]:
-        """Return the settings with which a client, also of Java, authenticates with the token."""
-        options = f'username="{self.token_id}" password="{self.password}" tokenauth="true"'
-        return {"sasl.mechanism": mechanism, "sasl.jaas.config": f"{_LOGIN_MODULE} required {options};"}
+        """Return the settings of a client, also of Java, that authenticates with the token."""
+        return client_config(self.token_id, self.password, mechanism)
 
 
 class DelegationTokens(RequestRouter):
@@ -114,7 +112,7 @@ class DelegationTokens(RequestRouter):
     async def renew_delegation_token(
         self, hmac: bytes, period_ms: int | None = None, *, timeout_s: float | None = None
     ) -> int:
-        """Extend the validity of a token of the client, or of which it is a renewer.
+        """Extend the validity of a token; the client must be its owner or a renewer.
 
         :param period_ms: time from now; ``delegation.token.expiry.time.ms`` by default.
         :return: the new end of the validity, in milliseconds since 1970.

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 USER_TYPE = "User"
 """The type of principals that can own and renew tokens."""
 
+_LOGIN_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
 
 @dataclass(frozen=True, slots=True)
 class DelegationToken:
@@ -82,6 +84,16 @@ def hmac_of(token_id: str, key: bytes) -> bytes:
     :param key: ``delegation.token.secret.key``, equal on all brokers.
     """
     return hmac.new(key, token_id.encode(), hashlib.sha512).digest()
+
+
+def client_config(token_id: str, password: str, mechanism: str) -> dict[str, str]:
+    """Return the settings of a client, also of Java, that authenticates with a token.
+
+    :param password: the secret of the token in Base64.
+    :param mechanism: SCRAM-SHA-256 or SCRAM-SHA-512.
+    """
+    options = f'username="{token_id}" password="{password}" tokenauth="true"'
+    return {"sasl.mechanism": mechanism, "sasl.jaas.config": f"{_LOGIN_MODULE} required {options};"}
 
 
 def visible_tokens(

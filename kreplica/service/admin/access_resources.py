@@ -1,4 +1,4 @@
-"""Builds the admin API's resources for access: sessions, users and ACLs."""
+"""Builds the admin API's resources for access: sessions, users, ACLs and delegation tokens."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Protocol
 from kreplica.admin.http.api import Resource
 from kreplica.admin.resources.acls import Acls
 from kreplica.admin.resources.session import SessionResource
+from kreplica.admin.resources.tokens import Tokens
 from kreplica.admin.resources.users import Users
 from kreplica.admin.security.guard import Guard
 from kreplica.membership.dynamic_settings import DynamicSettings
@@ -38,10 +39,11 @@ class AccessDependencies(Protocol):
 
 
 def access_resources(broker: AccessDependencies, guard: Guard) -> Sequence[Resource]:
-    """Return the resources for sessions, users and ACLs."""
+    """Return the resources for sessions, users, ACLs and delegation tokens."""
     settings, plugins = broker.dynamic_settings, broker.plugins
     return (
         SessionResource(guard),
         Users(settings, ScramWriter(settings, broker.client), broker.runtime.offload),
         Acls(broker.watches.acls, plugins.acl_authorizer, plugins.permissions),
+        Tokens(broker.watches.tokens),
     )

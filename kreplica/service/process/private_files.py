@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 log = Logger()
 
-_SECRET = re.compile(r"password|secret|credential|(^|\.)token$|jaas")
+_SECRET = re.compile(r"password|secret|credential|(^|\.)token$|\.master\.key$|jaas")
 
 OTHERS = 0o077
 """Permission bits of the group and of others."""
