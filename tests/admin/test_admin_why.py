@@ -305,7 +305,7 @@ def test_broker_without_stalls():
     scene = Scene()
     why = scene.why("brokers/2", asked=2)
     assert (why["subject"], why["state"]) == ("broker 2", "healthy")
-    assert why["facts"] == {"stalls_since_start": 0, "stalls": []}
+    assert why["facts"] == {"stalls_since_start": 0, "stalls": [], "certificates": []}
     assert scene.why("brokers/2", asked=3) == why
 
 
@@ -327,6 +327,27 @@ def test_broker_with_a_blocked_event_loop():
     why = scene.why("brokers/2", asked=2)
     assert why["state"] == "healthy"
     assert why["facts"]["stalls_since_start"] == len(why["facts"]["stalls"]) == 2
+
+
+def test_certificates_that_expire():
+    """The certificate is in the explanation of its broker, in its metrics and in the warnings of the live metrics."""
+    scene = Scene()
+    expires_at_ms = scene.add_certificate(2, "SASL_SSL", days=12.5)
+    why = scene.why("brokers/2", asked=3)
+    sentence = "The certificate CN=broker of the listener SASL_SSL expires in 12 days."
+    assert why["state"] == "certificate_expiring"
+    assert why["summary"].endswith(f"in the last 5 minutes. {sentence}")
+    assert why["you_can"][0]["text"].startswith("Replace the files")
+    (fact,) = why["facts"]["certificates"]
+    assert (fact["listener"], fact["subject"]) == ("SASL_SSL", "CN=broker")
+    assert fact["expires_at_ms"] == pytest.approx(expires_at_ms, abs=1000)
+    rows = scene.apis[3].document("GET", "/v1/figures")["brokers"]
+    assert [row["warnings"] for row in rows] == [[], [sentence], []]
+    assert scene.metric(2, "kreplica_tls_certificate_expiry_days") == {("SASL_SSL",): pytest.approx(12.5, abs=0.01)}
+    scene.add_certificate(2, "SASL_SSL", days=-2)
+    why = scene.why("brokers/2", asked=2)
+    assert why["state"] == "certificate_expired"
+    assert why["summary"].endswith("The certificate CN=broker of the listener SASL_SSL expired 2 days ago.")
 
 
 def test_broker_that_does_not_respond():

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from direct_calls import DirectCluster
 from twisted.internet.defer import Deferred
 
+from kreplica.interfaces import Family
+from kreplica.runtime.stalls import StallWatch
+from kreplica.service.metrics.broker_metrics import BrokerMetrics
 from kreplica.testing.clients.coordinator_client import GROUP, TRANSACTION, CoordinatorClient
 from kreplica.testing.clients.transactional_producer import TransactionalProducer, TransactionSettings
 from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
@@ -12,6 +21,17 @@ from kreplica.testing.histories.transaction_history import TransactionHistory
 from tests.support.broker_scene import batch
 from tests.support.clients.group_history import GroupHistory
 from tests.support.clients.group_member import GroupMember, Subscription
+
+
+class PresentedCertificate:
+    """TLS of a listener, with one certificate."""
+
+    def __init__(self, certificate):
+        self.certificates = [certificate]
+
+    def reload_if_due(self):
+        pass
+
 
 CONTROLLER = 1
 """The broker that gets the request is not the controller, unless a test says so."""
@@ -37,6 +57,29 @@ class Scene:
 
     def why(self, what="partitions/orders/0", *, asked=2):
         return self.apis[asked].document("GET", f"/v1/why/{what}")
+
+    def add_certificate(self, broker, listener, days):
+        """Give a listener of a broker a certificate that expires after some days; return its expiry in ms since 1970.
+
+        :param days: negative if it has expired.
+        """
+        program = self.cluster.brokers[broker].program
+        expires_at = datetime.fromtimestamp(program.runtime.wall_clock_ms() / 1000, UTC) + timedelta(days=days)
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "broker")])
+        builder = x509.CertificateBuilder(name, name, key.public_key(), 1, expires_at - timedelta(days=90), expires_at)
+        program.certificates.watch.add(listener, PresentedCertificate(builder.sign(key, hashes.SHA256())))
+        return expires_at.timestamp() * 1000
+
+    def metric(self, broker, name):
+        """Return the samples of a metric of a broker, by the values of their labels."""
+        program = self.cluster.brokers[broker].program
+
+        async def collect():
+            families = BrokerMetrics(program, StallWatch(program.runtime.reactor)).families()
+            return {each.name: each.samples async for each in families if isinstance(each, Family)}
+
+        return {tuple(each.labels): each.value for each in self.run(Deferred.fromCoroutine(collect()))[name]}
 
     def produce(self, count=20, size=1000):
         leader = self.cluster.leader_client("orders", 0, name="producer")

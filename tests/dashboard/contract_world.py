@@ -37,6 +37,7 @@ ACL = {
 class World:
     """:param down: ID of a broker that is not registered.
     :ivar has_figures: True if the brokers' metrics are available.
+    :ivar warnings: warnings of the first live broker.
     """
 
     def __init__(self, *, topics: int, partitions: int, brokers: int = 3, down: int | None = None) -> None:
@@ -45,6 +46,7 @@ class World:
         self.names = [f"{('orders', 'payments', 'clicks', 'audit')[i % 4]}-{i:04}" for i in range(topics)]
         self.count = partitions
         self.has_figures = True
+        self.warnings: list[str] = []
         self.started_ms = time.time() * 1000
 
     # --- resources ---------------------------------------------------------------------------------------------------
@@ -199,6 +201,7 @@ class World:
                 "under_min_isr": 0,
                 "offline": 0,
                 "reactor_delay_p99_ms": 2.5,
+                "warnings": self.warnings if number == self.live[0] else [],
             }
             for number in self.live
         ]

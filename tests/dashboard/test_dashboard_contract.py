@@ -309,3 +309,15 @@ def test_an_unreachable_broker_is_reported(page):
     page.until_text("does not answer", "#lost")
     assert len(page.all("tbody tr")) == 2
     page.complaints()
+
+
+def test_health_has_the_warnings_of_the_brokers(page):
+    world = World(topics=2, partitions=1)
+    world.warnings = ["The certificate CN=broker of the listener SSL expires in 12 days."]
+    with ContractServer(world) as server:
+        page.base = server.url
+        page.open("")
+        page.until_text("Broker 1: The certificate CN=broker of the listener SSL expires in 12 days.")
+        world.warnings = []
+        page.until_text("All is well: 3 brokers")
+        page.complaints()

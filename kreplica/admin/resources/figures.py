@@ -43,6 +43,7 @@ METRICS = {
     "controller_events": (COUNT, "Events handled as the controller."),
     "controller_queue": (COUNT, "Events that wait for the controller."),
     "reactor_delay_p99_ms": (_NUMBER, "99th percentile of recent reactor timer delays."),
+    "warnings": (listing(STRING), "A sentence for each certificate that expires soon or has expired."),
 }
 """Schema and description of each metric by name."""
 

@@ -19,7 +19,7 @@ from kreplica.admin.peers.responses import PeerResponseValidator
 from kreplica.admin.plans.reading import NumberedStep, PlanReader
 from kreplica.admin.plans.replica_sizes import ReplicaSizes
 from kreplica.admin.resources import timeline
-from kreplica.admin.why.brokers import StallFacts, explain_broker, explain_unreachable
+from kreplica.admin.why.brokers import Certificates, StallFacts, explain_broker, explain_unreachable
 from kreplica.admin.why.decisions import Memory, decision_from_znode, merge_decisions, remembered_decisions
 from kreplica.admin.why.explanation import DECIDED, WHY, Advice, Explanation
 from kreplica.admin.why.groups import NAMED_MAX, GroupFacts, GroupPartition, explain_group
@@ -33,6 +33,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.runtime.stalls import StallWatch
+from kreplica.security.tls.expiry import CertificateExpiry
 from kreplica.wire.messages import LIST_GROUPS
 from kreplica.zookeeper import ZooKeeperClient, read_all
 
@@ -76,6 +77,16 @@ class GroupFactsSource(Protocol):
         """
 
 
+class CertificateWatch(Protocol):
+    """Knows when the certificates of this broker's listeners expire."""
+
+    @property
+    def expiries(self) -> Sequence[CertificateExpiry]: ...
+
+    @property
+    def expiring(self) -> Sequence[CertificateExpiry]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class LocalSources:
     """Records of this broker itself.
@@ -83,6 +94,7 @@ class LocalSources:
     :param memory: its decisions.
     :param audit_events: its events.
     :param stalls: the stalls of its event loop.
+    :param certificates: the certificates of its listeners.
     """
 
     broker_id: int
@@ -90,6 +102,7 @@ class LocalSources:
     audit_events: AuditEventSource
     groups: GroupFactsSource
     stalls: StallWatch
+    certificates: CertificateWatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +158,8 @@ class Why:
                 "GET",
                 "/v1/why/brokers/{broker_id}",
                 self.broker,
-                "Explain why a broker responds slowly: stalls of its event loop, and the requests that caused them.",
+                "Explain the problems of a broker: stalls of its event loop with the requests that caused them, and "
+                "certificates that expire.",
                 response=WHY,
                 query=(IN_BROKER,),
             ),
@@ -278,7 +292,9 @@ class Why:
                 StallFacts(now_ms - round(stalls.ago_s(each) * 1000), round(each.seconds * 1000), each.cause)
                 for each in reversed(stalls.recent)
             ]
-            return JsonResponse(explain_broker(broker_id, rows, stalls.stalls, now_ms).document())
+            watch = self._known.certificates
+            certificates = Certificates(watch.expiries, watch.expiring)
+            return JsonResponse(explain_broker(broker_id, rows, stalls.stalls, now_ms, certificates).document())
         try:
             return JsonResponse(await self._others.request(broker_id, call, f"/v1/why/brokers/{broker_id}", PEER_WHY))
         except Problem as problem:

@@ -1,4 +1,4 @@
-"""Explains why a broker is slow: the recent stalls of its event loop."""
+"""Explains the problems of a broker: recent stalls of its event loop, and certificates that expire."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from kreplica.admin.why.explanation import Advice, Explanation, time_text
+from kreplica.security.tls.expiry import CertificateExpiry
 
 RECENT_MS = 5 * 60 * 1000
 """Maximum age of a stall that makes the broker ``stalling``."""
@@ -24,8 +25,18 @@ class StallFacts:
     cause: str
 
 
-def explain_broker(broker_id: int, stalls: Sequence[StallFacts], count: int, now_ms: int) -> Explanation:
-    """Explain whether the event loop of a broker is blocked.
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """The certificates of a broker's listeners, and those of them that expire soon or have expired."""
+
+    all: Sequence[CertificateExpiry]
+    expiring: Sequence[CertificateExpiry]
+
+
+def explain_broker(
+    broker_id: int, stalls: Sequence[StallFacts], count: int, now_ms: int, certificates: Certificates
+) -> Explanation:
+    """Explain whether the event loop of a broker is blocked, and whether a certificate expires.
 
     :param stalls: recent stalls, newest first.
     :param count: number of stalls since the start of the broker.
@@ -43,7 +54,17 @@ def explain_broker(broker_id: int, stalls: Sequence[StallFacts], count: int, now
     else:
         state, advice = "healthy", []
         summary = f"The event loop of broker {broker_id} was not blocked in the last 5 minutes."
-    facts = {"stalls_since_start": count, "stalls": [asdict(each) for each in stalls]}
+    if certificates.expiring:
+        first = min(certificates.expiring, key=lambda each: each.days)
+        if not recent:
+            state = "certificate_expired" if first.days < 0 else "certificate_expiring"
+        summary = " ".join([summary, *(each.text for each in certificates.expiring)])
+        advice.append(Advice("Replace the files of these certificates: the broker reads them again within moments."))
+    facts = {
+        "stalls_since_start": count,
+        "stalls": [asdict(each) for each in stalls],
+        "certificates": [asdict(each) for each in certificates.all],
+    }
     return Explanation(f"broker {broker_id}", state, summary, you_can=advice, facts=facts)
 
 

@@ -6,6 +6,8 @@
 * ``contexts``: OpenSSL contexts, and the verification of servers by clients
 * ``development_ca``: certificates for development and tests
 * ``handshake_errors``: texts of OpenSSL's errors
+* ``changes``, ``handshakes``: rules for changes of certificates at run time, and their test handshakes
+* ``expiry``: time until certificates expire
 * ``reloading``: TLS of a server that reads changed certificates again
 * ``listener``: TLS of one listener
 * ``distinguished_names``: subjects of certificates as Java writes them (RFC 2253)

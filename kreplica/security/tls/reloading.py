@@ -38,15 +38,16 @@ class ReloadedTls:
     Changed files are read again when a client connects; that connection and open ones keep the previous certificate.
     Invalid files are logged, and the previous certificate stays in use.
 
-    :param files: paths of the files.
+    :param build: reads the files.
     :param seconds: monotonic clock.
+    :ivar files: paths of the files.
     :raise SettingsError: from ``build``.
     """
 
     def __init__(
         self, files: Sequence[str], build: Build, seconds: Callable[[], float], offload: Offload
     ) -> None:
-        self._files = files
+        self.files = files
         self._build = build
         self._seconds = seconds
         self._offload = offload
@@ -60,15 +61,19 @@ class ReloadedTls:
         return self._current.certificates
 
     def serverConnectionForTLS(self, protocol: Any) -> SSL.Connection:
+        self.reload_if_due()
+        return SSL.Connection(self._current.context, None)
+
+    def reload_if_due(self) -> None:
+        """Read changed files, unless they were checked a moment ago."""
         now_s = self._seconds()
         if now_s >= self._check_at_s:
             self._check_at_s = now_s + CHECK_INTERVAL_S
             self._reload_if_changed()
-        return SSL.Connection(self._current.context, None)
 
     def _read_state(self) -> _State:
         states: list[tuple[int, int, int] | None] = []
-        for path in self._files:
+        for path in self.files:
             try:
                 found = os.stat(path)
                 states.append((found.st_mtime_ns, found.st_size, found.st_ino))
@@ -78,7 +83,7 @@ class ReloadedTls:
 
     def replace(self, files: Sequence[str], build: Build) -> None:
         """Use other files for new connections, once they are read."""
-        self._files, self._build = files, build
+        self.files, self._build = files, build
         self._state = self._read_state()
         self._start_building()
 
@@ -94,7 +99,7 @@ class ReloadedTls:
         def loaded(current: ServerTls) -> None:
             if build is self._build:  # otherwise other files replaced these meanwhile
                 self.use(current)
-                log.info("new connections use the changed certificate: {files}", files=", ".join(self._files))
+                log.info("new connections use the changed certificate: {files}", files=", ".join(self.files))
 
         # In a thread, because decrypting a key store can take a tenth of a second.
         self._offload(build).addCallbacks(loaded, self._not_loaded)
@@ -105,7 +110,7 @@ class ReloadedTls:
 
     def _not_loaded(self, failure: Failure) -> None:
         if failure.check(SettingsError) is None:
-            log.failure("reading {files} failed", failure, files=", ".join(self._files))
+            log.failure("reading {files} failed", failure, files=", ".join(self.files))
         else:
             reason = failure.getErrorMessage()
             log.error("the changed certificate is invalid, the previous one stays in use: {reason}", reason=reason)

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from kreplica.runtime.stalls import StallWatch
 
 
+ADMIN_LISTENER = "admin"
+"""Name of the admin listener in metrics and warnings; the names of Kafka's listeners are in upper case."""
+
+
 class AdminDependencies(AccessDependencies, DataDependencies, OperationsDependencies, MetricsDependencies, Protocol):
     """Parts of a broker that the admin API needs."""
 
@@ -59,6 +63,8 @@ def admin_site(broker: AdminDependencies, stalls: StallWatch, listener: tuple[st
     credentials = broker.dynamic_settings.scram_credentials
     guard = admin_guard(broker.runtime, broker.settings, token, credentials, broker.plugins.permissions)
     tls = admin_tls(broker.runtime, broker.settings)
+    if tls is not None:
+        broker.certificates.watch.add(ADMIN_LISTENER, tls)
     reactor = broker.runtime.reactor
     registrations = RegistrationReader(reactor.seconds, broker.client)
     trusted = admin_trust(broker.runtime.disk, broker.settings)

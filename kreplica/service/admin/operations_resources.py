@@ -72,6 +72,7 @@ def _why(broker: OperationsDependencies, stalls: StallWatch, registrations: Regi
 
     partitions = PartitionFactsReader(client, broker.metadata, registrations, connections, sizes, plans, configs_of)
     group_facts = LocalGroupFacts(broker.broker_id, broker.coordinators, broker.runtime.wall_clock_ms)
-    known = LocalSources(broker.broker_id, history, history.audit_events, group_facts, stalls)
+    watch = broker.certificates.watch
+    known = LocalSources(broker.broker_id, history, history.audit_events, group_facts, stalls, watch)
     cluster = ClusterSources(client, registrations, connections, partitions, plans, sizes)
     return Why(broker.runtime, known, cluster, others)

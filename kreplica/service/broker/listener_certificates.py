@@ -10,6 +10,7 @@ from twisted.logger import Logger
 from kreplica.errors import ErrorCode, KafkaError, SettingsError
 from kreplica.model import Endpoint
 from kreplica.runtime import Runtime
+from kreplica.service.broker.certificate_watch import CertificateWatch
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.settings.definitions.security import TLS_SETTINGS
 from kreplica.settings.dynamic import EffectiveSettings
@@ -28,12 +29,14 @@ _WITH_TLS = ("SSL", "SASL_SSL")
 class ListenerCertificates:
     """TLS of the listeners of a broker, and of its connections to other brokers.
 
+    :ivar watch: watches the expiry of certificates.
     :ivar listeners: open listeners with TLS, by name.
     """
 
     def __init__(self, runtime: Runtime, settings: BrokerSettings) -> None:
         self._runtime = runtime
         self._static = EffectiveSettings(settings)
+        self.watch = CertificateWatch(runtime, settings["kreplica.tls.expiry.warning.days"])
         self._clients: dict[str, ClientTls] = {}
         self.listeners: dict[str, ListenerTls] = {}
 
@@ -76,6 +79,7 @@ class ListenerCertificates:
             log.error("the dynamic settings of listener {name} are ignored: {reason}", name=name, reason=str(error))
             opened = listener(static)
         self.listeners[name] = opened
+        self.watch.add(name, opened)
         return opened
 
     def apply(self, settings: EffectiveSettings) -> None:

@@ -264,6 +264,7 @@ class Broker:
 
             self.admin = admin_site(self, self.stalls, listener)
             self.admin.start()
+        self.certificates.watch.start()
 
     def _registration(self, endpoints: tuple[Endpoint, ...]) -> BrokerRegistration:
         return BrokerRegistration(
@@ -383,6 +384,7 @@ class Broker:
             await self.replication.stop()
             await self.server.stop()
         self.stalls.stop()
+        self.certificates.watch.stop()
         if self.admin is not None:
             await self.admin.stop()
 

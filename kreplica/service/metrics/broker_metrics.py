@@ -19,6 +19,7 @@ from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.metrics import ApiMetrics
 from kreplica.server.quotas.client_quotas import ClientQuotas
 from kreplica.service.broker.connection_settings import ConnectionLimitsUpdate
+from kreplica.service.broker.listener_certificates import ListenerCertificates
 from kreplica.service.broker.replication import Replication
 from kreplica.service.metrics.controller_metrics import controller_families
 from kreplica.service.metrics.group_metrics import group_families
@@ -91,6 +92,9 @@ class MetricsDependencies(MemoryDependencies, Protocol):
 
     @property
     def runtime(self) -> Runtime: ...
+
+    @property
+    def certificates(self) -> ListenerCertificates: ...
 
     @property
     def client(self) -> ZooKeeperClient: ...
@@ -207,6 +211,9 @@ class BrokerMetrics:
         yield from quota_families(self._broker.quotas)
         limits = self._broker.connection_limits.limits
         yield from connection_families(limits, self._broker.runtime.reactor.seconds())
+        days = [Sample((each.listener,), each.days) for each in self._broker.certificates.watch.expiries]
+        text = "Days until the first certificate in the chain of a listener expires; negative if it has expired."
+        yield Family("kreplica_tls_certificate_expiry_days", Kind.GAUGE, text, ("listener",), days)
         sockets = "kafka_server_socketservermetrics"
         yield gauge(f"{sockets}_connection_count", "Open connections.", metrics.connections)
         yield counter("kreplica_connections_accepted", "Accepted connections.", metrics.connections_accepted)

@@ -15,6 +15,7 @@ from kreplica.runtime.stalls import BOUNDS_S, StallWatch
 from kreplica.runtime.turns import Turns
 from kreplica.server.protocol.metrics import ApiMetrics, ServerMetrics
 from kreplica.server.transport.listeners import Server
+from kreplica.service.broker.listener_certificates import ListenerCertificates
 from kreplica.service.broker.replication import Replication
 from kreplica.wire.messages import FETCH, PRODUCE, Api
 
@@ -28,6 +29,9 @@ class LiveMetricsDependencies(Protocol):
 
     @property
     def runtime(self) -> Runtime: ...
+
+    @property
+    def certificates(self) -> ListenerCertificates: ...
 
     @property
     def controller(self) -> Controller: ...
@@ -74,6 +78,7 @@ class LiveMetrics:
             "controller_events": controller.queue.events_handled,
             "controller_queue": len(controller.queue),
             "reactor_delay_p99_ms": self._delays.percentile_ms,
+            "warnings": [each.text for each in broker.certificates.watch.expiring],
         }
 
     async def _count(self) -> PartitionTotals:

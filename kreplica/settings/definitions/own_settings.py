@@ -78,6 +78,11 @@ OWN_SETTINGS = (
         "its connection. With a higher value, a request may delay others by more than 10 ms.",
     ),
     Setting(
+        "kreplica.tls.expiry.warning.days", INT, 30, at_least(0), MEDIUM, READ_ONLY,
+        "The number of days before the expiry of a listener's certificate from which the broker warns: in the log once "
+        "a day, in `kreplica why broker` and in the dashboard.",
+    ),
+    Setting(
         "kreplica.stall.log.ms", INT, 100, at_least(1), LOW, READ_ONLY,
         "The minimum duration of an event loop stall that is logged with the request that caused it, at most every "
         "10 s; measured if the admin API or a metrics reporter is enabled.",

@@ -4,9 +4,10 @@ import { counted } from "../parts/format.js";
 
 /**
  * @param {any} cluster  as `/v1/cluster` has it
+ * @param {string[]} warnings  of the brokers, as `/v1/figures` has them
  * @returns {["good"|"warn"|"bad", string]}
  */
-export function healthOf(cluster) {
+export function healthOf(cluster, warnings) {
   const brokers = counted(cluster.live_brokers.length ?? cluster.live_brokers, "broker");
   const { offline_partitions: offline, under_replicated_partitions: behind, under_min_isr_partitions: below } = cluster;
   if (offline > 0) {
@@ -20,6 +21,9 @@ export function healthOf(cluster) {
   }
   if (behind > 0) {
     return ["warn", `All partitions can be written and read, but ${counted(behind, "partition")} ${behind === 1 ? "lacks" : "lack"} in-sync replicas.`];
+  }
+  if (warnings.length > 0) {
+    return ["warn", warnings.join(" ")];
   }
   return ["good", `All is well: ${brokers}, every partition has a leader, and all replicas are in sync.`];
 }

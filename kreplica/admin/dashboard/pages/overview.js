@@ -6,7 +6,7 @@ import { element, set, setText, termList } from "../parts/elements.js";
 import { count, milliseconds, rate } from "../parts/format.js";
 import { entryList } from "../parts/timeline_entries.js";
 import { get, pathOf } from "../shell/api.js";
-import { cluster, hurryFigures, onFigures, samples } from "../shell/figures.js";
+import { cluster, hurryFigures, onFigures, samples, warnings } from "../shell/figures.js";
 import { rememberBrokers } from "../shell/lost.js";
 import { breakIt } from "./standalone.js";
 import { healthOf } from "./health.js";
@@ -33,7 +33,7 @@ export function open(page) {
   const map = mapSection(page);
   const news = latestEntries(page);
   onFigures(page.signal, () => {
-    const [kind, sentence] = healthOf(cluster);
+    const [kind, sentence] = healthOf(cluster, warnings());
     set(health, "class", `health ${kind}`);
     setText(health, sentence);
     numbers.update(cluster);

@@ -49,6 +49,11 @@ async function take(signal) {
   listeners.forEach((told) => told());
 }
 
+/** A sentence for each warning of a broker. @returns {string[]} */
+export function warnings() {
+  return figures === null ? [] : figures.brokers.flatMap(({ broker_id, warnings: own }) => (own ?? []).map((text) => `Broker ${broker_id}: ${text}`));
+}
+
 /** @param {AbortSignal} signal @param {() => void} told  called for each answer, and now with the last one */
 export function onFigures(signal, told) {
   listeners.add(told);

@@ -1,0 +1,111 @@
+"""Warnings before certificates expire, on virtual time."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred, execute
+from twisted.internet.task import Clock
+
+from kreplica.runtime import Runtime
+from kreplica.runtime.disk import OsDisk
+from kreplica.security.tls.development_ca import create_certificate, open_authority
+from kreplica.security.tls.listener import ListenerTls
+from kreplica.security.tls.options import TlsOptions
+from kreplica.service.broker.certificate_watch import INTERVAL_S, CertificateWatch
+
+DAY_S = 86_400
+
+
+class AtOnce:
+    """An ``Offload`` that runs functions synchronously."""
+
+    def run(self, function: Any, *args: Any, **kwargs: Any) -> Deferred[Any]:
+        return execute(function, *args, **kwargs)
+
+    def stop(self) -> None:
+        pass
+
+
+class Scene:
+    """A listener with a certificate of 40 days, and the watch of a broker that warns 30 days before the expiry."""
+
+    def __init__(self, directory: Path) -> None:
+        self.clock = Clock()
+        start_ms = time.time() * 1000
+        runtime = Runtime(
+            self.clock, OsDisk(), AtOnce(), Random(1), lambda: round(start_ms + self.clock.seconds() * 1000)
+        )
+        self.directory = directory
+        authority = open_authority(directory, 400)
+        self.path = create_certificate(directory, authority, "broker", ["127.0.0.1"], 40)
+        options = TlsOptions(keystore_type="PEM", keystore_location=str(self.path))
+        self.tls = ListenerTls(options, self.clock.seconds, runtime.offload.run)
+        self.watch = CertificateWatch(runtime, 30)
+        self.watch.add("SSL", self.tls)
+
+    def pass_days(self, days: float) -> None:
+        for _ in range(round(days * DAY_S / INTERVAL_S)):
+            self.clock.advance(INTERVAL_S)
+
+    def renew(self, days: int) -> None:
+        self.path.unlink()
+        create_certificate(self.directory, open_authority(self.directory, 400), "broker", ["127.0.0.1"], days)
+
+
+def warnings(logged: list[str]) -> list[str]:
+    return [text.partition(" Replace it: ")[0] for text in logged if "The certificate" in text]
+
+
+def test_days_pass(tmp_path: Path, logged: list[str]) -> None:
+    """There is one log line a day below the threshold, with the days; none after the file was replaced."""
+    scene = Scene(tmp_path)
+    scene.watch.start()
+    (expiry,) = scene.watch.expiries
+    assert (expiry.listener, expiry.subject) == ("SSL", "CN=broker")
+    assert expiry.days == pytest.approx(40, abs=0.01)
+    scene.pass_days(9.9)
+    assert not scene.watch.expiring
+    assert warnings(logged) == []
+    scene.pass_days(3.2)
+    name = "The certificate CN=broker of the listener SSL"
+    assert warnings(logged) == [f"{name} expires in {days} days." for days in (29, 28, 27, 26)]
+    assert logged[-1].endswith(f"Replace it: {scene.path} ")
+    scene.pass_days(27.5)
+    (expired,) = scene.watch.expiring
+    assert expired.days < 0
+    assert f"{name} expires in 1 day." in warnings(logged)
+    assert warnings(logged)[-1] == f"{name} expired less than a day ago."
+    assert len(warnings(logged)) == 31
+    scene.renew(100)
+    scene.pass_days(2)
+    assert not scene.watch.expiring
+    assert len(warnings(logged)) == 31
+    scene.watch.stop()
+    assert scene.clock.getDelayedCalls() == []
+
+
+def test_issuer_that_expires_first(tmp_path: Path) -> None:
+    """The first expiry of the chain counts, because clients then reject the connection."""
+    authority = open_authority(tmp_path / "short", 5)
+    scene = Scene(tmp_path / "long")
+    path = create_certificate(tmp_path / "short", authority, "broker", ["127.0.0.1"], 300)
+    scene.tls.change(replace(TlsOptions(keystore_type="PEM"), keystore_location=str(path)))
+    (expiry,) = scene.watch.expiring
+    assert expiry.subject.startswith("CN=kreplica development CA")
+    assert expiry.days == pytest.approx(5, abs=0.01)
+
+
+def test_without_tls(tmp_path: Path) -> None:
+    """A broker without TLS has no timer."""
+    clock = Clock()
+    watch = CertificateWatch(Runtime(clock, OsDisk(), AtOnce(), Random(1), lambda: 0), 30)
+    watch.start()
+    assert clock.getDelayedCalls() == []
+    assert watch.expiries == watch.expiring == []
+    watch.stop()
