@@ -28,7 +28,7 @@ rdkafka-sys = "=4.10.0"
 """
 
 PORT_9092 = "expects a broker on port 9092 regardless of the configuration"
-NO_ACLS = "ACLs are not supported"
+NO_ACLS = "the tested broker has no authorizer"
 
 
 @dataclass(frozen=True)

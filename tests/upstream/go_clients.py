@@ -5,7 +5,7 @@ from __future__ import annotations
 from go_suites import GoSuite, Module
 
 NO_SHARE_GROUPS = "share groups are not supported; skipped by the suite"
-NO_ACLS = "ACLs are not supported"
+NO_ACLS = "the tested broker has no authorizer"
 NO_QUOTAS = "client quotas were not supported when the suite ran"
 NO_KAFKA_3 = "skipped by the suite for Kafka 3.0 and later"
 NO_SASL = "the tested broker has no listener with SASL"

@@ -39,7 +39,7 @@ CONSUMER = "test/integration/test_consumer_integration.py::"
 NO_KRAFT = "KRaft only; the suite skips it for versions below 4"
 
 NO_OLD_BROKER = "for brokers before 0.10.1; skipped by the suite"
-NO_ACLS = "ACLs are not supported"
+NO_ACLS = "the tested broker has no authorizer"
 NO_SASL = "the tested broker has no listener with SASL; the suite skips it for external brokers"
 
 NOT_PASSED = {

@@ -55,7 +55,8 @@ The source distributions of aiokafka and confluent-kafka do not contain their te
 use these clients with three brokers. The npm package of kafkajs (2.2.4) contains only a unit test; kafkajs is not
 tested. node-rdkafka's tests (`e2e/`) are not run, because it is based on librdkafka.
 
-{unpublished} In a checkout of confluent-kafka's repository, its tests can use a broker with the settings in
+{unpublished}
+In a checkout of confluent-kafka's repository, its tests can use a broker with the settings in
 `tests/upstream/conftest.py`. The tests read the broker's address from the environment. kreplica's test runs do
 not include them.
 

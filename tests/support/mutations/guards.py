@@ -129,8 +129,8 @@ GUARDS: tuple[Guard, ...] = (
         ),
         commands.fetch_of_previous_epoch,
         "in sync without all committed records",
-        "the follower discards responses of a different epoch, and a leader without ZooKeeper adds no follower to the "
-        "ISR that it has not confirmed",
+        "the follower discards responses of a different epoch, and a leader without ZooKeeper adds no "
+        "unconfirmed follower to the ISR",
     ),
     Guard(
         "fetch offset matches",
