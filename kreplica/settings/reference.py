@@ -15,15 +15,17 @@ A broker reads its settings from a file in the format of Kafka's `server.propert
 those of Apache Kafka 3.9; kreplica's own settings start with `kreplica.`. `--override name=value` takes precedence over
 the file. If a name is unknown or a value is invalid, the broker does not start, and the error names the line.
 
-Kafka's settings [without effect](#settings-without-effect) are accepted with a warning. Security settings (encryption,
-authentication, authorization, quotas, policies) are the exception: if one has a value other than Kafka's default or an
-empty one, the broker does not start, because it would serve clients that the setting should exclude. This includes
-security settings that `kafka-configs` or Kafka's brokers have written to ZooKeeper (`/config/brokers`). A request that
-sets one is rejected; if one is written to ZooKeeper while the broker runs, the broker logs a critical error.
+Kafka's settings [without effect](#settings-without-effect) are accepted with a warning. Security settings without
+effect (Kerberos, callback classes, policies and others) are the exception: if such a setting has a value other than
+Kafka's default or an empty value, the broker does not start, because it would serve clients that the setting should
+exclude. This includes settings that `kafka-configs` or Kafka's brokers have written to ZooKeeper (`/config/brokers`). A
+request that changes such a setting is rejected; if one is written to ZooKeeper while the broker runs, the broker logs a
+critical error.
 
-*Change* says how a setting changes: *restart* of the broker, or at run time for *one broker* or for *all brokers* (or
-one of them). Use any Kafka client or tool for changes at run time and for topic settings (`kafka-configs`,
-`IncrementalAlterConfigs`). Precedence, highest first: topic, one broker, all brokers, the broker's file, default.
+The column *Change* says how a setting can change: by a *restart* of the broker, or at run time, for *one broker* or for
+*all brokers* (or one of them). Use any Kafka client or tool for changes at run time and for topic settings
+(`kafka-configs`, `IncrementalAlterConfigs`). Precedence, highest first: topic, one broker, all brokers, the broker's
+file, default.
 
 `python -m kreplica.settings` generates this page; do not edit it.
 """

@@ -95,7 +95,7 @@ CONNECTIONS = (
     ),
     Setting(
         "quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY,
-        "The length of each of these windows.",
+        "The length of a window of quota.window.num, in seconds.",
     ),
     Setting(
         "controller.quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY,
@@ -104,7 +104,7 @@ CONNECTIONS = (
     ),
     Setting(
         "controller.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY,
-        "The length of each of these windows.",
+        "The length of a window of controller.quota.window.num, in seconds.",
     ),
     Setting(
         "queued.max.request.bytes", LONG, -1, ANY, MEDIUM, READ_ONLY,

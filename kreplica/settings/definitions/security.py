@@ -44,7 +44,8 @@ SECURITY = (
     ),
     Setting(
         "ssl.endpoint.identification.algorithm", STRING, "https", OneOf(("https", "HTTPS", "")), LOW, AT_START,
-        "https verifies that the certificate of another broker is valid for its host; an empty value does not.",
+        "With https, the broker verifies that the certificate of another broker is valid for its host; with an "
+        "empty value, it does not.",
     ),
     Setting(
         "ssl.key.password", PASSWORD, None, ANY, MEDIUM, PER_BROKER,
@@ -223,15 +224,15 @@ SECURITY = (
     ),
     Setting(
         "password.encoder.iterations", INT, 4096, between(1024, 1_000_000), LOW, READ_ONLY,
-        "The number of iterations in which the key of that cipher is derived from password.encoder.secret.",
+        "The number of iterations of the derivation of the key from password.encoder.secret.",
     ),
     Setting(
         "password.encoder.key.length", INT, 128, between(128, 256), LOW, READ_ONLY,
-        "The length of that key in bits: 128, 192 or 256.",
+        "The length of the key that is derived from password.encoder.secret, in bits: 128, 192 or 256.",
     ),
     Setting(
         "password.encoder.keyfactory.algorithm", STRING, None, OneOf(KEY_FACTORIES), LOW, READ_ONLY,
-        "The function that derives that key; PBKDF2WithHmacSHA512 if it is not set.",
+        "The function that derives a key from password.encoder.secret; PBKDF2WithHmacSHA512 if it is not set.",
     ),
     Setting(
         "password.encoder.old.secret", PASSWORD, None, ANY, MEDIUM, READ_ONLY,

@@ -44,7 +44,8 @@ ZOOKEEPER_SECURITY = (
     Setting(
         "zookeeper.ssl.endpoint.identification.algorithm", STRING, "HTTPS", OneOf(("HTTPS", "https", "")), LOW,
         READ_ONLY,
-        "HTTPS verifies that a server's certificate is valid for its host; an empty value does not.",
+        "With HTTPS, the broker verifies that a server's certificate is valid for its host; with an empty value, "
+        "it does not.",
     ),
     Setting(
         "zookeeper.ssl.keystore.location", STRING, None, ANY, MEDIUM, READ_ONLY,
