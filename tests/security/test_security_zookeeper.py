@@ -23,6 +23,7 @@ from twisted.internet.defer import Deferred
 from kreplica.client import Admin, Cluster, default_runtime
 from kreplica.errors import SettingsError
 from kreplica.runtime import Runtime, real_runtime
+from kreplica.security.tokens.znodes import CHANGES, TOKENS, path_of
 from kreplica.service.broker.zookeeper_clients import ZooKeeperClients
 from kreplica.service.composition.broker import Broker
 from kreplica.settings import BrokerSettings
@@ -125,14 +126,20 @@ def test_znodes_belong_to_the_broker(
     chroot = f"/{identity}/cluster"
     place = (zookeeper.address if with_sasl else zookeeper.tls_address) + chroot
     owner = Acl(31, identity, "alice" if with_sasl else "CN=broker")
-    chosen = settings(tmp_path, place, SET_ACL, SASL if with_sasl else tls(certificates))
+    tokens_enabled = "delegation.token.secret.key=secret"
+    chosen = settings(tmp_path, place, SET_ACL, SASL if with_sasl else tls(certificates), tokens_enabled)
 
     async def use(broker: Broker) -> None:
         from twisted.internet import reactor
 
         await create_topic(broker)
+        tokens = broker.watches.tokens
+        assert tokens is not None
+        token, _ = await tokens.create("User:alice", "User:alice", (), -1)
         assert await acls(broker.client, *PATHS, "/") == [(owner, *READ_ACL)] * 5
-        assert await acls(broker.client, "/config/users", "/config/brokers") == [(owner,)] * 2
+        secret_paths = ("/config/users", "/config/brokers", TOKENS, path_of(token.token_id))
+        assert await acls(broker.client, *secret_paths) == [(owner,)] * 4
+        assert await acls(broker.client, CHANGES, f"{CHANGES}/token_change_0000000000") == [(owner, *READ_ACL)] * 2
         assert await acls(broker.client, "/consumers") == [OPEN_ACL]
         other = ZooKeeperClient(reactor, zookeeper.address + chroot, random=random.Random(1))  # type: ignore[arg-type]
         await other.start()
@@ -142,6 +149,7 @@ def test_znodes_belong_to_the_broker(
             other.create("/brokers/ids/2"),
             other.delete("/brokers/topics/orders"),
             other.get_data("/config/users"),
+            other.get_data(path_of(token.token_id)),
             other.set_acl("/brokers", OPEN_ACL),
         ]
         for attempt in attempts:
