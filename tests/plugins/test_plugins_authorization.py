@@ -19,7 +19,6 @@ from kreplica.wire.records import Record
 
 ACL = f"{LOG_DIRECTORY}-acl"
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL = 29, 30, 31, 53
-UNKNOWN_ID = 100
 
 
 class Scene:
@@ -139,7 +138,7 @@ def test_metadata_by_id(scene, name):
     body = {"topics": [{"name": name, "topic_id": ids[each]} for each in ("open", "closed")]}
     answer = scene.ask(messages.METADATA, {**body, "allow_auto_topic_creation": True})
     answered = {row["topic_id"]: (row["name"], row["error_code"]) for row in answer["topics"]}
-    assert answered == {ids["open"]: ("open", 0), ids["closed"]: (None, UNKNOWN_ID)}
+    assert answered == {ids["open"]: ("open", 0), ids["closed"]: (None, TOPIC)}
 
 
 def test_authorized_operations(scene):
@@ -183,16 +182,16 @@ def test_create_and_delete_topics(scene):
         assert scene.ask(messages.DELETE_TOPICS, by_name, at_most)["responses"][0]["error_code"] == TOPIC
 
 
-def test_forbidden_topic_id_is_unknown(scene):
-    """The response equals that of a missing topic."""
+def test_forbidden_topic_id(scene):
+    """The response does not contain the topic's name."""
     scene.allow()
     rows = scene.cluster.run_until(scene.admin.metadata())["topics"]
     topic_id = next(row["topic_id"] for row in rows if row["name"] == "closed")
     asked = {"topics": [{"name": None, "topic_id": topic_id}], "timeout_ms": 100}
     (row,) = scene.ask(messages.DELETE_TOPICS, asked)["responses"]
-    assert (row["error_code"], row["name"]) == (100, None)
+    assert (row["error_code"], row["name"]) == (TOPIC, None)
     (row,) = scene.ask(messages.METADATA, asked)["topics"]
-    assert (row["error_code"], row["name"]) == (100, None)
+    assert (row["error_code"], row["name"]) == (TOPIC, None)
 
 
 def test_settings(scene):

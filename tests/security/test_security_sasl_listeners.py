@@ -157,8 +157,8 @@ def test_rejected_clients(
         with pytest.raises(errors.ConnectionLost):
             await connection.request(METADATA, 1, {"topics": None})
         connection = await scene.unauthenticated("LOCAL")
-        response = await connection.request(SASL_AUTHENTICATE, 1, {"auth_bytes": b"x"})
-        assert response["error_code"] == ILLEGAL_SASL_STATE
+        with pytest.raises(errors.ConnectionLost):
+            await connection.request(SASL_AUTHENTICATE, 1, {"auth_bytes": b"x"})
         connection = await scene.unauthenticated("LOCAL")
         with pytest.raises(errors.ConnectionLost):
             await connection.request(SASL_AUTHENTICATE, 1, {"auth_bytes": bytes(600_000)})

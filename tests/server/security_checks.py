@@ -124,9 +124,10 @@ SECURITY_CHECKS: dict[Api, Check] = {
     ),
     messages.DESCRIBE_CLIENT_QUOTAS: _describe_quotas,
     messages.ALTER_CLIENT_QUOTAS: _alter_quotas,
-    messages.UPDATE_FEATURES: _answers(
+    messages.UPDATE_FEATURES: _rows(
         messages.UPDATE_FEATURES,
         {"feature_updates": [{"feature": "transaction.version", "max_version_level": 1}]},
+        "results",
         INVALID_REQUEST,
     ),
     messages.ALLOCATE_PRODUCER_IDS: _allocate_producer_ids,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 from kreplica.runtime import Reactor
 from kreplica.server.authentication.sasl_config import SaslConfig
@@ -10,9 +12,9 @@ from kreplica.server.authentication.sasl_session import SaslSession, session_of
 from kreplica.server.protocol.connection import Connection
 from kreplica.server.protocol.dispatch import Dispatch
 from kreplica.server.protocol.handler_table import HandlerEntry
-from kreplica.server.protocol.request import Request
+from kreplica.server.protocol.request import Handler, Request
 from kreplica.server.protocol.server_context import Resources
-from kreplica.wire.messages import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from kreplica.wire.messages import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
 
 class SaslListener:
@@ -41,10 +43,22 @@ class SaslListener:
             resources.bounds,
             advertised=resources.dispatch.table,
         )
+        versions = self.handshake.table[API_VERSIONS.key]
+        self.handshake.table[API_VERSIONS.key] = replace(versions, handle=partial(api_versions, versions.handle))
 
     def attach(self, connection: Connection) -> None:
         """Require that a new connection authenticates."""
         connection.sasl = SaslSession(self, connection)
+
+
+def api_versions(handle: Handler, request: Request) -> None:
+    """ApiVersions of a connection whose listener uses SASL.
+
+    :param handle: handles an accepted request.
+    """
+    session = session_of(request.connection)
+    assert session is not None
+    session.versions(request, handle)
 
 
 def sasl_handshake(request: Request) -> None:

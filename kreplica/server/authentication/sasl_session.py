@@ -17,7 +17,7 @@ from kreplica.security.sasl.exchange import AuthenticationError, ServerExchange
 from kreplica.security.sasl.scram import ScramServer
 from kreplica.server.authentication.sasl_config import SaslConfig
 from kreplica.server.protocol.connection import Connection
-from kreplica.server.protocol.request import Request
+from kreplica.server.protocol.request import Handler, Request
 from kreplica.wire.framing import frame as framed
 from kreplica.wire.messages import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
@@ -63,6 +63,7 @@ class SaslSession:
     __slots__ = (
         "_connection",
         "_exchange",
+        "_has_versions",
         "_lifetime_s",
         "_listener",
         "_mechanism",
@@ -76,6 +77,7 @@ class SaslSession:
         self._listener = listener
         self._connection = connection
         self._exchange: ServerExchange | None = None
+        self._has_versions = False
         self._mechanism = ""
         self._user: str | None = None
         self._lifetime_s: float | None = None
@@ -94,6 +96,9 @@ class SaslSession:
 
     def begin(self, request: Request) -> None:
         """Handle SaslHandshake: choose the mechanism."""
+        if self._exchange is not None:
+            self._refuse(request, {"mechanisms": []}, "SaslHandshake was received instead of a token")
+            return
         mechanism = request.body["mechanism"]
         mechanisms = self._listener.config.mechanisms
         new_exchange = mechanisms.get(mechanism)
@@ -113,12 +118,28 @@ class SaslSession:
             # The tokens follow as frames without a header.
             self._connection.frame_received = self._raw_token_received
 
+    def versions(self, request: Request, handle: Handler) -> None:
+        """Handle ApiVersions: it is answered once, before SaslHandshake, as by Kafka."""
+        if self._exchange is not None:
+            self._refuse(request, {"api_keys": []}, "ApiVersions was received instead of a token")
+            return
+        if self._has_versions:
+            self._listener.failures += 1
+            request.abort("ApiVersions was received twice before SaslHandshake")
+            return
+
+        def note(response: dict[str, Any]) -> dict[str, Any]:
+            self._has_versions = response["error_code"] == 0
+            return response
+
+        request.amend_response(note)
+        handle(request)
+
     def authenticate(self, request: Request) -> None:
         """Handle SaslAuthenticate: process a token of the mechanism."""
         if self._exchange is None:
-            body = {"error_message": "SaslAuthenticate was received without SaslHandshake.", "auth_bytes": b""}
-            request.respond({"error_code": int(ErrorCode.ILLEGAL_SASL_STATE), **body})
-            self._connection.stop()
+            self._listener.failures += 1
+            request.abort("SaslAuthenticate was received without SaslHandshake")
             return
         self._process(bytes(request.body["auth_bytes"]), partial(self._respond, request), partial(self._fail, request))
 
@@ -132,6 +153,12 @@ class SaslSession:
                 "session_lifetime_ms": int((self._lifetime_s or 0.0) * 1000) if is_complete else 0,
             }
         )
+
+    def _refuse(self, request: Request, response: dict[str, Any], reason: str) -> None:
+        self._exchange = None
+        request.respond({"error_code": int(ErrorCode.ILLEGAL_SASL_STATE), **response})
+        self._log(reason)
+        self._connection.stop()
 
     def _process(self, token: bytes, respond: Respond, fail: Fail) -> None:
         """Process a token of the mechanism; pass the response or the error to a function, possibly later."""

@@ -4,7 +4,7 @@
 * ``rules`` table of the permissions that each API requires
 * ``request_rules`` requests that are allowed or refused as a whole; ``row_rules`` requests that are checked row by row
 * ``error_rows`` response rows of refused request rows
-* ``metadata`` Metadata requests; ``produce`` Produce requests
+* ``metadata``, ``produce``, ``offset_fetch``, ``coordinators``, ``create_topics``, ``add_partitions`` other APIs
 * ``guarded_handlers`` adds the checks to a table of handlers
 
 Fetch checks each partition itself, because a fetch session can name partitions that the request does not.

@@ -8,6 +8,9 @@ from typing import Any
 from kreplica.errors import ErrorCode
 from kreplica.interfaces import CLUSTER, Operation, ResourceType
 from kreplica.model import ZERO_UUID
+from kreplica.server.authorization.add_partitions import guard_add_partitions
+from kreplica.server.authorization.coordinators import guard_find_coordinator
+from kreplica.server.authorization.create_topics import guard_created_topics
 from kreplica.server.authorization.metadata import guard_metadata
 from kreplica.server.authorization.offset_fetch import guard_offset_fetch
 from kreplica.server.authorization.permissions import Permissions, group, topic, transactional_id
@@ -33,10 +36,16 @@ def _entry(entry: HandlerEntry, permissions: Permissions, metadata: MetadataCach
         handle = guard_metadata(permissions, handle, metadata)
     elif key == messages.DELETE_TOPICS.key:
         handle = _guard_delete_topics(permissions, handle, metadata)
+    elif key == messages.CREATE_TOPICS.key:
+        handle = guard_created_topics(permissions, handle)
     elif key == messages.LIST_GROUPS.key:
         handle = _guard_list_groups(permissions, handle)
     elif key == messages.OFFSET_FETCH.key:
         handle = guard_offset_fetch(permissions, handle)
+    elif key == messages.FIND_COORDINATOR.key:
+        handle = guard_find_coordinator(permissions, handle)
+    elif key == messages.ADD_PARTITIONS_TO_TXN.key:
+        handle = guard_add_partitions(permissions, handle, metadata)
     elif key == messages.LIST_TRANSACTIONS.key:
         handle = _guard_list_transactions(permissions, handle)
     elif key == messages.DESCRIBE_TRANSACTIONS.key:
@@ -134,12 +143,11 @@ def _guard_delete_topics(permissions: Permissions, handle: Handler, metadata: Me
                     allowed.append(row)
                     continue
                 by_id = field == "topics" and row["name"] is None
-                code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 refusals.append(
                     {
                         "name": None if by_id else name,
                         "topic_id": row["topic_id"] if by_id else ZERO_UUID,
-                        "error_code": int(code),
+                        "error_code": int(ErrorCode.TOPIC_AUTHORIZATION_FAILED),
                         "error_message": None,
                     }
                 )

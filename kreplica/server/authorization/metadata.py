@@ -50,8 +50,7 @@ def _is_allowed(
     by_id = topic_id != ZERO_UUID
     if not permissions.allows(request, Operation.DESCRIBE, topic(name)):
         # The name of a topic that the client may not describe stays hidden.
-        code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        refusals.append(_refusal(None if by_id else name, topic_id, code))
+        refusals.append(_refusal(None if by_id else name, topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         return False
     creates = request.body.get("allow_auto_topic_creation", True) and name not in metadata.topics
     if creates and not _may_create(permissions, request, name):

@@ -1,9 +1,9 @@
 """The authorization rules of each API, by API key, as in Kafka.
 
 APIs without a rule need nothing: ApiVersions and DescribeCluster, which reveal little; ListGroups and ListTransactions,
-whose responses are filtered; OffsetFetch, which ``offset_fetch`` checks for each group and topic; SASL; delegation
-tokens, whose owners need no permission and whose handlers check others. ``docs/how-to/plugins.md`` lists the
-consequences.
+whose responses are filtered; SASL; delegation tokens, whose owners need no permission and whose handlers check others.
+Other modules of this package check Metadata, Produce, OffsetFetch, FindCoordinator and AddPartitionsToTxn.
+``docs/how-to/plugins.md`` lists the consequences.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kreplica.errors import ErrorCode
 from kreplica.interfaces import CLUSTER, Operation, Resource
-from kreplica.server.authorization.error_rows import config_resource, named, with_partitions
+from kreplica.server.authorization.error_rows import Refused, config_resource, named, with_partitions
 from kreplica.server.authorization.permissions import group, topic, transactional_id
 from kreplica.server.authorization.request_rules import Need, RequestRule, cluster, only_code
 from kreplica.server.authorization.row_rules import RowRule
@@ -22,7 +23,6 @@ Row = dict[str, Any]
 Rule = RequestRule | RowRule
 
 _TOPIC_CONFIGS = 2
-_TRANSACTIONAL = 1
 
 
 def _each_topic(operation: Operation, field: str | None = "name") -> Callable[[Any], tuple[Operation, Resource]]:
@@ -56,43 +56,12 @@ def _producer(body: Row) -> Sequence[Need]:
     return [(Operation.IDEMPOTENT_WRITE, CLUSTER)]
 
 
-def _coordinator(body: Row) -> Sequence[Need]:
-    make = transactional_id if body.get("key_type", 0) == _TRANSACTIONAL else group
-    keys = body["coordinator_keys"] if body.get("coordinator_keys") else [body["key"]] if body.get("key") else []
-    return [(Operation.DESCRIBE, make(key)) for key in keys]
-
-
-def _no_coordinator(body: Row, code: int) -> Row:
-    rows = [
-        {"key": key, "node_id": -1, "host": "", "port": -1, "error_code": code, "error_message": None}
-        for key in body.get("coordinator_keys") or ()
-    ]
-    return {"error_code": code, "error_message": None, "node_id": -1, "host": "", "port": -1, "coordinators": rows}
-
-
-def _added(body: Row) -> Sequence[Need]:
-    if body.get("transactions"):  # a broker asks on behalf of clients that it has authorized
-        return [(Operation.CLUSTER_ACTION, CLUSTER)]
-    rows = body.get("v3_and_below_topics") or ()
-    own = (Operation.WRITE, transactional_id(body.get("v3_and_below_transactional_id", "")))
-    return [own, *((Operation.WRITE, topic(row["name"])) for row in rows)]
-
-
-def _not_added(body: Row, code: int) -> Row:
-    rows = [
-        {
-            "name": row["name"],
-            "results_by_partition": [
-                {"partition_index": number, "partition_error_code": code} for number in row["partitions"]
-            ],
-        }
-        for row in body.get("v3_and_below_topics") or ()
-    ]
-    return {"error_code": code, "results_by_transaction": [], "results_by_topic_v3_and_below": rows}
-
-
 def _added_offsets(body: Row) -> Sequence[Need]:
     return [*_transaction(body), *_member(body)]
+
+
+def _no_producer(_: Row, code: int) -> Row:
+    return {"error_code": code, "producer_epoch": -1}
 
 
 def _committed(response_field: str = "topics") -> Callable[[Row, int], Row]:
@@ -100,8 +69,15 @@ def _committed(response_field: str = "topics") -> Callable[[Row, int], Row]:
     return lambda body, code: {"error_code": code, response_field: [refused(row, code) for row in body["topics"]]}
 
 
-def _elections(body: Row, code: int) -> Row:
-    return {"error_code": code, "replica_election_results": []}
+def _rows_of_topics(
+    request_field: str, response_field: str, refused: Refused
+) -> Callable[[Row, int], Row]:
+    """Return a function that builds a refusal with a row for each topic of the request."""
+
+    def refusal(body: Row, code: int) -> Row:
+        return {"error_code": code, response_field: [refused(row, code) for row in body[request_field] or ()]}
+
+    return refusal
 
 
 def _markers(body: Row, code: int) -> Row:
@@ -133,11 +109,23 @@ def _log_dirs(body: Row, code: int) -> Row:
     return {"results": [{"topic_name": row["name"], "partitions": row["partitions"]} for row in rows]}
 
 
+def _no_scram_users(_: Row, code: int) -> Row:
+    return {"error_code": code, "results": [{"user": "", "error_code": code}]}  # as in Kafka
+
+
 def _scram_users(body: Row, code: int) -> Row:
     users = dict.fromkeys(row["name"] for row in (*body["deletions"], *body["upsertions"]))
     return {"results": [{"user": user, "error_code": code} for user in users]}
 
 
+_ELECTIONS = (
+    "topic_partitions",
+    "replica_election_results",
+    with_partitions("topic", index=None, response_field="partition_result", response_index="partition_id"),
+)
+_REASSIGNMENTS = with_partitions(
+    partitions="partition_indexes", index=None, replicas=[], adding_replicas=[], removing_replicas=[]
+)
 _CLUSTER_ACTION = RequestRule(cluster(Operation.CLUSTER_ACTION), only_code)
 _MEMBER = RequestRule(_member, only_code)
 
@@ -151,7 +139,13 @@ RULES: Mapping[int, Sequence[Rule]] = {
     messages.WRITE_TXN_MARKERS.key: [RequestRule(cluster(Operation.CLUSTER_ACTION), _markers)],
     # Topics.
     messages.CREATE_TOPICS.key: [
-        RowRule("topics", "topics", _each_topic(Operation.CREATE), named(error_message=None), Operation.CREATE)
+        RowRule(
+            "topics",
+            "topics",
+            _each_topic(Operation.CREATE),
+            named(error_message=None, topic_config_error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)),
+            Operation.CREATE,
+        )
     ],
     messages.CREATE_PARTITIONS.key: [RowRule("topics", "results", _each_topic(Operation.ALTER), named())],
     messages.DELETE_RECORDS.key: [
@@ -190,9 +184,13 @@ RULES: Mapping[int, Sequence[Rule]] = {
         RowRule("resources", "responses", _config(Operation.ALTER_CONFIGS, Operation.ALTER_CONFIGS), config_resource)
     ],
     # The cluster.
-    messages.ELECT_LEADERS.key: [RequestRule(cluster(Operation.ALTER), _elections)],
-    messages.ALTER_PARTITION_REASSIGNMENTS.key: [RequestRule(cluster(Operation.ALTER), only_code)],
-    messages.LIST_PARTITION_REASSIGNMENTS.key: [RequestRule(cluster(Operation.DESCRIBE), only_code)],
+    messages.ELECT_LEADERS.key: [RequestRule(cluster(Operation.ALTER), _rows_of_topics(*_ELECTIONS))],
+    messages.ALTER_PARTITION_REASSIGNMENTS.key: [
+        RequestRule(cluster(Operation.ALTER), _rows_of_topics("topics", "responses", with_partitions()))
+    ],
+    messages.LIST_PARTITION_REASSIGNMENTS.key: [
+        RequestRule(cluster(Operation.DESCRIBE), _rows_of_topics("topics", "topics", _REASSIGNMENTS))
+    ],
     messages.ALTER_REPLICA_LOG_DIRS.key: [RequestRule(cluster(Operation.ALTER), _log_dirs)],
     messages.DESCRIBE_LOG_DIRS.key: [RequestRule(cluster(Operation.DESCRIBE), only_code)],
     messages.UPDATE_FEATURES.key: [RequestRule(cluster(Operation.ALTER), only_code)],
@@ -204,10 +202,9 @@ RULES: Mapping[int, Sequence[Rule]] = {
     messages.ALTER_CLIENT_QUOTAS.key: [
         RequestRule(cluster(Operation.ALTER_CONFIGS), _each("entries", "entries", "entity"))
     ],
-    messages.DESCRIBE_USER_SCRAM_CREDENTIALS.key: [RequestRule(cluster(Operation.DESCRIBE), only_code)],
+    messages.DESCRIBE_USER_SCRAM_CREDENTIALS.key: [RequestRule(cluster(Operation.DESCRIBE), _no_scram_users)],
     messages.ALTER_USER_SCRAM_CREDENTIALS.key: [RequestRule(cluster(Operation.ALTER), _scram_users)],
     # Groups.
-    messages.FIND_COORDINATOR.key: [RequestRule(_coordinator, _no_coordinator)],
     messages.JOIN_GROUP.key: [_MEMBER],
     messages.SYNC_GROUP.key: [_MEMBER],
     messages.HEARTBEAT.key: [_MEMBER],
@@ -231,7 +228,7 @@ RULES: Mapping[int, Sequence[Rule]] = {
         RowRule("groups_names", "results", _each_group(Operation.DELETE), named(None, "group_id"))
     ],
     # Producers.
-    messages.INIT_PRODUCER_ID.key: [RequestRule(_producer, only_code)],
+    messages.INIT_PRODUCER_ID.key: [RequestRule(_producer, _no_producer)],
     messages.DESCRIBE_TRANSACTIONS.key: [
         RowRule(
             "transactional_ids",
@@ -240,7 +237,6 @@ RULES: Mapping[int, Sequence[Rule]] = {
             named(None, "transactional_id"),
         )
     ],
-    messages.ADD_PARTITIONS_TO_TXN.key: [RequestRule(_added, _not_added)],
     messages.ADD_OFFSETS_TO_TXN.key: [RequestRule(_added_offsets, only_code)],
     messages.END_TXN.key: [RequestRule(_transaction, only_code)],
     messages.TXN_OFFSET_COMMIT.key: [

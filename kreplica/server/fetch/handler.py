@@ -77,6 +77,10 @@ class Fetch:
         body = request.body
         reader = _reader(request)
         followers = self._followers
+        if self._may_read is not None:
+            allowed = self._may_read(request, is_follower=reader.is_follower)
+            # A follower may read all topics or none; refused, its fetch must not count for the ISR.
+            reader = reader._replace(may_read=allowed, is_follower=reader.is_follower and allowed(""))
         if (
             reader.is_follower
             and followers is not None
@@ -84,8 +88,6 @@ class Fetch:
         ):
             run_handler(request, self._confirm(request, reader, followers))
             return
-        if self._may_read is not None:
-            reader = reader._replace(may_read=self._may_read(request, is_follower=reader.is_follower))
         if reader.is_follower:
             request.connection.mark_control()
         if request.size >= LARGE_BYTES:

@@ -116,6 +116,8 @@ class PartitionReads:
         except KafkaError as error:
             code = error.code
         row = _row(wanted.partition, error_code=int(code))
+        if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            row["aborted_transactions"] = []  # as in Kafka
         topic = self._metadata.name_of(wanted.topic_id) if reader.by_id else wanted.topic
         if topic is not None:
             row["current_leader"] = hints().leader_of(TopicPartition(topic, wanted.partition), code)

@@ -136,7 +136,7 @@ class Metadata:
             if name not in errors or name in self._metadata.topics:
                 topics.append(name)
             else:
-                topics.append(_error_row(name, ZERO_UUID, errors[name]))
+                topics.append(_error_row(name, ZERO_UUID, errors[name], self._topic_operations(request, name)))
             if number % STEP_ROWS == 0:
                 yield
         return (yield from self._response(request, topics))
@@ -186,7 +186,7 @@ class Metadata:
         }
 
     def _topic_operations(self, request: Request, name: str) -> int:
-        if request.body.get("include_topic_authorized_operations") and name in self._metadata.topics:
+        if request.body.get("include_topic_authorized_operations"):
             return self._operations.on_topic(request, name)
         return NOT_ASKED
 
@@ -203,7 +203,7 @@ class Metadata:
         key = (request.version, listener, name, operations)
         if topic is None:
             self._built.pop(key, None)
-            return build(_unknown_topic_row(name, self._metadata.is_empty))
+            return build(_unknown_topic_row(name, operations, self._metadata.is_empty))
         if len(topic.partitions) <= STEP_ROWS:
             data = build(self._topic_row(topic, self._partition_rows(topic, listener), operations))
         else:
@@ -252,7 +252,7 @@ class Metadata:
         }
 
 
-def _unknown_topic_row(name: str, is_undecided: bool) -> Row:
+def _unknown_topic_row(name: str, operations: int, is_undecided: bool) -> Row:
     """Return the row of an unknown topic.
 
     :param is_undecided: True if the broker has just started and has no metadata; clients would discard their buffered
@@ -261,17 +261,17 @@ def _unknown_topic_row(name: str, is_undecided: bool) -> Row:
     try:
         check_topic_name(name)
     except KafkaError as error:
-        return _error_row(name, ZERO_UUID, error.code)
+        return _error_row(name, ZERO_UUID, error.code, operations)
     code = ErrorCode.LEADER_NOT_AVAILABLE if is_undecided else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return _error_row(name, ZERO_UUID, code)
+    return _error_row(name, ZERO_UUID, code, operations)
 
 
-def _error_row(name: str | None, topic_id: UUID, error: ErrorCode) -> Row:
+def _error_row(name: str | None, topic_id: UUID, error: ErrorCode, operations: int = NOT_ASKED) -> Row:
     return {
         "error_code": int(error),
         "name": name,
         "topic_id": topic_id,
         "is_internal": name in INTERNAL_TOPICS,
         "partitions": [],
-        "topic_authorized_operations": NOT_ASKED,
+        "topic_authorized_operations": operations,
     }

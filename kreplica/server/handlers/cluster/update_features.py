@@ -7,6 +7,8 @@ from collections.abc import Callable
 from kreplica.errors import ErrorCode
 from kreplica.server.protocol.request import Request
 
+FIXED = "Feature levels are fixed by the brokers' version."
+
 
 class UpdateFeatures:
     """Handles UpdateFeatures.
@@ -18,7 +20,10 @@ class UpdateFeatures:
         self._is_controller = is_controller
 
     def __call__(self, request: Request) -> None:
-        code, message = ErrorCode.INVALID_REQUEST, "Feature levels are fixed by the brokers' version."
         if not self._is_controller():
-            code, message = ErrorCode.NOT_CONTROLLER, "This broker is not the active controller."
-        request.respond({"error_code": int(code), "error_message": message, "results": []})
+            code, message = int(ErrorCode.NOT_CONTROLLER), "This broker is not the active controller."
+            request.respond({"error_code": code, "error_message": message, "results": []})
+            return
+        refused = {"error_code": int(ErrorCode.INVALID_REQUEST), "error_message": FIXED}
+        rows = [{"feature": row["feature"], **refused} for row in request.body["feature_updates"]]
+        request.respond({"error_code": 0, "error_message": None, "results": rows})

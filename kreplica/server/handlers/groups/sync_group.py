@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from kreplica.errors import ErrorCode
 from kreplica.groups.classic.requests import Sync, Synced
 from kreplica.groups.coordinator import GroupCoordinator
 from kreplica.server.protocol.request import Request
+
+PROTOCOL_FROM = 5
+"""First version in which the protocol type and name are mandatory (KIP-559)."""
 
 
 class SyncGroup:
@@ -15,6 +19,9 @@ class SyncGroup:
 
     def __call__(self, request: Request) -> None:
         body = request.body
+        if request.version >= PROTOCOL_FROM and None in (body["protocol_type"], body["protocol_name"]):
+            _respond(request, Synced(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            return
         sync = Sync(
             generation=body["generation_id"],
             member_id=body["member_id"],

@@ -48,4 +48,4 @@ class AllocateProducerIds:
 
 
 def _refusal(code: ErrorCode) -> dict[str, Any]:
-    return {"error_code": int(code), "producer_id_start": -1, "producer_id_len": 0}
+    return {"error_code": int(code), "producer_id_start": 0, "producer_id_len": 0}
