@@ -103,6 +103,7 @@ def properties(certificates: Path, ports: Mapping[str, int]) -> dict[str, str]:
         "ssl.keystore.location": f"{certificates}/broker.pem",
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
         "super.users": f"User:{ADMIN}",
+        "delegation.token.secret.key": "planted-token-key",
         "connection.failed.authentication.delay.ms": "0",
         "group.initial.rebalance.delay.ms": "0",
         "offsets.topic.replication.factor": "1",

@@ -26,7 +26,9 @@ REDUCED = frozenset([
     "high_watermark", "last_stable_offset", "leader", "leader_epoch", "leader_id", "log_append_time_ms",
     "log_dir", "log_start_offset", "low_watermark", "member_id", "node_id", "offset", "old_style_offsets",
     "partition_size", "producer_epoch", "producer_id", "producer_id_start", "protocol_data", "session_id",
-    "supported_features", "timestamp", "topic_id", "total_bytes", "transaction_start_time_ms", "usable_bytes",
+    "supported_features", "timestamp", "token_id", "issue_timestamp", "issue_timestamp_ms", "expiry_timestamp",
+    "expiry_timestamp_ms", "max_timestamp", "max_timestamp_ms",
+    "topic_id", "total_bytes", "transaction_start_time_ms", "usable_bytes",
     "zk_migration_ready",
 ])  # fmt: skip
 """Fields that differ between two runs; only is compared if they have a value."""

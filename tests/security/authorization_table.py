@@ -393,10 +393,31 @@ CLUSTER_ENTRIES = (
     Entry("list client metrics", messages.LIST_CLIENT_METRICS_RESOURCES, always(), (acls("cluster describe_configs"),)),
 )
 
-TABLE = (*TOPIC_ENTRIES, *GROUP_ENTRIES, *TRANSACTION_ENTRIES, *CLUSTER_ENTRIES)
+OWNER = {"owner_principal_type": "User", "owner_principal_name": OWN}
+UNKNOWN_TOKEN = {"hmac": b"unknown", "renew_period_ms": 1, "expiry_time_period_ms": -1}
+
+TOKEN_ENTRIES = (
+    Entry("create a token", messages.CREATE_DELEGATION_TOKEN, always(max_lifetime_ms=-1), first=1),
+    Entry(
+        "create a token for another user",
+        messages.CREATE_DELEGATION_TOKEN,
+        always(**OWNER, max_lifetime_ms=-1),
+        (acls("user create_tokens"),),
+        first=3,
+    ),
+    Entry("renew a token", messages.RENEW_DELEGATION_TOKEN, always(**UNKNOWN_TOKEN), first=1),
+    Entry("expire a token", messages.EXPIRE_DELEGATION_TOKEN, always(**UNKNOWN_TOKEN), first=1),
+    Entry(
+        "describe tokens",
+        messages.DESCRIBE_DELEGATION_TOKEN,
+        always(owners=[{"principal_type": "User", "principal_name": OWN}]),
+        (acls("user describe_tokens"),),
+        first=1,
+    ),
+    Entry("describe no tokens", messages.DESCRIBE_DELEGATION_TOKEN, always(owners=[]), first=1),
+)
+
+TABLE = (*TOPIC_ENTRIES, *GROUP_ENTRIES, *TRANSACTION_ENTRIES, *CLUSTER_ENTRIES, *TOKEN_ENTRIES)
 
 NOT_SERVED = (52, 53, 54, 55, 59, 62, 63, 64, 70, 71, 72, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 92, 32767, -1)
 """Keys of APIs that Kafka 3.9 serves only with KRaft, or not at all."""
-
-TESTED_ELSEWHERE = frozenset({38, 39, 40, 41})
-"""Keys of the APIs of delegation tokens."""

@@ -106,7 +106,7 @@ class Fuzzer:
         for name in HASHES:
             find = partial(_credential, credentials[name])
             mechanisms[name] = partial(ScramServer, name, find, lambda: f"{self._random.getrandbits(64):x}")
-        return SaslConfig(mechanisms)
+        return SaslConfig(mechanisms, lambda: 0)
 
     # --- one case ----------------------------------------------------------------------------------------------------
 
@@ -172,8 +172,8 @@ class Fuzzer:
         responses = list(FrameReader().feed(wire.value()))
         if len(responses) < 2:
             return
-        parsed = SASL_AUTHENTICATE.response.parse(1, responses[1], 4)
         try:
+            parsed = SASL_AUTHENTICATE.response.parse(1, responses[1], 4)
             final = client.step(bytes(parsed["auth_bytes"]))
         except Exception:
             return
