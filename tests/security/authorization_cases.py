@@ -235,9 +235,10 @@ class Matrix:
 
 def _acl_row(user: str | None, acl: Acl) -> dict[str, Any]:
     is_cluster = acl.type is ResourceType.CLUSTER
+    name = f"User:{OWN}" if acl.type is ResourceType.USER else OWN
     return {
         "resource_type": int(acl.type),
-        "resource_name": CLUSTER_NAME if is_cluster else OWN,
+        "resource_name": CLUSTER_NAME if is_cluster else name,
         "resource_pattern_type": LITERAL if is_cluster else PREFIXED,
         "principal": f"User:{user}",
         "host": "*",

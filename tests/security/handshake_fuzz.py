@@ -151,7 +151,7 @@ class Fuzzer:
             self.outcomes["closed" if wire.lost else "open"] += 1
 
     def _requests(self, wire: Wire) -> Iterator[bytes]:
-        """Yield requests, of which one is mutated."""
+        """Yield requests, one of them mutated."""
         random = self._random
         if random.random() < SCRAM_SHARE:
             yield from self._scram(wire)
@@ -181,7 +181,7 @@ class Fuzzer:
         yield _mutated(random, whole) if random.random() < 0.9 else whole
 
     def _tls(self, wire: Wire) -> Iterator[bytes]:
-        """Yield records of a client's handshake, of which one is mutated; or something else than TLS."""
+        """Yield records of a client's handshake, one of them mutated, or a mutated request."""
         random = self._random
         if random.random() < 0.1:
             yield _mutated(random, _request(random, 0))
