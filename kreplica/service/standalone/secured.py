@@ -50,7 +50,7 @@ class SecuredCluster:
             hosts = tuple(dict.fromkeys((*HOSTS, advertised_host)))
             create_certificate(directory, authority, BROKER, hosts, DAYS)
         self._broker_password = _secret(directory / "broker-password")
-        self._admin_password = _secret(directory / "admin-password")
+        self.admin_password = _secret(directory / "admin-password")
         self._coordinator_password = _secret(directory / "coordinator-password")
         _secret(directory / "admin-token")
         _write_if_absent(directory / "admin.properties", self._client_properties())
@@ -91,25 +91,29 @@ class SecuredCluster:
 
     async def create_admin(self, broker: Broker) -> None:
         """Create the user ``admin`` unless it exists."""
+        await self.create_user(broker, ADMIN, self.admin_password)
+
+    async def create_user(self, broker: Broker, user: str, password: str) -> None:
+        """Create a user of SCRAM-SHA-512 unless it exists."""
         from kreplica.membership.scram_writer import ScramWriter
         from kreplica.security.sasl.scram import SCRAM_SHA_512, ScramCredential
 
         settings = broker.dynamic_settings
-        if settings.scram_credentials.find(SCRAM_SHA_512, ADMIN) is None:
+        if settings.scram_credentials.find(SCRAM_SHA_512, user) is None:
             credential = await broker.runtime.offload.run(
                 ScramCredential.of_password,
                 SCRAM_SHA_512,
-                self._admin_password,
+                password,
                 secrets.token_bytes(SALT_BYTES),
                 ITERATIONS,
             )
-            await ScramWriter(settings, broker.client).change(ADMIN, {SCRAM_SHA_512: credential})
+            await ScramWriter(settings, broker.client).change(user, {SCRAM_SHA_512: credential})
 
     def _client_properties(self) -> str:
         return (
             "security.protocol=SASL_SSL\n"
             "sasl.mechanism=SCRAM-SHA-512\n"
-            f'sasl.jaas.config={SCRAM_LOGIN} required username="{ADMIN}" password="{self._admin_password}";\n'
+            f'sasl.jaas.config={SCRAM_LOGIN} required username="{ADMIN}" password="{self.admin_password}";\n'
             "ssl.truststore.type=PEM\n"
             f"ssl.truststore.location={self.directory}/ca.pem\n"
         )

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from twisted.internet.defer import CancelledError, Deferred
 
+from kreplica.client.client_runtime import EndpointMaker, tcp_endpoint
 from kreplica.client.connection import Connection, connect
 from kreplica.errors import ErrorCode, KafkaError, KreplicaError
 from kreplica.model import NO_BROKER_EPOCH, NO_EPOCH, ZERO_UUID
@@ -36,6 +37,7 @@ class WireClient:
 
     Every method raises ``ClientError`` without a response, and ``KafkaError`` if the response contains an error.
 
+    :param endpoint: makes the endpoints of connections, such as those with TLS and SASL.
     :param request_timeout_s: response timeout, in addition to the time that the request lets the broker wait.
     """
 
@@ -47,10 +49,12 @@ class WireClient:
         *,
         client_id: str,
         request_timeout_s: float = REQUEST_TIMEOUT_S,
+        endpoint: EndpointMaker = tcp_endpoint,
     ) -> None:
         self.reactor = reactor
         self._address = host, port
         self.client_id = client_id
+        self._endpoint = endpoint
         self.request_timeout_s = request_timeout_s
         self._connection: Connection | None = None
 
@@ -60,7 +64,9 @@ class WireClient:
         return self._connection
 
     async def _connect(self, address: tuple[str, int], timeout_s: float = CONNECT_TIMEOUT_S) -> Connection:
-        connection = await connect(self.reactor, *address, client_id=self.client_id, connect_timeout_s=timeout_s)
+        connection = await connect(
+            self.reactor, *address, client_id=self.client_id, connect_timeout_s=timeout_s, endpoint=self._endpoint
+        )
         try:
             await connection.negotiate(self.request_timeout_s)
         except BaseException:
