@@ -5,7 +5,8 @@ thread needs its own ``Cluster``.  Requests are sent and responses are processed
 
 * ``cluster``: ``Cluster``, the entry point; ``coroutines``: runs the client core without an event loop
 * ``connection``: a connection to one broker; ``connections``: a set of connections
-* ``blocking_runtime``: clocks, sleep, randomness and sockets; ``secured_runtime``: TLS and SASL
+* ``blocking_runtime``: clocks, sleep, randomness and sockets
+* ``secured_runtime``: TLS and SASL; ``token_login``: bearer tokens
 * ``producer``: ``Producer``; ``producer_options``: options of the producer; ``sender``: Produce requests
 * ``transactions``: transactions of offsets, and the end of prepared transactions
 * ``reader``: ``Reader``, consumes partitions without a group

@@ -12,7 +12,7 @@ from typing import Any, Self
 from kreplica.blocking.blocking_runtime import BlockingRuntime
 from kreplica.blocking.coroutines import run
 from kreplica.client_core.addresses import Address
-from kreplica.client_core.authentication import authenticate
+from kreplica.client_core.authentication import RENEWAL_SHARE, authenticate
 from kreplica.client_core.errors import (
     BrokerRefused,
     ClientError,
@@ -75,6 +75,7 @@ class Connection:
         self._frames = FrameReader(options.response_size_max)
         self._parsers = MessageParsers()
         self._throttled_until_s = runtime.clock()
+        self._renew_at_s: float | None = None
 
     @classmethod
     def open(cls, address: Address, options: ClientOptions, runtime: BlockingRuntime) -> Connection:
@@ -97,7 +98,7 @@ class Connection:
         return connection
 
     def authenticate(self, credentials: SaslCredentials, timeout_s: float) -> None:
-        """Authenticate with SASL.
+        """Authenticate with SASL; again before the session ends.
 
         :raise ClientError: the broker rejects the client, or does not respond.
         """
@@ -105,7 +106,9 @@ class Connection:
         async def request(api: Api, version: int, body: dict[str, Any]) -> dict[str, Any]:
             return self.exchange(api, version, body, timeout_s)
 
-        run(authenticate(request, credentials, self.peer))
+        lifetime_ms = run(authenticate(request, credentials, self.peer))
+        if lifetime_ms:
+            self._renew_at_s = self._runtime.clock() + lifetime_ms / 1000 * RENEWAL_SHARE
 
     def negotiate(self, timeout_s: float) -> None:
         """Request the API versions of the broker (KIP-35), with the newest version of ApiVersions that it supports.
@@ -184,12 +187,16 @@ class Connection:
     ) -> PendingRequest:
         """Send a request; ``receive`` returns its response.
 
+        Authenticates again before the broker ends the session (KIP-368), if no response is pending.
+
         :param version: a result of ``version``.
         :param expects_response: False if the broker sends no response.
         :raise ConnectionLost: the request could not be sent.
         """
         if self.closed:
             raise ConnectionLost(f"{self.peer}: the connection is closed")
+        if self._renew_at_s is not None and not self._pending and self._runtime.clock() >= self._renew_at_s:
+            self._renew_session(timeout_s)
         self._correlation_id = (self._correlation_id + 1) % CORRELATION_ID_END
         sent = PendingRequest(api, version, self._correlation_id, self._runtime.clock() + timeout_s)
         header = build_request_header(
@@ -205,6 +212,16 @@ class Connection:
         if expects_response:
             self._pending.append(sent)
         return sent
+
+    def _renew_session(self, timeout_s: float) -> None:
+        self._renew_at_s = None
+        credentials = self._runtime.sasl
+        assert credentials is not None
+        try:
+            self.authenticate(credentials, timeout_s)
+        except BaseException:
+            self.close()
+            raise
 
     def receive(self, timeout_s: float) -> list[PendingRequest]:
         """Wait for responses, at most ``timeout_s``, and return their requests.

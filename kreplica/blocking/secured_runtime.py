@@ -5,12 +5,16 @@ from __future__ import annotations
 import ssl
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from kreplica.blocking.blocking_runtime import BlockingRuntime, default_runtime, tcp_socket, tls_sockets
+from kreplica.blocking.token_login import BlockingLoginIo
 from kreplica.errors import SettingsError
 from kreplica.security.client_config import parse_client_config
+from kreplica.security.oauth.login import TokenLogin
+from kreplica.security.oauth.login_options import LoginOptions
 from kreplica.security.tls.options import TlsOptions
 from kreplica.security.tls.stores import KeyEntry, load_key, load_trusted
 
@@ -25,7 +29,13 @@ def secured_runtime(config: Mapping[str, str]) -> BlockingRuntime:
     """
     security = parse_client_config(config)
     connect = tcp_socket if security.tls is None else tls_sockets(_context(security.tls))
-    return default_runtime(connect=connect, sasl=security.sasl)
+    sasl = security.sasl
+    if not isinstance(sasl, LoginOptions):
+        return default_runtime(connect=connect, sasl=sasl)
+    is_secure = sasl.url is not None and sasl.url.is_secure
+    runtime = default_runtime(connect=connect)
+    io = BlockingLoginIo(runtime, sasl, _context(sasl.tls) if is_secure else None)
+    return replace(runtime, sasl=TokenLogin(sasl, io))
 
 
 def _context(options: TlsOptions) -> ssl.SSLContext:

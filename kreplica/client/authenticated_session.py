@@ -9,14 +9,11 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
-from kreplica.client_core.authentication import authenticate
+from kreplica.client_core.authentication import RENEWAL_SHARE, authenticate
 from kreplica.runtime import Reactor
 from kreplica.security.sasl.credentials import SaslCredentials
 
 log = Logger()
-
-_SHARE = 0.85
-"""Share of the lifetime of a session after which the client authenticates again."""
 
 
 class SessionConnection(Protocol):
@@ -53,7 +50,7 @@ class AuthenticatedSession:
             connection.abort()
             raise
         if lifetime_ms and not connection.closed:
-            delay_s = lifetime_ms / 1000 * _SHARE
+            delay_s = lifetime_ms / 1000 * RENEWAL_SHARE
             self._renewal = self._reactor.callLater(delay_s, self._renew, credentials, timeout_s)
 
     def end(self) -> None:

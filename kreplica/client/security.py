@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred
@@ -13,6 +13,7 @@ from zope.interface import implementer
 from kreplica.client.client_runtime import EndpointMaker, named_endpoint
 from kreplica.runtime import Reactor
 from kreplica.security.client_config import parse_client_config
+from kreplica.security.oauth.login_options import LoginOptions
 from kreplica.security.sasl.credentials import SaslCredentials
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class SecuredEndpoint:
 
 
 def secured_endpoint_maker(
-    tls: ClientTls | None, sasl: SaslCredentials | None = None, plain: EndpointMaker = named_endpoint
+    tls: ClientTls | None, sasl: SaslCredentials | LoginOptions | None = None, plain: EndpointMaker = named_endpoint
 ) -> EndpointMaker:
     """Return a maker of secured endpoints.
 
@@ -52,12 +53,31 @@ def secured_endpoint_maker(
     :param sasl: None if the client does not authenticate.
     :param plain: makes the endpoints of the TCP connections.
     """
+    credentials_for = _credentials(sasl)
 
     def make(reactor: Reactor, host: str, port: int, timeout_s: float) -> SecuredEndpoint:
         verification = None if tls is None else tls.creator(host)
-        return SecuredEndpoint(plain(reactor, host, port, timeout_s), verification, sasl)
+        return SecuredEndpoint(plain(reactor, host, port, timeout_s), verification, credentials_for(reactor))
 
     return make
+
+
+def _credentials(sasl: SaslCredentials | LoginOptions | None) -> Callable[[Reactor], SaslCredentials | None]:
+    """Return a function that returns the credentials; all connections of a reactor share a token."""
+    if not isinstance(sasl, LoginOptions):
+        return lambda _: sasl
+    # Imported here because only this mechanism needs it.
+    from kreplica.client.token_login import token_endpoint_tls, token_login
+
+    options, tls = sasl, token_endpoint_tls(sasl)
+    logins: dict[Reactor, SaslCredentials] = {}
+
+    def credentials(reactor: Reactor) -> SaslCredentials:
+        if reactor not in logins:
+            logins[reactor] = token_login(reactor, options, tls)
+        return logins[reactor]
+
+    return credentials
 
 
 def secured_endpoints(config: Mapping[str, str]) -> EndpointMaker:

@@ -14,6 +14,9 @@ from kreplica.wire.messages import SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
 _VERSION = 1
 """Version of both APIs; brokers support it since Kafka 2.2."""
 
+RENEWAL_SHARE = 0.85
+"""Share of the lifetime of a session after which the client authenticates again."""
+
 
 async def authenticate(
     request: Callable[[Api, int, dict[str, Any]], Awaitable[dict[str, Any]]], credentials: SaslCredentials, peer: str

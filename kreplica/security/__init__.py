@@ -2,6 +2,9 @@
 
 * ``sasl``: mechanisms; ``acls``: ACLs and their decisions; ``tokens``: delegation tokens
 * ``tls``: keys and certificates from Kafka's ``ssl.*`` settings, OpenSSL contexts, principals of certificates
+* ``sasl``: mechanisms of authentication; ``oauth``: bearer tokens
+* ``acls``: access control lists
+* ``client_config``: settings of Kafka's Java clients
 
 OpenSSL is imported only by the modules of ``tls``, when a listener or client uses TLS.
 """

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from kreplica.errors import SettingsError
+from kreplica.security.oauth.login_options import LOGIN_SETTINGS, LoginOptions, login_options, parse_login_settings
 from kreplica.security.sasl.credentials import PasswordCredentials, credentials_of
 from kreplica.security.sasl.mechanisms import check_mechanism
+from kreplica.security.sasl.oauthbearer import OAUTHBEARER
 from kreplica.security.tls.options import CLIENT_SETTINGS, TlsOptions
 
 SECURITY_PROTOCOL, SASL_MECHANISM, SASL_JAAS_CONFIG = "security.protocol", "sasl.mechanism", "sasl.jaas.config"
-_NAMES = (SECURITY_PROTOCOL, SASL_MECHANISM, SASL_JAAS_CONFIG, *CLIENT_SETTINGS)
+_NAMES = (SECURITY_PROTOCOL, SASL_MECHANISM, SASL_JAAS_CONFIG, *CLIENT_SETTINGS, *LOGIN_SETTINGS)
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LISTS = ("ssl.enabled.protocols", "ssl.cipher.suites")
 
@@ -22,18 +24,19 @@ class ClientSecurity:
     """Security of connections.
 
     :param tls: None if they are not encrypted.
-    :param sasl: None if the client does not authenticate.
+    :param sasl: a password, or options of a login with tokens; None if the client does not authenticate.
     """
 
     tls: TlsOptions | None = None
-    sasl: PasswordCredentials | None = None
+    sasl: PasswordCredentials | LoginOptions | None = None
 
 
 def parse_client_config(config: Mapping[str, str]) -> ClientSecurity:
     """Parse the settings of a client.
 
     :param config: ``security.protocol`` (PLAINTEXT, the default, SSL, SASL_PLAINTEXT or SASL_SSL); ``ssl.*`` such as
-        ``ssl.truststore.location``; ``sasl.mechanism`` and ``sasl.jaas.config``.
+        ``ssl.truststore.location``; ``sasl.mechanism`` and ``sasl.jaas.config``; for OAUTHBEARER also
+        ``sasl.oauthbearer.token.endpoint.url`` and ``sasl.login.*``.
     :raise SettingsError: a setting is unknown or has an unsupported value.
     """
     for name in config:
@@ -50,7 +53,10 @@ def parse_client_config(config: Mapping[str, str]) -> ClientSecurity:
     if SASL_MECHANISM not in config:
         raise SettingsError(f"{SASL_MECHANISM} is not set: {protocol} needs it")
     mechanism = check_mechanism(config[SASL_MECHANISM], SASL_MECHANISM)
-    return ClientSecurity(tls, credentials_of(mechanism, config.get(SASL_JAAS_CONFIG), SASL_JAAS_CONFIG))
+    jaas = config.get(SASL_JAAS_CONFIG)
+    if mechanism == OAUTHBEARER:
+        return ClientSecurity(tls, login_options(parse_login_settings(config), jaas, SASL_JAAS_CONFIG))
+    return ClientSecurity(tls, credentials_of(mechanism, jaas, SASL_JAAS_CONFIG))
 
 
 def _tls_options(config: Mapping[str, str]) -> TlsOptions:

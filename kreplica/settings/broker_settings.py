@@ -21,6 +21,7 @@ from kreplica.settings.names import (
     broker_setting,
     hint,
     ignored_warnings,
+    mechanism_setting,
     of_listener,
     renamed_warnings,
     unsupported_protection,
@@ -109,6 +110,11 @@ class BrokerSettings:
     def of_listener(self, listener: str, names: Iterable[str]) -> dict[str, Any]:
         """Return the values of settings for one listener: ``listener.name.L.S`` overrides the setting S (KIP-103)."""
         return of_listener(self._values, listener, names)
+
+    def of_mechanism(self, listener: str, mechanism: str, names: Iterable[str]) -> dict[str, Any]:
+        """Return the values of settings for one SASL mechanism of a listener: ``listener.name.L.M.S`` overrides S."""
+        values = self.of_listener(listener, names)
+        return {name: self._values.get(mechanism_setting(listener, mechanism, name), values[name]) for name in values}
 
     def text(self, name: str) -> str | None:
         """Return the configured text, otherwise the default as Kafka's tools print it; None if there is no default."""

@@ -55,6 +55,11 @@ def of_listener(values: Mapping[str, Any], listener: str, names: Iterable[str]) 
     return {name: values.get(prefix + name, values[name]) for name in names}
 
 
+def mechanism_setting(listener: str, mechanism: str, name: str) -> str:
+    """Return the name of a setting of one SASL mechanism of one listener."""
+    return f"{LISTENER_PREFIX}{listener.lower()}.{mechanism.lower()}.{name}"
+
+
 def hint(name: str) -> str:
     """Return a hint for an unknown name, with a leading space: the most similar names; empty if no name is similar."""
     topic = TOPIC_SETTINGS.get(name)

@@ -2,6 +2,7 @@
 
 * ``exchange``: the interfaces of all mechanisms; ``mechanisms``: their names
 * ``plain``: PLAIN; ``scram``: SCRAM-SHA-256 and SCRAM-SHA-512
+* ``oauthbearer``: OAUTHBEARER; ``bearer_token``: the interface of validators (``kreplica.security.oauth``)
 * ``jaas``: JAAS configurations of Kafka's settings
 * ``credentials``: credentials of a client, from its configuration
 """

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from kreplica.errors import SettingsError
+from kreplica.security.sasl.oauthbearer import OAUTHBEARER
 from kreplica.security.sasl.plain import PLAIN
 from kreplica.security.sasl.scram import HASHES
 
-BUILT_IN = (PLAIN, *HASHES)
+BUILT_IN = (PLAIN, *HASHES, OAUTHBEARER)
 """The mechanisms that need no plugin."""
 
-_KERBEROS = "Instead of Kerberos, use SCRAM-SHA-512 or client certificates (SSL), or a plugin (ISaslMechanism)"
+_KERBEROS = (
+    "Instead of Kerberos, use SCRAM-SHA-512, OAUTHBEARER or client certificates (SSL), or a plugin (ISaslMechanism)"
+)
 
 
 def check_mechanism(name: str, setting: str) -> str:

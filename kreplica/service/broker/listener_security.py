@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kreplica.client.client_runtime import EndpointMaker, tcp_endpoint
 from kreplica.errors import SettingsError
@@ -13,39 +13,52 @@ from kreplica.interfaces import ISaslMechanism
 from kreplica.membership.scram_credentials import ScramCredentials
 from kreplica.model import Endpoint
 from kreplica.runtime import Runtime
+from kreplica.service.broker.bearer_tokens import BearerTokens
 from kreplica.service.broker.listener_certificates import ListenerCertificates
 from kreplica.settings.broker_settings import BrokerSettings
+from kreplica.settings.definitions.oauth import OAUTH_LOGIN
 from kreplica.settings.definitions.security import PER_LISTENER
-from kreplica.settings.names import LISTENER_PREFIX
+from kreplica.settings.names import mechanism_setting
 
 if TYPE_CHECKING:
     from kreplica.membership.delegation_tokens.token_store import TokenStore
+    from kreplica.security.oauth.login_options import LoginOptions
+    from kreplica.security.sasl.credentials import PasswordCredentials
     from kreplica.security.sasl.exchange import ServerExchange
     from kreplica.server.authentication.sasl_config import SaslConfig
 
+_JAAS = "sasl.jaas.config"
 _USER_PREFIX = "user_"
 _WITH_TLS = ("SSL", "SASL_SSL")
 _WITH_SASL = ("SASL_PLAINTEXT", "SASL_SSL")
 
 
+class Authenticators(NamedTuple):
+    """Sources of the decisions about clients.
+
+    :param credentials: the SCRAM credentials of all users.
+    :param bearer_tokens: validators of bearer tokens.
+    :param delegation_tokens: the delegation tokens; None if they are disabled.
+    :param plugins: mechanisms of plugins by name.
+    """
+
+    credentials: ScramCredentials
+    bearer_tokens: BearerTokens
+    delegation_tokens: TokenStore | None
+    plugins: Mapping[str, ISaslMechanism]
+
+
 def listener_sasl(
-    runtime: Runtime,
-    settings: BrokerSettings,
-    endpoint: Endpoint,
-    credentials: ScramCredentials,
-    plugins: Mapping[str, ISaslMechanism],
-    tokens: TokenStore | None = None,
+    runtime: Runtime, settings: BrokerSettings, endpoint: Endpoint, authenticators: Authenticators
 ) -> SaslConfig | None:
     """Return the SASL configuration of a listener; None if its clients do not authenticate with SASL.
 
-    :param credentials: the SCRAM credentials of all users.
-    :param plugins: mechanisms of plugins by name.
-    :param tokens: the delegation tokens; None if they are disabled.
     :raise SettingsError: the settings are invalid.
     """
     if endpoint.security_protocol not in _WITH_SASL:
         return None
     # Imported here because most brokers have no listener with SASL.
+    from kreplica.security.sasl.oauthbearer import OAUTHBEARER, OAuthBearerServer
     from kreplica.security.sasl.plain import PLAIN
     from kreplica.security.sasl.scram import ScramServer
     from kreplica.server.authentication.sasl_config import SaslConfig
@@ -55,14 +68,18 @@ def listener_sasl(
     mechanisms: dict[str, Callable[[], ServerExchange]] = {}
     for given in values["sasl.enabled.mechanisms"]:
         name = given.upper()
-        if name in plugins:
-            mechanisms[name] = partial(plugins[name].new_exchange, listener)
+        if name in authenticators.plugins:
+            mechanisms[name] = partial(authenticators.plugins[name].new_exchange, listener)
         elif name == PLAIN:
             mechanisms[name] = _plain_exchanges(settings, listener)
+        elif name == OAUTHBEARER:
+            mechanisms[name] = partial(OAuthBearerServer, authenticators.bearer_tokens.of_listener(listener))
         else:
             nonce = partial(secrets.token_urlsafe, 24)
+            tokens = authenticators.delegation_tokens
+            find_user = partial(authenticators.credentials.find, name)
             find_token = _no_token if tokens is None else partial(tokens.credential, name)
-            mechanisms[name] = partial(ScramServer, name, partial(credentials.find, name), nonce, find_token)
+            mechanisms[name] = partial(ScramServer, name, find_user, nonce, find_token)
     return SaslConfig(
         mechanisms,
         runtime.wall_clock_ms,
@@ -87,25 +104,36 @@ def inter_broker_endpoint(settings: BrokerSettings, certificates: ListenerCertif
     if protocol == "PLAINTEXT":
         return tcp_endpoint
     from kreplica.client.security import secured_endpoint_maker
-    from kreplica.security.sasl.credentials import credentials_of
     from kreplica.security.sasl.mechanisms import check_mechanism
 
     sasl = None
     if protocol in _WITH_SASL:
         setting = "sasl.mechanism.inter.broker.protocol"
         mechanism = check_mechanism(settings[setting], setting)
-        name = _jaas_setting(listener, mechanism)
-        sasl = credentials_of(mechanism, settings.get(name), name)
+        sasl = _own_credentials(settings, listener, mechanism)
     if protocol not in _WITH_TLS:
         return secured_endpoint_maker(None, sasl)
     return secured_endpoint_maker(certificates.client(listener), sasl)
+
+
+def _own_credentials(settings: BrokerSettings, listener: str, mechanism: str) -> PasswordCredentials | LoginOptions:
+    """Return the broker's own credentials for connections to other brokers."""
+    from kreplica.security.oauth.login_options import login_options
+    from kreplica.security.sasl.credentials import credentials_of
+    from kreplica.security.sasl.oauthbearer import OAUTHBEARER
+
+    name = mechanism_setting(listener, mechanism, _JAAS)
+    jaas = settings.get(name)
+    if mechanism == OAUTHBEARER:
+        return login_options(settings.of_mechanism(listener, mechanism, OAUTH_LOGIN), jaas, name)
+    return credentials_of(mechanism, jaas, name)
 
 
 def _plain_exchanges(settings: BrokerSettings, listener: str) -> Callable[[], ServerExchange]:
     from kreplica.security.sasl.jaas import parse_jaas
     from kreplica.security.sasl.plain import PLAIN, PlainServer
 
-    name = _jaas_setting(listener, PLAIN)
+    name = mechanism_setting(listener, PLAIN, _JAAS)
     jaas = settings.get(name)
     try:
         options = parse_jaas(jaas).options if jaas else {}
@@ -116,7 +144,3 @@ def _plain_exchanges(settings: BrokerSettings, listener: str) -> Callable[[], Se
     if not users:
         raise SettingsError(f"{name}: PLAIN needs a login module with an option {_USER_PREFIX}NAME for each user")
     return partial(PlainServer, users)
-
-
-def _jaas_setting(listener: str, mechanism: str) -> str:
-    return f"{LISTENER_PREFIX}{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"

@@ -39,11 +39,12 @@ from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.control_admission import ControlAdmission
 from kreplica.server.transport.flush_scope import FlushScope
 from kreplica.server.transport.listeners import Server
+from kreplica.service.broker.bearer_tokens import BearerTokens
 from kreplica.service.broker.connection_settings import ConnectionLimitsUpdate
 from kreplica.service.broker.coordinators import Coordinators
 from kreplica.service.broker.delegation_tokens import start_token_sweep, token_store
 from kreplica.service.broker.listener_certificates import ListenerCertificates
-from kreplica.service.broker.listener_security import inter_broker_endpoint, listener_sasl
+from kreplica.service.broker.listener_security import Authenticators, inter_broker_endpoint, listener_sasl
 from kreplica.service.broker.peers import Peers
 from kreplica.service.broker.readiness import not_ready, wait_until_served
 from kreplica.service.broker.replication import Replication
@@ -89,6 +90,7 @@ class Broker:
         self.certificates = ListenerCertificates(runtime, settings)
         self.inter_broker_endpoint = inter_broker_endpoint(settings, self.certificates)
         self.plugins = Plugins(self, runtime, settings)
+        self.bearer_tokens = BearerTokens(runtime, settings)
         self._zookeeper_clients = ZooKeeperClients(runtime, settings)
         self.client = self._zookeeper_clients.new()
         self.fence = ControlFence()
@@ -198,6 +200,7 @@ class Broker:
         self.directories.start(self.partitions.high_watermarks)
         self.server = build_server(self, self.topic_admin)
         self.fence.reject_registrations_up_to(self.client.last_zxid)
+        self.bearer_tokens.start()
         endpoints = self._listen(self.server)
         self._start_admin()
         if not self.runtime.is_simulated:
@@ -245,11 +248,11 @@ class Broker:
     def _listen(self, server: Server) -> tuple[Endpoint, ...]:
         """Bind the listeners and return the endpoints to advertise."""
         bound = {endpoint.listener: endpoint for endpoint in self.settings.listeners}
+        scram, plugins = self.dynamic_settings.scram_credentials, self.plugins.sasl_mechanisms
+        authenticators = Authenticators(scram, self.bearer_tokens, self.watches.tokens, plugins)
         for endpoint in bound.values():
             tls = self.certificates.open(endpoint, self.dynamic_settings.effective)
-            credentials, plugins = self.dynamic_settings.scram_credentials, self.plugins.sasl_mechanisms
-            tokens = self.watches.tokens
-            sasl = listener_sasl(self.runtime, self.settings, endpoint, credentials, plugins, tokens)
+            sasl = listener_sasl(self.runtime, self.settings, endpoint, authenticators)
             self._ports[endpoint.listener] = server.listen(endpoint, tls, sasl)
         return tuple(
             advertised(endpoint, bound[endpoint.listener], self._ports[endpoint.listener], socket.gethostname())
@@ -375,6 +378,7 @@ class Broker:
 
     async def _stop_serving(self) -> None:
         self._stop_token_sweep()
+        self.bearer_tokens.stop()
         if self.server is not None:
             self.metadata.stop()
             self._removing_strays.cancel()

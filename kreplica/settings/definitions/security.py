@@ -16,12 +16,12 @@ from kreplica.settings.definitions.helpers import (
     PASSWORD,
     PER_BROKER,
     READ_ONLY,
-    SHORT,
     STRING,
     Row,
     not_implemented,
     not_implemented_protection,
 )
+from kreplica.settings.definitions.oauth import OAUTH, OAUTH_LOGIN, OAUTH_VALIDATION
 from kreplica.settings.setting import Setting
 from kreplica.settings.validators import ANY, OneOf, at_least, between
 
@@ -129,24 +129,26 @@ SECURITY = (
     ),
     Setting(
         "sasl.enabled.mechanisms", LIST, ("GSSAPI",), ANY, MEDIUM, AT_START,
-        "The SASL mechanisms of listeners: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. GSSAPI is not supported, so this "
-        "setting is necessary for listeners with SASL.",
+        "The SASL mechanisms of listeners: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER and those of plugins. "
+        "GSSAPI is not supported, so this setting is necessary for listeners with SASL.",
     ),
     Setting(
         "sasl.jaas.config", PASSWORD, None, ANY, MEDIUM, AT_START,
         "The login module of a listener's mechanism, only with the prefix listener.name.LISTENER.MECHANISM. in lower "
-        "case: username and password for connections to other brokers; for PLAIN, user_NAME is the password of NAME.",
+        "case: username and password for connections to other brokers, clientId and clientSecret for OAUTHBEARER; for "
+        "PLAIN, user_NAME is the password of NAME.",
     ),
     Setting(
         "sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", ANY, MEDIUM, AT_START,
         "The SASL mechanism of connections between brokers.",
     ),
+    *OAUTH,
     Setting(
         "sasl.server.max.receive.size", INT, 524_288, at_least(1), MEDIUM, READ_ONLY,
         "The maximum size of a request of a client that is not authenticated yet.",
     ),
     *not_implemented_protection(
-        "only the mechanisms PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 are supported, without Java classes",
+        "only PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER are supported, without Java classes",
         Row("sasl.client.callback.handler.class", CLASS, None, ANY, MEDIUM, READ_ONLY),
         Row("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", ANY, MEDIUM, PER_BROKER),
         Row("sasl.kerberos.min.time.before.relogin", LONG, 60_000, ANY, MEDIUM, PER_BROKER),
@@ -154,28 +156,8 @@ SECURITY = (
         Row("sasl.kerberos.service.name", STRING, None, ANY, MEDIUM, PER_BROKER),
         Row("sasl.kerberos.ticket.renew.jitter", DOUBLE, 0.05, ANY, MEDIUM, PER_BROKER),
         Row("sasl.kerberos.ticket.renew.window.factor", DOUBLE, 0.8, ANY, MEDIUM, PER_BROKER),
-        Row("sasl.login.callback.handler.class", CLASS, None, ANY, MEDIUM, READ_ONLY),
         Row("sasl.login.class", CLASS, None, ANY, MEDIUM, READ_ONLY),
-        Row("sasl.login.connect.timeout.ms", INT, None, ANY, LOW, READ_ONLY),
-        Row("sasl.login.read.timeout.ms", INT, None, ANY, LOW, READ_ONLY),
-        Row("sasl.login.refresh.buffer.seconds", SHORT, 300, ANY, MEDIUM, PER_BROKER),
-        Row("sasl.login.refresh.min.period.seconds", SHORT, 60, ANY, MEDIUM, PER_BROKER),
-        Row("sasl.login.refresh.window.factor", DOUBLE, 0.8, ANY, MEDIUM, PER_BROKER),
-        Row("sasl.login.refresh.window.jitter", DOUBLE, 0.05, ANY, MEDIUM, PER_BROKER),
-        Row("sasl.login.retry.backoff.max.ms", LONG, 10_000, ANY, LOW, READ_ONLY),
-        Row("sasl.login.retry.backoff.ms", LONG, 100, ANY, LOW, READ_ONLY),
         Row("sasl.mechanism.controller.protocol", STRING, "GSSAPI", ANY, HIGH, READ_ONLY),
-        Row("sasl.oauthbearer.clock.skew.seconds", INT, 30, ANY, LOW, READ_ONLY),
-        Row("sasl.oauthbearer.expected.audience", LIST, None, ANY, LOW, READ_ONLY),
-        Row("sasl.oauthbearer.expected.issuer", STRING, None, ANY, LOW, READ_ONLY),
-        Row("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, 3_600_000, ANY, LOW, READ_ONLY),
-        Row("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10_000, ANY, LOW, READ_ONLY),
-        Row("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, 100, ANY, LOW, READ_ONLY),
-        Row("sasl.oauthbearer.jwks.endpoint.url", STRING, None, ANY, MEDIUM, READ_ONLY),
-        Row("sasl.oauthbearer.scope.claim.name", STRING, "scope", ANY, LOW, READ_ONLY),
-        Row("sasl.oauthbearer.sub.claim.name", STRING, "sub", ANY, LOW, READ_ONLY),
-        Row("sasl.oauthbearer.token.endpoint.url", STRING, None, ANY, MEDIUM, READ_ONLY),
-        Row("sasl.server.callback.handler.class", CLASS, None, ANY, MEDIUM, READ_ONLY),
         Row(
             "principal.builder.class", CLASS, PRINCIPAL_BUILDER, ANY, MEDIUM, PER_BROKER,
         ),
@@ -255,6 +237,8 @@ DYNAMIC_TLS_SETTINGS = tuple(name for name in TLS_SETTINGS if "store." in name o
 
 PER_LISTENER = (
     *TLS_SETTINGS,
+    *OAUTH_LOGIN,
+    *OAUTH_VALIDATION,
     "connections.max.reauth.ms",
     "max.connection.creation.rate",
     "max.connections",
@@ -263,5 +247,5 @@ PER_LISTENER = (
 )
 """Settings that ``listener.name.L.`` can set for one listener."""
 
-PER_MECHANISM = ("sasl.jaas.config",)
+PER_MECHANISM = ("sasl.jaas.config", *OAUTH_LOGIN, *OAUTH_VALIDATION)
 """Settings that ``listener.name.L.M.`` can set for one mechanism of one listener."""

@@ -1,0 +1,284 @@
+"""Clients and brokers that authenticate with bearer tokens on real listeners."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from oauth_scene import LOGIN, VALIDATOR, OAuthClients, oauth_settings
+from sasl_scene import RECORDS, Brokers, settings, with_brokers
+from token_server import SECRET, TokenServer, token_server
+from twisted.internet.threads import deferToThread
+
+from kreplica.cli import main
+from kreplica.client import Admin, Producer, errors
+from kreplica.errors import SettingsError
+from kreplica.runtime import real_runtime
+from kreplica.runtime.pause import pause
+from kreplica.security.sasl.oauthbearer import build_first_message
+from kreplica.service.broker.bearer_tokens import BearerTokens
+from kreplica.wire.messages import METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from tests.support.coordinator import CoordinatorProcess
+
+INVALID = {"status": "invalid_token"}
+REFUSED = 'Authentication failed: {"status": "invalid_token"}'
+
+
+@pytest.fixture
+def server(logged: list[str]) -> Iterator[TokenServer]:
+    """A token server; no log contains a token of it, or a secret."""
+    with token_server() as running:
+        yield running
+    assert not [text for text in logged for token in running.tokens if token[20:] in text or SECRET in text]
+
+
+async def fill(clients: OAuthClients, replication_factor: int) -> None:
+    async with clients.cluster("SASL_SSL", "alice") as cluster:
+        await Admin(cluster).create_topic("orders", partitions=1, replication_factor=replication_factor)
+        producer = Producer(cluster)
+        deliveries = [producer.send("orders", b"%d" % number) for number in range(RECORDS)]
+        await producer.flush()
+        assert [(await each).offset for each in deliveries] == list(range(RECORDS))
+        await producer.close()
+
+
+def test_clients_of_every_kind(
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, logged: list[str]
+) -> None:
+    """Brokers connect to each other with tokens, and every client reads with and without TLS."""
+    with token_server(certificates) as server:
+
+        async def story(scene: Brokers) -> None:
+            clients = OAuthClients(scene, server, certificates)
+            await fill(clients, 2)
+            assert "User:broker" in scene.users
+            for listener in ("SASL_SSL", "LOCAL"):
+                for read in (clients.read_blocking, clients.read_with_kafka_python, clients.read_with_aiokafka):
+                    assert await deferToThread(read, listener, "bob") == RECORDS
+                for method in ("callback", "oidc"):
+                    assert await deferToThread(clients.read_with_librdkafka, listener, "carol", method) == RECORDS
+            path = tmp_path / "client.properties"
+            path.write_text("".join(f"{name}={value}\n" for name, value in clients.config("SASL_SSL", "dave").items()))
+            command = ["consume", "orders", "--from", "earliest", "--count", str(RECORDS), "--format", "{value}\\n"]
+            address = f"127.0.0.1:{scene.port('SASL_SSL')}"
+            options = ["--bootstrap", address, "--client-config", str(path)]
+            result = await deferToThread(CliRunner().invoke, main, [*command, *options])
+            assert result.output.split() == [str(number) for number in range(RECORDS)], result.output
+            assert server.forms[-1] == {"grant_type": ["client_credentials"], "scope": ["kafka"]}
+            assert server.key_requests == 2  # one for each broker
+
+        with_brokers(2, tmp_path, certificates, coordinator.address, story, oauth_settings(server, certificates))
+        assert not [text for text in logged for token in server.tokens if token[20:] in text or SECRET in text]
+
+
+async def authenticate(scene: Brokers, token: str) -> tuple[Any, dict[str, Any]]:
+    """Return a connection to the local listener, and the response to a token."""
+    connection = await scene.unauthenticated("LOCAL")
+    response = await connection.request(SASL_HANDSHAKE, 1, {"mechanism": "OAUTHBEARER"})
+    assert response["error_code"] == 0
+    message = build_first_message(token, {})
+    return connection, await connection.request(SASL_AUTHENTICATE, 1, {"auth_bytes": message})
+
+
+def test_rejected_tokens(
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, server: TokenServer, logged: list[str]
+) -> None:
+    """The client receives the error of RFC 7628, and the log contains the reason."""
+
+    async def story(scene: Brokers) -> None:
+        from token_server import rsa_key
+
+        clients = OAuthClients(scene, server, None)
+        now_s = int(time.time())
+        cases = [
+            (server.token(exp=now_s - 100), "the token has expired 100 seconds ago"),
+            (server.token(aud="others"), "not issued for kafka (expected.audience)"),
+            (server.token(iss="https://evil.example"), "not issued by https://issuer.example (expected.issuer)"),
+        ]
+        key, server.key = server.key, rsa_key(3)
+        cases.append((server.token(), "the signature of the token is wrong"))
+        server.key = key
+        for token, reason in cases:
+            connection, response = await authenticate(scene, token)
+            assert (response["error_code"], json.loads(response["auth_bytes"])) == (0, INVALID)
+            response = await connection.request(SASL_AUTHENTICATE, 1, {"auth_bytes": b"\x01"})
+            assert (response["error_code"], response["error_message"]) == (58, REFUSED)
+            assert any(reason in text for text in logged), reason
+            assert not any(token[20:] in text for text in logged)
+        server_token = server.token
+        server.token = lambda user, **more: server_token(user, aud="others")  # type: ignore[method-assign]
+        async with clients.cluster("LOCAL", "alice") as cluster:
+            with pytest.raises(errors.ClientError) as caught:
+                await cluster.refresh()
+        assert f"user 'alice' is rejected: {REFUSED}" in f"{caught.value} {caught.value.__cause__}"
+        with pytest.raises(errors.ClientError, match="invalid_token"):
+            await deferToThread(clients.read_blocking, "LOCAL", "alice")
+        for secret, reason in (("wrong", "refused a token with status 401 (invalid_client)"),):
+            async with clients.cluster("LOCAL", "alice", secret) as cluster:
+                with pytest.raises(errors.ClientError) as caught:
+                    await cluster.refresh()
+            assert reason in f"{caught.value} {caught.value.__cause__}"
+
+    with_brokers(1, tmp_path, certificates, coordinator.address, story, oauth_settings(server, certificates))
+
+
+def test_keys_change_and_the_server_fails(
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, server: TokenServer, logged: list[str]
+) -> None:
+    """A token with a new key waits for the keys; without the server, known keys and valid tokens still work."""
+
+    async def story(scene: Brokers) -> None:
+        clients = OAuthClients(scene, server, None)
+        _, response = await authenticate(scene, server.token())
+        assert (response["error_code"], response["auth_bytes"]) == (0, b"")
+        old = server.token()
+        server.rotate()
+        _, response = await authenticate(scene, server.token("bob"))
+        assert (response["error_code"], response["auth_bytes"]) == (0, b"")
+        assert "User:bob" in scene.users
+        requests = server.key_requests
+        _, response = await authenticate(scene, old)
+        assert json.loads(response["auth_bytes"]) == INVALID
+        for _ in range(20):  # invented keys do not cause requests
+            _, response = await authenticate(scene, old)
+            assert json.loads(response["auth_bytes"]) == INVALID
+        assert server.key_requests == requests
+
+        held = clients.cluster("LOCAL", "carol", sasl_login_retry_backoff_max_ms="200")
+        async with held:
+            await held.refresh()
+            server.is_down = True
+            await held.refresh()
+            _, response = await authenticate(scene, server.token("dave"))
+            assert response["auth_bytes"] == b""
+            async with clients.cluster("LOCAL", "erin", sasl_login_retry_backoff_max_ms="200") as cluster:
+                with pytest.raises(errors.ClientError) as caught:
+                    await cluster.refresh()
+            assert "refused a token with status 503" in f"{caught.value} {caught.value.__cause__}"
+        server.is_down = False
+        async with clients.cluster("LOCAL", "erin") as cluster:
+            await cluster.refresh()
+
+    with_brokers(1, tmp_path, certificates, coordinator.address, story, oauth_settings(server, certificates))
+
+
+def test_start_without_the_server(
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, server: TokenServer, logged: list[str]
+) -> None:
+    """The broker starts, rejects tokens meanwhile, and reads the keys when the server is back."""
+
+    async def story(scene: Brokers) -> None:
+        _, response = await authenticate(scene, server.token())
+        assert json.loads(response["auth_bytes"]) == INVALID
+        assert any("cannot read the keys of tokens" in text and "status 503" in text for text in logged)
+        server.is_down = False
+        while json.loads((await authenticate(scene, server.token()))[1]["auth_bytes"] or b"{}") == INVALID:
+            await pause(scene.reactor, 0.05)
+
+    server.is_down = True
+    with_brokers(1, tmp_path, certificates, coordinator.address, story, oauth_settings(server, certificates))
+
+
+def test_sessions_end_with_the_token(
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, server: TokenServer, logged: list[str]
+) -> None:
+    """kreplica's clients keep their connections with new tokens; another connection ends with its token (KIP-368)."""
+
+    async def story(scene: Brokers) -> None:
+        clients = OAuthClients(scene, server, None)
+        await fill(clients, 1)
+        server.lifetime_s = 1.5
+        connection, response = await authenticate(scene, server.token())
+        assert 0 < response["session_lifetime_ms"] <= 1500
+        held = await clients.connection("LOCAL", "bob")
+        reading = deferToThread(read_slowly, clients)
+        for _ in range(35):
+            await held.request(METADATA, 1, {"topics": []})
+            await pause(scene.reactor, 0.1)
+        await held.close()
+        assert len(server.tokens) > 3
+        assert await reading == 1
+        with pytest.raises(errors.ConnectionLost):
+            await connection.request(METADATA, 1, {"topics": []})
+        assert any("its session has expired" in text for text in logged)
+
+    def read_slowly(clients: OAuthClients) -> int:
+        """Return the number of connections that a blocking client needs for 3.5 seconds of requests."""
+        from kreplica.blocking.connection import Connection
+        from kreplica.blocking.secured_runtime import secured_runtime
+        from kreplica.client_core.addresses import Address
+        from kreplica.client_core.options import ClientOptions
+
+        runtime = secured_runtime(clients.config("LOCAL", "carol"))
+        address = Address("127.0.0.1", clients.scene.port("LOCAL"))
+        with Connection.open(address, ClientOptions(), runtime) as connection:
+            end_s = time.monotonic() + 3.5
+            while time.monotonic() < end_s:
+                connection.request(METADATA, {"topics": []}, at_most=1)
+                runtime.sleep(0.1)
+        return 1
+
+    with_brokers(1, tmp_path, certificates, coordinator.address, story, oauth_settings(server, certificates))
+
+
+def test_unsecured_tokens_need_a_setting(
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, server: TokenServer, logged: list[str]
+) -> None:
+    """With it, Kafka's tokens without a signature work; a signed token is rejected there."""
+    unsecured = f"""
+        listener.name.short.oauthbearer.sasl.oauthbearer.jwks.endpoint.url=
+        listener.name.short.oauthbearer.sasl.server.callback.handler.class=
+        listener.name.short.oauthbearer.sasl.jaas.config={LOGIN} required unsecuredLoginStringClaim_sub="broker";
+        kreplica.sasl.oauthbearer.allow.unsecured=true
+    """
+
+    async def story(scene: Brokers) -> None:
+        clients = OAuthClients(scene, server, None)
+        jaas = f'{LOGIN} required unsecuredLoginStringClaim_sub="mallory";'
+        more = {"sasl.jaas.config": jaas, "sasl.oauthbearer.token.endpoint.url": ""}
+        async with clients.cluster("SHORT", "x", **more) as cluster:
+            await cluster.refresh()
+            assert "User:mallory" in scene.users
+        async with clients.cluster("LOCAL", "x", **more) as cluster:
+            with pytest.raises(errors.ClientError, match="invalid_token"):
+                await cluster.refresh()
+        async with clients.cluster("SHORT", "alice") as cluster:
+            with pytest.raises(errors.ClientError, match="invalid_token"):
+                await cluster.refresh()
+        assert any("the algorithm of the token is not allowed" in text for text in logged)
+
+    more = oauth_settings(server, certificates, unsecured)
+    with_brokers(1, tmp_path, certificates, coordinator.address, story, more)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("sasl.oauthbearer.jwks.endpoint.url=", "allow.unsecured=true accepts tokens without a signature"),
+        ("sasl.oauthbearer.jwks.endpoint.url=http://issuer.example/", "use https://"),
+        ("sasl.oauthbearer.jwks.endpoint.url=file:///nowhere/keys.json", "/nowhere/keys.json cannot be read"),
+        ("sasl.oauthbearer.jwks.endpoint.url=file:///etc/hostname", "it is not a JSON Web Key Set"),
+        ("listener.name.local.oauthbearer.sasl.jaas.config=x", "local.oauthbearer.sasl.jaas.config: column"),
+        ("sasl.server.callback.handler.class=com.example.Mine", f"expected one of {VALIDATOR}"),
+        ("sasl.oauthbearer.clock.skew.seconds=-1", "expected a whole number, 0 to 86400"),
+        (
+            "kreplica.admin.authentication=bearer\nkreplica.admin.token.file=/x\n"
+            "listener.name.local.sasl.oauthbearer.expected.audience=others",
+            "the listeners have different settings sasl.oauthbearer.*",
+        ),
+    ],
+)
+def test_invalid_settings(tmp_path: Path, certificates: Path, change: str, message: str) -> None:
+    """The broker does not start; the error names the setting."""
+    from twisted.internet import reactor
+
+    more = oauth_settings(TokenServer(), certificates, "sasl.oauthbearer.jwks.endpoint.url=https://issuer.example/\n")
+    with pytest.raises(SettingsError) as caught:
+        BearerTokens(real_runtime(reactor), settings(1, tmp_path, certificates, "127.0.0.1:1", f"{more}\n{change}"))
+    assert message in str(caught.value)
+    assert SECRET not in str(caught.value)
