@@ -30,7 +30,8 @@ class Caller:
     :param user: such as ``User:alice``.
     :param host: address of the client.
     :param is_super: True if the caller may do everything, because it has the token.
-    :param method: how the caller authenticated: ``none``, ``token``, ``basic``, ``certificate`` or ``session``.
+    :param method: how the caller authenticated: ``none``, ``token``, ``basic``, ``certificate``,
+        ``bearer`` or ``session``.
     :param session: identifies the caller's session; None without one.
     :param authorizer: decides what the caller may do; None if everyone may do everything.
     """

@@ -53,7 +53,7 @@ _WRITE_PROBLEMS = {403: "The caller is not authorized, or the request comes from
 _BODY_PROBLEMS = {413: "The body is too long.", 415: "The body is not JSON."}
 _PATH_PROBLEMS = {404: "The path does not exist."}
 
-TOKEN, BASIC, CERTIFICATE, SESSION = "token", "basic", "certificate", "session"
+TOKEN, BASIC, CERTIFICATE, BEARER, SESSION = "token", "basic", "certificate", "bearer", "session"
 
 SECURITY_SCHEMES: Row = {
     TOKEN: {
@@ -63,6 +63,12 @@ SECURITY_SCHEMES: Row = {
     },
     BASIC: {"type": "http", "scheme": "basic", "description": "A user with SCRAM credentials, if enabled."},
     CERTIFICATE: {"type": "mutualTLS", "description": "A client certificate, if enabled."},
+    BEARER: {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "JWT",
+        "description": "A token of the authorization server, if enabled.",
+    },
     SESSION: {
         "type": "apiKey",
         "in": "cookie",

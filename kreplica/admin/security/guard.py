@@ -1,7 +1,7 @@
 """Protects one listener of the admin API: authenticates callers, and authorizes their calls.
 
 Callers authenticate with the token, which makes them super users, with the password of a SCRAM user, with a client
-certificate, or with a session of the dashboard.
+certificate, with a bearer token of an authorization server, or with a session of the dashboard.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ import hmac
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import unquote
 
+from twisted.logger import Logger
 from twisted.web.server import Request
 
 from kreplica.admin.http.access import HEALTH, READS
 from kreplica.admin.http.api import Call, Route
 from kreplica.admin.http.callers import Authorizer, Caller
-from kreplica.admin.http.openapi import BASIC, CERTIFICATE, SESSION, TOKEN
+from kreplica.admin.http.openapi import BASIC, BEARER, CERTIFICATE, SESSION, TOKEN
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.peers.forwarding import FORWARDED, PRINCIPAL, PRINCIPAL_HOST
 from kreplica.admin.security.failures import FailureLimit
@@ -26,6 +27,9 @@ from kreplica.admin.security.passwords import PasswordVerifier
 from kreplica.admin.security.route_rules import PUBLIC_ROUTES, authorize
 from kreplica.admin.security.sessions import Sessions
 from kreplica.interfaces.authorization import ANONYMOUS
+from kreplica.security.sasl.bearer_token import InvalidToken, TokenValidator
+
+log = Logger()
 
 TOKEN_USER = "User:admin-token"
 """User of callers that have the token, in responses and logs."""
@@ -41,13 +45,6 @@ CertificateUser = Callable[[Any], str | None]
 """Returns the user of a client certificate; None if it has none."""
 
 
-class BearerTokens(Protocol):
-    """Verifies bearer tokens of an authorization server, as for the SASL mechanism OAUTHBEARER."""
-
-    def user_of(self, token: str) -> Awaitable[str | None]:
-        """Return the user of a token, such as ``alice``; None if the token is invalid."""
-
-
 class Guard:
     """Authenticates and authorizes the callers of one listener.
 
@@ -55,7 +52,7 @@ class Guard:
     :param limit: failed authentications by address.
     :param passwords: None without authentication by password.
     :param user_of_certificate: None without authentication by certificate.
-    :param bearer_tokens: None if only ``token`` is a valid bearer token.
+    :param bearer_tokens: validates tokens of an authorization server; None if only ``token`` is valid.
     :param sessions: None without authentication.
     :param authorizer: None if each authenticated caller may do everything.
     :ivar sessions: as given.
@@ -68,7 +65,7 @@ class Guard:
         limit: FailureLimit | None = None,
         passwords: PasswordVerifier | None = None,
         user_of_certificate: CertificateUser | None = None,
-        bearer_tokens: BearerTokens | None = None,
+        bearer_tokens: TokenValidator | None = None,
         sessions: Sessions | None = None,
         authorizer: Authorizer | None = None,
     ) -> None:
@@ -85,8 +82,14 @@ class Guard:
         """Names of the OpenAPI security schemes; empty if callers need not authenticate."""
         if self._token is None:
             return ()
-        found = ((TOKEN, True), (BASIC, self._passwords), (CERTIFICATE, self._user_of_certificate))
-        return [name for name, used in (*found, (SESSION, self.sessions)) if used]
+        found = (
+            (TOKEN, True),
+            (BASIC, self._passwords),
+            (CERTIFICATE, self._user_of_certificate),
+            (BEARER, self._bearer_tokens),
+            (SESSION, self.sessions),
+        )
+        return [name for name, used in found if used]
 
     @property
     def public(self) -> Collection[str]:
@@ -203,13 +206,14 @@ class Guard:
             self._limit.record(host)
 
     async def _by_bearer_token(self, request: Request, host: str, token: str) -> Caller:
+        """Return the user of a token; failures are not limited, since a signature cannot be guessed."""
         assert self._bearer_tokens is not None
-        self._check_failures(host)
-        user = await self._bearer_tokens.user_of(token)
-        if user is None:
-            self._record_failure(host)
-            raise self._refusal(request, "the token is wrong")
-        return Caller(f"User:{user}", host, method="bearer", authorizer=self._authorizer)
+        try:
+            found = await self._bearer_tokens.validate(token)
+        except InvalidToken as error:
+            log.info("admin API: the token from {address} is invalid: {reason}", address=host, reason=str(error))
+            raise self._refusal(request, "the token is wrong", b', error="invalid_token"') from None
+        return Caller(f"User:{found.user}", host, method=BEARER, authorizer=self._authorizer)
 
     def _by_session(self, request: Request, host: str) -> Caller | None:
         if self.sessions is None:
@@ -247,9 +251,12 @@ class Guard:
             raise self._refusal(request, "no rule of ssl.principal.mapping.rules matches the client certificate")
         return Caller(f"User:{user}", host, method=CERTIFICATE, authorizer=self._authorizer)
 
-    def _refusal(self, request: Request, detail: str) -> Problem:
-        """Return the problem of missing or wrong credentials, and set the header that names the valid schemes."""
-        challenges = [b'Bearer realm="kreplica"']
+    def _refusal(self, request: Request, detail: str, token_error: bytes = b"") -> Problem:
+        """Return the problem of missing or wrong credentials, and set the header that names the valid schemes.
+
+        :param token_error: parameters of the scheme Bearer (RFC 6750).
+        """
+        challenges = [b'Bearer realm="kreplica"' + token_error]
         # A browser would show its own dialog before the login page of the dashboard.
         if self._passwords is not None and request.getHeader("sec-fetch-mode") is None:
             challenges.append(b'Basic realm="kreplica", charset="UTF-8"')
@@ -268,6 +275,8 @@ class Guard:
             ways.append("a user and password (HTTP basic)")
         if self._user_of_certificate is not None:
             ways.append("a client certificate")
+        if self._bearer_tokens is not None:
+            ways.append("Authorization: Bearer with a token of the authorization server")
         return f"Send {', or '.join(ways)}."
 
 

@@ -16,6 +16,7 @@ from kreplica.admin.security.sessions import Sessions
 from kreplica.errors import SettingsError
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import Disk
+from kreplica.security.sasl.bearer_token import TokenValidator
 from kreplica.settings.broker_settings import BrokerSettings
 
 TOKEN = "kreplica.admin.token.file"
@@ -66,11 +67,13 @@ def admin_guard(
     token: bytes | None,
     credentials: Credentials,
     authorizer: Authorizer | None,
+    bearer_tokens: TokenValidator | None = None,
 ) -> Guard:
     """Return the authentication and authorization of an admin listener.
 
     :param credentials: the SCRAM credentials of all users.
     :param authorizer: None if each authenticated caller may do everything.
+    :param bearer_tokens: None if tokens of an authorization server are not accepted.
     :raise SettingsError: the rules for the users of certificates are invalid.
     """
     if token is None:
@@ -93,6 +96,7 @@ def admin_guard(
         limit=FailureLimit(seconds),
         passwords=passwords,
         user_of_certificate=_user_of_certificate(settings) if "certificate" in modes else None,
+        bearer_tokens=bearer_tokens,
         sessions=sessions,
         authorizer=authorizer,
     )

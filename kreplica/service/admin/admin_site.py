@@ -32,6 +32,7 @@ from kreplica.settings.broker_settings import BrokerSettings
 
 if TYPE_CHECKING:
     from kreplica.runtime.stalls import StallWatch
+    from kreplica.service.broker.bearer_tokens import BearerTokens
 
 
 ADMIN_LISTENER = "admin"
@@ -47,6 +48,9 @@ class AdminDependencies(AccessDependencies, DataDependencies, OperationsDependen
     @property
     def settings(self) -> BrokerSettings: ...
 
+    @property
+    def bearer_tokens(self) -> BearerTokens: ...
+
     def not_ready(self) -> list[str]: ...
 
 
@@ -61,7 +65,8 @@ def admin_site(broker: AdminDependencies, stalls: StallWatch, listener: tuple[st
     access = admin_access(broker.settings, host)
     token = admin_token(broker.runtime.disk, broker.settings)
     credentials = broker.dynamic_settings.scram_credentials
-    guard = admin_guard(broker.runtime, broker.settings, token, credentials, broker.plugins.permissions)
+    permissions, bearer_tokens = broker.plugins.permissions, broker.bearer_tokens.for_admin
+    guard = admin_guard(broker.runtime, broker.settings, token, credentials, permissions, bearer_tokens)
     tls = admin_tls(broker.runtime, broker.settings)
     if tls is not None:
         broker.certificates.watch.add(ADMIN_LISTENER, tls)

@@ -18,10 +18,11 @@ OWN_SETTINGS = (
         "brokers authenticate to each other with it. Without it, the API has no authentication.",
     ),
     Setting(
-        "kreplica.admin.authentication", LIST, (), EachOneOf(("none", "token", "basic", "certificate")), MEDIUM,
-        READ_ONLY,
+        "kreplica.admin.authentication", LIST, (), EachOneOf(("none", "token", "basic", "certificate", "bearer")),
+        MEDIUM, READ_ONLY,
         "How clients of the admin API authenticate, in addition to the token: with the password of a SCRAM user "
-        "(basic), or with a client certificate (certificate). Empty: with the token, if there is one.",
+        "(basic), with a client certificate (certificate), or with a token of the authorization server of "
+        "sasl.oauthbearer.jwks.endpoint.url (bearer). Empty: with the token, if there is one.",
     ),
     Setting(
         "kreplica.admin.allow.anonymous", BOOLEAN, False, ANY, MEDIUM, READ_ONLY,
