@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from kreplica.client.client_runtime import EndpointMaker
 from kreplica.controller.dependencies import ControllerConfig
@@ -243,10 +243,16 @@ def admin_listener(settings: BrokerSettings) -> tuple[str, int] | None:
     return host.strip("[]"), int(port)
 
 
-def advertised(endpoint: Endpoint, listening: Endpoint, bound_port: int, host_name: str) -> Endpoint:
-    """Return the endpoint to advertise, with a missing host or port filled in.
+def advertised_endpoints(
+    settings: BrokerSettings, ports: Mapping[str, int], host_name: str
+) -> tuple[Endpoint, ...]:
+    """Return the endpoints to advertise, with missing hosts and ports filled in.
 
-    :param listening: the configured listener with the same name.
+    :param ports: bound ports by listener.
     :param host_name: the machine's name, used for a listener on all interfaces.
     """
-    return endpoint._replace(host=endpoint.host or listening.host or host_name, port=endpoint.port or bound_port)
+    hosts = {endpoint.listener: endpoint.host or host_name for endpoint in settings.listeners}
+    return tuple(
+        each._replace(host=each.host or hosts[each.listener], port=each.port or ports[each.listener])
+        for each in settings.advertised_listeners
+    )

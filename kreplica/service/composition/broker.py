@@ -51,7 +51,7 @@ from kreplica.service.broker.replication import Replication
 from kreplica.service.broker.server_building import build_server
 from kreplica.service.broker.settings_maps import (
     admin_listener,
-    advertised,
+    advertised_endpoints,
     client_quotas,
     controlled_shutdown_config,
     controller_config,
@@ -218,7 +218,7 @@ class Broker:
         await wait_until_served(self, clients.connection_timeout_ms / 1000)
         timings.done("roles")
         log.info("started in {seconds:.2f} s: {parts}", seconds=timings.total_s, parts=str(timings))
-        await self._start_plugins()
+        await self.plugins.start(lambda: BrokerMetrics(self, self.stalls))
 
     async def _read_cluster(self, steps: StartupSteps) -> str:
         """Create the persistent znodes, read the cluster-wide state and return the cluster ID."""
@@ -242,22 +242,15 @@ class Broker:
         self._remember_session()  # first: the broker may be killed right after its registration
         await self.membership.join(registration)
 
-    async def _start_plugins(self) -> None:
-        await self.plugins.start(lambda: BrokerMetrics(self, self.stalls))
-
     def _listen(self, server: Server) -> tuple[Endpoint, ...]:
         """Bind the listeners and return the endpoints to advertise."""
-        bound = {endpoint.listener: endpoint for endpoint in self.settings.listeners}
         scram, plugins = self.dynamic_settings.scram_credentials, self.plugins.sasl_mechanisms
         authenticators = Authenticators(scram, self.bearer_tokens, self.watches.tokens, plugins)
-        for endpoint in bound.values():
+        for endpoint in self.settings.listeners:
             tls = self.certificates.open(endpoint, self.dynamic_settings.effective)
             sasl = listener_sasl(self.runtime, self.settings, endpoint, authenticators)
             self._ports[endpoint.listener] = server.listen(endpoint, tls, sasl)
-        return tuple(
-            advertised(endpoint, bound[endpoint.listener], self._ports[endpoint.listener], socket.gethostname())
-            for endpoint in self.settings.advertised_listeners
-        )
+        return advertised_endpoints(self.settings, self._ports, socket.gethostname())
 
     def _start_admin(self) -> None:
         listener = admin_listener(self.settings)
