@@ -131,5 +131,5 @@ def test_unknown_mechanism(tmp_path: Path, certificates: Path) -> None:
     chosen = settings(1, tmp_path, certificates, "127.0.0.1:1", "listener.name.short.sasl.enabled.mechanisms=GSSAPI")
     with pytest.raises(SettingsError, match="of the listener SHORT=GSSAPI: the mechanism is not supported") as caught:
         plugin_mechanisms(chosen)
-    assert "use SCRAM-SHA-512 or client certificates (SSL)" in str(caught.value)
+    assert "use SCRAM-SHA-512, OAUTHBEARER or client certificates (SSL)" in str(caught.value)
     assert "Kerberos" not in unsupported("X", "sasl.mechanism")

@@ -119,7 +119,7 @@ def test_topic_setting_may_contradict_its_broker():
 def test_valid_broker_settings():
     """Only dynamic settings can be changed, and per-broker ones for one broker."""
     validate_broker_config({"message.max.bytes": "5"}, changed=["message.max.bytes"], per_broker=False)
-    per_broker = "sasl.login.refresh.window.factor"
+    per_broker = "sasl.kerberos.ticket.renew.window.factor"
     validate_broker_config({per_broker: "0.8"}, changed=[per_broker], per_broker=True)
 
 

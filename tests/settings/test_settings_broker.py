@@ -89,7 +89,7 @@ PROMISES = {
     "sasl.kerberos.service.name": "kafka",
     "sasl.login.class": "org.example.Login",
     "listener.name.internal.sasl.login.class": "org.example.Login",
-    "listener.name.a.plain.sasl.server.callback.handler.class": "org.example.Handler",
+    "listener.name.a.plain.sasl.client.callback.handler.class": "org.example.Handler",
     "zookeeper.ssl.crl.enable": "true",
     "zookeeper.ssl.ocsp.enable": "true",
     "client.quota.callback.class": "org.example.Quotas",

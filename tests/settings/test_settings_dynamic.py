@@ -210,11 +210,11 @@ def test_unsupported_protection_is_reported() -> None:
     """Effective settings are reported with their source and without secrets; settings that no client can set are not.
     """
     shared = {"sasl.kerberos.kinit.cmd": "kinit", "sasl.kerberos.service.name": "kafka", "authorizer.class.name": "x"}
-    own = {"sasl.kerberos.service.name": "", "sasl.login.refresh.window.factor": "0.5"}
+    own = {"sasl.kerberos.service.name": "", "sasl.kerberos.ticket.renew.jitter": "0.5"}
     unsupported = EffectiveSettings(static(), own, shared).unsupported
     assert [sentence.partition(" ")[0] for sentence in unsupported] == [
         "sasl.kerberos.kinit.cmd=kinit",
-        "sasl.login.refresh.window.factor=0.5",
+        "sasl.kerberos.ticket.renew.jitter=0.5",
     ]
     assert EffectiveSettings(static(), {"message.max.bytes": "5"}).unsupported == ()
 
