@@ -2,7 +2,7 @@
 
 * ``commands``: administration of a running cluster through the admin API, and tools such as the shell completion
 * ``plans``: reassignment plans, through the admin API
-* ``security``: users, delegation tokens, ACLs, development certificates and protected znodes
+* ``security``: users, delegation tokens, ACLs, quotas, development certificates and protected znodes
 * ``records``: ``produce`` and ``consume``, with any Kafka cluster
 * ``transfer``: export, import and copy of topics, with any Kafka cluster
 * ``pipelines``: Spark pipelines over whole topics
@@ -35,8 +35,10 @@ SUBCOMMANDS = {
     "acl": Subcommand("security.acl", "Access control lists: list, create, delete."),
     "token": Subcommand("security.token", "Delegation tokens of users: list, create, renew, expire."),
     "user": Subcommand("security.user", "Users with passwords (SCRAM): list, create, password, delete."),
+    "quota": Subcommand("security.quota", "Quotas of users, client IDs and IP addresses: list, set, delete."),
     "why": Subcommand(
-        "commands.why", "Explain the state of a partition, group or plan, why a broker is slow, or a user's access."
+        "commands.why",
+        "Explain the state of a partition, group or plan, a slow broker, a throttled client, or a user's access.",
     ),
     "timeline": Subcommand("commands.timeline", "Show past and new events of the cluster."),
     "zookeeper": Subcommand("commands.zookeeper", "Run a ZooKeeper server on this machine."),

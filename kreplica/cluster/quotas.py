@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ipaddress import IPv6Address, ip_address
+from math import isfinite
 from typing import NamedTuple
 
 from kreplica.cluster.znodes import DEFAULT_ENTITY, config_path
@@ -76,6 +77,17 @@ def candidates(user: str, client_id: str) -> tuple[tuple[QuotaEntity, QuotaEntit
         (client, client),
         (QuotaEntity(None, DEFAULT_ENTITY), client),
     )
+
+
+def quota_fault(name: str, value: float) -> str | None:
+    """Return why a value is not allowed for a quota, as the end of a sentence; None if it is allowed."""
+    if name in IP_QUOTAS and not 0 <= value < 2**31:
+        return "it must be a number from 0 to 2147483647"
+    if name not in IP_QUOTAS and (not isfinite(value) or value <= 0):
+        return "it must be greater than 0"
+    if name in WHOLE_NUMBERS and not float(value).is_integer():
+        return "it must be a whole number"
+    return None
 
 
 def plain_address(host: str) -> str | None:

@@ -8,7 +8,9 @@ from typing import TypeVar
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
-from kreplica.cluster.quotas import plain_address
+from kreplica.cluster.quotas import QuotaEntity, plain_address
+from kreplica.cluster.znodes import DEFAULT_ENTITY
+from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime import Reactor
 
 log = Logger()
@@ -32,6 +34,16 @@ class HostAddresses:
             except OSError:
                 return None
         return address
+
+    async def check(self, entity: QuotaEntity) -> None:
+        """Check that the address of an entity is an IP address or a known host.
+
+        :raise KafkaError: INVALID_REQUEST.
+        """
+        if entity.ip in (None, DEFAULT_ENTITY):
+            return
+        if await self.resolve(entity.ip) is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{entity.ip} is not a valid IP or resolvable host.")
 
     def resolve_all(self, by_host: Mapping[str, T], resolved: Callable[[dict[str, T]], None]) -> None:
         """Replace the hosts in the keys of a mapping by their addresses; supersedes the previous call.

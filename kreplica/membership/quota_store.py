@@ -190,4 +190,4 @@ def decode_quotas(path: str, settings: Mapping[str, str], names: Iterable[str]) 
 
 def format_quota(value: float) -> str:
     """Return a quota as text: whole numbers without a decimal point."""
-    return str(int(value)) if value.is_integer() else repr(value)
+    return str(int(value)) if float(value).is_integer() else repr(value)

@@ -57,6 +57,7 @@ BODIES |= {
     "POST /v1/tokens": {"owner": "User:carol"},
     "POST /v1/tokens/{token}/renew": {},
     "POST /v1/tokens/{token}/expire": {},
+    "PATCH /v1/quotas": {"user": "carol", "quotas": {"producer_byte_rate": 1000}},
 }
 QUERIES = {
     "DELETE /v1/groups/{group}/offsets": {"topic": "orders"},

@@ -120,6 +120,9 @@ RULES: Mapping[str, Rule] = {
     "POST /v1/tokens": Rule("authentication only; CreateTokens on another owner", _create_token),
     "POST /v1/tokens/{token}/renew": RENEWED_TOKENS,
     "POST /v1/tokens/{token}/expire": RENEWED_TOKENS,
+    "GET /v1/quotas": _on_cluster(Operation.DESCRIBE_CONFIGS),
+    "PATCH /v1/quotas": _on_cluster(Operation.ALTER_CONFIGS),
+    "GET /v1/throttled-clients": _on_cluster(Operation.DESCRIBE_CONFIGS),
     # The cluster.
     "GET /v1/cluster": _DESCRIBE,
     "GET /v1/brokers": _DESCRIBE,
@@ -172,6 +175,7 @@ RULES: Mapping[str, Rule] = {
     "GET /v1/why/partitions/{topic}/{partition}": _DESCRIBE_TOPIC,
     "GET /v1/why/groups/{group:path}": _DESCRIBE_GROUP,
     "GET /v1/why/access": Rule("Describe on the cluster, except about oneself", _explain_access),
+    "GET /v1/why/client": _on_cluster(Operation.DESCRIBE_CONFIGS),
     "GET /v1/why/plans/{plan}": _DESCRIBE,
     "GET /v1/why/brokers/{broker_id}": _DESCRIBE,
     # Faults of a standalone process.

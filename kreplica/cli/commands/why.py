@@ -1,4 +1,4 @@
-"""``kreplica why``: explanation of the state of a partition, group or plan, of a slow broker, or of access."""
+"""``kreplica why``: explanation of a partition, group or plan, of a slow broker, a throttled client, or of access."""
 
 from __future__ import annotations
 
@@ -51,6 +51,17 @@ def plan(session: Session, plan: str) -> None:
 def broker(session: Session, broker: int) -> None:
     """Explain why a broker is slow: list the operations that blocked its event loop."""
     session.show(session.get(path_of("why", "brokers", broker)), _print_explanation)
+
+
+@command.command()
+@click.argument("principal", type=PrincipalName(), default="User:ANONYMOUS")
+@click.option("--client-id", metavar="ID", help="The client ID; by default all that were throttled.")
+@click.option("--address", metavar="ADDRESS", help="IP address of the client, also to explain refused connections.")
+@with_session
+def client(session: Session, principal: str, client_id: str | None, address: str | None) -> None:
+    """Explain whether quotas slow down a client: kreplica why client User:alice --client-id app."""
+    query = {"principal": principal, "client_id": client_id, "address": address}
+    session.show(session.get(path_of("why", "client"), query), _print_explanation)
 
 
 @command.command()

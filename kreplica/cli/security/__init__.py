@@ -1,1 +1,1 @@
-"""Users, ACLs, development certificates and protected znodes: ``kreplica user|acl|tls|znodes``."""
+"""Users, delegation tokens, ACLs, quotas, development certificates and protected znodes."""

@@ -78,7 +78,7 @@ def admin_site(broker: AdminDependencies, stalls: StallWatch, listener: tuple[st
     )
     operating = operating_resources(broker, stalls, registrations, forwarding)
     data = data_resources(broker, forwarding)
-    protected = access_resources(broker, guard)
+    protected = access_resources(broker, guard, forwarding)
     parts = (*resources(broker, registrations), *operating, *data, *protected, metrics)
     root = Root(broker.runtime, parts, access, guard)
     return AdminSite(reactor, root, host=host, port=port, tls=tls, closing=forwarding.close)

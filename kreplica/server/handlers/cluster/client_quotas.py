@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isfinite
 from typing import Any
 
-from kreplica.cluster.quotas import CLIENT_QUOTAS, IP_QUOTAS, WHOLE_NUMBERS, QuotaEntity, plain_address
+from kreplica.cluster.quotas import CLIENT_QUOTAS, IP_QUOTAS, QuotaEntity, quota_fault
 from kreplica.cluster.znodes import DEFAULT_ENTITY
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.membership.host_addresses import HostAddresses
@@ -67,23 +66,12 @@ class AlterClientQuotas:
             try:
                 entity = _entity(entry["entity"])
                 changes = _changes(entry["ops"], entity)
-                await check_host(entity, self._hosts)
+                await self._hosts.check(entity)
                 await self._store.change(entity, changes, dry_run=body["validate_only"])
             except KafkaError as error:
                 code, message = error.code, error.message
             rows.append({"error_code": int(code), "error_message": message, "entity": entry["entity"]})
         return {"entries": rows}
-
-
-async def check_host(entity: QuotaEntity, hosts: HostAddresses) -> None:
-    """Check that the address of an entity is an IP address or a known host.
-
-    :raise KafkaError: INVALID_REQUEST.
-    """
-    if entity.ip in (None, DEFAULT_ENTITY) or plain_address(entity.ip) is not None:
-        return
-    if await hosts.resolve(entity.ip) is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{entity.ip} is not a valid IP or resolvable host.")
 
 
 def _check_type(entity_type: str) -> None:
@@ -123,25 +111,11 @@ def _changes(rows: Sequence[Row], entity: QuotaEntity) -> dict[str, float | None
         if row["remove"]:
             changes[name] = None
             continue
-        check_value(name, value)
+        fault = quota_fault(name, value)
+        if fault is not None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is {value}; {fault}")
         changes[name] = value
     return changes
-
-
-def check_value(name: str, value: float) -> None:
-    """Check the value of a quota.
-
-    :raise KafkaError: INVALID_REQUEST.
-    """
-    fault = None
-    if name in IP_QUOTAS and not 0 <= value < 2**31:
-        fault = "a number from 0 to 2147483647"
-    elif name not in IP_QUOTAS and (not isfinite(value) or value <= 0):
-        fault = "greater than 0"
-    elif name in WHOLE_NUMBERS and not float(value).is_integer():
-        fault = "a whole number"
-    if fault is not None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is {value}; it must be {fault}")
 
 
 def _filters(rows: Sequence[Row]) -> dict[str, tuple[int, str | None]]:
