@@ -86,7 +86,7 @@ def test_completion_scripts(shell: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("typed", "word", "expected"),
     [
-        ("kreplica to", "1", {"topic"}),
+        ("kreplica to", "1", {"token", "topic"}),
         ("kreplica plan make re", "3", {"reassign", "replication-factor", "rebalance", "remove-partitions"}),
         ("kreplica election unclean --y", "3", {"--yes"}),
     ],
