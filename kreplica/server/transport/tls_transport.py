@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from twisted.internet.interfaces import IDelayedCall, IHandshakeListener
 from twisted.internet.protocol import Factory, connectionDone
 from twisted.logger import Logger
-from twisted.protocols.tls import TLSMemoryBIOFactory
+from twisted.protocols.tls import BufferingTLSTransport, TLSMemoryBIOFactory
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -33,10 +33,25 @@ class TlsTransport(TwistedTransport):
         super().__init__(resources, connection)
         self._tls = tls
         self._timeout: IDelayedCall | None = None
+        self._received: list[bytes] = []
 
     def connectionMade(self) -> None:
         super().connectionMade()
         self._timeout = self._resources.reactor.callLater(HANDSHAKE_TIMEOUT_S, self._handshake_timed_out)
+
+    def dataReceived(self, data: bytes) -> None:
+        """Keep the content of one TLS record until ``handle_received``."""
+        self._received.append(data)
+
+    def handle_received(self) -> None:
+        """Handle the content of all records of one read together.
+
+        librdkafka encrypts the fields of each Kafka record separately: a Produce of 16 KB has dozens of TLS records.
+        """
+        received = self._received
+        if received:
+            self._received = []
+            super().dataReceived(received[0] if len(received) == 1 else b"".join(received))
 
     def handshakeCompleted(self) -> None:
         """Set the user of the connection, unless the client authenticates with SASL."""
@@ -50,6 +65,7 @@ class TlsTransport(TwistedTransport):
             self.connection.user = f"User:{user}"
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self.handle_received()
         if self._timeout is not None:
             self._cancel_timeout()
             peer, why = self.connection.peer, reason.getErrorMessage()
@@ -66,10 +82,21 @@ class TlsTransport(TwistedTransport):
             timeout.cancel()
 
 
+class _TlsProtocol(BufferingTLSTransport):
+    """Decrypts the data of one connection, and notifies its transport at the end of each read."""
+
+    wrappedProtocol: TlsTransport
+
+    def dataReceived(self, data: bytes) -> None:
+        super().dataReceived(data)  # type: ignore[no-untyped-call]
+        self.wrappedProtocol.handle_received()
+
+
 class TlsFactory(TLSMemoryBIOFactory):
     """Factory of a TLS listener; unlike Twisted's, it supports a wrapped factory that refuses or holds connections."""
 
     noisy = False
+    protocol = _TlsProtocol
 
     def __init__(self, tls: ListenerTls, wrapped: Factory, reactor: Any) -> None:
         super().__init__(tls, False, wrapped, reactor)
