@@ -25,10 +25,18 @@ CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 """BBR's timers cost more on loopback than the sending itself: results with and without BBR are not comparable."""
 
 TIME_LIMIT_S = {"quick": 240, "full": 1200}
-APART = ("controller_interruptions", "fail_over", "kafka", "zookeeper_appendix")
+APART = ("controller_interruptions", "fail_over", "kafka", "kafka_tls", "zookeeper_appendix")
 """Benchmarks that run only if they are named: they need software that may be unavailable, or long."""
 
-TIMES_LONGER = {"fail_over": 3, "kafka": 10, "redesign": 3, "spark": 5, "zookeeper": 2, "zookeeper_appendix": 15}
+TIMES_LONGER = {
+    "fail_over": 3,
+    "kafka": 10,
+    "kafka_tls": 5,
+    "redesign": 3,
+    "spark": 5,
+    "zookeeper": 2,
+    "zookeeper_appendix": 15,
+}
 """Benchmarks that need many processes or much data."""
 
 ROUNDS = 5

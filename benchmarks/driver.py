@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,8 @@ from benchmarks.broker_process import ROOT, SCRATCH
 HERE = Path(__file__).parent
 READY_TIME_S = 30
 ZEROS = bytes(1 << 20)
+NO_CONFIG: Mapping[str, str] = {}
+CONFIG_VARIABLE = "LOAD_CLIENT_CONFIG"
 
 
 @dataclass(frozen=True)
@@ -88,14 +90,22 @@ def remove_driver(driver: Driver) -> None:
 
 
 def measure(
-    driver: Driver, broker: Loaded, mode: str, *arguments: object, before: Callable[[], None] | None = None
+    driver: Driver,
+    broker: Loaded,
+    mode: str,
+    *arguments: object,
+    before: Callable[[], None] | None = None,
+    client_config: Mapping[str, str] = NO_CONFIG,
 ) -> Measurement:
     """Run the load program once.
 
     :param before: called when the program is connected and warm, right before the measured part.
+    :param client_config: further settings of librdkafka; ``python_load`` ignores them.
     :raise RuntimeError: with its output, if it fails.
     """
-    (load,), broker_cpu_s = measure_together(driver, broker, mode, [arguments], before=before)
+    (load,), broker_cpu_s = measure_together(
+        driver, broker, mode, [arguments], before=before, client_config=client_config
+    )
     return Measurement(load, broker_cpu_s)
 
 
@@ -106,6 +116,7 @@ def measure_together(
     arguments: Sequence[Sequence[object]],
     *,
     before: Callable[[], None] | None = None,
+    client_config: Mapping[str, str] = NO_CONFIG,
 ) -> tuple[list[dict[str, Any]], float]:
     """Run the load program several times at once.
 
@@ -115,7 +126,7 @@ def measure_together(
     :raise RuntimeError: with the output of a program that failed.
     """
     with ExitStack() as stack:
-        loads = [stack.enter_context(_Load(driver, broker, mode, each)) for each in arguments]
+        loads = [stack.enter_context(_Load(driver, broker, mode, each, client_config)) for each in arguments]
         for load in loads:
             load.wait_until_ready()
         if before is not None:
@@ -130,13 +141,16 @@ def measure_together(
 class _Load:
     """One run of the load program, which is killed at the end of the block if it still runs."""
 
-    def __init__(self, driver: Driver, broker: Loaded, mode: str, arguments: Sequence[object]) -> None:
+    def __init__(
+        self, driver: Driver, broker: Loaded, mode: str, arguments: Sequence[object], config: Mapping[str, str]
+    ) -> None:
         words = [mode, broker.bootstrap, *map(str, arguments)]
         self._name = " ".join(words)
         self._broker = broker
         self._process = subprocess.Popen(
             [*driver.command, *words],
             cwd=ROOT,
+            env={**os.environ, CONFIG_VARIABLE: "\n".join(f"{name}={value}" for name, value in config.items())},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

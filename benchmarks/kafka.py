@@ -26,7 +26,10 @@ from benchmarks.tables import text as cell
 from tests.interop.apache_kafka import NoKafka, class_path
 
 OWN, OTHER = "kreplica", "Kafka"
-SYSTEMS: Mapping[str, Callable[[int], AbstractContextManager[Deployment]]] = {
+Systems = Mapping[str, Callable[[int], AbstractContextManager[Deployment]]]
+"""Starts a system with a number of brokers, by name."""
+
+SYSTEMS: Systems = {
     OWN: deployments.kreplica,
     OTHER: deployments.kafka,
 }
@@ -43,32 +46,35 @@ def run(scale: str = "quick", rounds: int | None = None) -> list[dict[str, Any]]
     return compare(SCENARIOS, scale, rounds)
 
 
-def compare(some: Sequence[Scenario], scale: str, rounds: int | None = None) -> list[dict[str, Any]]:
+def compare(
+    some: Sequence[Scenario], scale: str, rounds: int | None = None, systems: Systems = SYSTEMS
+) -> list[dict[str, Any]]:
     """Measure some scenarios on both systems.
 
+    :param systems: kreplica and Kafka, possibly configured differently.
     :return: a row for each figure of each scenario.
     """
     driver = find_driver()
     if driver.note is not None:
         print(driver.note, file=sys.stderr)
-    systems = list(SYSTEMS)
+    available = dict(systems)
     try:
         class_path()
     except NoKafka as error:
         print(f"Apache Kafka is not available, so kreplica is measured alone: {error}", file=sys.stderr)
-        systems.remove(OTHER)
+        available.pop(OTHER)
     chosen = SCALES[scale]
     if rounds is not None:
         chosen = replace(chosen, rounds=rounds, fail_overs=rounds)
     scenarios = [each for each in some if chosen.is_full or not each.only_full]
     try:
-        figures = list(_measured(scenarios, systems, driver, chosen))
+        figures = list(_measured(scenarios, available, driver, chosen))
     finally:
         remove_driver(driver)
     return [row for each in figures for row in _rows(each)]
 
 
-def _measured(scenarios: Sequence[Scenario], systems: Sequence[str], driver: Driver, scale: Scale) -> Iterator[Figures]:
+def _measured(scenarios: Sequence[Scenario], systems: Systems, driver: Driver, scale: Scale) -> Iterator[Figures]:
     started = [each for each in scenarios if each.kind in FRESH]
     for scenario in started:
         yield _in_fresh_processes(scenario, systems, scale.rounds)
@@ -83,22 +89,22 @@ def _measured(scenarios: Sequence[Scenario], systems: Sequence[str], driver: Dri
 
 
 def _in_turns(
-    scenarios: Sequence[Scenario], brokers: int, systems: Sequence[str], driver: Driver, scale: Scale
+    scenarios: Sequence[Scenario], brokers: int, systems: Systems, driver: Driver, scale: Scale
 ) -> list[Figures]:
     figures = {scenario: Figures(scenario) for scenario in scenarios}
     with ExitStack() as stack:
-        runs = {name: Run(stack.enter_context(SYSTEMS[name](brokers)), driver, scale) for name in systems}
+        runs = {name: Run(stack.enter_context(systems[name](brokers)), driver, scale) for name in systems}
         for number in range(scale.rounds + 1):
             _round(number, scenarios, runs, figures)
     return list(figures.values())
 
 
 def _alone(
-    scenarios: Sequence[Scenario], brokers: int, systems: Sequence[str], driver: Driver, scale: Scale
+    scenarios: Sequence[Scenario], brokers: int, systems: Systems, driver: Driver, scale: Scale
 ) -> list[Figures]:
     figures = {scenario: Figures(scenario) for scenario in scenarios}
     for name in systems:
-        with SYSTEMS[name](brokers) as deployment:
+        with systems[name](brokers) as deployment:
             run = Run(deployment, driver, scale)
             for number in range(1, scale.fail_overs + 1):
                 _round(number, scenarios, {name: run}, figures)
@@ -118,7 +124,7 @@ def _round(
                 figures[scenario].add(name, sample)
 
 
-def _in_fresh_processes(scenario: Scenario, systems: Sequence[str], rounds: int) -> Figures:
+def _in_fresh_processes(scenario: Scenario, systems: Systems, rounds: int) -> Figures:
     """Measure the time until the first acknowledged record on an empty directory, or the memory of connections.
 
     A process that has served requests has spare memory, which hides the memory of connections.

@@ -5,6 +5,8 @@
  *   load latency  BOOTSTRAP TOPIC RECORDS_PER_S SECONDS RECORD_BYTES ACKS LINGER_MS BATCH_BYTES
  *   load tiny     BOOTSTRAP TOPIC CONNECTIONS WINDOW SECONDS
  *
+ * The environment variable LOAD_CLIENT_CONFIG has further settings of librdkafka, NAME=VALUE on each line.
+ *
  * Each connects, warms up, prints "ready", waits for a line on standard input, measures, and prints one JSON object.
  */
 #define _GNU_SOURCE
@@ -72,10 +74,23 @@ static void delivered(rd_kafka_t *rk, const rd_kafka_message_t *message, void *o
     }
 }
 
+static void set_from_environment(rd_kafka_conf_t *conf) {
+    const char *given = getenv("LOAD_CLIENT_CONFIG");
+    char *lines = given ? strdup(given) : NULL, *rest = lines, *line;
+    while (rest && (line = strsep(&rest, "\n"))) {
+        char *value = strchr(line, '=');
+        if (!value) continue;
+        *value++ = 0;
+        set(conf, line, value);
+    }
+    free(lines);
+}
+
 static rd_kafka_t *new_client(rd_kafka_type_t type, rd_kafka_conf_t *conf, const char *bootstrap) {
     char why[256];
     set(conf, "bootstrap.servers", bootstrap);
     set(conf, "broker.address.family", "v4");
+    set_from_environment(conf);
     rd_kafka_t *rk = rd_kafka_new(type, conf, why, sizeof why);
     if (!rk) die("rd_kafka_new", why);
     return rk;

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -98,6 +99,7 @@ def run(
                         samples[target].append(_sample(target, port, experiment, used, data))
                 _delete_old_files(directory)
             rows.append(row(experiment, size.used("kreplica", experiment), samples, targets, size.znodes_count))
+            print(json.dumps(rows[-1]), file=sys.stderr, flush=True)  # the whole run may take hours
         return rows
 
 

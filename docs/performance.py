@@ -25,6 +25,7 @@ PAGE, KEPT = "performance.md", "performance"
 
 TITLES = {
     "kafka": "Comparison with Apache Kafka",
+    "kafka_tls": "Comparison with Apache Kafka over TLS",
     "efficiency": "Comparison with a C program that makes the same system calls",
     "bytecodes": "CPU time of a request in Python",
     "growth": "Growth",

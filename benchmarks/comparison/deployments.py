@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.broker_process import SCRATCH, cpu_s, resident_mb
 from benchmarks.broker_process import BrokerProcess as Standalone
+from benchmarks.comparison.encryption import Encryption
 from benchmarks.zookeeper import ZOOKEEPER_FLAGS
 from tests.interop import apache_kafka
 from tests.support.process_cluster import ProcessCluster, direct_places
@@ -53,12 +54,20 @@ class Deployment(ABC):
 
     :cvar system: its name.
     :ivar bootstrap: bootstrap servers for any Kafka client.
+    :ivar plain_bootstrap: bootstrap servers without encryption, for requests that are not measured.
+    :ivar encryption: None if clients connect without encryption.
     """
 
     system: str
+    encryption: Encryption | None = None
 
     def __init__(self, bootstrap: str) -> None:
-        self.bootstrap = bootstrap
+        self.bootstrap = self.plain_bootstrap = bootstrap
+
+    def encrypt(self, encryption: Encryption) -> None:
+        """Let the measured clients use the encrypted listeners."""
+        self.encryption = encryption
+        self.bootstrap = encryption.bootstrap
 
     @abstractmethod
     def pids(self) -> dict[int, int]:
@@ -152,12 +161,21 @@ class KreplicaCluster(Cluster):
 class KafkaBroker:
     """One process of Apache Kafka."""
 
-    def __init__(self, directory: Path, broker_id: int, zookeeper: str, settings: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        broker_id: int,
+        zookeeper: str,
+        settings: Mapping[str, object],
+        encryption: Encryption | None = None,
+    ) -> None:
         directory.mkdir(parents=True)
         (port,) = free_ports(1)
         self.port = port
         self._output = directory / "output.log"
         listener = f"PLAINTEXT://127.0.0.1:{port}"
+        if encryption is not None:
+            listener = f"{listener},{encryption.listeners(broker_id)}"
         chosen = {"broker.id": broker_id, "listeners": listener, "zookeeper.connect": zookeeper,
                   "log.dirs": directory / "logs", **settings}  # fmt: skip
         config = directory / "server.properties"
@@ -229,23 +247,31 @@ class Kafka(Cluster):
 
 
 @contextmanager
-def kreplica(brokers: int) -> Iterator[Deployment]:
+def kreplica(brokers: int, encrypted: bool = False) -> Iterator[Deployment]:
     """Run kreplica with this number of brokers."""
-    if brokers == 1:
+    if brokers == 1 and not encrypted:
         with Standalone(SHARED) as process:
             process.wait_until_ready()
             yield OneKreplica(process)
         return
     settings = {**SHARED, **_defaults(brokers), **KAFKA_DEFAULTS}
-    with (
-        zookeeper("kreplica") as (address, directory),
-        ProcessCluster(directory, direct_places(address, brokers), settings=settings) as cluster,
-    ):
-        yield KreplicaCluster(cluster, directory, address)
+    with zookeeper("kreplica") as (address, directory):
+        cluster = ProcessCluster(directory, direct_places(address, brokers), settings=settings)
+        encryption = Encryption(directory / "tls", brokers) if encrypted else None
+        if encryption is not None:
+            for number, broker in cluster.brokers.items():
+                broker.settings.update(encryption.settings)
+                for name in ("listeners", "advertised.listeners"):
+                    broker.settings[name] = f"{broker.settings[name]},{encryption.listeners(number)}"
+        with cluster:
+            deployment = KreplicaCluster(cluster, directory, address)
+            if encryption is not None:
+                deployment.encrypt(encryption)
+            yield deployment
 
 
 @contextmanager
-def kafka(brokers: int) -> Iterator[Deployment]:
+def kafka(brokers: int, encrypted: bool = False) -> Iterator[Deployment]:
     """Run Apache Kafka with this number of brokers.
 
     :raise apache_kafka.NoKafka: Kafka is not available here; the message names the missing program.
@@ -253,13 +279,17 @@ def kafka(brokers: int) -> Iterator[Deployment]:
     apache_kafka.class_path()
     with zookeeper("kafka") as (address, directory), ExitStack() as stack:
         started = {}
+        encryption = Encryption(directory / "tls", brokers) if encrypted else None
         for number in range(1, brokers + 1):
-            settings = {**SHARED, **_defaults(brokers)}
-            started[number] = KafkaBroker(directory / f"kafka-{number}", number, address, settings)
+            settings = {**SHARED, **_defaults(brokers), **(encryption.settings if encryption is not None else {})}
+            started[number] = KafkaBroker(directory / f"kafka-{number}", number, address, settings, encryption)
             stack.callback(started[number].kill)
         for broker in started.values():
             broker.wait_until_ready()
-        yield Kafka(started, directory, address)
+        deployment = Kafka(started, directory, address)
+        if encryption is not None:
+            deployment.encrypt(encryption)
+        yield deployment
 
 
 def _defaults(brokers: int) -> dict[str, object]:

@@ -40,13 +40,14 @@ class Run:
             Kind.CONSUME: self._consume,
             Kind.LATENCY: self._latency,
             Kind.TINY: self._tiny,
+            Kind.CONNECT: self._connect,
             **dict.fromkeys(FAIL_OVERS, self._fail_over),
         }
 
     @cached_property
     def _admin(self) -> AdminClient:
         wait_for_controller(port_of(self._deployment))
-        return AdminClient({"bootstrap.servers": self._deployment.bootstrap})
+        return AdminClient({"bootstrap.servers": self._deployment.plain_bootstrap})
 
     def sample(self, scenario: Scenario) -> dict[str, float]:
         """Run the scenario once.
@@ -74,9 +75,7 @@ class Run:
 
     def _write(self, scenario: Scenario, topic: str) -> Measurement:
         size = int(self._scale.megabytes * MB * scenario.share)
-        return measure(
-            self._driver,
-            self._deployment,
+        return self._load(
             "produce",
             *(topic, 1, scenario.record_bytes, scenario.batch_bytes, size, scenario.acks),
             before=lambda: self._touch(topic, size + size // 8, scenario.synced),
@@ -95,9 +94,7 @@ class Run:
         seconds = max(1, min(self._scale.latency_s, WRITTEN_MB_MAX * MB // (per_s * 5 // 4)))
         topic = self._new_topic(scenario)
         try:
-            got = measure(
-                self._driver,
-                self._deployment,
+            got = self._load(
                 "latency",
                 *(topic, scenario.records_per_s, seconds, scenario.record_bytes),
                 *(scenario.acks, scenario.linger_ms, scenario.batch_bytes),
@@ -117,8 +114,17 @@ class Run:
         cost_us = got.broker_cpu_s * 1e6 / got.load["messages"]
         return {"per core": 1e6 / cost_us, "requests/s": got.load["messages"] / got.load["seconds"]}
 
-    def _load(self, mode: str, *arguments: object) -> Measurement:
-        return measure(self._driver, self._deployment, mode, *arguments)
+    def _connect(self, scenario: Scenario) -> dict[str, float]:
+        assert self._deployment.encryption is not None
+        cpu_s = self._deployment.cpu_s()
+        connections, seconds = self._deployment.encryption.connect_repeatedly(self._scale.tiny_s)
+        broker_us = (self._deployment.cpu_s() - cpu_s) * 1e6 / connections
+        return {"connections/s": connections / seconds, "broker us/connection": broker_us}
+
+    def _load(self, mode: str, *arguments: object, before: Callable[[], None] | None = None) -> Measurement:
+        encryption = self._deployment.encryption
+        config = {} if encryption is None else encryption.client_config
+        return measure(self._driver, self._deployment, mode, *arguments, before=before, client_config=config)
 
     def _fail_over(self, scenario: Scenario) -> dict[str, float]:
         assert isinstance(self._deployment, Cluster)
@@ -198,8 +204,8 @@ def idle_mb(port: int, pid: int, count: int) -> dict[str, float]:
 
 
 def port_of(deployment: Deployment) -> int:
-    """Return the port of its first broker."""
-    return int(deployment.bootstrap.partition(",")[0].rpartition(":")[2])
+    """Return the port of its first broker's listener without encryption."""
+    return int(deployment.plain_bootstrap.partition(",")[0].rpartition(":")[2])
 
 
 def _throughput(got: Measurement) -> dict[str, float]:

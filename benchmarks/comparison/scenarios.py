@@ -17,6 +17,7 @@ class Kind(Enum):
     CONSUME = "consume"
     LATENCY = "latency"
     TINY = "tiny produces"
+    CONNECT = "new connections"
     START = "start-up"
     IDLE = "idle connections"
     BROKER_KILLED = "a broker killed"
