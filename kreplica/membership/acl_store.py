@@ -57,11 +57,14 @@ class AclStore:
         self._client = client
         self._wall_clock_ms = runtime.wall_clock_ms
         self._paths_exist = False
+        self._written: dict[ResourcePattern, frozenset[Acl]] = {}
+        """Changes of this broker since the current read began, which may have missed them."""
         self.watching = ZnodeWatch(runtime.reactor, "the ACLs", self._read)
 
     async def _read(self, watcher: Watcher) -> None:
         if not self._paths_exist:
             await self._create_paths()
+        self._written.clear()
         # The watches are set first, so that no later change is missed.
         notifications = [await self._client.get_children(path, watcher) for path in CHANGES.values()]
         resources: list[ResourcePattern] = []
@@ -79,7 +82,8 @@ class AclStore:
             except ValueError as error:
                 log.critical("{path}: {error}; all requests for this resource are denied", path=path, error=str(error))
                 acls[resource] = frozenset({DENY_ALL})
-        self.rules.replace(acls)
+        # A later change of another broker causes another read.
+        self.rules.replace({**acls, **self._written})
         self._authorizer.forget()
         for root, names in zip(CHANGES.values(), notifications, strict=True):
             await self._remove_old([f"{root}/{name}" for name in names])
@@ -149,6 +153,7 @@ class AclStore:
                 continue  # a concurrent change: compute the ACLs again
             entries = {pattern: self.rules.of(pattern) for pattern in self.rules.patterns}
             self.rules.replace({**entries, resource: new})
+            self._written[resource] = new
             self._authorizer.forget()
             return operations
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"other changes of {path} prevented this one: try again")
