@@ -311,7 +311,7 @@ def test_sessions_of_tokens(
 def test_clients_of_every_kind(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, logged: list[str]
 ) -> None:
-    """Both clients of kreplica write and read with a token, with the option of Java's login module."""
+    """Both clients of kreplica use a token with the option of Java's login module; kafka-python announces it too."""
 
     async def story(scene: Brokers) -> None:
         alice = await scene.connection("LOCAL", "PLAIN", "alice")
@@ -328,7 +328,9 @@ def test_clients_of_every_kind(
             assert [(await each).offset for each in deliveries] == list(range(RECORDS))
             await producer.close()
         assert await deferToThread(read_blocking, port, config) == RECORDS
-        # librdkafka and kafka-python cannot announce a token, so its ID is an unknown user for them.
+        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+            assert await deferToThread(read_with_kafka_python, scene.port("LOCAL"), token, mechanism) == RECORDS
+        # librdkafka cannot announce a token, so the ID of the token is an unknown user.
         assert await deferToThread(error_of_librdkafka, scene.port("LOCAL"), token)
         await alice.close()
 
@@ -397,6 +399,45 @@ def read_blocking(port: int, config: dict[str, str]) -> int:
         while count < RECORDS:
             count += sum(len(batch.records) for batch in reader.read(5.0))
         return count
+
+
+def read_with_kafka_python(port: int, token: dict[str, Any], mechanism: str) -> int:
+    """Read with kafka-python's implementation of SCRAM, extended by the announcement of a token."""
+    from kafka import KafkaConsumer
+    from kafka.net import sasl
+    from kafka.net.sasl import scram
+
+    class Announcing(scram.ScramClient):
+        def first_message(self) -> bytes:
+            self.auth_message = super().first_message().removeprefix(b"n,,") + b",tokenauth=true"
+            return b"n,," + self.auth_message
+
+    class TokenMechanism(scram.SaslMechanismScram):
+        def __init__(self, **config: Any) -> None:
+            super().__init__(**config)
+            self._scram_client = Announcing(token["token_id"], password_of(token), mechanism)
+
+    sasl.register_sasl_mechanism(mechanism, TokenMechanism, overwrite=True)
+    try:
+        consumer = KafkaConsumer(
+            "orders",
+            bootstrap_servers=f"127.0.0.1:{port}",
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism=mechanism,
+            sasl_plain_username=token["token_id"],
+            sasl_plain_password=password_of(token),
+            auto_offset_reset="earliest",
+            consumer_timeout_ms=5000,
+        )
+        records = consumer.poll(timeout_ms=TIMEOUT_S * 1000)
+        count = sum(map(len, records.values()))
+        while count < RECORDS:
+            next(consumer)
+            count += 1
+        consumer.close()
+        return count
+    finally:
+        sasl.register_sasl_mechanism(mechanism, scram.SaslMechanismScram, overwrite=True)
 
 
 def error_of_librdkafka(port: int, token: dict[str, Any]) -> str:

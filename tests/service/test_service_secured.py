@@ -113,6 +113,9 @@ def test_the_steps_of_the_readme(tmp_path: Path) -> None:
         assert "no credentials" in done.stderr
         admin = "export KREPLICA_USER=admin KREPLICA_PASSWORD_FILE=locked/security/admin-password\n"
         assert "payments" in run(["bash", "-ec", admin + commands], tmp_path)
+        token = moved(environment, addresses) + admin + "kreplica token create --owner User:alice --client-config job"
+        assert "User:alice" in run(["bash", "-ec", token], tmp_path)
+        assert 'tokenauth="true"' in (tmp_path / "job").read_text()
 
 
 def test_local_programs_and_the_coordinator(tmp_path: Path) -> None:

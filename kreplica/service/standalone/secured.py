@@ -4,6 +4,7 @@ The files are created by the first start, in the directory ``security`` of the d
 
 * ``ca.pem``, ``ca.key``, ``broker.pem``: a certificate authority, and the certificate of the brokers
 * ``broker-password``, ``admin-password``, ``admin-token``: secrets of the brokers, the user ``admin`` and the admin API
+* ``token-key``: secret from which the secrets of delegation tokens are computed
 * ``coordinator-password``: secret of the brokers for the embedded ZooKeeper server, which accepts no other client
 * ``admin.properties``: settings of a client that is the user ``admin``
 """
@@ -52,6 +53,7 @@ class SecuredCluster:
         self._broker_password = _secret(directory / "broker-password")
         self.admin_password = _secret(directory / "admin-password")
         self._coordinator_password = _secret(directory / "coordinator-password")
+        self._token_key = _secret(directory / "token-key")
         _secret(directory / "admin-token")
         _write_if_absent(directory / "admin.properties", self._client_properties())
 
@@ -80,6 +82,7 @@ class SecuredCluster:
             "ssl.truststore.location": f"{place}/ca.pem",
             "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
             "super.users": f"User:{BROKER};User:{ADMIN}",
+            "delegation.token.secret.key": self._token_key,
             "kreplica.zookeeper.sasl.jaas.config": f'{DIGEST_LOGIN} required username="{BROKER}" '
             f'password="{self._coordinator_password}";',
             "zookeeper.set.acl": "true",
