@@ -201,43 +201,48 @@ def _ms(seconds: float) -> int:
 
 
 def throughput(cluster: ProcessCluster, size_mb: int) -> list[dict[str, Any]]:
-    """Measure MB/s and CPU time of 1 KB records to one partition on three brokers with ``acks=all``."""
-    rows = []
-    for batch_size in BATCH_SIZES:
-        rates, cpus = [], []
-        for repetition in range(3):
-            topic = f"produced-{batch_size}-{repetition}"
-            cluster.create_topic(topic)
-            before_s = sum(broker.cpu_seconds() for broker in cluster.brokers.values())
-            seconds = _produce(cluster.bootstrap_servers, topic, size_mb, batch_size)
-            rates.append(size_mb / seconds)
-            cpu_s = sum(broker.cpu_seconds() for broker in cluster.brokers.values()) - before_s
-            cpus.append(cpu_s / size_mb * 1e6)
-        rows.append(
-            {
-                "replicated produce": f"RF 3, acks=all, batches of {batch_size // 1024} KB",
-                "MB/s": statistics.median(rates),
-                "brokers' CPU, us/MB": statistics.median(cpus),
-            }
-        )
-    return rows
+    """Measure MB/s, CPU time and the followers' lag: 1 KB records to one partition on three brokers."""
+    return [
+        _throughput(cluster, size_mb, batch_size, acks) for acks in ("all", "1") for batch_size in BATCH_SIZES
+    ]
 
 
-def _produce(bootstrap_servers: str, topic: str, size_mb: int, batch_size: int) -> float:
+def _throughput(cluster: ProcessCluster, size_mb: int, batch_size: int, acks: str) -> dict[str, Any]:
+    rates, caught_up_s = [], []
+    cpu_s: dict[bool, list[float]] = {True: [], False: []}
+    for repetition in range(3):
+        topic = f"produced-{acks}-{batch_size}-{repetition}"
+        cluster.create_topic(topic)
+        leader = cluster.leader(topic)
+        before_s = {number: broker.cpu_seconds() for number, broker in cluster.brokers.items()}
+        rates.append(size_mb / _produce(cluster.bootstrap_servers, topic, size_mb, batch_size, acks))
+        caught_up_s.append(_produce(cluster.bootstrap_servers, topic, 0, batch_size, "all"))
+        for number, broker in cluster.brokers.items():
+            cpu_s[number == leader].append((broker.cpu_seconds() - before_s[number]) / size_mb)
+    return {
+        "replicated produce": f"RF 3, acks={acks}, batches of {batch_size // 1024} KB",
+        "MB/s": round(statistics.median(rates)),
+        "leader's CPU, us/MB": round(1e6 * statistics.median(cpu_s[True])),
+        "a follower's CPU, us/MB": round(1e6 * statistics.median(cpu_s[False])),
+        "followers caught up after, ms": _ms(statistics.median(caught_up_s)),
+    }
+
+
+def _produce(bootstrap_servers: str, topic: str, size_mb: int, batch_size: int, acks: str) -> float:
+    """Produce one record and then this number of megabytes; return the seconds until all are acknowledged."""
     settings: dict[str, Any] = {
         "bootstrap.servers": bootstrap_servers,
-        "acks": "all",
+        "acks": acks,
         "linger.ms": 5,
         "batch.size": batch_size,
         "batch.num.messages": 100_000,
         "queue.buffering.max.kbytes": 65_536,
     }
     producer = Producer(settings)
+    producer.list_topics(topic)  # connects to the leader
     value = b"x" * RECORD_SIZE
-    producer.produce(topic, value)
-    producer.flush()
     began_s = time.monotonic()
-    for _ in range(size_mb * 1_000_000 // RECORD_SIZE):
+    for _ in range(1 + size_mb * 1_000_000 // RECORD_SIZE):
         while True:
             try:
                 producer.produce(topic, value, partition=0)

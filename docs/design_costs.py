@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kreplica.testing.designs.pictures import pictures
 
@@ -28,6 +28,8 @@ ROUND_TRIPS = (
     ("4 ms, one request at a time", 4.0, "one by one"),
 )
 BROKERS = (3, 10, 50)
+FITTED_SIZES = (1_000, 10_000, 100_000)
+FITTED_EVENTS = ("whole cluster starts", "broker dies")
 EVENTS = (
     "whole cluster starts",
     "broker dies",
@@ -103,6 +105,44 @@ def brokers(figures: Figures) -> Iterator[str]:
         yield _line(design, *(f"{row['requests']:,}" for row in starts), *(_time(row["last_s"]) for row in deaths))
 
 
+def fitted(figures: Figures) -> Iterator[str]:
+    """Costs of an event as a linear function of the number of partitions: three brokers, round trip 1 ms."""
+    yield from _head("Event", "Design", "Requests", "Largest error", "Last partition led after", "Largest error")
+    for event in FITTED_EVENTS:
+        for design in DESIGNS:
+            rows = [figures.of(event, design, count) for count in FITTED_SIZES]
+            requests = fit([(row["partitions"], row["requests"]) for row in rows])
+            led_ms = fit([(row["partitions"], 1000 * row["last_s"]) for row in rows])
+            yield _line(
+                event, design,
+                f"{requests.fixed:,.0f} + {requests.each:.2g} n", f"{100 * requests.error:.0f}%",
+                f"{led_ms.fixed:,.1f} ms + {1000 * led_ms.each:,.0f} us n", f"{100 * led_ms.error:.0f}%",
+            )  # fmt: skip
+
+
+class Fit(NamedTuple):
+    """``fixed + each * n``, and the largest relative error of a point."""
+
+    fixed: float
+    each: float
+    error: float
+
+
+def fit(points: Sequence[tuple[float, float]]) -> Fit:
+    """Return the line with the smallest sum of squared relative errors.
+
+    :param points: numbers of partitions with their costs, which are positive.
+    """
+    weights = [1 / cost**2 for _, cost in points]
+    total = sum(weights)
+    mean_n = sum(weight * n for weight, (n, _) in zip(weights, points, strict=True)) / total
+    mean_cost = sum(weight * cost for weight, (_, cost) in zip(weights, points, strict=True)) / total
+    covariance = sum(w * (n - mean_n) * (cost - mean_cost) for w, (n, cost) in zip(weights, points, strict=True))
+    each = covariance / sum(w * (n - mean_n) ** 2 for w, (n, _) in zip(weights, points, strict=True))
+    fixed = mean_cost - each * mean_n
+    return Fit(fixed, each, max(abs(fixed + each * n - cost) / cost for n, cost in points))
+
+
 def claims(figures: Figures) -> Iterator[str]:
     """The figures of the design texts."""
     yield from _head("Claim", "Design", "Claimed", "Measured")
@@ -115,6 +155,7 @@ TABLES = {
     **{f"{size:,} partitions": (lambda figures, size=size: events(figures, size)) for size in SIZES},
     "round trips": round_trips,
     "brokers": brokers,
+    "fitted costs": fitted,
 }
 
 

@@ -43,6 +43,14 @@ def test_a_changed_figure_changes_the_page() -> None:
     assert "| broker dies | race | 123,456,789 |" in page
 
 
+def test_a_fit() -> None:
+    """Points on a line are fitted exactly; other points have the error of the farthest one."""
+    exact = design_costs.fit([(10, 25), (100, 205), (1000, 2005)])
+    assert exact == pytest.approx((5, 2, 0), abs=1e-9)
+    other = design_costs.fit([(10, 25), (100, 205), (1000, 2305)])
+    assert 0.03 < other.error < 0.08
+
+
 @pytest.mark.parametrize("design", DESIGNS)
 def test_a_new_run_gives_the_stored_figures(design: str) -> None:
     """All events of the smallest cluster: counts, bytes and virtual times."""

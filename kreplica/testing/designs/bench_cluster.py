@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from kreplica.testing.designs.availability import Availability
-from kreplica.testing.designs.coordinator import LightCoordinator
+from kreplica.testing.designs.coordinator import LightCoordinator, Rates
 from kreplica.testing.designs.counts import Counts
 from kreplica.testing.designs.layout import Layout, Partition, Shape
 from kreplica.testing.designs.light_broker import LightBroker
@@ -25,13 +25,15 @@ class BenchCluster:
     :param one_by_one: True if clients wait for each response before they send the next request.
     """
 
-    def __init__(self, shape: Shape, rtt_s: float, *, by_epoch: bool, one_by_one: bool) -> None:
+    def __init__(
+        self, shape: Shape, rtt_s: float, *, by_epoch: bool, one_by_one: bool, rates: Rates | None = None
+    ) -> None:
         self.layout = Layout(shape)
         self.rtt_s = rtt_s
         self.one_by_one = one_by_one
         self.scheduler = Scheduler()
         self.counts = Counts()
-        self.coordinator = LightCoordinator(self.scheduler, rtt_s, self.counts)
+        self.coordinator = LightCoordinator(self.scheduler, rtt_s, self.counts, rates)
         self.availability = Availability(lambda: self.scheduler.now_s)
         self.brokers: dict[int, LightBroker] = {}
         for broker_id in shape.broker_ids:

@@ -38,6 +38,7 @@ from kreplica.zookeeper.records import OPEN_ACL, KeeperState
 Watch = Callable[[WatchEvent], None]
 Done = Callable[[Any], None]
 
+SLOW_EACH = 100
 WALL_CLOCK_MS = 1_700_000_000_000
 
 
@@ -47,11 +48,14 @@ class Rates:
 
     The defaults are those of appendix A of the controller redesign (500,000 znodes, one client, five servers):
     asynchronous reads and writes, and multis of 1,000 writes.
+
+    :param slow_s: additional time that every ``SLOW_EACH``-th request takes; later requests wait for it.
     """
 
     reads: float = 500_000 / 10.3046
     writes: float = 500_000 / 18.7606
     writes_in_multi: float = 500_000 / 3.773
+    slow_s: float = 0.0
 
 
 class Session:
@@ -93,6 +97,8 @@ class LightCoordinator:
         self._read_s = 1 / rates.reads
         self._write_s = 1 / rates.writes
         self._multi_write_s = 1 / rates.writes_in_multi
+        self._slow_s = rates.slow_s
+        self._served_count = 0
         self._busy_s = 0.0
         self._zxid = 0
         self._sessions_count = 0
@@ -123,11 +129,18 @@ class LightCoordinator:
         for path in paths:
             self._deleted(path)
 
+    def restart_slow_requests(self) -> None:
+        """Let the next request be a slow one, so that the results do not depend on earlier requests."""
+        self._served_count = SLOW_EACH - 1
+
     # --- time --------------------------------------------------------------------------------------------------------
 
     def _serve(self, service_s: float) -> float:
         """Return the time at which the server has served a request that is sent now."""
         arrival_s = self._scheduler.now_s + self._half_s
+        self._served_count += 1
+        if self._served_count % SLOW_EACH == 0:
+            service_s += self._slow_s
         served_s = (arrival_s if arrival_s > self._busy_s else self._busy_s) + service_s
         self._busy_s = served_s
         return served_s

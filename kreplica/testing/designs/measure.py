@@ -12,6 +12,7 @@ from kreplica.testing.designs.agent_design import AgentDesign
 from kreplica.testing.designs.availability import Outages
 from kreplica.testing.designs.bench_cluster import BenchCluster, Design
 from kreplica.testing.designs.controller_design import ControllerDesign
+from kreplica.testing.designs.coordinator import Rates
 from kreplica.testing.designs.layout import Partition, Shape
 from kreplica.testing.designs.leader_coordinated import CoordinatedAgent
 from kreplica.testing.designs.race import RaceAgent
@@ -99,13 +100,16 @@ class CaseResult:
 
 
 class CaseRun:
-    """One cluster under one design."""
+    """One cluster under one design.
 
-    def __init__(self, case: Case) -> None:
+    :param rates: rates of the ZooKeeper server; None for the defaults.
+    """
+
+    def __init__(self, case: Case, rates: Rates | None = None) -> None:
         self._case = case
         by_epoch = case.design == "controller"
         self.cluster = BenchCluster(
-            case.shape, case.rtt_ms / 1000, by_epoch=by_epoch, one_by_one=case.one_by_one
+            case.shape, case.rtt_ms / 1000, by_epoch=by_epoch, one_by_one=case.one_by_one, rates=rates
         )
         self.design = DESIGNS[case.design](self.cluster)
         self._result = CaseResult(case)
@@ -140,6 +144,7 @@ class CaseRun:
         cluster = self.cluster
         cluster.counts.reset()
         cluster.coordinator.tree.changed.clear()
+        cluster.coordinator.restart_slow_requests()
         cluster.availability.take()
         began_s = cluster.scheduler.now_s
         act()

@@ -1,0 +1,19 @@
+"""``kreplica designs answer``: measure an answer to a question that the design documents leave open."""
+
+from __future__ import annotations
+
+import click
+
+from kreplica.testing.designs.questions.answers import ANSWERS
+
+
+@click.command()
+@click.argument("question", type=click.Choice(list(ANSWERS)))
+def command(question: str) -> None:
+    """Measure the answer to a question that the design documents leave open, and print a Markdown table.
+
+    placement: do dead brokers lose a partition, and which brokers take over their load?  routing: for how long do
+    clients ask the wrong broker?  slow-zookeeper: what if ZooKeeper is slow at its 99th percentile?  stalled-replica:
+    how long do in-sync replicas and a quorum wait for a replica that stalls?
+    """
+    click.echo(ANSWERS[question]())

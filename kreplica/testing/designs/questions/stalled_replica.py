@@ -1,0 +1,139 @@
+"""Time until a record is committed while one of three replicas stalls: in-sync replicas, a limit in bytes, a quorum.
+
+The in-sync replicas are kreplica's: a follower is removed after ``replica.lag.time.max.ms``.  The others are computed
+from the same run: with a limit in bytes, the leader would also stop waiting for a follower as soon as it lacks more
+bytes than the limit; a quorum of two commits a record as soon as two replicas have it.  A quorum of two loses committed
+records if both replicas are lost; three in-sync replicas keep them if one of them remains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from twisted.internet.defer import Deferred
+
+from kreplica.model import TopicPartition
+from kreplica.testing.cluster.cluster import SimulatedCluster
+from kreplica.testing.cluster.state import active_replicas, state_of
+from kreplica.wire.batch_building import BatchBuilder
+
+TOPIC = "load"
+KEY = TopicPartition(TOPIC, 0)
+STALLS_S = (0.1, 1.0, 10.0, 30.0)
+INTERVAL_S = 0.05
+BATCH_BYTES = 1_000
+LAG_MAX_BATCHES = 40
+"""Limit in bytes, as a number of batches: those of two seconds."""
+LEADER, STALLED = 1, 3
+BEFORE_S, AFTER_S = 1.0, 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class StallResult:
+    """Longest times from the append on the leader until a record is committed.
+
+    :param stall_s: time for which the follower's process is paused.
+    :param removed: True if the follower left the ISR of kreplica.
+    """
+
+    stall_s: float
+    in_sync_s: float
+    bytes_limit_s: float
+    quorum_s: float
+    removed: bool
+
+
+@dataclass(slots=True)
+class _Committed:
+    """Times at which a batch was appended, and committed under each rule."""
+
+    appended_s: float
+    in_sync_s: float | None = None
+    bytes_limit_s: float | None = None
+    quorum_s: float | None = None
+
+
+@dataclass(slots=True)
+class _Observed:
+    """Batches by their end offset, in order."""
+
+    batches: dict[int, _Committed] = field(default_factory=dict)
+    removed: bool = False
+
+
+def stall_results() -> Iterator[StallResult]:
+    """Yield the times for each duration of a stall."""
+    for stall_s in STALLS_S:
+        observed = _run(stall_s)
+        batches = observed.batches.values()
+        yield StallResult(
+            stall_s,
+            max(_taken_s(each, each.in_sync_s) for each in batches),
+            max(_taken_s(each, each.bytes_limit_s) for each in batches),
+            max(_taken_s(each, each.quorum_s) for each in batches),
+            observed.removed,
+        )
+
+
+def _taken_s(batch: _Committed, committed_s: float | None) -> float:
+    assert committed_s is not None, "a batch was not committed"
+    return committed_s - batch.appended_s
+
+
+def _run(stall_s: float) -> _Observed:
+    cluster = SimulatedCluster(1, brokers=3, overrides=["min.insync.replicas=2"])
+    cluster.start()
+    admin = cluster.client()
+    cluster.run_until(admin.create_topic(TOPIC, assignment=[(LEADER, 2, STALLED)]))
+    cluster.run_until(admin.close())
+    cluster.wait_in_sync(TOPIC, [0])
+    observed = _Observed()
+    client = cluster.leader_client(*KEY, name="client")
+    builder = BatchBuilder()
+    builder.append(0, None, bytes(BATCH_BYTES))
+    batch = bytes(builder.build())
+    pending: list[Deferred[int]] = []
+    simulation = cluster.simulation
+    cluster.run_until(client.connection())
+    began_s = simulation.now_s
+    stalled = cluster.brokers[STALLED].host
+    sent_until_s = began_s + BEFORE_S + stall_s + AFTER_S
+    paused = resumed = False
+    while simulation.now_s < sent_until_s + AFTER_S:
+        if simulation.now_s - began_s >= INTERVAL_S * len(pending) and simulation.now_s < sent_until_s:
+            pending.append(Deferred.fromCoroutine(client.produce(*KEY, batch, acks=1)))
+        if not paused and simulation.now_s >= began_s + BEFORE_S:
+            stalled.pause()
+            paused = True
+        if paused and not resumed and simulation.now_s >= began_s + BEFORE_S + stall_s:
+            stalled.resume()
+            resumed = True
+        simulation.step()
+        _observe(cluster, observed)
+    for response in pending:
+        cluster.run_until(response)
+    cluster.run_until(client.close())
+    return observed
+
+
+def _observe(cluster: SimulatedCluster, observed: _Observed) -> None:
+    now_s = cluster.simulation.now_s
+    replicas = dict(active_replicas(cluster, KEY))
+    leader, state = replicas[LEADER], state_of(cluster, KEY)
+    assert state is not None
+    observed.removed = observed.removed or STALLED not in state.isr
+    ends = sorted(replica.log.log_end_offset for replica in replicas.values())
+    end_offset = leader.log.log_end_offset
+    if end_offset and end_offset not in observed.batches:
+        observed.batches[end_offset] = _Committed(now_s)
+    too_late = end_offset - ends[0] > LAG_MAX_BATCHES
+    for offset, batch in reversed(observed.batches.items()):
+        if batch.in_sync_s is not None:
+            break  # and so are all earlier ones
+        if batch.quorum_s is None and ends[-2] >= offset:
+            batch.quorum_s = now_s
+        if leader.high_watermark >= offset:
+            batch.in_sync_s = now_s
+        if batch.bytes_limit_s is None and (batch.in_sync_s is not None or (too_late and ends[-2] >= offset)):
+            batch.bytes_limit_s = now_s
