@@ -92,8 +92,12 @@ class TokenStore:
         await translate_errors(self._catch_up())
 
     async def _catch_up(self) -> None:
-        await self._client.sync(CHANGES)
+        await self._sync()
         await self._apply(await self._client.get_children(CHANGES))
+
+    async def _sync(self) -> None:
+        """Wait until the ZooKeeper server of this broker has the changes that other brokers have written."""
+        await self._client.sync(CHANGES)
 
     async def _apply(self, names: Sequence[str]) -> None:
         """Read the tokens of new notifications, or all tokens the first time."""

@@ -44,6 +44,12 @@ ENSEMBLE_GUARDS: tuple[Guard, ...] = (
         "would be deleted",
     ),
     Guard(
+        "sync before delegation tokens are read",
+        (Place("kreplica.membership.delegation_tokens.token_store:TokenStore._sync", _not_synced),),
+        ensemble.token_created_on_other_servers,
+        "does not know",
+    ),
+    Guard(
         "write before the outcome of a lost write is read",
         (Place("kreplica.controller.effects.resumption:ResumingClient._catch_up", _not_synced),),
         ensemble.lost_response_to_election,

@@ -113,6 +113,25 @@ def topic_created_on_other_servers(seed: int) -> None:
         run.converge()
 
 
+def token_created_on_other_servers(seed: int) -> None:
+    """A client uses a delegation token at a broker whose ZooKeeper server lacks it."""
+    with lagging_scene(seed, LEADER, "delegation.token.secret.key=secret") as (run, lagging):
+        created_by, used_at = (run.machine(broker).program.watches.tokens for broker in (CONTROLLER, LEADER))
+        assert created_by is not None
+        assert used_at is not None
+        freeze(run, lagging)
+        created = Deferred.fromCoroutine(created_by.create("User:alice", "User:alice", (), -1))
+        token, _ = run.cluster.run_until(created)
+        caught_up = Deferred.fromCoroutine(used_at.catch_up())
+        run.cluster.run(1.0)
+        is_known = used_at.cache.find(token.token_id) is not None
+        assert caught_up.called is is_known, f"broker {LEADER} does not know a token that broker {CONTROLLER} created"
+        thaw(run, lagging)
+        run.cluster.run_until(caught_up)
+        assert used_at.cache.find(token.token_id) is not None
+        run.converge()
+
+
 def lost_response_to_isr_expansion(seed: int) -> None:
     """The response to an ISR expansion is lost, and the leader reads the state from a server that lacks the write."""
     with lagging_scene(seed, LEADER, "zookeeper.session.timeout.ms=18000") as (run, lagging):
