@@ -87,7 +87,7 @@ def test_failures() -> None:
     scene = Scene()
     scene.readings[0].callback(FIRST)
     scene.clock.advance(3600)
-    failures = [(2, b"{}"), (4, b"x"), (8, OSError(2, "gone")), (16, HttpFailed("x"))]
+    failures = [(2, b"{}"), (4, b"x"), (8, OSError(2, "gone")), (16, HttpFailed("x")), (30, KeyError("unexpected"))]
     for number, (delay_s, content) in enumerate(failures, 1):
         reading = scene.readings[number]
         reading.errback(content) if isinstance(content, Exception) else reading.callback(content)
@@ -96,7 +96,7 @@ def test_failures() -> None:
         assert len(scene.readings) == number + 1
         scene.clock.advance(0.1)
         assert len(scene.readings) == number + 2
-    scene.readings[5].callback(SECOND)
+    scene.readings[6].callback(SECOND)
     assert (scene.source.failures, scene.key_ids) == (0, ["one", "two"])
     scene.source.stop()
 

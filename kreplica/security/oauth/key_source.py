@@ -9,7 +9,6 @@ from twisted.internet.defer import CancelledError
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
-from kreplica.errors import KreplicaError
 from kreplica.runtime import Reactor
 from kreplica.runtime.offload import Offload
 from kreplica.runtime.shared_coroutine import SharedCoroutine
@@ -117,7 +116,7 @@ class KeySource:
             keys = await self._offload.run(KeySet.parse, content)
         except CancelledError:
             raise
-        except (KreplicaError, OSError, ValueError) as error:
+        except Exception as error:  # whatever the error is, the keys must be read again
             self.failures += 1
             delay_s = self._schedule.backoff_s(self.failures)
             log.warn(
