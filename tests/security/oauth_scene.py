@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from sasl_scene import RECORDS, TIMEOUT_S, Brokers
-from token_server import AUDIENCE, ISSUER, SECRET, TokenServer
 
 from kreplica.blocking import Cluster as BlockingCluster
 from kreplica.blocking import Reader
@@ -16,6 +15,7 @@ from kreplica.blocking.secured_runtime import secured_runtime
 from kreplica.client import ClientOptions, Cluster, default_runtime, secured_endpoints
 from kreplica.client.connection import connect
 from kreplica.model import TopicPartition
+from tests.support.token_server import AUDIENCE, ISSUER, SECRET, TokenServer
 
 LOGIN = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 VALIDATOR = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"

@@ -9,7 +9,6 @@ import jwt
 import pytest
 from sasl_scene import Brokers, with_brokers
 from test_security_admin_api import TOKEN, Client, rule_of
-from token_server import AUDIENCE, ISSUER, rsa_key, token_server
 from twisted.internet.threads import deferToThread
 
 from kreplica.admin.security.route_rules import (
@@ -25,6 +24,7 @@ from kreplica.runtime.pause import pause
 from kreplica.security.acls.acl import Acl, AclOperation, PatternType, Permission, ResourcePattern, ResourceType
 from kreplica.settings import BrokerSettings
 from tests.support.coordinator import CoordinatorProcess
+from tests.support.token_server import AUDIENCE, ISSUER, rsa_key, token_server
 
 
 @pytest.fixture

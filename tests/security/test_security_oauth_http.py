@@ -9,7 +9,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from token_server import SECRET, token_server
 from twisted.internet.threads import deferToThread
 
 from kreplica.blocking.blocking_runtime import default_runtime
@@ -20,6 +19,7 @@ from kreplica.security.oauth.login import TokenLogin
 from kreplica.security.oauth.token_requests import RESPONSE_BYTES_MAX
 from kreplica.security.sasl.credentials import CredentialsUnavailable
 from tests.support.real_reactor import run
+from tests.support.token_server import SECRET, token_server
 
 LOGIN = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from token_server import ec_key, jwk, key_set, rsa_key
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.task import Clock
 
@@ -15,6 +14,7 @@ from kreplica.security.oauth.endpoint_urls import parse_endpoint_url
 from kreplica.security.oauth.http_exchange import HttpFailed
 from kreplica.security.oauth.key_set import KeySet
 from kreplica.security.oauth.key_source import ON_DEMAND_INTERVAL_S, WAITERS_MAX, KeySchedule, KeySource
+from tests.support.token_server import ec_key, jwk, key_set, rsa_key
 
 FIRST, SECOND = key_set(jwk(rsa_key(1), "one")), key_set(jwk(rsa_key(1), "one"), jwk(ec_key(1), "two"))
 

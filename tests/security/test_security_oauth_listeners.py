@@ -12,7 +12,6 @@ import pytest
 from click.testing import CliRunner
 from oauth_scene import LOGIN, VALIDATOR, OAuthClients, oauth_settings
 from sasl_scene import RECORDS, Brokers, settings, with_brokers
-from token_server import SECRET, TokenServer, token_server
 from twisted.internet.threads import deferToThread
 
 from kreplica.cli import main
@@ -24,6 +23,7 @@ from kreplica.security.sasl.oauthbearer import build_first_message
 from kreplica.service.broker.bearer_tokens import BearerTokens
 from kreplica.wire.messages import METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from tests.support.coordinator import CoordinatorProcess
+from tests.support.token_server import SECRET, TokenServer, token_server
 
 INVALID = {"status": "invalid_token"}
 REFUSED = 'Authentication failed: {"status": "invalid_token"}'
@@ -91,7 +91,7 @@ def test_rejected_tokens(
     """The client receives the error of RFC 7628, and the log contains the reason."""
 
     async def story(scene: Brokers) -> None:
-        from token_server import rsa_key
+        from tests.support.token_server import rsa_key
 
         clients = OAuthClients(scene, server, None)
         now_s = int(time.time())

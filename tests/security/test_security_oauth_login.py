@@ -7,7 +7,6 @@ from typing import Any
 
 import jwt
 import pytest
-from token_server import SECRET, claims
 
 from kreplica.blocking.coroutines import run
 from kreplica.errors import SettingsError
@@ -17,6 +16,7 @@ from kreplica.security.oauth.login_options import LoginOptions
 from kreplica.security.oauth.refresh_times import RefreshRules
 from kreplica.security.oauth.token_requests import ClientSecret, HttpRequest, HttpResponse, token_request
 from kreplica.security.sasl.credentials import CredentialsUnavailable
+from tests.support.token_server import SECRET, claims
 
 LOGIN = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 CLIENT = f'{LOGIN} required clientId="alice" clientSecret="{SECRET}" scope="a b" extension_traceId="7";'

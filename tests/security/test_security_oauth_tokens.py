@@ -10,7 +10,6 @@ from typing import Any
 
 import jwt
 import pytest
-from token_server import AUDIENCE, ISSUER, claims, ec_key, ed_key, jwk, key_set, rsa_key
 
 from kreplica.blocking.coroutines import run
 from kreplica.errors import SettingsError
@@ -21,6 +20,7 @@ from kreplica.security.oauth.unsecured import UnsecuredLogin, UnsecuredRules, Un
 from kreplica.security.sasl.bearer_token import BearerToken, InvalidToken
 from kreplica.security.sasl.exchange import AuthenticationError
 from kreplica.security.sasl.oauthbearer import OAuthBearerClient, OAuthBearerServer, check_extensions
+from tests.support.token_server import AUDIENCE, ISSUER, claims, ec_key, ed_key, jwk, key_set, rsa_key
 
 NOW_S = 1_800_000_000
 RULES = JwtRules(audiences=("other", AUDIENCE), issuer=ISSUER)
