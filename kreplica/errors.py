@@ -241,5 +241,17 @@ class SettingsError(KreplicaError):
     """A setting is unknown or malformed; the message names the line of the file and the most similar known name."""
 
 
+class AuthenticationError(KreplicaError):
+    """The other side could not be authenticated; the texts contain no secret.
+
+    :param message: sent to the client.
+    :param logged: a more precise reason for the log; the message if it is None.
+    """
+
+    def __init__(self, message: str, *, logged: str | None = None) -> None:
+        super().__init__(message)
+        self.logged = message if logged is None else logged
+
+
 class StorageError(KreplicaError):
     """A log or log directory cannot be used; the message names the path and the remedy."""

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from kreplica.client_core.errors import AuthenticationFailed, ConnectionFailed
-from kreplica.errors import ErrorCode
+from kreplica.errors import AuthenticationError, ErrorCode
 from kreplica.security.sasl.credentials import CredentialsUnavailable, SaslCredentials
-from kreplica.security.sasl.exchange import AuthenticationError, ClientExchange
+from kreplica.security.sasl.exchange import ClientExchange
 from kreplica.wire.messages import SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
 
 _VERSION = 1

@@ -7,19 +7,9 @@ from typing import Protocol
 
 from zope.interface import Interface
 
-from kreplica.errors import KreplicaError
+from kreplica.errors import AuthenticationError
 
-
-class AuthenticationError(KreplicaError):
-    """The other side could not be authenticated; the texts contain no secret.
-
-    :param message: sent to the client.
-    :param logged: a more precise reason for the log; the message if it is None.
-    """
-
-    def __init__(self, message: str, *, logged: str | None = None) -> None:
-        super().__init__(message)
-        self.logged = message if logged is None else logged
+__all__ = ["AuthenticationError", "ISaslMechanism", "ServerExchange"]
 
 
 class ServerExchange(Protocol):

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kreplica.security.sasl.exchange import AuthenticationError
+from kreplica.errors import AuthenticationError
 from kreplica.security.sasl.jaas import parse_jaas
 from kreplica.security.sasl.plain import PlainClient, PlainServer
 from kreplica.security.sasl.scram import (

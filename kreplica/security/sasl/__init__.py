@@ -1,6 +1,6 @@
 """SASL mechanisms without I/O, for brokers and clients.
 
-* ``exchange``: the interfaces of all mechanisms; ``mechanisms``: their names
+* ``exchange``: the interface of clients; ``mechanisms``: their names
 * ``plain``: PLAIN; ``scram``: SCRAM-SHA-256 and SCRAM-SHA-512
 * ``oauthbearer``: OAUTHBEARER; ``bearer_token``: the interface of validators (``kreplica.security.oauth``)
 * ``jaas``: JAAS configurations of Kafka's settings

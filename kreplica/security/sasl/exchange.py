@@ -1,12 +1,8 @@
-"""Interfaces of all SASL mechanisms; that of brokers belongs to the interface of plugins."""
+"""Interface of the client side of all SASL mechanisms; that of brokers is ``kreplica.interfaces.ServerExchange``."""
 
 from __future__ import annotations
 
 from typing import Protocol
-
-from kreplica.interfaces.authentication import AuthenticationError, ServerExchange
-
-__all__ = ["AuthenticationError", "ClientExchange", "ServerExchange"]
 
 
 class ClientExchange(Protocol):

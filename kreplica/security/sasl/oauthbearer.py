@@ -6,8 +6,8 @@ import json
 import re
 from collections.abc import Awaitable, Mapping
 
+from kreplica.errors import AuthenticationError
 from kreplica.security.sasl.bearer_token import InvalidToken, TokenValidator
-from kreplica.security.sasl.exchange import AuthenticationError
 
 OAUTHBEARER = "OAUTHBEARER"
 
@@ -16,7 +16,7 @@ _HEADER = re.compile(r"n,(?:a=((?:[^=,\x00\x80-\U0010ffff]|=2C|=3D)+))?,", re.DO
 _KEY = re.compile(r"[A-Za-z]+")
 _VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
 _AUTHORIZATION = re.compile(r"([A-Za-z0-9_]+) +([-_~+/.a-zA-Z0-9]+=*)")
-_MESSAGE_BYTES_MAX = 128 * 1024
+_MESSAGE_BYTES_MAX = 64 * 1024
 _AUTH = "auth"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from hmac import compare_digest
 
-from kreplica.security.sasl.exchange import AuthenticationError
+from kreplica.errors import AuthenticationError
 
 PLAIN = "PLAIN"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from kreplica.security.sasl.exchange import ServerExchange
+from kreplica.interfaces import ServerExchange
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from kreplica.errors import ErrorCode
+from kreplica.interfaces import AuthenticationError, ServerExchange
 from kreplica.runtime import Reactor
-from kreplica.security.sasl.exchange import AuthenticationError, ServerExchange
 from kreplica.security.sasl.scram import ScramServer
 from kreplica.server.authentication.sasl_config import SaslConfig
 from kreplica.server.protocol.connection import Connection

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kreplica.client.client_runtime import EndpointMaker, tcp_endpoint
 from kreplica.errors import SettingsError
-from kreplica.interfaces import ISaslMechanism
+from kreplica.interfaces import ISaslMechanism, ServerExchange
 from kreplica.membership.scram_credentials import ScramCredentials
 from kreplica.model import Endpoint
 from kreplica.runtime import Runtime
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from kreplica.membership.delegation_tokens.token_store import TokenStore
     from kreplica.security.oauth.login_options import LoginOptions
     from kreplica.security.sasl.credentials import PasswordCredentials
-    from kreplica.security.sasl.exchange import ServerExchange
     from kreplica.server.authentication.sasl_config import SaslConfig
 
 _JAAS = "sasl.jaas.config"
