@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from kreplica.blocking.coroutines import run
 from kreplica.client_core.addresses import Address
 from kreplica.client_core.authentication import RENEWAL_SHARE, authenticate
 from kreplica.client_core.errors import (
+    AuthenticationFailed,
     BrokerRefused,
     ClientError,
     ConnectionFailed,
@@ -81,10 +83,13 @@ class Connection:
     def open(cls, address: Address, options: ClientOptions, runtime: BlockingRuntime) -> Connection:
         """Connect, and negotiate API versions.
 
+        :raise AuthenticationFailed: the broker's certificate or the client's credentials were rejected.
         :raise ConnectionFailed: the connection could not be opened.
         """
         try:
             connected_socket = runtime.connect(address.host, address.port, options.connect_timeout_s)
+        except ssl.SSLCertVerificationError as error:
+            raise AuthenticationFailed(f"{address}: {error}") from error
         except OSError as error:
             raise ConnectionFailed(f"{address}: {error}") from error
         connection = cls(connected_socket, str(address), options, runtime)

@@ -51,7 +51,7 @@ class ConnectionFailed(ClientError):
 
 
 class AuthenticationFailed(ConnectionFailed):
-    """The broker rejected the client's credentials, or could not prove that it knows them."""
+    """The broker rejected the client's credentials, or could not prove its identity."""
 
     retriable = False
 

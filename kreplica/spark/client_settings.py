@@ -8,24 +8,24 @@ from dataclasses import dataclass
 
 from kreplica.client_core.fetched_batches import Isolation
 from kreplica.client_core.options import ClientOptions
+from kreplica.spark.connection_security import PLAINTEXT, PREFIX, ConnectionSecurity, is_security_setting
 from kreplica.spark.option_parsing import choice, number
 from kreplica.wire.compression import Codec
 
 log = logging.getLogger(__name__)
 
-PREFIX = "kafka."
 ACKS = {"0": 0, "1": 1, "-1": -1, "all": -1}
-SECURITY_PROTOCOL = "PLAINTEXT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
     """Client settings of a read or a write; sizes in bytes.
 
-    The fields up to ``partition_size_max`` apply to reads, the others to writes.
+    The fields from ``isolation`` to ``partition_size_max`` apply to reads, those after them to writes.
     """
 
     client: ClientOptions
+    security: ConnectionSecurity = PLAINTEXT
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     fetch_wait_s: float = 0.5
     fetch_size_min: int = 1
@@ -58,9 +58,7 @@ def client_settings(raw_options: Mapping[str, str], unsupported: Mapping[str, st
         if lower in unsupported:
             raise ValueError(f"option {lower!r} is not supported: {unsupported[lower]}")
         values[lower.removeprefix(PREFIX)] = value
-    protocol = values.get("security.protocol", SECURITY_PROTOCOL).upper()
-    if protocol != SECURITY_PROTOCOL:
-        raise ValueError(f"option 'kafka.security.protocol': {protocol} is not supported; use {SECURITY_PROTOCOL}")
+    security = ConnectionSecurity.of(values)
     reader = _SettingsReader(values)
     client = ClientOptions(
         client_id=reader.text("client.id", "kreplica-spark"),
@@ -74,6 +72,7 @@ def client_settings(raw_options: Mapping[str, str], unsupported: Mapping[str, st
     defaults = ClientSettings(client=client)
     settings = ClientSettings(
         client=client,
+        security=security,
         isolation=Isolation[reader.one_of("isolation.level", ("read_uncommitted", "read_committed")).upper()],
         fetch_wait_s=reader.seconds("fetch.max.wait.ms", defaults.fetch_wait_s),
         fetch_size_min=reader.number("fetch.min.bytes", 0, defaults.fetch_size_min),
@@ -89,7 +88,9 @@ def client_settings(raw_options: Mapping[str, str], unsupported: Mapping[str, st
         transaction_timeout_s=reader.seconds("transaction.timeout.ms", defaults.transaction_timeout_s),
         request_size_max=reader.number("max.request.size", 1, defaults.request_size_max),
     )
-    for name in sorted(values.keys() - reader.known - {"bootstrap.servers", "security.protocol", "group.id"}):
+    for name in sorted(values.keys() - reader.known - {"bootstrap.servers", "group.id"}):
+        if is_security_setting(name):
+            continue
         log.warning("option %s%s: the client of kreplica has no such setting; the option is ignored", PREFIX, name)
     return settings
 

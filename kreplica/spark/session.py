@@ -48,6 +48,8 @@ SETTINGS: Mapping[str, str] = {
     "spark.speculation": "false",
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
+    # Passwords among the options kafka.* are not shown in plans.
+    "spark.sql.redaction.options.regex": "(?i)url|jaas|password|secret|keystore",
 }
 """Default settings of sessions."""
 

@@ -105,7 +105,7 @@ def test_a_subset_of_columns() -> None:
         ({"minPartitions": "0"}, "an integer of at least 1"),
         ({"kafka.auto.offset.reset": "latest"}, "startingOffsets"),
         ({"kafka.isolation.level": "x"}, "'kafka.isolation.level'"),
-        ({"kafka.security.protocol": "SASL_SSL"}, "SASL_SSL is not supported"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "sasl.mechanism is not set: SASL_SSL needs it"),
         ({"startingOfsets": "earliest"}, "'startingofsets' is not an option"),
         ({"kreplica.columns": "value,value"}, "'value'"),
         ({"kreplica.columns": ","}, "is empty"),

@@ -13,7 +13,7 @@ from kreplica.cli.pipelines.pipeline_session import (
     show_progress,
     spark_options,
 )
-from kreplica.cli.records.data_access import bootstrap_option, report_failures
+from kreplica.cli.records.data_access import bootstrap_option, client_config_option, report_failures
 from kreplica.cli.terminal.screen import Screen, bytes_text, count_text, seconds_text
 from kreplica.cli.transfer.topic_options import read_uncommitted_option
 from kreplica.spark.pipelines.archive.archive import (
@@ -54,6 +54,7 @@ CODECS = ("zstd", "snappy", "gzip", "lz4_raw", "uncompressed")
 @click.option("--allow-data-loss", is_flag=True, help="Skip records that the cluster deletes before they are archived.")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE",
               help="A source option, for example kafka.fetch.max.bytes=...; may be repeated.")  # fmt: skip
+@client_config_option()
 @spark_options
 def command(
     path: str,

@@ -16,7 +16,7 @@ from kreplica.cli.pipelines.pipeline_session import (
     show_progress,
     spark_options,
 )
-from kreplica.cli.records.data_access import brokers_option, report_failures
+from kreplica.cli.records.data_access import brokers_option, client_config, client_config_option, report_failures
 from kreplica.cli.terminal.screen import Screen, bytes_text, count_text, problem_text, seconds_text
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def _parse_directories(
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Also write an HTML report to this file.")
 @click.option("--resume", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Record progress in this file, so that an interrupted audit can be resumed.")  # fmt: skip
+@client_config_option()
 @spark_options
 def command(
     topics: tuple[str, ...],
@@ -93,6 +94,7 @@ def command(
         open_spark("kreplica pipeline audit", parse_spark_options(master, conf)) as spark,
         show_progress() as progress,
     ):
+        from kreplica.spark.connection_security import ConnectionSecurity
         from kreplica.spark.pipelines.audit.audit import AuditOptions, audit
 
         options = AuditOptions(
@@ -103,6 +105,7 @@ def command(
             topics=frozenset(topics),
             compacted=frozenset(comma_separated(compacted)),
             resume=resume,
+            security=ConnectionSecurity.of(client_config()),
         )
         report = audit(spark, options, progress)
     if html is not None:

@@ -14,7 +14,7 @@ from kreplica.cli.pipelines.pipeline_session import (
     show_progress,
     spark_options,
 )
-from kreplica.cli.records.data_access import bootstrap_option, report_failures
+from kreplica.cli.records.data_access import bootstrap_option, client_config_option, report_failures
 from kreplica.cli.terminal.screen import Screen, count_text, problem_text, seconds_text
 from kreplica.spark.pipelines.compare.compare import SHOWN_MAX, CompareOptions, CompareReport, compare
 from kreplica.spark.pipelines.compare.findings import Kind
@@ -32,6 +32,7 @@ FILES_SHOWN_MAX = 10
               help="Number of differences to list; all are counted.")  # fmt: skip
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE",
               help="A source option, for example kafka.fetch.max.bytes=...; may be repeated.")  # fmt: skip
+@client_config_option()
 @spark_options
 def command(
     path: str,

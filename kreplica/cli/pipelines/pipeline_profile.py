@@ -19,7 +19,12 @@ from kreplica.cli.pipelines.pipeline_session import (
 )
 from kreplica.cli.pipelines.profile_views import print_profile
 from kreplica.cli.plans.views import print_preview
-from kreplica.cli.records.data_access import bootstrap_option_only, report_failures, resolve_bootstrap
+from kreplica.cli.records.data_access import (
+    bootstrap_option_only,
+    client_config_option,
+    report_failures,
+    resolve_bootstrap,
+)
 from kreplica.cli.terminal.parameter_types import Size
 from kreplica.cli.terminal.screen import Screen
 
@@ -49,6 +54,7 @@ if TYPE_CHECKING:
     help="Replication throttle of the plan's moves in bytes/s, for example 50MB.",
 )
 @admin_options
+@client_config_option()
 @spark_options
 def command(
     topics: tuple[str, ...],

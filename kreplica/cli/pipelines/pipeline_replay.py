@@ -16,7 +16,7 @@ from kreplica.cli.pipelines.pipeline_session import (
     show_progress,
     spark_options,
 )
-from kreplica.cli.records.data_access import bootstrap_option, codec_option
+from kreplica.cli.records.data_access import bootstrap_option, client_config_option, codec_option
 from kreplica.cli.records.data_progress import records_text
 from kreplica.cli.terminal.parameter_types import ParameterType, Size, Time
 from kreplica.cli.terminal.screen import Screen, bytes_text, seconds_text
@@ -83,6 +83,7 @@ class Rename(ParameterType):
 @click.option("--option", "options", multiple=True, metavar="kafka.NAME=VALUE", help="A sink option; may be repeated.")
 @click.option("--dry-run", is_flag=True, help="Only print the plan.")
 @codec_option
+@client_config_option()
 @spark_options
 def command(
     path: str,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from kreplica.cli.http.session import CommandFailed
+from kreplica.cli.records.data_access import client_config
 from kreplica.cli.records.data_progress import records_text
 from kreplica.cli.terminal.progress_bar import ProgressBar
 from kreplica.cli.terminal.screen import bytes_text
@@ -52,11 +53,12 @@ def spark_options(function: F) -> F:
 
 
 def parse_options(texts: tuple[str, ...]) -> dict[str, str]:
-    """Parse the values of ``--option``, which are options of the data source.
+    """Return the options of the data source: the settings of ``--client-config``, and the values of ``--option``.
 
     :raise click.BadParameter: a value is malformed.
+    :raise CommandFailed: the file of ``--client-config`` cannot be read.
     """
-    return pairs(texts, "--option")
+    return {f"kafka.{name}": value for name, value in client_config().items()} | pairs(texts, "--option")
 
 
 def parse_spark_options(master: str | None, conf: tuple[str, ...]) -> SparkOptions:

@@ -136,18 +136,37 @@ def open_cluster(bootstrap: str, prefix: str = "") -> Cluster:
     :raise CommandFailed: the file of ``--client-config`` is invalid.
     """
     options = ClientOptions(client_id="kreplica-cli")
-    path: Path | None = click.get_current_context().meta.get(f"{_CONFIG_KEY}{prefix}")
-    if path is None:
+    config = client_config(prefix)
+    if not config:
         return Cluster(bootstrap, options=options)
     # Imported here because it imports the libraries of TLS.
     from kreplica.blocking.secured_runtime import secured_runtime
 
     try:
+        return Cluster(bootstrap, options=options, runtime=secured_runtime(config))
+    except SettingsError as error:
+        raise CommandFailed(f"--{prefix}client-config {_config_path(prefix)}: {error}") from None
+
+
+def client_config(prefix: str = "") -> dict[str, str]:
+    """Return the settings in the file of ``--client-config``; empty without the option.
+
+    :param prefix: as for ``open_cluster``.
+    :raise CommandFailed: the file cannot be read.
+    """
+    path = _config_path(prefix)
+    if path is None:
+        return {}
+    try:
         entries = parse_properties(path.read_text(), str(path))
-        runtime = secured_runtime({name: entry.value for name, entry in entries.items()})
     except (OSError, UnicodeDecodeError, SettingsError) as error:
         raise CommandFailed(f"--{prefix}client-config {path}: {error}") from None
-    return Cluster(bootstrap, options=options, runtime=runtime)
+    return {name: entry.value for name, entry in entries.items()}
+
+
+def _config_path(prefix: str) -> Path | None:
+    path: Path | None = click.get_current_context().meta.get(f"{_CONFIG_KEY}{prefix}")
+    return path
 
 
 @contextmanager

@@ -63,10 +63,10 @@ class CompressedReader(Reader):
 
 def worker_cluster(bootstrap: str, settings: ClientSettings) -> Cluster:
     """Return the cluster client of this process, which successive tasks of a worker share."""
-    key = (bootstrap, settings.client)
+    key = (bootstrap, settings.client, settings.security)
     cluster = _clusters.get(key)
     if cluster is None:
-        cluster = _clusters[key] = Cluster(bootstrap, options=settings.client)
+        cluster = _clusters[key] = settings.security.open_cluster(bootstrap, settings.client)
     return cluster
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Any
 
-from kreplica.blocking import Cluster
 from kreplica.errors import KreplicaError
 from kreplica.model import TopicPartition
 from kreplica.spark.pipelines.archive.file_stores import Store, normalize_path, store_of
@@ -75,7 +74,7 @@ class ArchiveOptions:
     follow_every: str | None = None
     adopt: bool = False
     allow_data_loss: bool = False
-    kafka: Mapping[str, str] = field(default_factory=dict)
+    kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def description(self, cluster_id: str | None) -> ArchiveDescription:
         """Return the description that a new archive stores."""
@@ -160,7 +159,8 @@ def archive(
     parsed_options = source_options(source_settings, is_streaming=True)
     path = normalize_path(path)
     store = store_of(path, spark)
-    with closing(Cluster(parsed_options.bootstrap, options=parsed_options.settings.client)) as cluster:
+    settings = parsed_options.settings
+    with closing(settings.security.open_cluster(parsed_options.bootstrap, settings.client)) as cluster:
         lookup = OffsetLookup(cluster, parsed_options)
         partitions = _partitions(lookup, parsed_options, may_be_empty=options.follow_every is not None)
         description = options.description(cluster.refresh([]).cluster_id)

@@ -12,9 +12,9 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
-from kreplica.blocking import Cluster
 from kreplica.client_core.errors import BrokerRefused, ClientError, GaveUp
 from kreplica.client_core.options import ClientOptions
+from kreplica.spark.connection_security import PLAINTEXT, ConnectionSecurity
 from kreplica.spark.pipelines.audit.cluster import ClusterFacts, cluster_facts
 from kreplica.spark.pipelines.audit.file_replicas import broker_directories, file_replicas
 from kreplica.spark.pipelines.audit.plan import AnyReplica, Plan, Slice, group_slices, plan_for_brokers, plan_for_files
@@ -45,6 +45,7 @@ class AuditOptions:
     :param topics: empty: all topics, including internal ones.
     :param compacted: compacted topics, in addition to those that the cluster reports.
     :param resume: path of a work file with the results of an interrupted audit.
+    :param security: security of the connections to brokers.
     """
 
     log_dirs: tuple[str, ...] = ()
@@ -54,6 +55,7 @@ class AuditOptions:
     topics: frozenset[str] = frozenset()
     compacted: frozenset[str] = frozenset()
     resume: Path | None = None
+    security: ConnectionSecurity = PLAINTEXT
 
     @property
     def identity(self) -> dict[str, object]:
@@ -154,7 +156,7 @@ def _plan(options: AuditOptions) -> Plan:
                 if not options.topics or partition.topic in options.topics
             }
     if options.bootstrap is not None:
-        with Cluster(options.bootstrap, options=CLIENT) as cluster:
+        with options.security.open_cluster(options.bootstrap, CLIENT) as cluster:
             facts = cluster_facts(cluster, options.topics)
         if cluster_id is not None and facts.cluster_id not in (None, cluster_id):
             raise ValueError(
@@ -163,7 +165,7 @@ def _plan(options: AuditOptions) -> Plan:
     if not options.via_brokers:
         plan = plan_for_files(replicas_by_broker, cluster_id, options.compacted, facts)
     elif facts is not None:
-        plan = plan_for_brokers(facts, options.compacted, CLIENT)
+        plan = plan_for_brokers(facts, options.compacted, CLIENT, options.security)
     else:
         raise ValueError("bootstrap brokers are required to read replicas from brokers")
     unknown = options.topics - {each.topic for each in plan.found}

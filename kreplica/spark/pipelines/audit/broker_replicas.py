@@ -20,6 +20,7 @@ from kreplica.client_core.options import ClientOptions
 from kreplica.client_core.retries import RetrySchedule
 from kreplica.errors import ErrorCode, ProtocolError
 from kreplica.model import TopicPartition
+from kreplica.spark.connection_security import PLAINTEXT, ConnectionSecurity
 from kreplica.spark.pipelines.audit.replica_comparison import Batch, Gap, LogStartMoved
 from kreplica.storage.formats.leader_epochs import EpochEntry
 from kreplica.wire.batches import iter_headers, verify_crc
@@ -42,6 +43,7 @@ class BrokerReplica(NamedTuple):
     size_bytes: int
     required_end: int
     client: ClientOptions
+    security: ConnectionSecurity = PLAINTEXT
     epochs: tuple[EpochEntry, ...] = ()
 
     def first_offset(self) -> int:
@@ -130,7 +132,7 @@ class BrokerReplica(NamedTuple):
         return connection.send(FETCH, body, version=version, timeout_s=self.client.request_timeout_s)
 
     def _connect(self) -> Connection:
-        return Connection.open(self.address, self.client, default_runtime())
+        return Connection.open(self.address, self.client, self.security.runtime())
 
     def _retry_schedule(self) -> RetrySchedule:
         runtime = default_runtime()

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from kreplica.client_core.options import ClientOptions
 from kreplica.model import TopicPartition
+from kreplica.spark.connection_security import ConnectionSecurity
 from kreplica.spark.pipelines.audit.broker_replicas import BrokerReplica
 from kreplica.spark.pipelines.audit.cluster import ClusterFacts, PartitionFacts
 from kreplica.spark.pipelines.audit.file_replicas import FileReplica
@@ -102,7 +103,9 @@ def plan_for_files(
     return plan
 
 
-def plan_for_brokers(facts: ClusterFacts, compacted: frozenset[str], client: ClientOptions) -> Plan:
+def plan_for_brokers(
+    facts: ClusterFacts, compacted: frozenset[str], client: ClientOptions, security: ConnectionSecurity
+) -> Plan:
     """Plan the comparison of replicas fetched from brokers."""
     plan = Plan(facts.cluster_id, tuple(sorted(facts.brokers)))
     for partition, partition_facts in sorted(facts.partitions.items()):
@@ -112,7 +115,7 @@ def plan_for_brokers(facts: ClusterFacts, compacted: frozenset[str], client: Cli
             if address is not None:
                 required_end = (partition_facts.high_watermark or 0) if broker in partition_facts.in_sync else 0
                 size = facts.sizes.get((broker, partition), 0)
-                replicas.append(BrokerReplica(broker, address, partition, size, required_end, client))
+                replicas.append(BrokerReplica(broker, address, partition, size, required_end, client, security))
         plan.unread_replicas.update(set(partition_facts.replicas) - set(plan.brokers))
         if partition_facts.high_watermark is None:
             plan.notes.append(f"{partition}: no leader reports the high watermark")

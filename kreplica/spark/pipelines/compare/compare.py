@@ -12,7 +12,6 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from kreplica.blocking import Cluster
 from kreplica.blocking.admin import topic_settings
 from kreplica.errors import KreplicaError
 from kreplica.model import TopicPartition
@@ -55,7 +54,7 @@ class CompareOptions:
     topics: tuple[str, ...] = ()
     others: Mapping[str, str] = field(default_factory=dict)
     shown_max: int = SHOWN_MAX
-    kafka: Mapping[str, str] = field(default_factory=dict)
+    kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +184,8 @@ class _TopicComparison:
             "kafka.bootstrap.servers": options.bootstrap,
         }
         parsed_options = source_options({**self._source, "subscribe": self._other}, is_streaming=False)
-        self._cluster = Cluster(parsed_options.bootstrap, options=parsed_options.settings.client)
+        settings = parsed_options.settings
+        self._cluster = settings.security.open_cluster(parsed_options.bootstrap, settings.client)
         self._lookup = OffsetLookup(self._cluster, parsed_options)
         self.lag = 0
 

@@ -67,7 +67,7 @@ class ReplayOptions:
     name: str | None = None
     step_records: int = STEP_RECORDS
     step_bytes: int = STEP_BYTES
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def creation(self) -> TopicCreation:

@@ -74,7 +74,8 @@ def _cluster(options: ReplayOptions) -> Cluster:
     from kreplica.spark.sink.options import sink_options
 
     sink_settings = {"kafka.bootstrap.servers": options.bootstrap, **options.options}
-    return Cluster(options.bootstrap, options=sink_options(sink_settings).settings.client)
+    settings = sink_options(sink_settings).settings
+    return settings.security.open_cluster(options.bootstrap, settings.client)
 
 
 def _create_missing_topics(cluster: Cluster, plan: Plan) -> bool:
