@@ -24,6 +24,8 @@ class Operation(Enum):
     CREATE_TOKENS = "create_tokens"
     DESCRIBE_TOKENS = "describe_tokens"
 
+    __hash__ = object.__hash__  # members are compared by identity; the hash of Enum is a slow Python function
+
 
 class ResourceType(Enum):
     """Types of resources, with Kafka's names."""
@@ -34,6 +36,8 @@ class ResourceType(Enum):
     TRANSACTIONAL_ID = "transactional_id"
     DELEGATION_TOKEN = "delegation_token"
     USER = "user"
+
+    __hash__ = object.__hash__  # as above
 
 
 class Resource(NamedTuple):
