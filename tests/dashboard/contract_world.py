@@ -23,6 +23,17 @@ CONFIG = {
 }
 
 
+THROTTLED = {
+    "broker_id": 1,
+    "quota": "producer_byte_rate",
+    "user": f"User:{HOSTILE}",
+    "client_id": HOSTILE,
+    "address": "2001:db8:aaaa:bbbb:cccc:dddd:eeee:ffff",
+    "count": 123456,
+    "throttled_ms": 1234567,
+    "last_at_ms": 1_700_000_000_000,
+    "until_ms": None,
+}
 ACL = {
     "resource_type": "topic",
     "resource_name": HOSTILE,
@@ -281,6 +292,13 @@ class World:
                 return 200, {"users": [{"user": name, "mechanisms": mechanisms} for name in ("alice", HOSTILE)]}
             case ["acls"]:
                 return 200, {"acls": [ACL, {**ACL, "permission": "deny", "pattern_type": "prefixed"}], "next": None}
+            case ["quotas"]:
+                entities = ({"user": "alice"}, {"user": HOSTILE, "client_id": "<default>"}, {"ip": "2001:db8::1"})
+                values = {"producer_byte_rate": 1048576, "request_percentage": 12.5}
+                rows = [{"user": None, "client_id": None, "ip": None, **each, "quotas": values} for each in entities]
+                return 200, {"quotas": rows, "next": None}
+            case ["throttled-clients"]:
+                return 200, {"clients": [THROTTLED, {**THROTTLED, "broker_id": 2, "until_ms": 1}], "problems": []}
             case ["why", "access"]:
                 summary = f"{query['principal']} may {query['operation']} on topic 'orders': an ACL allows it."
                 return 200, {"allowed": True, "reason": "allowed_by_acl", "summary": summary, "acl": ACL}

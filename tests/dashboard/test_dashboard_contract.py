@@ -31,6 +31,7 @@ PAGES = {
     "timeline": "Timeline",
     "users": "Users",
     "acls": "Access",
+    "quotas": "Quotas",
 }
 
 

@@ -21,6 +21,7 @@ import * as newPlan from "./pages/new_plan.js";
 import * as overview from "./pages/overview.js";
 import * as plan from "./pages/plan.js";
 import * as plans from "./pages/plans.js";
+import * as quotas from "./pages/quotas.js";
 import * as timeline from "./pages/timeline.js";
 import * as topic from "./pages/topic.js";
 import * as topics from "./pages/topics.js";
@@ -30,7 +31,7 @@ import * as why from "./pages/why.js";
 /** Pages by the first part of the address, such as `topics` or `topic` (of `topic/NAME`). */
 const PAGES = {
   "": overview, brokers, broker, topics, topic, messages, groups, group, plans, plan, why, timeline,
-  acls, users,
+  acls, users, quotas,
   "topics/new": newTopic, "plans/new": newPlan,
 };
 

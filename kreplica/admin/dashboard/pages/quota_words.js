@@ -1,0 +1,40 @@
+/** Quotas in words. */
+
+/** Name of the entity of all that have no quota of their own. */
+export const DEFAULT = "<default>";
+
+/** Kinds of entities: value and text. */
+export const KINDS = [["user", "User"], ["client_id", "Client ID"], ["both", "Client ID of a user"], ["ip", "IP address"]];
+
+const NAMES = {
+  producer_byte_rate: ["Produced bytes", "bytes/s"],
+  consumer_byte_rate: ["Fetched bytes", "bytes/s"],
+  request_percentage: ["Request time", "% of the event loop"],
+  controller_mutation_rate: ["Created and deleted partitions", "partitions/s"],
+  connection_creation_rate: ["New connections", "connections/s"],
+};
+
+/** The quotas of an entity, as value and text. @param {boolean} ofAddress */
+export function choices(ofAddress) {
+  return Object.entries(NAMES)
+    .filter(([name]) => (name === "connection_creation_rate") === ofAddress)
+    .map(([name, [title, unit]]) => [name, `${title} (${unit})`]);
+}
+
+/** @param {string} name  such as `producer_byte_rate` */
+export function quotaText(name) {
+  return NAMES[name]?.[0] ?? name;
+}
+
+/** @param {string} name @param {number} value */
+export function valueText(name, value) {
+  return `${value.toLocaleString("en", { maximumFractionDigits: 6 })} ${NAMES[name]?.[1] ?? ""}`.trim();
+}
+
+/** @param {{user: string|null, client_id: string|null, ip: string|null}} entity */
+export function entityText({ user, client_id: client, ip }) {
+  const named = (name, one, all) => (name === null ? null : name === DEFAULT ? all : `${one} ${name}`);
+  return [
+    named(user, "user", "every user"), named(client, "client ID", "every client ID"), named(ip, "address", "every address"),
+  ].filter((part) => part !== null).join(", ");
+}
