@@ -141,9 +141,10 @@ def dump_log(*arguments: str) -> str:
 def run_tool(main: str, bootstrap_servers: str, *arguments: object) -> str:
     """Run a command-line tool of Kafka and return its output.
 
-    :param main: its class, below ``org.apache.kafka.tools``.
+    :param main: its class, below ``org.apache.kafka.tools`` unless it starts with ``kafka.``.
     """
-    java = ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", class_path(), f"org.apache.kafka.tools.{main}"]
+    name = main if main.startswith("kafka.") else f"org.apache.kafka.tools.{main}"
+    java = ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", class_path(), name]
     words = ["--bootstrap-server", bootstrap_servers, *map(str, arguments)]
     result = subprocess.run([*java, *words], capture_output=True, text=True, timeout=120, check=False)
     if result.returncode:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import select
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -9,9 +11,9 @@ from typing import Any
 from sasl_scene import PASSWORDS, Brokers, with_brokers
 from twisted.internet.threads import deferToThread
 
-from kreplica.cluster.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaEntity
+from kreplica.cluster.quotas import CONNECTION_CREATION_RATE, CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaEntity
 from kreplica.runtime.pause import pause
-from kreplica.wire.messages import ALTER_CLIENT_QUOTAS
+from kreplica.wire.messages import ALTER_CLIENT_QUOTAS, INCREMENTAL_ALTER_CONFIGS
 from tests.support.coordinator import CoordinatorProcess
 
 RATE = 100_000
@@ -55,6 +57,96 @@ def write_and_read(scene: Brokers, user: str, topic: str) -> tuple[float, float]
     consumer.close()
     assert values == [b"first", *(b"%d" % number + bytes(SIZE) for number in range(RECORDS))]
     return written_s, time.monotonic() - began_s
+
+
+def produce_once(scene: Brokers, topic: str) -> None:
+    """Write a record with a new librdkafka client, which connects again if its connections are closed."""
+    from confluent_kafka import Producer
+
+    producer = Producer(
+        {
+            "bootstrap.servers": f"127.0.0.1:{scene.port('LOCAL')}",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "admin",
+            "sasl.password": PASSWORDS["admin"],
+            "reconnect.backoff.max.ms": 500,
+        }
+    )
+    producer.produce(topic, b"x")
+    assert producer.flush(30) == 0
+
+
+def closed_by_peer(port: int, count: int) -> int:
+    """Open connections that send nothing; return the number of those that the broker closes within two seconds."""
+    served = {socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(count)}
+    deadline_s = time.monotonic() + 2.0
+    while (left_s := deadline_s - time.monotonic()) > 0:
+        for each in select.select(list(served), [], [], left_s)[0]:
+            served.remove(each)
+            each.close()  # the broker sends nothing, so it has closed the connection
+    for each in served:
+        each.close()
+    return count - len(served)
+
+
+async def set_configs(scene: Brokers, connection: Any, values: dict[str, str | None]) -> None:
+    rows = [
+        {"name": name, "config_operation": 1 if value is None else 0, "value": value}
+        for name, value in values.items()
+    ]
+    resources = [{"resource_type": 4, "resource_name": "1", "configs": rows}]
+    response = await connection.request(
+        INCREMENTAL_ALTER_CONFIGS, 1, {"resources": resources, "validate_only": False}
+    )
+    assert [row["error_code"] for row in response["responses"]] == [0]
+
+
+def test_limited_connections(
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, logged: list[str]
+) -> None:
+    """With limits of connections, clients wait, and librdkafka writes nevertheless; brokers keep their connections."""
+
+    async def story(scene: Brokers) -> None:
+        connection = await scene.connection("LOCAL", "PLAIN", "admin")
+        await deferToThread(produce_once, scene, "limited")
+        limits = scene.brokers[0].connection_limits.limits
+        before = limits.listeners["SASL_SSL"].open
+
+        # Connections above the rate of an address are closed without being served, also those of TLS.
+        op = {"key": CONNECTION_CREATION_RATE, "value": 5, "remove": False}
+        entry = {"entity": [{"entity_type": "ip", "entity_name": "127.0.0.1"}], "ops": [op]}
+        response = await connection.request(ALTER_CLIENT_QUOTAS, 1, {"entries": [entry], "validate_only": False})
+        assert [row["error_code"] for row in response["entries"]] == [0]
+        for listener in ("SASL_SSL", "LOCAL"):
+            assert await deferToThread(closed_by_peer, scene.port(listener), 15) >= 5
+            assert limits.listeners[listener].held >= 5
+        await deferToThread(produce_once, scene, "limited")
+        await connection.request(
+            ALTER_CLIENT_QUOTAS, 1, {"entries": [{**entry, "ops": [{**op, "remove": True}]}], "validate_only": False}
+        )
+
+        # The listener accepts connections at its rate.
+        await set_configs(scene, connection, {"listener.name.local.max.connection.creation.rate": "20"})
+        assert await deferToThread(closed_by_peer, scene.port("LOCAL"), 40) == 0
+        await deferToThread(produce_once, scene, "limited")
+        assert limits.listeners["LOCAL"].delays > 0
+        await set_configs(scene, connection, {"listener.name.local.max.connection.creation.rate": None})
+
+        # The broker has no free slot: a new connection waits, and idle ones are closed only for other brokers.
+        await set_configs(scene, connection, {"max.connections": str(limits.open + 1)})
+        idle = await scene.connection("LOCAL", "PLAIN", "admin")
+        waiting = deferToThread(produce_once, scene, "limited")
+        await pause(scene.reactor, 0.3)
+        assert not waiting.called
+        await set_configs(scene, connection, {"max.connections": None})
+        await waiting
+        assert limits.excess_closed == 0
+        assert limits.listeners["SASL_SSL"].open >= before
+        await idle.close()
+        await connection.close()
+
+    with_brokers(2, tmp_path, certificates, coordinator.address, story, SHORT_WINDOWS)
 
 
 def test_librdkafka_is_slowed_down(
