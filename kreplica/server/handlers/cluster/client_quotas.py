@@ -17,7 +17,7 @@ from kreplica.server.quotas.client_quotas import ClientQuotas
 
 Row = dict[str, Any]
 
-USER, CLIENT_ID, IP = "user", "client-id", "ip"
+USER, CLIENT_ID, IP = TYPES = "user", "client-id", "ip"
 EXACT, DEFAULT, ANY = 0, 1, 2
 """Match types of DescribeClientQuotas."""
 
@@ -74,16 +74,12 @@ class AlterClientQuotas:
         return {"entries": rows}
 
 
-def _check_type(entity_type: str) -> None:
-    if entity_type not in (USER, CLIENT_ID, IP):
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Custom entity type '{entity_type}' not supported")
-
-
 def _entity(rows: Sequence[Row]) -> QuotaEntity:
     parts: dict[str, str] = {}
     for row in rows:
         entity_type, name = row["entity_type"], row["entity_name"]
-        _check_type(entity_type)
+        if entity_type not in TYPES:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unhandled client quota entity type: {entity_type}")
         if entity_type in parts:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate {entity_type} entity")
         if name == "":
@@ -122,7 +118,8 @@ def _filters(rows: Sequence[Row]) -> dict[str, tuple[int, str | None]]:
     filters: dict[str, tuple[int, str | None]] = {}
     for row in rows:
         entity_type, kind, match = row["entity_type"], row["match_type"], row["match"]
-        _check_type(entity_type)
+        if entity_type not in TYPES:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Custom entity type '{entity_type}' not supported")
         if entity_type in filters:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate {entity_type} filter component entity type")
         if kind not in (EXACT, DEFAULT, ANY) or (kind == EXACT) != (match is not None):
