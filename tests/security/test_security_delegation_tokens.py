@@ -31,6 +31,7 @@ from token_scene import (
     until,
     with_tokens,
 )
+from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThread
 
 from kreplica.blocking import Cluster as BlockingCluster
@@ -38,9 +39,10 @@ from kreplica.blocking import Reader
 from kreplica.blocking.secured_runtime import secured_runtime
 from kreplica.client import Admin, ClientOptions, Cluster, Producer, default_runtime, errors, secured_endpoints
 from kreplica.client.connection import connect
+from kreplica.membership.delegation_tokens.token_store import TokenStore
 from kreplica.model import TopicPartition
 from kreplica.runtime.pause import pause
-from kreplica.security.tokens.token import hmac_of
+from kreplica.security.tokens.token import TokenLifetimes, hmac_of
 from kreplica.security.tokens.znodes import CHANGES, TOKENS, decode_token, path_of
 from kreplica.wire.messages import CREATE_ACLS, CREATE_DELEGATION_TOKEN, METADATA, SASL_HANDSHAKE
 from tests.support.coordinator import CoordinatorProcess
@@ -508,10 +510,29 @@ def test_damaged_znodes(
     with_tokens(tmp_path, certificates, coordinator.address, story)
 
 
+def test_change_during_a_read(tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess) -> None:
+    """A read that listed the tokens before this broker created one does not remove it."""
+
+    async def story(scene: Brokers) -> None:
+        client = scene.brokers[0].client
+        lifetimes = TokenLifetimes(DAY_MS, DAY_MS)
+        store = TokenStore(scene.brokers[0].runtime, client, KEY.encode(), lifetimes)
+        await store.create("User:alice", "User:alice", (), -1)
+        await store.catch_up()
+        store.forget()
+        reading = Deferred.fromCoroutine(store._apply_changes())
+        await client.sync()  # a round trip, after which the read lists the tokens
+        token, _ = await store.create("User:alice", "User:alice", (), -1)
+        assert not reading.called, "the read is too short for this test"
+        await reading
+        assert store.cache.find(token.token_id) == token
+
+    with_tokens(tmp_path, certificates, coordinator.address, story)
+
+
 def test_names_of_secrets() -> None:
     """No representation contains a secret."""
     from kreplica.security.sasl.credentials import credentials_of
-    from kreplica.security.tokens.token import TokenLifetimes
     from kreplica.security.tokens.token_cache import TokenCache
 
     cache = TokenCache(KEY.encode())

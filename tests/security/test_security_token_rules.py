@@ -7,7 +7,7 @@ import json
 import pytest
 
 from kreplica.security.sasl.scram import SCRAM_SHA_256, ScramClient, ScramServer
-from kreplica.security.tokens.token import DelegationToken, TokenLifetimes, hmac_of, visible_tokens
+from kreplica.security.tokens.token import DelegationToken, TokenLifetimes, hmac_of, is_visible
 from kreplica.security.tokens.token_cache import TokenCache
 from kreplica.security.tokens.znodes import decode_token, encode_token
 
@@ -34,12 +34,15 @@ def test_expiry() -> None:
 
 def test_visible_tokens() -> None:
     other = DelegationToken("other", "User:x", "User:x", (), 10, 20, 30)
-    tokens = [TOKEN, other]
+
+    def visible(user: str, owners: set[str] | None, *describable: DelegationToken) -> list[DelegationToken]:
+        return [token for token in (TOKEN, other) if is_visible(token, user, owners, lambda one: one in describable)]
+
     for user in ("User:a", "User:b", "User:c"):
-        assert visible_tokens(tokens, user, None, lambda _: False) == [TOKEN]
-    assert visible_tokens(tokens, "User:z", None, lambda token: token is other) == [other]
-    assert visible_tokens(tokens, "User:z", {"User:c"}, lambda _: True) == [TOKEN]
-    assert visible_tokens(tokens, "User:a", {"User:x"}, lambda _: False) == []
+        assert visible(user, None) == [TOKEN]
+    assert visible("User:z", None, other) == [other]
+    assert visible("User:z", {"User:c"}, TOKEN, other) == [TOKEN]
+    assert visible("User:a", {"User:x"}) == []
     assert [TOKEN.may_be_renewed_by(user) for user in ("User:a", "User:b", "User:c")] == [True, False, True]
 
 
@@ -88,7 +91,8 @@ def test_secret_of_kafka() -> None:
 def test_cache() -> None:
     cache = TokenCache(b"key")
     first, second = TOKEN, DelegationToken("2", "User:x", "User:x", (), 10, 20, 30)
-    cache.replace([first, second])
+    cache.put(first)
+    cache.put(second)
     assert cache.find_by_hmac(cache.hmac_of(second)) == second
     found = cache.credential(SCRAM_SHA_256, "id")
     assert found is not None
@@ -97,7 +101,7 @@ def test_cache() -> None:
     renewed = cache.credential(SCRAM_SHA_256, "id")
     assert renewed is not None
     assert (renewed.expires_ms, renewed.credential is found.credential) == (25, True)
-    cache.replace([second])
+    cache.remove("id")
     assert (cache.find("id"), cache.find_by_hmac(cache.hmac_of(first)), cache.credential(SCRAM_SHA_256, "id")) == (
         None,
         None,

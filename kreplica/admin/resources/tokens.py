@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Protocol
 
 from kreplica.admin.cluster_state.znode_writes import ZnodeWrites
@@ -13,7 +13,7 @@ from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import INT64_MAX, STRING, TIME_MS, listing, nullable, page, record, written
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.interfaces.authorization import Operation, Resource, ResourceType
-from kreplica.security.tokens.token import DelegationToken, visible_tokens
+from kreplica.security.tokens.token import DelegationToken
 from kreplica.security.tokens.token_cache import TokenCache
 from kreplica.security.tokens.znodes import CHANGE_PREFIX, CHANGES, TOKENS
 from kreplica.zookeeper import Operation as ZooKeeperOperation
@@ -91,6 +91,10 @@ class TokenStore(Protocol):
 
     async def catch_up(self) -> None: ...
 
+    async def visible_tokens(
+        self, principal: str, owners: Collection[str] | None, may_describe: Callable[[DelegationToken], bool]
+    ) -> Sequence[DelegationToken]: ...
+
     async def create(
         self, owner: str, requester: str, renewers: Iterable[str], max_ms: int, *, dry_run: bool = False
     ) -> Written: ...
@@ -159,13 +163,12 @@ class Tokens:
     async def list_all(self, call: Call) -> JsonResponse:
         """``GET /v1/tokens``."""
         store, caller, owner = self._enabled(call.caller), call.caller, call.query["owner"]
-        await store.catch_up()
 
         def may_describe(token: DelegationToken) -> bool:
             of_token = Resource(ResourceType.DELEGATION_TOKEN, token.token_id)
             return caller.may(Operation.DESCRIBE, of_token) or caller.may(Operation.DESCRIBE_TOKENS, user(token.owner))
 
-        found = visible_tokens(store.cache.tokens, caller.user, None if owner is None else [owner], may_describe)
+        found = await store.visible_tokens(caller.user, None if owner is None else [owner], may_describe)
         tokens = {token.token_id: token for token in found}
         shown, following = page_of(sorted(tokens), call)
         return JsonResponse({"tokens": [_row(tokens[token_id]) for token_id in shown], "next": following})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
 
+from twisted.internet.defer import DeferredLock
 from twisted.logger import Logger
 
 from kreplica.cluster.uuids import random_uuid, uuid_text
@@ -11,8 +12,9 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.membership.znode_watch import Watcher, ZnodeWatch
 from kreplica.membership.zookeeper_errors import translate_errors
 from kreplica.runtime import Runtime
+from kreplica.runtime.turns import Turns
 from kreplica.security.sasl.scram import TokenCredential
-from kreplica.security.tokens.token import DelegationToken, TokenLifetimes
+from kreplica.security.tokens.token import DelegationToken, TokenLifetimes, is_visible
 from kreplica.security.tokens.token_cache import TokenCache
 from kreplica.security.tokens.znodes import (
     CHANGE_PREFIX,
@@ -63,6 +65,10 @@ class TokenStore:
         self._notifications: dict[str, int] = {}
         """Handled notifications that still exist, with their time in milliseconds since 1970."""
         self._is_read = False
+        self._written: set[str] = set()
+        """Tokens that this broker has changed since the current read began; the read may have missed the changes."""
+        self._reading_lock = DeferredLock()
+        self._reactor = runtime.reactor
         self.watching = ZnodeWatch(runtime.reactor, "the delegation tokens", self._read)
 
     def forget(self) -> None:
@@ -81,8 +87,7 @@ class TokenStore:
     async def _read(self, watcher: Watcher) -> None:
         if not self._is_read:
             await self._create_paths()
-        # The watch is set first, so that no later change is missed.
-        await self._apply(await self._client.get_children(CHANGES, watcher))
+        await self._apply_changes(watcher)
 
     async def catch_up(self) -> None:
         """Apply the changes of other brokers that this broker has not been notified of yet.
@@ -93,16 +98,29 @@ class TokenStore:
 
     async def _catch_up(self) -> None:
         await self._sync()
-        await self._apply(await self._client.get_children(CHANGES))
+        await self._apply_changes()
 
     async def _sync(self) -> None:
         """Wait until the ZooKeeper server of this broker has the changes that other brokers have written."""
         await self._client.sync(CHANGES)
 
-    async def _apply(self, names: Sequence[str]) -> None:
-        """Read the tokens of new notifications, or all tokens the first time."""
+    async def _apply_changes(self, watcher: Watcher | None = None) -> None:
+        """Read the tokens of new notifications, or all tokens the first time; one read at a time.
+
+        :param watcher: called after the next change.
+        """
+        await self._reading_lock.acquire()
+        try:
+            self._written.clear()
+            # The watch is set first, so that no later change is missed.
+            await self._apply(set(await self._client.get_children(CHANGES, watcher)))
+            await self._remove_old()
+        finally:
+            self._reading_lock.release()
+
+    async def _apply(self, names: Set[str]) -> None:
         is_complete = not self._is_read
-        new = sorted(name for name in names if name not in self._notifications)
+        new = sorted(names - self._notifications.keys())
         changed: dict[str, None] = {}
         times: dict[str, int] = {}
         for name, result in zip(new, await read_all(self._client, [_change_path(name) for name in new]), strict=True):
@@ -113,29 +131,47 @@ class TokenStore:
             token_ids = await self._client.get_children(TOKENS)
         else:
             token_ids = [token_id for token_id in changed if token_id and "/" not in token_id]
-        await self._read_tokens(token_ids, is_complete=is_complete)
+        await self._read_tokens(token_ids)
+        if is_complete:
+            known = {token.token_id for token in self.cache.tokens}
+            for token_id in known.difference(token_ids, self._written):
+                self.cache.remove(token_id)
         self._is_read = True
         self._notifications = {name: made_ms for name, made_ms in self._notifications.items() if name in names}
         self._notifications |= times
-        await self._remove_old()
 
-    async def _read_tokens(self, token_ids: Sequence[str], *, is_complete: bool) -> None:
+    async def _read_tokens(self, token_ids: Sequence[str]) -> None:
+        turns = Turns(self._reactor)
         paths = [path_of(token_id) for token_id in token_ids]
-        tokens: list[DelegationToken] = []
-        missing: list[str] = []
         for token_id, path, result in zip(token_ids, paths, await read_all(self._client, paths), strict=True):
             token = _decoded(path, result[0]) if isinstance(result, tuple) else None
-            if token is None or token.token_id != token_id:
-                missing.append(token_id)
+            if token_id in self._written:
+                pass  # a later change of another broker causes another read
+            elif token is None or token.token_id != token_id:
+                self.cache.remove(token_id)
             else:
-                tokens.append(token)
-        if is_complete:
-            self.cache.replace(tokens)
-            return
-        for token in tokens:
-            self.cache.put(token)
-        for token_id in missing:
-            self.cache.remove(token_id)
+                self.cache.put(token)
+            if turns.is_over:
+                await turns.next()
+
+    async def visible_tokens(
+        self, principal: str, owners: Collection[str] | None, may_describe: Callable[[DelegationToken], bool]
+    ) -> Sequence[DelegationToken]:
+        """Return the tokens that a principal may see, including changes of other brokers.
+
+        :param owners: only tokens that concern one of these principals; None for all tokens.
+        :param may_describe: asks the authorizer about a token that does not concern the principal.
+        :raise KafkaError: ZooKeeper cannot be reached.
+        """
+        await self.catch_up()
+        turns = Turns(self._reactor)
+        found = []
+        for token in list(self.cache.tokens):
+            if is_visible(token, principal, owners, may_describe):
+                found.append(token)
+            if turns.is_over:
+                await turns.next()
+        return found
 
     async def _create_paths(self) -> None:
         for path in PATHS:
@@ -173,6 +209,7 @@ class TokenStore:
                 await translate_errors(self._client.multi(operations))
             except MultiFailed as failed:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(failed)) from failed
+            self._written.add(token_id)
             self.cache.put(token)
             log.info("created delegation token {token} of {owner}", token=token_id, owner=owner)
         return token, operations
@@ -264,6 +301,7 @@ class TokenStore:
                 if not isinstance(failed.error, (BadVersion, NoNode)):
                     raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(failed)) from failed
                 continue  # a concurrent change: decide again
+            self._written.add(token_id)
             if new is None:
                 self.cache.remove(token_id)
             else:

@@ -96,20 +96,16 @@ def client_config(token_id: str, password: str, mechanism: str) -> dict[str, str
     return {"sasl.mechanism": mechanism, "sasl.jaas.config": f"{_LOGIN_MODULE} required {options};"}
 
 
-def visible_tokens(
-    tokens: Iterable[DelegationToken],
+def is_visible(
+    token: DelegationToken,
     principal: str,
     owners: Collection[str] | None,
     may_describe: Callable[[DelegationToken], bool],
-) -> list[DelegationToken]:
-    """Return the tokens that a principal may see.
+) -> bool:
+    """Return True if a principal may see a token.
 
     :param owners: only tokens that concern one of these principals; None for all tokens.
     :param may_describe: asks the authorizer about a token that does not concern the principal.
     """
-    return [
-        token
-        for token in tokens
-        if (owners is None or any(token.concerns(owner) for owner in owners))
-        and (token.concerns(principal) or may_describe(token))
-    ]
+    is_requested = owners is None or any(token.concerns(owner) for owner in owners)
+    return is_requested and (token.concerns(principal) or may_describe(token))

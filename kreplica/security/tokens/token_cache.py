@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64encode
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from kreplica.security.sasl.scram import ITERATIONS_MIN, ScramCredential, TokenCredential
 from kreplica.security.tokens.token import DelegationToken, hmac_of
@@ -56,14 +56,6 @@ class TokenCache:
         if token is not None:
             del self._ids[self.hmac_of(token)]
             self._credentials.pop(token_id, None)
-
-    def replace(self, tokens: Iterable[DelegationToken]) -> None:
-        """Replace all tokens."""
-        current = {token.token_id: token for token in tokens}
-        for token_id in self._tokens.keys() - current.keys():
-            self.remove(token_id)
-        for token in current.values():
-            self.put(token)
 
     def credential(self, mechanism: str, token_id: str) -> TokenCredential | None:
         """Return the credential for clients that authenticate with a token; None if it does not exist."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.interfaces import Operation, Resource, ResourceType
 from kreplica.interfaces.authorization import ANONYMOUS
-from kreplica.security.tokens.token import USER_TYPE, DelegationToken, visible_tokens
+from kreplica.security.tokens.token import USER_TYPE, DelegationToken
 from kreplica.server.authentication.sasl_session import session_of
 from kreplica.server.authorization.permissions import Permissions
 from kreplica.server.protocol.request import Request
@@ -48,6 +48,9 @@ class DelegationTokenHandler:
 
     def _allows(self, request: Request, operation: Operation, resource: Resource) -> bool:
         return self._permissions is None or self._permissions.allows(request, operation, resource)
+
+    def _would_allow(self, request: Request, operation: Operation, resource: Resource) -> bool:
+        return self._permissions is None or self._permissions.would_allow(request, operation, resource)
 
 
 class CreateDelegationToken(DelegationTokenHandler):
@@ -127,22 +130,21 @@ class DescribeDelegationToken(DelegationTokenHandler):
 
     async def _response(self, request: Request) -> Row:
         rows = request.body["owners"]
-        try:
-            store = self._enabled_store(request)
-            if rows is not None and not rows:
-                return {"error_code": 0, "tokens": []}
-            await store.catch_up()
-        except KafkaError as error:
-            return {"error_code": int(error.code), "tokens": []}
+        owners = None if rows is None else {_principal_text(row) for row in rows}
 
         def may_describe(token: DelegationToken) -> bool:
             of_token = Resource(ResourceType.DELEGATION_TOKEN, token.token_id)
-            return self._allows(request, Operation.DESCRIBE, of_token) or self._allows(
+            return self._would_allow(request, Operation.DESCRIBE, of_token) or self._would_allow(
                 request, Operation.DESCRIBE_TOKENS, user_resource(token.owner)
             )
 
-        owners = None if rows is None else {_principal_text(row) for row in rows}
-        tokens = visible_tokens(store.cache.tokens, request.connection.user, owners, may_describe)
+        try:
+            store = self._enabled_store(request)
+            if owners is not None and not owners:
+                return {"error_code": 0, "tokens": []}
+            tokens = await store.visible_tokens(request.connection.user, owners, may_describe)
+        except KafkaError as error:
+            return {"error_code": int(error.code), "tokens": []}
         return {"error_code": 0, "tokens": [_token_row(token, store.cache.hmac_of(token)) for token in tokens]}
 
 
