@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from oauth_scene import LOGIN, VALIDATOR, OAuthClients, oauth_settings
-from sasl_scene import RECORDS, Brokers, settings, with_brokers
+from sasl_scene import RECORDS, TIMEOUT_S, Brokers, settings, with_brokers
 from twisted.internet.threads import deferToThread
 
 from kreplica.cli import main
@@ -222,6 +224,57 @@ def test_sessions_end_with_the_token(
                 connection.request(METADATA, {"topics": []}, at_most=1)
                 runtime.sleep(0.1)
         return 1
+
+    with_brokers(1, tmp_path, certificates, coordinator.address, story, oauth_settings(server, certificates))
+
+
+def test_a_token_within_the_clock_skew(
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, server: TokenServer, logged: list[str]
+) -> None:
+    """As in Kafka, an expired token is accepted within the clock skew, but its session ends at once."""
+
+    async def story(scene: Brokers) -> None:
+        now_s = int(time.time())
+        connection, response = await authenticate(scene, server.token(iat=now_s - 100, exp=now_s - 5))
+        assert (response["error_code"], response["auth_bytes"], response["session_lifetime_ms"]) == (0, b"", 0)
+        await pause(scene.reactor, 0.05)
+        with pytest.raises(errors.ConnectionLost):
+            await connection.request(METADATA, 1, {"topics": []})
+        assert any("its session has expired" in text for text in logged)
+
+    with_brokers(1, tmp_path, certificates, coordinator.address, story, oauth_settings(server, certificates))
+
+
+def test_tokens_without_headers(
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, server: TokenServer
+) -> None:
+    """Version 0 of SaslHandshake is followed by plain frames; a token with a new key waits there too."""
+
+    def talk(port: int, *messages: bytes) -> list[bytes]:
+        with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as connected:
+            handshake = struct.pack(">hhih", SASL_HANDSHAKE.key, 0, 1, -1) + struct.pack(">h", 11) + b"OAUTHBEARER"
+            responses = []
+            for frame in (handshake, *messages):
+                connected.sendall(struct.pack(">i", len(frame)) + frame)
+                head = connected.recv(4)
+                if not head:
+                    return responses
+                (size,) = struct.unpack(">i", head)
+                responses.append(connected.recv(size) if size else b"")
+            return responses
+
+    async def story(scene: Brokers) -> None:
+        port = scene.port("LOCAL")
+        metadata = struct.pack(">hhih", METADATA.key, 1, 2, -1) + struct.pack(">i", 0)
+        valid = build_first_message(server.token(), {})
+        server.rotate()
+        rotated = build_first_message(server.token(), {})
+        for message in (valid, rotated):
+            responses = await deferToThread(talk, port, message, metadata)
+            assert (responses[1], responses[2][:4]) == (b"", struct.pack(">i", 2))
+        invalid = build_first_message(server.token(aud="x"), {})
+        responses = await deferToThread(talk, port, invalid, b"\x01", metadata)
+        assert (len(responses), json.loads(responses[1])) == (2, INVALID)
 
     with_brokers(1, tmp_path, certificates, coordinator.address, story, oauth_settings(server, certificates))
 
