@@ -262,6 +262,7 @@ def test_settings() -> None:
         sasl_jaas_config=jaas,
         sasl_login_refresh_buffer_seconds="10",
         sasl_login_connect_timeout_ms="5000",
+        sasl_oauthbearer_sub_claim_name="name",
         sasl_oauthbearer_header_urlencode="TRUE",
         sasl_login_callback_handler_class=f"{LOGIN.rpartition('.')[0]}.secured.OAuthBearerLoginCallbackHandler",
     )

@@ -191,6 +191,28 @@ def test_key_sets() -> None:
             KeySet.parse(content)
 
 
+def test_mutated_key_sets() -> None:
+    """A mutated key set yields keys or raises ValueError."""
+    rng = random.Random(9)
+    rows = [jwk(rsa_key(1), "one", alg="RS256"), jwk(ec_key(1), "curve"), jwk(ed_key(1), "edwards", use="sig")]
+    values: list[Any] = [None, True, 0, -1, 10**30, "", "x", "AQAB", "AA", "A" * 5000, "\ud800", [], {}, ["sig"]]
+    names = ["kty", "kid", "alg", "use", "key_ops", "n", "e", "x", "y", "crv", "d", "k"]
+    refused = 0
+    for _ in range(3000):
+        changed = [dict(row) for row in rng.sample(rows, rng.randrange(1, 4))]
+        for row in changed:
+            for _ in range(rng.randrange(1, 3)):
+                row[rng.choice(names)] = rng.choice(values)
+        content = bytearray(key_set(*changed))
+        if rng.randrange(4) == 0:
+            content[rng.randrange(len(content))] = rng.randrange(256)
+        try:
+            assert KeySet.parse(bytes(content)).keys
+        except ValueError:
+            refused += 1
+    assert 500 < refused < 2900
+
+
 def mutate(rng: random.Random, text: str) -> str:
     """Change a token as an attacker would: characters, sections, or the JSON in a section."""
     kind = rng.randrange(4)

@@ -110,7 +110,7 @@ def _key(row: object) -> VerificationKey | str:
         return "a key is not meant for signatures"
     if (key_type, curve) not in ALGORITHMS.values():
         return f"keys of type {str(key_type)[:20]} {str(curve or '')[:20]}".strip() + " are not supported"
-    if algorithm is not None and algorithm not in ALGORITHMS:
+    if algorithm is not None and (not isinstance(algorithm, str) or algorithm not in ALGORITHMS):
         return f"the algorithm {str(algorithm)[:20]} is not allowed"
     public_only = {name: value for name, value in row.items() if name not in ("d", "p", "q", "dp", "dq", "qi", "oth")}
     default = next(name for name, kind in ALGORITHMS.items() if kind == (key_type, curve))

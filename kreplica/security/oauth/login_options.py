@@ -32,7 +32,10 @@ _NUMBERS: Mapping[str, tuple[type[int] | type[float], float, float]] = {
 _CLASS = "OAuthBearerLoginCallbackHandler"
 _PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 _CLASSES = (f"{_PACKAGE}.{_CLASS}", f"{_PACKAGE}.secured.{_CLASS}")
-LOGIN_SETTINGS = (URL, HANDLER, *_NUMBERS, _URLENCODE)
+_UNUSED = ("sasl.oauthbearer.scope.claim.name", "sasl.oauthbearer.sub.claim.name")
+"""Settings without effect, since kreplica's clients do not read the user and the scope of their token."""
+
+LOGIN_SETTINGS = (URL, HANDLER, *_NUMBERS, _URLENCODE, *_UNUSED)
 """Settings of clients, besides the login module."""
 
 TIMEOUT_MS = 10_000
