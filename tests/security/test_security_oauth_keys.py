@@ -169,3 +169,4 @@ def test_urls() -> None:
     for url in ("https://issuer.example/keys?x=1", "http://127.0.0.1:1/", "http://localhost/", "http://[::1]:1/"):
         found = parse_endpoint_url(url, "x")
         assert (found.url, found.path, found.is_secure) == (url, None, url.startswith("https"))
+        assert "x=1" not in found.place

@@ -23,6 +23,7 @@ from kreplica.runtime import real_runtime
 from kreplica.runtime.pause import pause
 from kreplica.security.sasl.oauthbearer import build_first_message
 from kreplica.service.broker.bearer_tokens import BearerTokens
+from kreplica.service.metrics.key_metrics import key_families
 from kreplica.wire.messages import METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from tests.support.coordinator import CoordinatorProcess
 from tests.support.token_server import SECRET, TokenServer, token_server
@@ -178,9 +179,14 @@ def test_start_without_the_server(
         _, response = await authenticate(scene, server.token())
         assert json.loads(response["auth_bytes"]) == INVALID
         assert any("cannot read the keys of tokens" in text and "status 503" in text for text in logged)
+        keys, failures = key_families(scene.brokers[0].bearer_tokens.sources)
+        assert [(sample.labels, sample.value) for sample in keys.samples] == [((f"{server.url}/keys",), 0.0)]
+        assert failures.samples[0].value > 0
         server.is_down = False
         while json.loads((await authenticate(scene, server.token()))[1]["auth_bytes"] or b"{}") == INVALID:
             await pause(scene.reactor, 0.05)
+        keys, failures = key_families(scene.brokers[0].bearer_tokens.sources)
+        assert (keys.samples[0].value, failures.samples[0].value) == (1.0, 0.0)
 
     server.is_down = True
     with_brokers(1, tmp_path, certificates, coordinator.address, story, oauth_settings(server, certificates))
@@ -231,7 +237,7 @@ def test_sessions_end_with_the_token(
 def test_a_token_within_the_clock_skew(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, server: TokenServer, logged: list[str]
 ) -> None:
-    """As in Kafka, an expired token is accepted within the clock skew, but its session ends at once."""
+    """An expired token is accepted within the clock skew, and its session ends at once, as in Kafka."""
 
     async def story(scene: Brokers) -> None:
         now_s = int(time.time())

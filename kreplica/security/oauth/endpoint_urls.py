@@ -21,6 +21,11 @@ class EndpointUrl:
     path: str | None = None
 
     @property
+    def place(self) -> str:
+        """The URL without its query, for logs and metrics."""
+        return self.url.partition("?")[0]
+
+    @property
     def is_secure(self) -> bool:
         """True if the endpoint is used with TLS."""
         return self.url.lower().startswith("https:")

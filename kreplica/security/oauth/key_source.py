@@ -38,8 +38,9 @@ class KeySchedule:
 class KeySource:
     """Reads keys in the background; the last keys remain valid while they cannot be read.
 
-    :param place: name of the source in the log.
+    :param place: name of the source in the log and in metrics.
     :param read: returns the content of the key set.
+    :ivar place: as given.
     :ivar keys: empty until they are read for the first time.
     :ivar failures: number of consecutive failures.
     """
@@ -55,7 +56,7 @@ class KeySource:
     ) -> None:
         self.keys = keys or KeySet()
         self.failures = 0
-        self._place = place
+        self.place = place
         self._read = read
         self._reactor = reactor
         self._offload = offload
@@ -121,7 +122,7 @@ class KeySource:
             delay_s = self._schedule.backoff_s(self.failures)
             log.warn(
                 "cannot read the keys of tokens from {place}, next attempt in {delay:.1f} s: {reason}",
-                place=self._place,
+                place=self.place,
                 delay=delay_s,
                 reason=str(error),
             )
@@ -136,7 +137,7 @@ class KeySource:
     def _replace(self, keys: KeySet) -> None:
         if keys.keys != self.keys.keys or self.failures:
             ignored = "".join(f"; {reason}" for reason in dict.fromkeys(keys.ignored))
-            log.info("{count} keys from {place}{ignored}", count=len(keys.keys), place=self._place, ignored=ignored)
+            log.info("{count} keys from {place}{ignored}", count=len(keys.keys), place=self.place, ignored=ignored)
         self.keys = keys
 
     def _read_after(self, delay_s: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +49,11 @@ class BearerTokens:
         """Stop reading the keys."""
         for source in self._sources.values():
             source.stop()
+
+    @property
+    def sources(self) -> Collection[KeySource]:
+        """The sources of the keys."""
+        return self._sources.values()
 
     def of_listener(self, listener: str) -> TokenValidator:
         """Return the validator of a listener that enables OAUTHBEARER."""
@@ -129,7 +134,7 @@ class BearerTokens:
                 keys = _keys_of_file(runtime, url.path)
             else:
                 read, keys = self._http_reader(url.url, tls if url.is_secure else None), None
-            source = KeySource(url.url, read, runtime.reactor, runtime.offload, schedule, keys)
+            source = KeySource(url.place, read, runtime.reactor, runtime.offload, schedule, keys)
             self._sources[key] = source
         return key, source
 

@@ -18,11 +18,13 @@ from kreplica.runtime.turns import Turns
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.metrics import ApiMetrics
 from kreplica.server.quotas.client_quotas import ClientQuotas
+from kreplica.service.broker.bearer_tokens import BearerTokens
 from kreplica.service.broker.connection_settings import ConnectionLimitsUpdate
 from kreplica.service.broker.listener_certificates import ListenerCertificates
 from kreplica.service.broker.replication import Replication
 from kreplica.service.metrics.controller_metrics import controller_families
 from kreplica.service.metrics.group_metrics import group_families
+from kreplica.service.metrics.key_metrics import key_families
 from kreplica.service.metrics.machine_metrics import directory_families, process_families
 from kreplica.service.metrics.memory_metrics import MemoryDependencies, memory_families
 from kreplica.service.metrics.metric_families import by_api, counter, gauge, histogram
@@ -107,6 +109,9 @@ class MetricsDependencies(MemoryDependencies, Protocol):
 
     @property
     def plugins(self) -> Plugins: ...
+
+    @property
+    def bearer_tokens(self) -> BearerTokens: ...
 
     @property
     def quotas(self) -> ClientQuotas: ...
@@ -214,6 +219,7 @@ class BrokerMetrics:
         days = [Sample((each.listener,), each.days) for each in self._broker.certificates.watch.expiries]
         text = "Days until the first certificate in the chain of a listener expires; negative if it has expired."
         yield Family("kreplica_tls_certificate_expiry_days", Kind.GAUGE, text, ("listener",), days)
+        yield from key_families(self._broker.bearer_tokens.sources)
         sockets = "kafka_server_socketservermetrics"
         yield gauge(f"{sockets}_connection_count", "Open connections.", metrics.connections)
         yield counter("kreplica_connections_accepted", "Accepted connections.", metrics.connections_accepted)
