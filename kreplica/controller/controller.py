@@ -1,9 +1,9 @@
 """The controller of one broker: runs for election and, while elected, handles cluster events one at a time.
 
-If the connection is lost while an event is handled, its requests continue after reconnecting (``effects.resumption``).
-If the outcome of a write cannot be decided, the term ends, and a new term starts from the state in ZooKeeper if
-``/controller`` still names this broker.  An expired session discards everything.  A failed check of
-``/controller_epoch`` means that another broker was elected; ``_failed`` handles it.
+If the ZooKeeper connection is lost while an event is handled, the requests of the event continue after reconnecting
+(``effects.resumption``).  If the outcome of a write cannot be determined, the term ends, and a new term starts from
+the state in ZooKeeper if ``/controller`` still names this broker.  An expired session discards everything.  A failed
+check of ``/controller_epoch`` means that another broker was elected; ``_failed`` handles it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Controller:
     The owner calls ``start`` after the broker has registered itself, and ``stand_for_election`` after an expired
     ZooKeeper session was replaced.
 
-    :param observer: notified of calls and events that the dependencies do not show.
+    :param observer: notified of calls to the controller and of its events, so that a journal can record them.
     """
 
     def __init__(self, dependencies: ControllerDependencies, observer: ControllerObserver | None = None) -> None:
@@ -117,7 +117,7 @@ class Controller:
             self._queue_election_check()
 
     def submit(self, request: ControllerRequest) -> Deferred[Any]:
-        """Queue a request of a broker or an administrator behind the waiting events.
+        """Queue a request from a broker or an administrator.
 
         :return: fires with the result that the request's class describes.
         :raise KafkaError: (from the Deferred) NOT_CONTROLLER, also if the term ends before the response;

@@ -36,7 +36,7 @@ class Elected(NamedTuple):
 
 
 class Election:
-    """Reads ``/controller``, runs for election, and gives ``/controller`` up if an operator asks for it.
+    """Reads ``/controller``, runs for election, and gives ``/controller`` up if an operator requests a resignation.
 
     :param check_again: queues another call of ``check``.
     :param end_term: ends the current term of this broker, if there is one, for the given reason.
@@ -139,10 +139,10 @@ class Election:
         return Elected(epoch, stat.version + 1)
 
     async def _continue_term(self, stat: Stat) -> Elected | None:
-        """Return the term of this broker's ``/controller``, which a failed event ended, or None if it is over."""
+        """Return the term that starts again after a failed event, or None if another broker has been elected since."""
         epoch, epoch_stat = await self._client.get_data(znodes.CONTROLLER_EPOCH)
         if epoch_stat.mzxid != stat.czxid:
-            # One multi writes both znodes, so a later write of the epoch means that this term is over.
+            # One multi writes both znodes, so a later write of the epoch means that another broker was elected.
             await self._client.delete(znodes.CONTROLLER, stat.version)
             return None
         try:

@@ -17,10 +17,10 @@ from kreplica.model import NO_BROKER_EPOCH, TopicPartition
 class Event:
     """Base class of events.
 
-    An event says that something changed, not its new value, so equal queued events are merged.
+    An event of a watch says that something changed, not its new value, so equal queued events are merged.
 
-    :cvar urgent: True if partitions may be unavailable until the event is handled: it precedes all others in the queue,
-        and long handlers stop for it (``ControllerTerm.must_give_way``).
+    :cvar urgent: True if partitions may be unavailable until the event is handled.  An urgent event precedes all others
+        in the queue, and long handlers stop for it (``ControllerTerm.must_give_way``).
     """
 
     urgent: ClassVar[bool] = False
@@ -55,7 +55,7 @@ class ControllerRequest(Event):
 
 @dataclass(frozen=True, slots=True)
 class ControllerChanged(Event):
-    """``/controller`` was created, overwritten or deleted, or must be checked for the first time."""
+    """``/controller`` was created, overwritten or deleted, or must be checked at the start or after an error."""
 
     urgent: ClassVar[bool] = True
 
@@ -254,7 +254,7 @@ RECORDED_NAMES = {
     "PreferredElectionRequested": "PreferredElectionAsked",
     "ShutdownRequested": "ShutdownAsked",
 }
-"""Earlier names of renamed event types; journals and the causes of decisions still have these."""
+"""Earlier names of renamed event types; journals and the causes of decisions still use them."""
 
 CURRENT_NAMES = {recorded: current for current, recorded in RECORDED_NAMES.items()}
 """Current names of event types by their recorded names, where they differ."""

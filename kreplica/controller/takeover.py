@@ -95,7 +95,7 @@ def _record_takeover(term: ControllerTerm, bounced: Sequence[int]) -> None:
         for each in brokers:
             texts.append(f"broker {each} {what} before that")
             history.record(kind, f"broker {each}", texts[-1])
-    history.live_brokers(gone=gone, joined=live)
+    history.update_live_brokers(gone=gone, joined=live)
     history.set_cause("; ".join(texts))
 
 
@@ -121,13 +121,13 @@ async def _enter_states(term: ControllerTerm, bounced: Collection[int]) -> None:
     alive = context.brokers.keys()
     async for partition in term.in_slices(context.all_partitions()):
         state = context.leadership.get(partition)
-        entered = PartitionState.NEW
+        initial_state = PartitionState.NEW
         if state is not None:
-            led = state.leader in alive and state.leader not in bounced
-            entered = PartitionState.ONLINE if led else PartitionState.OFFLINE
+            has_live_leader = state.leader in alive and state.leader not in bounced
+            initial_state = PartitionState.ONLINE if has_live_leader else PartitionState.OFFLINE
         replicas = context.replicas(partition)
         context.set_initial_states(
-            partition, entered, {r: ReplicaState.ONLINE if r in alive else ReplicaState.OFFLINE for r in replicas}
+            partition, initial_state, {r: ReplicaState.ONLINE if r in alive else ReplicaState.OFFLINE for r in replicas}
         )
 
 
@@ -135,8 +135,8 @@ async def _known_epochs(term: ControllerTerm, written: Mapping[TopicPartition, i
     """Return, by broker, the last epoch that a controller has handled.
 
     Controllers write these epochs to ZooKeeper.  If they are missing (a controller of another implementation was
-    active), they are derived from the partition states: a broker registered before the oldest state that contains it
-    was written.
+    active), they are derived from the partition states: the oldest state that contains a broker was written after that
+    broker registered.
     """
     try:
         data, _ = await term.client.get_data(znodes.BROKER_EPOCHS)

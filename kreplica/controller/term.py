@@ -35,7 +35,7 @@ log = Logger()
 T = TypeVar("T")
 
 CONFLICTS_MAX = 10
-"""Maximum number of attempts to write an event's decisions, which fail if leaders write the states concurrently."""
+"""Maximum number of attempts to write an event's decisions; one fails if a leader writes a state concurrently."""
 
 SLICE = 500
 """Number of partitions processed between two checks of the clock."""
@@ -141,7 +141,7 @@ class ControllerTerm:
     def close_channel(self, broker_id: int) -> None:
         """Close the channel to a broker without waiting for the disconnection, which is slow for a dead peer."""
         channel = self._channels.pop(broker_id, None)
-        self.counters.timeline.gone(broker_id)
+        self.counters.timeline.broker_gone(broker_id)
         if channel is not None:
             closing = Deferred.fromCoroutine(channel.close())
             self._closing.append(closing)
@@ -183,7 +183,7 @@ class ControllerTerm:
             channel.send(command)
 
     def _overflowed(self, broker_id: int) -> None:
-        self.counters.timeline.gone(broker_id)
+        self.counters.timeline.broker_gone(broker_id)
         self.outdated_brokers.add(broker_id)
         self.put(BrokersChanged())
 
@@ -192,7 +192,7 @@ class ControllerTerm:
 
     def _late(self, broker_id: int, command: Command) -> None:
         self.counters.command_late(broker_id, command)
-        self.history.late(broker_id, command)
+        self.history.record_late(broker_id, command)
 
     def _answered(self, broker_id: int, command: Command, response: CommandResponse) -> None:
         self.counters.timeline.answered(command)
@@ -236,8 +236,8 @@ class ControllerTerm:
         self._watched.discard(path)
 
     async def read_topic_settings(self, topics: Sequence[str]) -> None:
-        """Load the configurations of topics, again after a lost connection."""
-        await self.client.repeated(lambda: Deferred.fromCoroutine(self.config.read_topic_settings(topics)))
+        """Load the configurations of topics; repeat this after a lost connection."""
+        await self.client.repeat_if_lost(lambda: Deferred.fromCoroutine(self.config.read_topic_settings(topics)))
 
     async def store_epochs(self) -> None:
         """Write the epochs of the handled broker processes to ZooKeeper for the next controller."""
@@ -307,8 +307,8 @@ class ControllerTerm:
         for number, change in enumerate(outcome.written, 1):
             self.adopt(change)
             if not change.only_fences:
-                listeners = self.context.state_receivers(change.partition)
-                batch.lead_or_follow(change.partition, listeners, is_new=change.is_new)
+                receivers = self.context.state_receivers(change.partition)
+                batch.lead_or_follow(change.partition, receivers, is_new=change.is_new)
             if number % SLICE == 0:
                 await self.yield_to_reactor()
         batch.publish(change.partition for change in outcome.written if not change.only_fences)
@@ -324,7 +324,7 @@ class ControllerTerm:
 
     def adopt(self, change: StateChange) -> None:
         """Put a written state into the context."""
-        self.history.changed(change, self.context.replicas)
+        self.history.record_state(change, self.context.replicas)
         self.context.leadership[change.partition] = change.state
         if change.is_new:
             self.context.initial_replicas[change.partition] = frozenset(self.context.replicas(change.partition))

@@ -238,8 +238,8 @@ def test_a_rewrite_of_the_same_state_is_not_a_decision() -> None:
     timeline = Timeline(lambda: 0.0)
     remembered = ControllerHistory(1, timeline, lambda: 0)
     state = LeaderAndIsr(1, 4, (1, 2), 1, partition_epoch=3)
-    remembered.learned(P0, state, LeaderAndIsr(1, 4, (1, 2), 1, partition_epoch=4))
-    remembered.learned(P0, state, state)
+    remembered.record_leader_write(P0, state, LeaderAndIsr(1, 4, (1, 2), 1, partition_epoch=4))
+    remembered.record_leader_write(P0, state, state)
     assert list(remembered.decisions(P0)) == []
 
 

@@ -25,7 +25,7 @@ from kreplica.controller.event_types import (
     ShutdownRequested,
 )
 from kreplica.controller.journal.context_json import copy_context, decode_context, encode_context
-from kreplica.controller.journal.file_header import at_once
+from kreplica.controller.journal.file_header import run_to_completion
 from kreplica.controller.journal.recorder import Journal
 from kreplica.controller.journal.recording_proxies import RecordedRandom
 from kreplica.controller.journal.value_json import (
@@ -215,7 +215,7 @@ def filled_run() -> RunningPlan:
     plan = Plan("plan-0000000002", PlanKind.REASSIGN, PlanState.CANCELLING, 7, 3, rollback=True)
     steps = [Step(Action.MOVE, "t", number, (1, 2), (3 + number, 2), 10) for number in range(3)]
     moving, finished = StepOutcome(StepState.MOVING, "by force"), StepOutcome(StepState.FINISHED)
-    run = RunningPlan.counted(plan, 4, [tuple(steps[:2]), tuple(steps[2:])], [moving, finished, finished], 9, [0])
+    run = RunningPlan.with_counters(plan, 4, [tuple(steps[:2]), tuple(steps[2:])], [moving, finished, finished], 9, [0])
     run.mark(1, StepOutcome(StepState.FAILED, "gone"))
     return run
 
@@ -237,7 +237,7 @@ def test_the_whole_context():
 def test_a_copy_does_not_change():
     """Changes of the context do not affect a copy."""
     context = filled_context()
-    copy = at_once(copy_context(context))
+    copy = run_to_completion(copy_context(context))
     before = through_json(encode_context(copy))
     context.leadership[P] = replace(context.leadership[P], leader=2)
     context.initial_replicas[P] -= {1}

@@ -21,7 +21,7 @@ def state(leader: int, *isr: int) -> LeaderAndIsr:
 
 def test_a_move_expands_first():
     """The target's first replica is the preferred leader from the first step."""
-    now = plan.expand(Placement((1, 2, 3)), (4, 2, 5), holding=(1, 2, 3))
+    now = plan.expand(Placement((1, 2, 3)), (4, 2, 5), holders=(1, 2, 3))
     assert now == Placement((4, 2, 5, 1, 3), adding=(4, 5), removing=(1, 3))
     assert (now.target, sorted(now.origin)) == ((4, 2, 5), [1, 2, 3])
 
@@ -43,18 +43,18 @@ def test_it_contracts_when_the_target_is_in_sync():
 
 def test_a_target_that_replaces_another_keeps_the_origin():
     """In-sync replicas of the replaced target stay until the end; the others are dropped at once."""
-    first = plan.expand(Placement((1, 2)), (3, 4), holding=(1, 2))
-    second = plan.expand(first, (1, 5), holding=(1, 2, 3))
+    first = plan.expand(Placement((1, 2)), (3, 4), holders=(1, 2))
+    second = plan.expand(first, (1, 5), holders=(1, 2, 3))
     assert second.replicas == (1, 5, 3, 2)
     assert second.dropped == (4,)
     assert (second.target, sorted(second.origin)) == ((1, 5), [1, 2])
-    assert plan.expand(second, second.target, holding=(1, 2, 3)) == second
+    assert plan.expand(second, second.target, holders=(1, 2, 3)) == second
 
 
 def test_a_replica_that_was_dropped_may_come_back():
     """A dropped replica can be added again and is then not deleted."""
     dropped = Placement((2, 3), removing=(1,))
-    now = plan.expand(dropped, (1, 2), holding=(2, 3))
+    now = plan.expand(dropped, (1, 2), holders=(2, 3))
     assert now == Placement((1, 2, 3), adding=(1,), removing=(3,))
 
 

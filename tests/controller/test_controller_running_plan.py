@@ -47,7 +47,7 @@ def check(run: RunningPlan) -> None:
     for broker, numbers in queues.items():
         assert list(numbers) == sorted(numbers, reverse=run.is_returning)
         for number in numbers:
-            arriving = run.arriving(run.steps[number])
+            arriving = run.receiving_brokers(run.steps[number])
             assert broker == (arriving[0] if arriving else FREE)
     assert run.is_done == (not run.moving and not expected_queue(run))
 
@@ -59,13 +59,13 @@ def test_counters_and_queues_match_a_full_scan(
     after: list[tuple[int, StepOutcome]],
 ) -> None:
     """Counters, queues and steps in progress match a full scan, also after the plan changes its direction."""
-    run = RunningPlan.counted(PLAN, 3, CHUNKS, [StepOutcome()] * len(STEPS))
+    run = RunningPlan.with_counters(PLAN, 3, CHUNKS, [StepOutcome()] * len(STEPS))
     for number, outcome in before:
         run.mark(number, outcome)
     check(run)
     state, rollback = direction
     if run.replace_header(replace(PLAN, state=state, rollback=rollback), 4):
-        for _ in run.counting():
+        for _ in run.build_counters():
             pass
     for number, outcome in after:
         run.mark(number, outcome)
@@ -79,5 +79,5 @@ def test_counters_and_queues_match_a_full_scan(
 
 def test_chunks_of_steps() -> None:
     """Each step belongs to one chunk, in order."""
-    run = RunningPlan.counted(PLAN, 0, CHUNKS, [StepOutcome()] * len(STEPS))
+    run = RunningPlan.with_counters(PLAN, 0, CHUNKS, [StepOutcome()] * len(STEPS))
     assert [run.chunk_of(number) for number in range(len(STEPS))] == [0, 0, 0, 0, 1, 2, 2, 2, 2, 2]

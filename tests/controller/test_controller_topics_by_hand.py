@@ -10,7 +10,7 @@ import pytest
 from kreplica.cluster import documents, znodes
 from kreplica.errors import ErrorCode
 from kreplica.model import LEADER_DURING_DELETE, TopicPartition
-from kreplica.server.metadata.metadata_cache import WHOLE
+from kreplica.server.metadata.metadata_cache import FULL
 from kreplica.zookeeper import Create, Delete
 from tests.support.controller_scene import ControllerScene, ReceivedCommand
 
@@ -105,7 +105,7 @@ def test_a_topic_removed_without_a_controller(scene: ControllerScene) -> None:
 
 def full_metadata(received: ReceivedCommand) -> set[str] | None:
     """Return the topics of a command with full metadata; None for other commands."""
-    return {partition.topic for partition in received.partitions} if received.body["type"] == WHOLE else None
+    return {partition.topic for partition in received.partitions} if received.body["type"] == FULL else None
 
 
 def test_an_unreadable_topic_is_not_removed(scene: ControllerScene) -> None:

@@ -9,7 +9,7 @@ import pytest
 from twisted.internet.task import Clock
 
 from kreplica.model import LEADER_DURING_DELETE
-from kreplica.server.metadata.metadata_cache import WHOLE, MetadataCache
+from kreplica.server.metadata.metadata_cache import FULL, MetadataCache
 
 IDS = {name: UUID(int=number) for number, name in enumerate(("a", "b", "c", "d"), 1)}
 
@@ -22,7 +22,7 @@ def update_metadata(*topics: str, leader: int = 1, **more: Any) -> dict[str, Any
 
 
 def part(number: int, count: int, *topics: str) -> dict[str, Any]:
-    return update_metadata(*topics, type=WHOLE, part=number, parts=count)
+    return update_metadata(*topics, type=FULL, part=number, parts=count)
 
 
 @pytest.fixture

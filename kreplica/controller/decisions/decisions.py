@@ -92,13 +92,14 @@ def repairs(
     """Return the changes that adapt states to the live brokers.
 
     A partition gets a live leader and an ISR without dead replicas.  If no replica can be elected, it has no leader and
-    keeps its ISR.  Each partition gets at most one change, which covers all its replicas; the others are omitted.
+    keeps its ISR.  Each partition gets at most one change, which covers all its replicas; partitions
+    without a change are omitted.
 
     :param bounced: live brokers that were restarted since the leaders in the context were elected.  The partitions that
         they lead get a new leader epoch, and another leader if possible (KIP-380).
     :param unclean: live brokers that may have lost the end of their logs.  They are removed from ISRs and eligible
-        leader replicas (ELR).  A partition with a replica on such a broker gets a new partition epoch in any case, so
-        that its leader cannot add the replica to the ISR based on the old state.
+        leader replicas (ELR).  A partition that keeps its leader gets a new partition epoch in any case, so that the
+        leader cannot add the replica to the ISR based on the old state.
     :param failed: brokers whose replicas of these partitions are unusable.  They are removed like unclean ones, but
         always with a new leader epoch, so that a delayed fetch of an earlier epoch cannot add them again.
     """
@@ -124,7 +125,7 @@ def _repair(
     replicas = context.replicas(partition)
     lost = [replica for replica in replicas if replica in unclean or replica in failed] if unclean or failed else ()
     isr, eligible = without_unclean(old, lost) if lost else (old.isr, old.eligible_leader_replicas)
-    online = context.online(partition)
+    online = context.online_replicas(partition)
     stays = old.leader in isr and old.leader in online and old.leader not in bounced
     if stays:
         election = Election(old.leader, tuple([replica for replica in isr if replica in online]))
@@ -155,7 +156,7 @@ def _election(
         context.electable_replicas(partition),
         eligible=eligible,
         unclean_allowed=rules.unclean_allowed,
-        last=bounced,
+        restarted=bounced,
     )
     return election or Election(NO_LEADER, tuple(isr))
 
@@ -211,7 +212,8 @@ def controlled_shutdown_changes(
         if old is None or not any(replica in stopping for replica in old.isr):
             continue
         if old.leader in stopping:
-            election = elect_for_shutdown(context.candidates(partition), old.isr, context.online(partition), stopping)
+            online = context.online_replicas(partition)
+            election = elect_for_shutdown(context.candidates(partition), old.isr, online, stopping)
         else:
             # Without a leader, the last member of the ISR stays, because it must come back.
             isr = tuple(replica for replica in old.isr if replica not in stopping)

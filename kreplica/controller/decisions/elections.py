@@ -31,18 +31,18 @@ def elect_offline(
     *,
     eligible: Collection[int] = (),
     unclean_allowed: bool = False,
-    last: Collection[int] = (),
+    restarted: Collection[int] = (),
 ) -> Election | None:
     """Elect a replacement for a lost leader: the first live in-sync replica in the order of the assignment.
 
     :param eligible: replicas that left the ISR while the high watermark did not advance (KIP-966).  They have
         every committed record, so they can lead if no in-sync replica is live.
     :param unclean_allowed: True if any live replica can lead as a last resort.
-    :param last: live replicas that are elected only if no other can be, because they have just restarted.
+    :param restarted: live replicas whose brokers have just restarted; elected only if no other replica can be.
     """
     candidates = [replica for replica in replicas if replica in live]
-    if last:
-        candidates.sort(key=last.__contains__)
+    if restarted:
+        candidates.sort(key=restarted.__contains__)
     for replica in candidates:
         if replica in isr:
             return Election(replica, tuple(r for r in isr if r in live))

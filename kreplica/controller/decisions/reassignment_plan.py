@@ -71,61 +71,64 @@ def with_placements(assignment: TopicAssignment, placements: Mapping[int, Placem
     return replace(assignment, partitions=partitions, adding=adding, removing=removing)
 
 
-def reason_to_reject(now: Placement, target: Sequence[int], live: Collection[int]) -> str | None:
+def reason_to_reject(current: Placement, target: Sequence[int], live: Collection[int]) -> str | None:
     """Return why the replicas cannot be reassigned to ``target``, or None."""
     if not target:
         return "the list of replicas is empty"
     if len(set(target)) != len(target):
         return f"duplicate broker in the list of replicas: {list(target)}"
-    dead = [replica for replica in target if replica not in now.origin and replica not in live]
+    dead = [replica for replica in target if replica not in current.origin and replica not in live]
     if dead:
         return f"brokers are not live: {dead}"
     return None
 
 
-def expand(now: Placement, target: Sequence[int], holding: Collection[int]) -> Placement:
+def expand(current: Placement, target: Sequence[int], holders: Collection[int]) -> Placement:
     """Return the placement after the first step; unchanged if the target is already reached.
 
-    :param holding: the in-sync and eligible replicas.  Other replicas of a replaced target are dropped at once.
+    :param holders: replicas that may hold records: the in-sync and eligible replicas.  Other replicas of a
+        replaced target are dropped at once.
     """
-    origin = now.origin
-    stay = [r for r in now.replicas if r not in target and (r in origin or r in holding)]
-    replicas = (*target, *stay)
-    removing = [*stay, *(r for r in (*now.replicas, *now.dropped) if r not in replicas)]
+    origin = current.origin
+    kept = [r for r in current.replicas if r not in target and (r in origin or r in holders)]
+    replicas = (*target, *kept)
+    removing = [*kept, *(r for r in (*current.replicas, *current.dropped) if r not in replicas)]
     return Placement(replicas, tuple(r for r in replicas if r not in origin), tuple(removing))
 
 
-def contract(now: Placement, state: LeaderAndIsr, live: Collection[int], *, in_sync_required: int) -> Election | None:
+def contract(
+    current: Placement, state: LeaderAndIsr, live: Collection[int], *, in_sync_required: int
+) -> Election | None:
     """Return the leader and ISR of the third step, or None while the reassignment must wait.
 
     :param in_sync_required: number of in-sync replicas that are required to commit records.
     """
-    if not now.is_moving or not can_contract(now, state.isr, in_sync_required=in_sync_required):
+    if not current.is_moving or not can_contract(current, state.isr, in_sync_required=in_sync_required):
         return None
-    isr = tuple(replica for replica in state.isr if replica in now.target)
+    isr = tuple(replica for replica in state.isr if replica in current.target)
     if state.leader in isr and state.leader in live:
         return Election(state.leader, isr)
-    return elect_reassigned(now.target, isr, live)
+    return elect_reassigned(current.target, isr, live)
 
 
-def can_contract(now: Placement, isr: Collection[int], *, in_sync_required: int) -> bool:
+def can_contract(current: Placement, isr: Collection[int], *, in_sync_required: int) -> bool:
     """Return True if the target can replace all other replicas, because the whole target is in sync.
 
     When a cancelled reassignment returns to its origin, a replica that was already down must not delay it: then it is
     enough that records can be committed and at least one replica is in sync.
     """
-    in_sync = sum(replica in isr for replica in now.target)
-    if set(now.target) == set(now.origin):
-        return in_sync >= max(1, min(in_sync_required, len(now.target)))
-    return in_sync == len(now.target)
+    in_sync = sum(replica in isr for replica in current.target)
+    if set(current.target) == set(current.origin):
+        return in_sync >= max(1, min(in_sync_required, len(current.target)))
+    return in_sync == len(current.target)
 
 
-def contracted(now: Placement) -> Placement:
+def contracted(current: Placement) -> Placement:
     """Return the placement with only the target as replicas; the others are dropped."""
-    return Placement(now.target, (), now.removing)
+    return Placement(current.target, (), current.removing)
 
 
-def without_deleted(now: Placement, brokers: Collection[int]) -> Placement:
+def without_deleted(current: Placement, brokers: Collection[int]) -> Placement:
     """Return the placement without dropped replicas on these brokers."""
-    gone = [replica for replica in now.dropped if replica in brokers]
-    return replace(now, removing=tuple(replica for replica in now.removing if replica not in gone))
+    deleted = [replica for replica in current.dropped if replica in brokers]
+    return replace(current, removing=tuple(replica for replica in current.removing if replica not in deleted))

@@ -169,9 +169,9 @@ class BrokerChannel:
                 endpoint=self._endpoint_maker,
             )
         self._sent(command, body)
-        answered = self._connection.request(command.api, command.version, body, timeout_s=self._timeout_s)
+        response = self._connection.request(command.api, command.version, body, timeout_s=self._timeout_s)
         self._prepare_next()
-        return await answered
+        return await response
 
     def _prepare_next(self) -> None:
         """Encode the next command while the broker executes this one; the encoded parts are cached."""

@@ -1,6 +1,6 @@
 """Batch of the commands of one step: for each broker at most one LeaderAndIsr and UpdateMetadata, and two StopReplica.
 
-One StopReplica deletes files and the other does not.  A larger command than ``COMMAND_BYTES_MAX`` is split, and its
+One StopReplica deletes files and the other does not.  A command larger than ``COMMAND_BYTES_MAX`` is split, and its
 parts are sent in order.
 """
 
@@ -19,7 +19,8 @@ from kreplica.wire.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 __all__ = ["COMMAND_BYTES_MAX", "DELETE_ANY_EPOCH", "Command", "CommandBatch"]
 
 COMMAND_BYTES_MAX = 16 * 1024 * 1024
-"""Size limit of a command: far below ``socket.request.max.bytes`` (100 MB), because a parsed command needs more."""
+"""Size limit of a command: far below ``socket.request.max.bytes`` (100 MB), because a parsed command needs
+more memory than its bytes."""
 
 PARTITION_BYTES_MAX = 512
 """Size estimate for one partition in a command, with topic name and id and up to five replicas in each list."""
@@ -86,13 +87,16 @@ class CommandBatch:
                 self._leader_and_isr[broker][partition] = is_new
 
     def publish(self, partitions: Iterable[TopicPartition], brokers: Iterable[int] | None = None) -> None:
-        """Add partitions to UpdateMetadata for these brokers (all if None); the live brokers are always included."""
+        """Add partitions to UpdateMetadata for these brokers (all if None).
+
+        UpdateMetadata also lists the live brokers, even if it contains no partitions.
+        """
         partitions = dict.fromkeys(partitions)
         for broker in self._context.brokers if brokers is None else brokers:
             self._metadata.setdefault(broker, {}).update(partitions)
 
     def publish_all(self, brokers: Iterable[int] | None = None) -> None:
-        """Add all metadata for these brokers (all if None), which then remove all other topics.
+        """Add all metadata for these brokers (all if None).  They then remove the topics that it does not contain.
 
         An earlier controller may have failed before it announced a deletion.  While topic znodes are unreadable, the
         brokers remove nothing.
@@ -112,7 +116,7 @@ class CommandBatch:
     def stop(self, partition: TopicPartition, broker: int, *, delete: bool) -> None:
         """Add the stop of a replica, and the deletion of its files if requested.
 
-        Replaces other commands for that replica in this batch, because its partition may no longer have a state.
+        Removes the replica from LeaderAndIsr in this batch, because its partition may no longer have a state.
         """
         if broker in self._context.brokers:
             self._leader_and_isr[broker].pop(partition, None)

@@ -23,8 +23,8 @@ from kreplica.wire.schema import MessageBuilder
 
 SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
-INCREMENTAL, WHOLE = 0, 2
-"""Types of UpdateMetadata: adds to the known metadata, or replaces all of it (KIP-866)."""
+INCREMENTAL, FULL = 0, 2
+"""Types of UpdateMetadata: add to the known metadata, or replace all of it (FULL in KIP-866)."""
 
 DELETE_ANY_EPOCH = -2
 """Leader epoch in StopReplica that overrides every known epoch, for deleted topics and partitions."""
@@ -94,7 +94,7 @@ class Bodies:
         """
         kind = {"type": INCREMENTAL}
         if piece is not None:
-            kind = {"type": WHOLE, "part": piece.number, "parts": piece.pieces_count}
+            kind = {"type": FULL, "part": piece.number, "parts": piece.pieces_count}
 
         async def build(reactor: Reactor) -> Row:
             return self._head(broker) | kind | {
@@ -128,8 +128,8 @@ class Bodies:
         """Return the ``topic_states`` of a command."""
         await self._one_at_a_time.acquire()  # concurrent callers then find the cached result
         try:
-            for kind, same, as_new, built in self._recent:
-                if kind is rows and same == partitions and as_new == is_new:
+            for recent_rows, recent_partitions, recent_is_new, built in self._recent:
+                if recent_rows is rows and recent_partitions == partitions and recent_is_new == is_new:
                     return built
             built = await self._assemble(reactor, rows, partitions, is_new)
             self._recent = [*self._recent[-RECENT_MAX:], (rows, partitions, is_new, built)]

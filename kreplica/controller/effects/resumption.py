@@ -1,6 +1,6 @@
 """Continues requests to ZooKeeper after a lost connection, so that the event that sent them continues too.
 
-A read is repeated; its watch is set by the repeated read.  A multi may or may not have been applied: its znodes are
+A repeated read also sets its watch again.  A multi may or may not have been applied: its znodes are
 read again, and it is sent again only if it was not applied.  All this happens in the same session; an expired session
 fails every request.
 """
@@ -92,20 +92,20 @@ class ResumingClient:
         self._resumed = resumed
 
     def exists(self, path: str, watch: Callable[[WatchEvent], None] | None = None) -> Deferred[Stat | None]:
-        return self.repeated(lambda: self._client.exists(path, watch))
+        return self.repeat_if_lost(lambda: self._client.exists(path, watch))
 
     def get_data(
         self, path: str, watch: Callable[[WatchEvent], None] | None = None
     ) -> Deferred[tuple[bytes, Stat]]:
-        return self.repeated(lambda: self._client.get_data(path, watch))
+        return self.repeat_if_lost(lambda: self._client.get_data(path, watch))
 
     def get_children(self, path: str, watch: Callable[[WatchEvent], None] | None = None) -> Deferred[list[str]]:
-        return self.repeated(lambda: self._client.get_children(path, watch))
+        return self.repeat_if_lost(lambda: self._client.get_children(path, watch))
 
     def multi_read(self, reads: Sequence[Read]) -> Deferred[list[ReadResult]]:
-        return self.repeated(lambda: self._client.multi_read(reads))
+        return self.repeat_if_lost(lambda: self._client.multi_read(reads))
 
-    def repeated(self, read: Callable[[], Deferred[T]]) -> Deferred[T]:
+    def repeat_if_lost(self, read: Callable[[], Deferred[T]]) -> Deferred[T]:
         """Start a request that changes nothing, and repeat it after a lost connection."""
         return read().addErrback(self._repeat, read, 1)
 
@@ -144,7 +144,7 @@ class ResumingClient:
             outcome=outcome.value,
         )
         if outcome is Outcome.APPLIED:
-            return [_result(operation, each) for operation, each in zip(operations, found, strict=True)]
+            return [_result(operation, znode) for operation, znode in zip(operations, found, strict=True)]
         if outcome is Outcome.NOT_APPLIED:
             return await self._client.multi(operations).addErrback(self._resume, operations, losses + 1)
         assert failure.value is not None
@@ -157,7 +157,7 @@ class ResumingClient:
 
         :param check: the check of the controller epoch.
         """
-        await self.repeated(lambda: self._client.multi([check]))
+        await self.repeat_if_lost(lambda: self._client.multi([check]))
 
 
 def outcome_of_multi(operations: Sequence[Operation], found: Sequence[Found], zxid: int) -> Outcome:
@@ -169,8 +169,8 @@ def outcome_of_multi(operations: Sequence[Operation], found: Sequence[Found], zx
     :param zxid: last transaction before the multi.
     """
     outcomes = {
-        outcome_of(operation, each, zxid)
-        for operation, each in zip(operations, found, strict=True)
+        outcome_of(operation, znode, zxid)
+        for operation, znode in zip(operations, found, strict=True)
         if not isinstance(operation, Check)
     }
     if Outcome.NOT_APPLIED in outcomes:

@@ -35,7 +35,7 @@ from kreplica.zookeeper import (
 )
 from kreplica.zookeeper.batches import MultiReader, MultiWriter
 
-PART = 1000
+PART_SIZE = 1000
 """Number of states that are encoded without yielding, and written in one multi if they fit."""
 
 PARTS_IN_FLIGHT_MAX = 16
@@ -75,14 +75,14 @@ class TopicChange:
 
     :param version: version of the znode on which the change is based.
     :param states: states of remaining partitions.
-    :param ends: removed partitions with their last states.
+    :param removed_partitions: removed partitions with their last states.
     :param requests: request znodes that the change fulfils.
     """
 
     assignment: TopicAssignment
     version: int
     states: tuple[StateChange, ...] = ()
-    ends: tuple[tuple[TopicPartition, LeaderAndIsr], ...] = ()
+    removed_partitions: tuple[tuple[TopicPartition, LeaderAndIsr], ...] = ()
     requests: tuple[str, ...] = ()
 
 
@@ -112,17 +112,17 @@ class StateWrites:
         running: list[Deferred[None]] = []
 
         async def write(start: int) -> None:
-            errors[start] = await self._write([_operations(change) for change in changes[start : start + PART]])
+            errors[start] = await self._write([_operations(change) for change in changes[start : start + PART_SIZE]])
 
         try:
-            for number, start in enumerate(range(0, len(changes), PART)):
+            for number, start in enumerate(range(0, len(changes), PART_SIZE)):
                 running.append(Deferred.fromCoroutine(write(start)))
                 await self._yield_to_reactor()
                 if number >= PARTS_IN_FLIGHT_MAX:
                     await running[number - PARTS_IN_FLIGHT_MAX]
         finally:
-            ended = DeferredList(running, consumeErrors=True)
-        for succeeded, failure in await ended:
+            results = DeferredList(running, consumeErrors=True)
+        for succeeded, failure in await results:
             if not succeeded:
                 cast(Failure, failure).raiseException()
         return await self._outcome(changes, [error for start in sorted(errors) for error in errors[start]])
@@ -135,7 +135,7 @@ class StateWrites:
                 written.append(_written(change))
             else:
                 refused.append(Refused(change, error))
-            if number % PART == 0:
+            if number % PART_SIZE == 0:
                 await self._yield_to_reactor()
         return Outcome(tuple(written), tuple(refused))
 
@@ -272,7 +272,7 @@ def _written(change: StateChange) -> StateChange:
     """Return the change with its new partition epoch (written out, because dataclasses.replace takes 3 us)."""
     partition, previous, state = change.partition, change.previous, change.state
     epoch = 0 if previous is None else previous.partition_epoch + 1
-    now = LeaderAndIsr(
+    new_state = LeaderAndIsr(
         state.leader,
         state.leader_epoch,
         state.isr,
@@ -280,7 +280,7 @@ def _written(change: StateChange) -> StateChange:
         epoch,
         state.eligible_leader_replicas,
     )
-    return StateChange(partition, previous, now)
+    return StateChange(partition, previous, new_state)
 
 
 def _topic_operations(change: TopicChange) -> list[Operation]:
@@ -289,9 +289,9 @@ def _topic_operations(change: TopicChange) -> list[Operation]:
     ]
     for state in change.states:
         operations += _operations(state)
-    for partition, ended in change.ends:
+    for partition, last_state in change.removed_partitions:
         operations += [
-            Delete(znodes.partition_state_path(*partition), ended.partition_epoch),
+            Delete(znodes.partition_state_path(*partition), last_state.partition_epoch),
             Delete(znodes.partition_path(*partition), -1),
         ]
     return operations + [Delete(path, -1) for path in change.requests]

@@ -58,7 +58,7 @@ async def _read_again(term: ControllerTerm, refused: list[TopicChange]) -> None:
     if not refused:
         return
     partitions = [state.partition for change in refused for state in change.states]
-    partitions += [partition for change in refused for partition, _ in change.ends]
+    partitions += [partition for change in refused for partition, _ in change.removed_partitions]
     await read_assignments(term, sorted(change.assignment.topic for change in refused))
     await term.read_states(partitions)
 
@@ -66,12 +66,12 @@ async def _read_again(term: ControllerTerm, refused: list[TopicChange]) -> None:
 def _adopt(term: ControllerTerm, change: TopicChange, batch: CommandBatch) -> None:
     """Put a written change into the context, and add the resulting commands to the batch."""
     context, topic = term.context, change.assignment.topic
-    old, left_before = context.topics[topic], set(context.removed_replicas_of_topic(topic))
+    old, removed_before = context.topics[topic], set(context.removed_replicas_of_topic(topic))
     context.topics[topic] = change.assignment
     context.topic_versions[topic] = change.version + 1
-    for partition, _ in change.ends:
+    for partition, _ in change.removed_partitions:
         context.leadership.pop(partition, None)
-    added = _added(old, change.assignment)
+    added = _added_replicas(old, change.assignment)
     for partition, broker in sorted(added):
         # This includes replicas that return while their files are being deleted.
         context.forget_replica(partition, broker)
@@ -83,17 +83,17 @@ def _adopt(term: ControllerTerm, change: TopicChange, batch: CommandBatch) -> No
         for broker in context.state_receivers(state.partition):
             batch.lead_or_follow(state.partition, [broker], is_new=(state.partition, broker) in added)
     removed = context.removed_replicas_of_topic(topic)
-    for partition, broker in left_before.difference(removed, added):
+    for partition, broker in removed_before.difference(removed, added):
         context.forget_replica(partition, broker)
-    changed = _changed(old, change)
+    changed = _changed_partitions(old, change)
     if changed:
         batch.publish(changed)
-    begin_deletion(term, [replica for replica in removed if replica not in left_before], batch)
-    for partition in _ended(old, change.assignment):
-        _end(term, partition)
+    begin_deletion(term, [replica for replica in removed if replica not in removed_before], batch)
+    for partition in _removed_partitions(old, change.assignment):
+        _mark_removed(term, partition)
 
 
-def _added(old: TopicAssignment, new: TopicAssignment) -> set[tuple[TopicPartition, int]]:
+def _added_replicas(old: TopicAssignment, new: TopicAssignment) -> set[tuple[TopicPartition, int]]:
     """Return the replicas that existing partitions gained; new partitions are started separately."""
     return {
         (TopicPartition(new.topic, number), broker)
@@ -104,19 +104,19 @@ def _added(old: TopicAssignment, new: TopicAssignment) -> set[tuple[TopicPartiti
     }
 
 
-def _ended(old: TopicAssignment, new: TopicAssignment) -> list[TopicPartition]:
+def _removed_partitions(old: TopicAssignment, new: TopicAssignment) -> list[TopicPartition]:
     return [TopicPartition(old.topic, number) for number in old.partitions if number not in new.partitions]
 
 
-def _changed(old: TopicAssignment, change: TopicChange) -> list[TopicPartition]:
+def _changed_partitions(old: TopicAssignment, change: TopicChange) -> list[TopicPartition]:
     """Return the partitions whose metadata changed."""
     new = change.assignment
     placed = {n for n, replicas in new.partitions.items() if n in old.partitions and replicas != old.partitions[n]}
     numbers = placed | {state.partition.partition for state in change.states}
-    return [TopicPartition(new.topic, number) for number in sorted(numbers)] + _ended(old, new)
+    return [TopicPartition(new.topic, number) for number in sorted(numbers)] + _removed_partitions(old, new)
 
 
-def _end(term: ControllerTerm, partition: TopicPartition) -> None:
+def _mark_removed(term: ControllerTerm, partition: TopicPartition) -> None:
     context = term.context
     if context.partition_state(partition) is not PartitionState.NON_EXISTENT:
         context.set_partition_state(partition, PartitionState.OFFLINE)

@@ -35,7 +35,7 @@ class BrokerChanges:
 
     :param gone: brokers whose registration was removed or replaced.
     :param joined: brokers with a new registration; a broker in both lists has restarted.
-    :param changed: the same registration with other data (for example endpoints).
+    :param changed: brokers that updated their registration (for example the endpoints) without a restart.
     """
 
     gone: Sequence[int] = ()
@@ -114,7 +114,7 @@ def _record_broker_events(term: ControllerTerm, changes: BrokerChanges, live: Ma
             epoch = live[broker].epoch if broker in live else term.context.known_epoch(broker)
             history.record(kind, f"broker {broker}", text, broker_epoch=epoch)
             texts.append(text)
-    history.live_brokers(gone=changes.gone, joined=changes.joined)
+    history.update_live_brokers(gone=changes.gone, joined=changes.joined)
     if texts:
         history.set_cause("; ".join(texts))
 
@@ -122,7 +122,7 @@ def _record_broker_events(term: ControllerTerm, changes: BrokerChanges, live: Ma
 def _outdated_brokers(
     term: ControllerTerm, changes: BrokerChanges, live: Mapping[int, BrokerRegistration]
 ) -> list[int]:
-    """Return live brokers with an unchanged process whose queued commands were dropped or go to an old endpoint."""
+    """Return the brokers without a restart whose channel dropped its commands or connects to an old endpoint."""
     outdated = {*term.outdated_brokers, *changes.changed}
     term.outdated_brokers.clear()
     return sorted(broker for broker in outdated if broker in live and broker not in changes.joined)
@@ -170,7 +170,7 @@ def _reconnect(
 
 
 async def _enter_states(term: ControllerTerm, changes: BrokerChanges) -> None:
-    """Mark replicas on brokers that left as offline, and the partitions that they lead."""
+    """Set the state OFFLINE for the replicas on departed brokers, and for the partitions that these brokers lead."""
     context = term.context
     gone = set(changes.gone)
     async for partition, replica in term.in_slices(context.replicas_on(gone)):
@@ -210,5 +210,5 @@ async def elect_offline_partitions(term: ControllerTerm) -> None:
     offline = term.context.not_deleting(term.context.partitions_in(PartitionState.OFFLINE))
     if offline:
         rules, batch = term.rules(), term.new_batch()
-        await term.decide(offline, lambda some: decisions.repairs(term.context, some, rules), batch)
+        await term.decide(offline, lambda part: decisions.repairs(term.context, part, rules), batch)
         batch.send()

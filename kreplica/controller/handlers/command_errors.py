@@ -39,16 +39,16 @@ async def command_refused(term: ControllerTerm, event: CommandRefused) -> None:
     if known is not None and known.epoch == event.broker_epoch and event.command == "LeaderAndIsr":
         failed = [partition for partition, error in event.errors if error is ErrorCode.KAFKA_STORAGE_ERROR]
         await replicas_failed(term, event.broker_id, failed)
-        occupied = [partition for partition, error in event.errors if error is ErrorCode.INCONSISTENT_TOPIC_ID]
-        _delete_old_files(term, event.broker_id, occupied)
+        mismatched = [partition for partition, error in event.errors if error is ErrorCode.INCONSISTENT_TOPIC_ID]
+        _delete_old_files(term, event.broker_id, mismatched)
 
 
 def _delete_old_files(term: ControllerTerm, broker: int, partitions: Sequence[TopicPartition]) -> None:
     """Have a broker delete the files of deleted topics, and then create the replicas again.
 
     Such topics were removed while there was no controller.  Done once for each replica, and only for partitions that
-    are new in this term and thus hold no data.  If a tool overwrote the id of an existing
-    topic, every replica returns this error and nothing may be deleted.
+    were created in this term and thus hold no data.  If a tool overwrote the id of an existing topic, every replica
+    returns this error and nothing may be deleted.
     """
     context = term.context
     affected = [partition for partition in partitions if broker in context.initial_replicas.get(partition, ())]

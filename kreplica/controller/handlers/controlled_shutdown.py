@@ -21,8 +21,9 @@ log = Logger()
 async def shutdown_requested(term: ControllerTerm, request: ShutdownRequested) -> list[TopicPartition]:
     """Move the leaders, remove the broker from ISRs, and stop its replicas that are not leaders.
 
-    A repeated request continues with the rest.  From the first request on, the broker is not elected or made a
-    follower, so no leader can add it to the ISR again: each new epoch requires a fetch in that epoch (KIP-841).
+    A repeated request continues with the remaining partitions.  From the first request on, the broker is not elected
+    or made a follower, so no leader can add it to the ISR again: each new epoch requires a fetch in that epoch
+    (KIP-841).
 
     :return: the partitions that the broker still leads because no other replica can lead them.  Partitions with a
         single replica are not included and do not delay the shutdown.
@@ -38,8 +39,8 @@ async def shutdown_requested(term: ControllerTerm, request: ShutdownRequested) -
     partitions = context.not_deleting([partition async for partition, _ in replicas])
     rules, batch = term.rules(), term.new_batch()
 
-    def decide(some: Sequence[TopicPartition]) -> list[StateChange]:
-        return decisions.controlled_shutdown_changes(context, some, rules)
+    def decide(part: Sequence[TopicPartition]) -> list[StateChange]:
+        return decisions.controlled_shutdown_changes(context, part, rules)
 
     await term.decide(partitions, decide, batch)
     async for partition in term.in_slices(partitions):
@@ -62,7 +63,7 @@ async def shutdown_requested(term: ControllerTerm, request: ShutdownRequested) -
 async def _check_incarnation(term: ControllerTerm, request: ShutdownRequested) -> None:
     """Check that the request comes from the registered process of the broker.
 
-    :raise KafkaError: it does not.
+    :raise KafkaError: BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH.
     """
     brokers, broker = term.context.brokers, request.broker_id
     if broker not in brokers or brokers[broker].epoch < request.broker_epoch:

@@ -1,4 +1,7 @@
-"""Replicas in failed log directories: their broker is live, but they are offline until they can be opened again."""
+"""Handles replicas in failed log directories.
+
+Their broker is live, but these replicas are offline until the broker can open them again.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ RETRY_SECONDS = 30.0
 
 
 async def replicas_failed(term: ControllerTerm, broker: int, partitions: Sequence[TopicPartition]) -> None:
-    """Elect other leaders for replicas that a broker cannot open, and remove them from ISRs."""
+    """Elect new leaders for partitions whose replicas a broker cannot open, and remove these replicas from the ISRs."""
     context = term.context
     known = context.failed_replicas.setdefault(broker, set())
     new = [p for p in context.not_deleting(partitions) if p not in known and broker in context.replicas(p)]
@@ -45,17 +48,17 @@ async def replicas_recovered(term: ControllerTerm, event: ReplicasRecovered) -> 
     """Mark the replicas that a broker could open again as online."""
     context = term.context
     failed = context.failed_replicas.get(event.broker_id, set())
-    back = [partition for partition in event.partitions if partition in failed]
-    failed.difference_update(back)
+    recovered = [partition for partition in event.partitions if partition in failed]
+    failed.difference_update(recovered)
     text = f"broker {event.broker_id} can use {{what}} again"
-    term.history.record_many("replicas_recovered", "replica", back, text, broker=event.broker_id)
-    for partition in back:
+    term.history.record_many("replicas_recovered", "replica", recovered, text, broker=event.broker_id)
+    for partition in recovered:
         if context.replica_state(partition, event.broker_id) is ReplicaState.OFFLINE:
             context.set_replica_state(partition, event.broker_id, ReplicaState.ONLINE)
-    await _repair(term, context.not_deleting(back))
+    await _repair(term, context.not_deleting(recovered))
     # The broker opened them in an old epoch if leaders were elected while they counted as failed.
     batch = term.new_batch()
-    for partition in context.not_deleting(back):
+    for partition in context.not_deleting(recovered):
         if partition in context.leadership and event.broker_id in context.replicas(partition):
             batch.lead_or_follow(partition, [event.broker_id])
     batch.send()
@@ -78,8 +81,8 @@ async def retry_replicas(term: ControllerTerm) -> None:
 async def _repair(term: ControllerTerm, partitions: Sequence[TopicPartition], failed: Sequence[int] = ()) -> None:
     rules, batch = term.rules(), term.new_batch()
 
-    def decide(some: Sequence[TopicPartition]) -> list[StateChange]:
-        return decisions.repairs(term.context, some, rules, failed=failed)
+    def decide(part: Sequence[TopicPartition]) -> list[StateChange]:
+        return decisions.repairs(term.context, part, rules, failed=failed)
 
     await term.decide(partitions, decide, batch)
     # Also without a state change, because the list of offline replicas changed.

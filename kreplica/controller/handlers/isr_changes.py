@@ -35,21 +35,21 @@ async def isr_changed(term: ControllerTerm) -> list[TopicPartition]:
     """
     context = term.context
     paths = await notifications(term)
-    named = await _partitions_in(term, paths)
-    known = context.not_deleting(partition for partition in named if partition in context.leadership)
+    reported = await _partitions_in(term, paths)
+    known = context.not_deleting(partition for partition in reported if partition in context.leadership)
     before = {partition: context.leadership[partition] for partition in known}
     await term.read_states(known)
     read = [partition for partition in known if partition in context.leadership]
     for partition in read:
-        term.history.learned(partition, before[partition], context.leadership[partition])
+        term.history.record_leader_write(partition, before[partition], context.leadership[partition])
     if read:
         rules, batch = term.rules(), term.new_batch()
         batch.publish(read)
 
-        def decide(some: Sequence[TopicPartition]) -> list[StateChange]:
-            repaired = decisions.repairs(context, some, rules)
-            touched = {change.partition for change in repaired}
-            rest = [partition for partition in some if partition not in touched]
+        def decide(part: Sequence[TopicPartition]) -> list[StateChange]:
+            repaired = decisions.repairs(context, part, rules)
+            repaired_partitions = {change.partition for change in repaired}
+            rest = [partition for partition in part if partition not in repaired_partitions]
             return repaired + decisions.controlled_shutdown_changes(context, rest, rules)
 
         await term.decide(read, decide, batch)

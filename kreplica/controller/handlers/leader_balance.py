@@ -1,4 +1,4 @@
-"""Elections that no failure triggers: of preferred leaders, periodic or requested, and requested unclean ones."""
+"""Elections without a failure: of preferred leaders (periodic or on request), and unclean ones on request."""
 
 from __future__ import annotations
 
@@ -142,10 +142,10 @@ async def _elect(
     results: dict[TopicPartition, ErrorCode] = {}
     async for partition in term.in_slices(partitions):
         results[partition] = refusal(context, partition, election_type)
-    wanted = [partition for partition, error in results.items() if error is ErrorCode.NONE]
+    possible = [partition for partition, error in results.items() if error is ErrorCode.NONE]
     preferred = election_type is ElectionType.PREFERRED
-    await _run_elections(term, wanted, decisions.preferred_elections if preferred else decisions.unclean_elections)
-    async for partition in term.in_slices(wanted):
+    await _run_elections(term, possible, decisions.preferred_elections if preferred else decisions.unclean_elections)
+    async for partition in term.in_slices(possible):
         # A concurrent write by a leader may have made the election impossible.
         outcome = refusal(context, partition, election_type)
         results[partition] = ErrorCode.NONE if outcome is ErrorCode.ELECTION_NOT_NEEDED else outcome
@@ -155,5 +155,5 @@ async def _elect(
 async def _run_elections(term: ControllerTerm, partitions: Sequence[TopicPartition], elections: Elections) -> None:
     """Write the results of these elections and send the commands."""
     rules, batch = term.rules(), term.new_batch()
-    await term.decide(partitions, lambda some: elections(term.context, some, rules), batch)
+    await term.decide(partitions, lambda part: elections(term.context, part, rules), batch)
     batch.send()

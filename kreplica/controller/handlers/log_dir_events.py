@@ -29,8 +29,8 @@ async def directories_failed(term: ControllerTerm) -> None:
     for broker in brokers:
         term.history.record("log_dir_failed", f"broker {broker}", f"a log directory of broker {broker} failed")
     for partition, broker in context.replicas_on(brokers):
-        is_led = partition in context.leadership and partition.topic not in context.deleting
-        if is_led and broker in context.state_receivers(partition):
+        has_role = partition in context.leadership and partition.topic not in context.deleting
+        if has_role and broker in context.state_receivers(partition):
             batch.lead_or_follow(partition, [broker])
     batch.send()
     if paths:

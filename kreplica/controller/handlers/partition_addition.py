@@ -80,15 +80,15 @@ def refusals(context: ControllerContext, topic: str, wanted: Mapping[int, Replic
         return dict.fromkeys(wanted, "the topic does not exist or is being deleted")
     assignment = context.topics[topic]
     found: dict[int, str] = {}
-    missing: int | None = None
+    rejected: int | None = None
     for number in sorted(wanted):
         reason = refusal(assignment, number, wanted[number], context.brokers)
-        if reason is None and missing is not None:
-            reason = f"it follows partition {missing}, which was rejected"
+        if reason is None and rejected is not None:
+            reason = f"it follows partition {rejected}, which was rejected"
         if reason is not None:
             found[number] = reason
             if number not in assignment.partitions:
-                missing = number
+                rejected = number
     return found
 
 
@@ -98,9 +98,9 @@ def refusal(assignment: TopicAssignment, number: int, replicas: Replicas, live: 
         return "the partition already exists"
     if assignment.read_only:
         return f"partitions are being removed: {sorted(assignment.read_only)}"
-    gone = assignment.removed.get(number)
-    if gone is not None and gone.replicas:
-        return f"the partition was removed before, and brokers {list(gone.replicas)} may still have its files"
+    removed = assignment.removed.get(number)
+    if removed is not None and removed.replicas:
+        return f"the partition was removed before, and brokers {list(removed.replicas)} may still have its files"
     if len(set(replicas)) != len(replicas):
         return f"duplicate broker in {list(replicas)}"
     dead = [replica for replica in replicas if replica not in live]

@@ -117,7 +117,7 @@ def refusals(context: ControllerContext, topic: str, requested: Collection[int])
 
 
 def refusal(assignment: TopicAssignment, number: int) -> str:
-    """Return the reason why a partition that is not removable cannot be removed now."""
+    """Return the reason why ``removable_partitions`` omits a requested partition."""
     if number not in assignment.partitions:
         return "the partition does not exist"
     if number == 0:
@@ -163,7 +163,7 @@ def _removal_change(context: ControllerContext, topic: str, now_s: float) -> Top
     return TopicChange(
         without_partitions(context, topic, ending),
         context.topic_versions[topic],
-        ends=tuple((p, context.leadership[p]) for p in partitions if p in context.leadership),
+        removed_partitions=tuple((p, context.leadership[p]) for p in partitions if p in context.leadership),
         requests=tuple(znodes.partitions_remove_path(topic, number) for number in ending),
     )
 

@@ -21,10 +21,10 @@ async def read_requests(term: ControllerTerm, root: str) -> Requests:
     """Return all requests below a root and watch for changes; reject names that are not partition numbers."""
     topics = await _children(term, root)
     numbers = await gather([_children(term, f"{root}/{topic}") for topic in topics])
-    named = [(topic, number) for topic, children in zip(topics, numbers, strict=True) for number in children]
-    invalid = [f"{root}/{topic}/{number}" for topic, number in named if not _is_number(number)]
+    names = [(topic, number) for topic, children in zip(topics, numbers, strict=True) for number in children]
+    invalid = [f"{root}/{topic}/{number}" for topic, number in names if not _is_number(number)]
     await refuse(term, dict.fromkeys(invalid, "its name is not a partition number"))
-    wanted = [TopicPartition(topic, int(number)) for topic, number in named if _is_number(number)]
+    wanted = [TopicPartition(topic, int(number)) for topic, number in names if _is_number(number)]
     read_results = await read_all(term.client, [path(root, partition) for partition in wanted])
     found = zip(wanted, read_results, strict=True)
     return {partition: result[0] for partition, result in found if isinstance(result, tuple)}

@@ -85,12 +85,12 @@ async def finish_ready_moves(term: ControllerTerm, partitions: Iterable[TopicPar
     topics = sorted({partition.topic for partition in wanted})
     await change_topics(term, topics, lambda topic: _final_change(context, rules, topic), batch)
     batch.send()
-    still = set(reassigned_partitions(context, wanted))
-    arrived = [partition for partition in wanted if partition not in still]
-    if arrived:
-        log.info("controller: reassignment of {count} partitions finished", count=len(arrived))
-        term.history.record_many("reassignments_finished", "partition", arrived, "{what}: reassignment finished")
-        await remove_deleted_replicas(term, sorted({partition.topic for partition in arrived}))
+    ongoing = set(reassigned_partitions(context, wanted))
+    finished = [partition for partition in wanted if partition not in ongoing]
+    if finished:
+        log.info("controller: reassignment of {count} partitions finished", count=len(finished))
+        term.history.record_many("reassignments_finished", "partition", finished, "{what}: reassignment finished")
+        await remove_deleted_replicas(term, sorted({partition.topic for partition in finished}))
         term.put(ReassignmentsRequested())
 
 
@@ -111,8 +111,8 @@ def _is_moving(context: ControllerContext, partition: TopicPartition) -> bool:
     assignment, number = context.topics.get(partition.topic), partition.partition
     if assignment is None or partition.topic in context.deleting or number not in assignment.partitions:
         return False
-    changes = number in assignment.adding or number in assignment.removing
-    return changes and plan.placement_of(assignment, number).is_moving
+    has_changes = number in assignment.adding or number in assignment.removing
+    return has_changes and plan.placement_of(assignment, number).is_moving
 
 
 def placement(context: ControllerContext, partition: TopicPartition) -> Placement:
@@ -130,29 +130,29 @@ class _RequestedMoves:
         self._context = context
         self._rules = rules
         self._targets = dict(targets)
-        self._of_topic: dict[str, list[TopicPartition]] = defaultdict(list)
+        self._by_topic: dict[str, list[TopicPartition]] = defaultdict(list)
         self.results: Results = {}
         for partition in targets:
-            self._of_topic[partition.topic].append(partition)
+            self._by_topic[partition.topic].append(partition)
             self.results[partition] = KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist, or its topic is being deleted"
             )
 
     @property
     def topics(self) -> list[str]:
-        return sorted(self._of_topic)
+        return sorted(self._by_topic)
 
     def decide(self, topic: str) -> TopicChange | None:
         context = self._context
         placements: dict[int, Placement] = {}
         states = []
-        for partition in self._of_topic[topic]:
-            now, then = self._step(partition)
-            if then is None or then == now or len(placements) == PARTITIONS_PER_CHANGE_MAX:
+        for partition in self._by_topic[topic]:
+            current, following = self._step(partition)
+            if following is None or following == current or len(placements) == PARTITIONS_PER_CHANGE_MAX:
                 continue
-            placements[partition.partition] = then
+            placements[partition.partition] = following
             state = context.leadership.get(partition)
-            if state is not None and set(then.replicas) != set(now.replicas if now else ()):
+            if state is not None and set(following.replicas) != set(current.replicas if current else ()):
                 election = Election(state.leader, state.isr)
                 states.append(decisions.next_state_change(context, partition, election, self._rules))
         if not placements:
@@ -164,9 +164,9 @@ class _RequestedMoves:
         """Return the placement before and after the first step; (None, None) if the request is rejected."""
         if partition.partition not in self._context.topics[partition.topic].partitions:
             return None, None
-        now = placement(self._context, partition)
+        current = placement(self._context, partition)
         try:
-            target = self._checked(partition, now)
+            target = self._checked(partition, current)
         except KafkaError as error:
             self.results[partition] = error
             return None, None
@@ -175,18 +175,18 @@ class _RequestedMoves:
         self._targets[partition] = target
         state = self._context.leadership.get(partition)
         if state is None:
-            return now, Placement(target)  # it never had a leader, so there is no data to move
-        return now, plan.expand(now, target, (*state.isr, *state.eligible_leader_replicas))
+            return current, Placement(target)  # it never had a leader, so there is no data to move
+        return current, plan.expand(current, target, (*state.isr, *state.eligible_leader_replicas))
 
-    def _checked(self, partition: TopicPartition, now: Placement) -> tuple[int, ...]:
+    def _checked(self, partition: TopicPartition, current: Placement) -> tuple[int, ...]:
         target = self._targets[partition]
         if target is None:
-            if not now.is_moving:
+            if not current.is_moving:
                 raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{partition} is not being reassigned")
-            return now.origin
+            return current.origin
         if partition.partition in self._context.topics[partition.topic].read_only:
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{partition} is being removed")
-        reason = plan.reason_to_reject(now, target, self._context.brokers)
+        reason = plan.reason_to_reject(current, target, self._context.brokers)
         if reason is not None:
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{partition}: {reason}")
         return target
@@ -199,10 +199,10 @@ def _final_change(context: ControllerContext, rules: RulesOf, topic: str) -> Top
     placements: dict[int, Placement] = {}
     states = []
     for number in numbers:
-        partition, now = TopicPartition(topic, number), plan.placement_of(assignment, number)
-        change = _contracted_state(context, rules, partition, now)
+        partition, current = TopicPartition(topic, number), plan.placement_of(assignment, number)
+        change = _contracted_state(context, rules, partition, current)
         if change is not None and len(placements) < PARTITIONS_PER_CHANGE_MAX:
-            placements[number] = plan.contracted(now)
+            placements[number] = plan.contracted(current)
             states.append(change)
     if not placements:
         return None
@@ -210,17 +210,17 @@ def _final_change(context: ControllerContext, rules: RulesOf, topic: str) -> Top
 
 
 def _contracted_state(
-    context: ControllerContext, rules: RulesOf, partition: TopicPartition, now: Placement
+    context: ControllerContext, rules: RulesOf, partition: TopicPartition, current: Placement
 ) -> StateChange | None:
     state = context.leadership.get(partition)
     if state is None or state.leader == NO_LEADER:
         return None  # a replica in the ISR must come back first
     required = rules(partition.topic).min_insync_replicas
-    election = plan.contract(now, state, context.electable_replicas(partition), in_sync_required=required)
+    election = plan.contract(current, state, context.electable_replicas(partition), in_sync_required=required)
     if election is None:
         return None
     change = decisions.next_state_change(context, partition, election, rules)
-    return replace(change, state=replace(change.state, eligible_leader_replicas=_within(change, now.target)))
+    return replace(change, state=replace(change.state, eligible_leader_replicas=_within(change, current.target)))
 
 
 def _within(change: StateChange, target: Collection[int]) -> tuple[int, ...]:

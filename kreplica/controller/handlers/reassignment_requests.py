@@ -34,9 +34,11 @@ async def reassignments_requested(term: ControllerTerm) -> None:
     # Known requests are not started again: they may have been changed or cancelled by RPC since.
     new = {p: target for p, target in targets.items() if context.reassignments_requested.get(p) != target}
     context.reassignments_requested, context.reassignments_version = targets, stat.version
-    for partition, refused in (await reassignment.reassign(term, new)).items():
-        if refused is not None:
-            log.warn("controller: {partition} is not reassigned: {error}", partition=str(partition), error=str(refused))
+    for partition, rejection in (await reassignment.reassign(term, new)).items():
+        if rejection is not None:
+            log.warn(
+                "controller: {partition} is not reassigned: {error}", partition=str(partition), error=str(rejection)
+            )
     await _remove_finished(term)
 
 

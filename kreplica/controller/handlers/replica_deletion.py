@@ -1,7 +1,7 @@
 """Deletes replicas: each is stopped first, then its files are deleted; failed deletions are retried.
 
-Used for deleted topics, removed partitions and reassigned replicas, whose handlers update the znodes when a replica is
-gone.
+Used for deleted topics, removed partitions and reassigned replicas.  Their handlers update the znodes after the
+deletion (``replica_removal``).
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ async def replicas_stopped(term: ControllerTerm, event: ReplicasStopped) -> None
             context.set_replica_state(partition, event.broker_id, ReplicaState.DELETION_STARTED)
             batch.stop(partition, event.broker_id, delete=True)
         elif event.delete and state is ReplicaState.DELETION_STARTED:
-            done = ReplicaState.DELETION_INELIGIBLE if failed else ReplicaState.DELETION_SUCCESSFUL
-            context.set_replica_state(partition, event.broker_id, done)
+            new_state = ReplicaState.DELETION_INELIGIBLE if failed else ReplicaState.DELETION_SUCCESSFUL
+            context.set_replica_state(partition, event.broker_id, new_state)
     batch.send()
 
 

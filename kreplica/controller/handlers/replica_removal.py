@@ -48,10 +48,10 @@ def without_deleted_replicas(context: ControllerContext, topic: str) -> TopicCha
     assignment = context.topics[topic]
     placements = _placements_without_deleted(context, topic)
     removed = dict(assignment.removed)
-    for number, gone in assignment.removed.items():
+    for number, former in assignment.removed.items():
         partition = TopicPartition(topic, number)
-        if gone.replicas and all(is_deleted(context, partition, broker) for broker in gone.replicas):
-            removed[number] = RemovedPartition(gone.leader_epoch)
+        if former.replicas and all(is_deleted(context, partition, broker) for broker in former.replicas):
+            removed[number] = RemovedPartition(former.leader_epoch)
     if not placements and removed == assignment.removed:
         return None
     changed = replace(with_placements(assignment, placements), removed=removed)
@@ -62,8 +62,8 @@ def _placements_without_deleted(context: ControllerContext, topic: str) -> dict[
     assignment = context.topics[topic]
     placements = {}
     for number in sorted(assignment.removing.keys() & assignment.partitions.keys()):
-        partition, now = TopicPartition(topic, number), placement_of(assignment, number)
-        gone = [broker for broker in now.dropped if is_deleted(context, partition, broker)]
-        if gone:
-            placements[number] = without_deleted(now, gone)
+        partition, current = TopicPartition(topic, number), placement_of(assignment, number)
+        deleted = [broker for broker in current.dropped if is_deleted(context, partition, broker)]
+        if deleted:
+            placements[number] = without_deleted(current, deleted)
     return placements

@@ -29,7 +29,7 @@ TOPICS_AT_ONCE = 1000
 async def topics_changed(term: ControllerTerm) -> None:
     """Elect leaders for new topics, and delete the replicas of topics whose znode was removed.
 
-    An urgent event interrupts it; the remaining topics follow after that event.
+    Stops early for an urgent event; the remaining topics are handled after that event.
     """
     present = set(await list_topics(term))
     topics, unreadable = term.context.topics, term.context.unreadable
@@ -50,7 +50,7 @@ async def list_topics(term: ControllerTerm) -> list[str]:
 def delete_orphaned_topics(term: ControllerTerm, topics: Sequence[str]) -> None:
     """Delete the replicas of topics whose znodes were removed by hand.
 
-    Unlike a requested deletion it is sent only once, because no znode is left to record its progress.
+    The command is sent only once, because no znode is left to record the progress of the deletion.
     """
     context, batch = term.context, term.new_batch()
     for topic in topics:
@@ -80,7 +80,7 @@ async def read_assignments(term: ControllerTerm, topics: Iterable[str]) -> list[
     """
     names = list(topics)
     found = await gather([_read_topic(term, topic) for topic in names])
-    read = [topic for topic, there in zip(names, found, strict=True) if there]
+    read = [topic for topic, was_read in zip(names, found, strict=True) if was_read]
     if read:
         await term.read_topic_settings(read)
     return read
@@ -148,10 +148,10 @@ async def start_new_partitions(term: ControllerTerm, topics: Iterable[str]) -> N
 def _record_topics(term: ControllerTerm, partitions: Sequence[TopicPartition]) -> None:
     context, history = term.context, term.history
     new = Counter(partition.topic for partition in partitions)
-    made = [topic for topic, count in new.items() if count == len(context.topics[topic].partitions)]
-    grown = [topic for topic in new if topic not in made]
+    created = [topic for topic, count in new.items() if count == len(context.topics[topic].partitions)]
+    grown = [topic for topic in new if topic not in created]
     for kind, topics, text in (
-        ("topics_created", made, "{what} created, {count} partitions in total"),
+        ("topics_created", created, "{what} created, {count} partitions in total"),
         ("topics_grown", grown, "{what}: {count} new partitions in total"),
     ):
         count = sum(new[topic] for topic in topics)

@@ -23,8 +23,8 @@ log = Logger()
 async def deletions_changed(term: ControllerTerm) -> None:
     """Start the deletion of requested topics: every replica stops (phase one).
 
-    An urgent event interrupts it; the remaining topics follow after that event.  Their replicas get no role meanwhile:
-    the previous controller may have deleted them, and a leader without records must not start.
+    Stops early for an urgent event; the remaining topics are handled after that event.  Their replicas get no role
+    meanwhile: the previous controller may have deleted them, and a leader without records must not start.
     """
     watch = term.watch(znodes.DELETE_TOPICS, DeletionsChanged())
     names = await term.client.get_children(znodes.DELETE_TOPICS, watch)
@@ -74,7 +74,7 @@ async def _delete_unknown(term: ControllerTerm, names: Iterable[str]) -> None:
 async def finish_deletions(term: ControllerTerm, topics: Iterable[str]) -> None:
     """Remove the znodes of these topics if all their replicas are gone.
 
-    An urgent event interrupts it; the remaining topics follow after that event.
+    Stops early for an urgent event; the remaining topics are handled after that event.
     """
     context = term.context
     waiting, gone = deque(topics), []

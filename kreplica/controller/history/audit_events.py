@@ -47,7 +47,7 @@ KINDS = {
     "replicas_recovered": "A broker can use replicas again",
     "zookeeper_lost": "A broker lost its connection to ZooKeeper",
     "zookeeper_back": "A broker is connected to ZooKeeper again",
-    "session_expired": "A broker's ZooKeeper session expired; it leads no partition until it has a new one",
+    "session_expired": "A broker's ZooKeeper session expired; the broker leads no partition until it has a new session",
 }
 """Kinds of entries with their descriptions."""
 

@@ -76,11 +76,12 @@ class ControllerHistory:
             self.record("zookeeper_lost", subject, f"{subject} lost its connection to ZooKeeper")
         elif state is SessionState.EXPIRED:
             self._zookeeper_is_lost = True
-            text = f"the ZooKeeper session of {subject} expired; it leads no partition until it has a new one"
-            self.record("session_expired", subject, text)
+            text = f"the ZooKeeper session of {subject} expired"
+            self.record("session_expired", subject, f"{text}; the broker leads no partition until it has a new session")
         elif state is SessionState.AUTH_FAILED:
             self._zookeeper_is_lost = True
-            self.record("zookeeper_lost", subject, f"ZooKeeper rejected the user of {subject}; it leads no partition")
+            text = f"ZooKeeper rejected the user of {subject}; the broker leads no partition"
+            self.record("zookeeper_lost", subject, text)
         elif state is SessionState.CONNECTED and self._zookeeper_is_lost:
             self._zookeeper_is_lost = False
             self.record("zookeeper_back", subject, f"{subject} is connected to ZooKeeper again")
@@ -88,7 +89,7 @@ class ControllerHistory:
     @contextmanager
     def handling(self, event: Event) -> Iterator[None]:
         """Collect the changes of one event, and record one entry for each kind of change at the end."""
-        step = self._timeline.now
+        step = self._timeline.current_step
         waited_s = self._timeline.seconds() - step.noticed_s if step is not None else 0.0
         at_ms = self._now_ms() - round(waited_s * 1000)
         epoch = NO_TERM if self._controller_epoch is None else self._controller_epoch
@@ -125,7 +126,7 @@ class ControllerHistory:
             sentence = text.replace("{what}", subject or f"{len(names)} {noun}s")
             self.record(kind, subject, sentence, count=len(names), examples=names[:EXAMPLES_MAX], **details)
 
-    def live_brokers(self, *, gone: Iterable[int], joined: Iterable[int]) -> None:
+    def update_live_brokers(self, *, gone: Iterable[int], joined: Iterable[int]) -> None:
         """Update the departure times; a broker in both lists is live."""
         for broker in gone:
             if len(self.left_ms) < BROKERS_MAX:
@@ -133,13 +134,13 @@ class ControllerHistory:
         for broker in joined:
             self.left_ms.pop(broker, None)
 
-    def late(self, broker_id: int, command: Command) -> None:
+    def record_late(self, broker_id: int, command: Command) -> None:
         """Record that a broker did not respond to a command in time."""
         name, partitions = command.api.name, command.partitions
         text = f"broker {broker_id} did not respond to {name} of {len(partitions)} partitions in time"
         self.record_many("broker_late", "partition", partitions, text, broker=broker_id, command=name)
 
-    def changed(self, change: StateChange, replicas_of: Callable[[TopicPartition], Sequence[int]]) -> None:
+    def record_state(self, change: StateChange, replicas_of: Callable[[TopicPartition], Sequence[int]]) -> None:
         """Record a written state.
 
         :param replicas_of: returns the partition's current replicas; a removed replica does not count as out of sync.
@@ -150,18 +151,18 @@ class ControllerHistory:
         self._decision_log.add(partition, (self._cause, old, new))
         kind = _kind_of(old, new)
         if kind == "isr_shrunk" and old is not None:
-            missed = set(old.isr).difference(new.isr).intersection(replicas_of(partition))
-            kind = kind if missed else None
+            has_lost_replicas = set(old.isr).difference(new.isr).intersection(replicas_of(partition))
+            kind = kind if has_lost_replicas else None
         if kind is not None and old is not None:
-            some = self._changes.get(kind)
-            if some is None:
-                some = self._changes[kind] = _Changes(kind)
-            some.add(change, old)
+            collected = self._changes.get(kind)
+            if collected is None:
+                collected = self._changes[kind] = _Changes(kind)
+            collected.add(change, old)
 
-    def learned(self, partition: TopicPartition, old: LeaderAndIsr, new: LeaderAndIsr) -> None:
+    def record_leader_write(self, partition: TopicPartition, old: LeaderAndIsr, new: LeaderAndIsr) -> None:
         """Record a state that the partition's leader wrote."""
         if new.partition_epoch > old.partition_epoch:
-            self.changed(StateChange(partition, old, new), lambda _: (*old.isr, *new.isr))
+            self.record_state(StateChange(partition, old, new), lambda _: (*old.isr, *new.isr))
 
     # --- entries -----------------------------------------------------------------------------------------------------
 
@@ -169,22 +170,22 @@ class ControllerHistory:
         if not self._changes:
             return
         changes, self._changes = self._changes, {}
-        for some in changes.values():
-            self._record_changes(some)
+        for changes_of_kind in changes.values():
+            self._record_changes(changes_of_kind)
 
-    def _record_changes(self, some: _Changes) -> None:
+    def _record_changes(self, changes: _Changes) -> None:
         examples = [
             {
                 "topic": row.partition.topic,
                 "partition": row.partition.partition,
                 "change": Decision(row.partition, self._cause, row.previous, row.state).change,
             }
-            for row in some.examples
+            for row in changes.examples
         ]
-        subject = f"partition {some.examples[0].partition}" if some.count == 1 else ""
-        what = subject or f"{some.count} partitions"
-        text = f"{self._cause.text}: {_SENTENCES[some.kind].format(what=what, have='has' if subject else 'have')}"
-        self.record(some.kind, subject, text, count=some.count, examples=examples, **some.counts_by_broker())
+        subject = f"partition {changes.examples[0].partition}" if changes.count == 1 else ""
+        what = subject or f"{changes.count} partitions"
+        text = f"{self._cause.text}: {_SENTENCES[changes.kind].format(what=what, have='has' if subject else 'have')}"
+        self.record(changes.kind, subject, text, count=changes.count, examples=examples, **changes.counts_by_broker())
 
 
 _SENTENCES = {

@@ -42,7 +42,9 @@ class Cause:
         if self.step is None:
             return ()
         waiting = {
-            broker for command, broker in self.step.waits_for.items() if partition in cast(Command, command).partitions
+            broker
+            for command, broker in self.step.unanswered_commands.items()
+            if partition in cast(Command, command).partitions
         }
         return sorted(waiting)
 
@@ -112,8 +114,8 @@ def change_text(before: LeaderAndIsr | None, after: LeaderAndIsr) -> str:
         return f"broker {after.leader} is the first leader, {in_sync}"
     parts = []
     if before.leader != after.leader:
-        was, now = (str(state.leader) if state.leader >= 0 else "none" for state in (before, after))
-        parts.append(f"leader {was} -> {now}")
+        old_leader, new_leader = (str(state.leader) if state.leader >= 0 else "none" for state in (before, after))
+        parts.append(f"leader {old_leader} -> {new_leader}")
     if before.leader_epoch != after.leader_epoch:
         parts.append(f"leader epoch {before.leader_epoch} -> {after.leader_epoch}")
     if before.isr != after.isr:

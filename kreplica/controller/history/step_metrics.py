@@ -85,8 +85,8 @@ class Counters:
     """Counters since the start of the controller; they only increase.
 
     :param timeline: receives the times of the counted work.
-    :ivar unanswered: commands that a broker did not answer in time.
-    :ivar resumptions: requests that were continued after a lost connection.
+    :ivar unanswered: number of commands that a broker did not answer in time.
+    :ivar resumptions: number of ZooKeeper requests that were continued after a lost connection.
     """
 
     def __init__(self, timeline: Timeline | None = None) -> None:
@@ -100,13 +100,13 @@ class Counters:
         self._requests = 0
         self._in_flight = 0
 
-    def request(self, answer: Deferred[T]) -> Deferred[T]:
+    def request(self, response: Deferred[T]) -> Deferred[T]:
         """Count a request to ZooKeeper until its response arrives."""
         self._requests += 1
         if not self._in_flight:
             self._round_trips += 1
         self._in_flight += 1
-        return answer.addBoth(self._answered)
+        return response.addBoth(self._answered)
 
     def _answered(self, result: T) -> T:
         self._in_flight -= 1
@@ -130,7 +130,7 @@ class Counters:
         self.timeline.queued(broker_id, command, awaited=awaited)
 
     def command_late(self, broker_id: int, command: Command) -> None:
-        """Count and log a command without a response in time; its channel keeps retrying."""
+        """Count and log a command that got no response in time; its channel keeps retrying."""
         self.unanswered += 1
         log.error(
             "controller: broker {broker} did not respond to {api} for {count} partitions in time",
@@ -180,6 +180,6 @@ class CountedClient:
         self._counters.operations += len(reads)
         return self._counted(self._client.multi_read(reads)).addCallback(self._was_read)
 
-    def _was_read(self, answers: list[ReadResult]) -> list[ReadResult]:
-        self._counters.bytes += sum(len(answer[0]) for answer in answers if isinstance(answer, tuple))
-        return answers
+    def _was_read(self, results: list[ReadResult]) -> list[ReadResult]:
+        self._counters.bytes += sum(len(result[0]) for result in results if isinstance(result, tuple))
+        return results

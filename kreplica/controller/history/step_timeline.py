@@ -46,7 +46,7 @@ class Step:
     command_bytes: int = 0
     cost: tuple[int, ...] = ()
     notified: dict[int, None] = field(default_factory=dict)
-    waits_for: dict[object, int] = field(default_factory=dict)
+    unanswered_commands: dict[object, int] = field(default_factory=dict)
     """Broker of each command without a response."""
 
 
@@ -59,39 +59,39 @@ class Timeline:
     def __init__(self, seconds: Callable[[], float]) -> None:
         self.seconds = seconds
         self._steps: deque[Step] = deque(maxlen=STEPS_MAX)
-        self._now: Step | None = None
-        self._of_command: dict[object, Step] = {}
+        self._current_step: Step | None = None
+        self._step_by_command: dict[object, Step] = {}
 
     def __iter__(self) -> Iterator[Step]:
         """Iterate over the steps, oldest first."""
         return iter(tuple(self._steps))
 
     @property
-    def now(self) -> Step | None:
+    def current_step(self) -> Step | None:
         """The step whose event is being handled."""
-        return self._now
+        return self._current_step
 
     @property
     def settled(self) -> bool:
         """True if no event is being handled and every command has a response."""
-        return self._now is None and not self._of_command
+        return self._current_step is None and not self._step_by_command
 
     def began(self, event: Event, noticed_s: float) -> None:
         """Start the step of an event."""
-        self._now = Step(event, noticed_s, self.seconds())
-        self._steps.append(self._now)
+        self._current_step = Step(event, noticed_s, self.seconds())
+        self._steps.append(self._current_step)
 
     def wrote(self) -> None:
         """Note that ZooKeeper responded to a write."""
-        if self._now is not None:
-            self._now.written_s = self.seconds()
+        if self._current_step is not None:
+            self._current_step.written_s = self.seconds()
 
     def ended(self, cost: tuple[int, ...]) -> None:
         """End the current step's handling, successful or not.
 
         :param cost: a ``step_metrics.Cost``.
         """
-        step, self._now = self._now, None
+        step, self._current_step = self._current_step, None
         if step is not None:
             step.ended_s = self.seconds()
             step.cost = cost
@@ -102,34 +102,34 @@ class Timeline:
 
         :param awaited: False for a broker that is shutting down, whose response does not matter.
         """
-        if self._now is not None:
-            self._now.commands += 1
-            self._now.notified[broker_id] = None
+        if self._current_step is not None:
+            self._current_step.commands += 1
+            self._current_step.notified[broker_id] = None
             if awaited:
-                self._now.waits_for[command] = broker_id
-                self._of_command[command] = self._now
+                self._current_step.unanswered_commands[command] = broker_id
+                self._step_by_command[command] = self._current_step
 
     def sent(self, command: object, size_bytes: int) -> None:
         """Note the size of a sent command."""
-        step = self._of_command.get(command)
+        step = self._step_by_command.get(command)
         if step is not None:
             step.command_bytes += size_bytes
 
     def answered(self, command: object) -> None:
         """Note that a broker executed or rejected a command."""
-        step = self._of_command.pop(command, None)
+        step = self._step_by_command.pop(command, None)
         if step is not None:
-            step.waits_for.pop(command, None)
+            step.unanswered_commands.pop(command, None)
             self._settle(step)
 
-    def gone(self, broker_id: int) -> None:
+    def broker_gone(self, broker_id: int) -> None:
         """Stop waiting for a broker's responses."""
-        for step in dict.fromkeys(self._of_command.values()):
-            for command in [command for command, of in step.waits_for.items() if of == broker_id]:
+        for step in dict.fromkeys(self._step_by_command.values()):
+            for command in [each for each, receiver in step.unanswered_commands.items() if receiver == broker_id]:
                 self.answered(command)
 
     def _settle(self, step: Step) -> None:
-        if step.ended_s is None or step.waits_for or step.settled_s is not None:
+        if step.ended_s is None or step.unanswered_commands or step.settled_s is not None:
             return
         step.settled_s = self.seconds()
         if step.command_bytes >= LARGE_COMMANDS_BYTES:

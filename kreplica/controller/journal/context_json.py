@@ -1,4 +1,7 @@
-"""JSON encoding of the controller's context, for the header of a journal file."""
+"""JSON encoding of the controller's context, for the header of a journal file.
+
+Some keys (such as ``begun``) differ from the names of the attributes, because they are part of the file format.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +40,11 @@ def copy_context(context: ControllerContext) -> Generator[None, None, Controller
     return copy
 
 
-def _copied(known: Any) -> Generator[None, None, Any]:
+def _copied(original: Any) -> Generator[None, None, Any]:
     """Copy a set, or a dict in its order."""
-    copy = type(known)()
-    rest = iter(known.items() if isinstance(known, dict) else known)
-    while len(copy) < len(known):
+    copy = type(original)()
+    rest = iter(original.items() if isinstance(original, dict) else original)
+    while len(copy) < len(original):
         copy.update(islice(rest, STEP))
         yield
     return copy

@@ -1,8 +1,9 @@
 """Header of a journal file: configuration and complete state of the controller, so that each file is self-contained.
 
-A file starts with the controller, or when it is idle: no event is waiting or being handled, and no operation is in
-progress.  The state consists of the context, the timers and watches that will fire, and the commands without a
-response.
+A new file starts together with the controller, or while the controller is idle: no event is waiting or being handled,
+and no operation is in progress.  The state consists of the context, the timers and watches that will fire, and the
+commands without a response.  Some keys (such as ``office``, the term) have old names, because they are part of the
+file format.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def is_idle(controller: Controller, journal: Journal) -> bool:
     return controller.queue.idle_for_an_iteration and not journal.outstanding and not controller._stopped
 
 
-def at_once(steps: Steps[T]) -> T:
+def run_to_completion(steps: Steps[T]) -> T:
     """Run all steps without yielding, and return the result."""
     while True:
         try:

@@ -2,8 +2,8 @@
 
 Entries are collected for a moment; then a thread of ``Offload`` encodes and appends them.  Nothing is synced: the
 written part survives a killed process, but a power failure loses the last lines.  A failed write (for example on a full
-disk) leaves a gap with one line in the log, and a new file is tried every ``RETRY_SECONDS``.  Only a size limit that is
-too small for one file ends the journal.
+disk) leaves a gap with one line in the log, and a new file is tried every ``RETRY_SECONDS``.  The journal
+ends if its size limit is too small for one file, if the disk is too slow, or after an unexpected error.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class JournalFiles:
     :param first_head: returns the header of the first file.
     :ivar is_due: True if a new file should start, because the current one is full or a failed write must be retried.
     :ivar became_due: called when that becomes true; never during a call of the controller.
-    :ivar noted: number of entries so far.
+    :ivar entries_count: number of entries so far.
     """
 
     def __init__(self, runtime: Runtime, settings: JournalSettings, first_head: Callable[[], Entry]) -> None:
@@ -91,7 +91,7 @@ class JournalFiles:
         """Time of the next attempt after a failed write; entries are dropped until then."""
         self._gap_logged = False
         self.became_due: Callable[[], None] = lambda: None
-        self.noted = 0
+        self.entries_count = 0
 
     @property
     def is_due(self) -> bool:
@@ -108,7 +108,7 @@ class JournalFiles:
     def note(self, entry: Entry, weight: int = 1) -> None:
         if self._ended:
             return
-        self.noted += 1
+        self.entries_count += 1
         if self._first_head is not None:
             make, self._first_head = self._first_head, None
             self.begin(make())
@@ -188,7 +188,7 @@ class _FileWriter:
         self._settings = settings
         self._older: dict[str, int] = {}
         """Sizes of the earlier files, oldest first."""
-        self._is_found = False
+        self._has_scanned = False
         self._number = 0
         self._file: File | None = None
         self._size = 0
@@ -243,9 +243,9 @@ class _FileWriter:
 
     def _open(self, head: Entry) -> None:
         directory, broker_id, bytes_max = self._settings
-        if not self._is_found:
+        if not self._has_scanned:
             self._older = self._find()
-            self._is_found = True
+            self._has_scanned = True
         if self._file is not None:
             self._older[self._file.path] = self._size
             self._file.close()

@@ -25,7 +25,7 @@ def encode_run(run: RunningPlan) -> Json:
 def decode_run(value: dict[str, Any]) -> RunningPlan:
     plan_id: str = value["plan_id"]
     outcomes = [documents.decode_outcomes(plan_id, text.encode()) for text in value["outcomes"]]
-    run = RunningPlan.counted(
+    run = RunningPlan.with_counters(
         documents.decode_plan(plan_id, value["header"].encode()),
         value["version"],
         [documents.decode_steps(plan_id, text.encode()) for text in value["chunks"]],

@@ -29,7 +29,7 @@ T = TypeVar("T")
 Entry = dict[str, Any]
 """JSON object; values may be wrapped in ``Later``."""
 
-TIMERS_CHECKED = 64
+FIRST_SWEEP_TIMERS = 64
 """Number of recorded timers at which inactive ones are removed for the first time."""
 
 
@@ -63,7 +63,7 @@ class Journal(ControllerObserver):
         self.outstanding = 0
         self.watches: dict[int, Callable[[WatchEvent], None]] = {}
         self.timers: dict[int, IDelayedCall] = {}
-        self._sweep_at = TIMERS_CHECKED
+        self._sweep_at = FIRST_SWEEP_TIMERS
         self._questions: dict[ControllerRequest, int] = {}
         self._known: dict[object, object] = {}
 
@@ -139,7 +139,7 @@ class Journal(ControllerObserver):
     def timer_set(self, number: int, timer: IDelayedCall) -> None:
         if len(self.timers) >= self._sweep_at:
             self.timers = {each: timer for each, timer in self.timers.items() if timer.active()}
-            self._sweep_at = max(2 * len(self.timers), TIMERS_CHECKED)
+            self._sweep_at = max(2 * len(self.timers), FIRST_SWEEP_TIMERS)
         self.timers[number] = timer
 
     # --- notifications of the controller -----------------------------------------------------------------------------

@@ -70,7 +70,10 @@ def recorded(dependencies: ControllerDependencies, journal: Journal) -> Controll
 
 
 class RecordedReactor:
-    """Records timers but not the clock, because no decision depends on it; only these methods are needed."""
+    """Records timers but not the clock, because no decision depends on it.
+
+    Has only the methods that the controller uses.
+    """
 
     def __init__(self, reactor: Reactor, journal: Journal) -> None:
         self._journal = journal
@@ -242,11 +245,11 @@ def connect(
     channel = RecordedChannel(journal, number)
 
     def on_answered(broker_id: int, command: Command, answer: CommandResponse) -> None:
-        known, refusals = channel.commands.pop(command, None), encode_refusals(answer.partition_errors)
-        if known is None:
+        command_number, refusals = channel.commands.pop(command, None), encode_refusals(answer.partition_errors)
+        if command_number is None:
             answered(broker_id, command, answer)  # the command was dropped by an overflow
             return
-        with journal.received("answered", command=known, error=answer.error.name, refusals=refusals):
+        with journal.received("answered", command=command_number, error=answer.error.name, refusals=refusals):
             answered(broker_id, command, answer)
 
     def on_overflowed(broker_id: int) -> None:
@@ -256,11 +259,11 @@ def connect(
             overflowed(broker_id)
 
     def on_sent(command: Command, body: dict[str, Any]) -> None:
-        known, size = channel.unsent.pop(command, None), body["topic_states"].size
-        if known is None:
+        command_number, size = channel.unsent.pop(command, None), body["topic_states"].size
+        if command_number is None:
             sent(command, body)  # a retry, or dropped by an overflow
             return
-        with journal.received("sent", size // 100, command=known, bytes=size, crc=Later(digest, body)):
+        with journal.received("sent", size // 100, command=command_number, bytes=size, crc=Later(digest, body)):
             sent(command, body)
 
     def on_late(broker_id: int, command: Command) -> None:

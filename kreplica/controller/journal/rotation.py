@@ -33,13 +33,13 @@ class JournalRotator:
         self._controller = controller
         self._journal = journal
         self._files = files
-        self._noted = 0
+        self._entries_count = 0
         self._timer: IDelayedCall | None = None
 
     def rotate_if_due(self) -> None:
         """Start a new file if one is due and the controller is idle.  Must be called from outside of the controller."""
         if self._timer is None and self._files.is_due and is_idle(self._controller, self._journal):
-            self._noted = self._files.noted
+            self._entries_count = self._files.entries_count
             self._continue(state_of(self._controller, self._journal))
 
     def stop(self) -> None:
@@ -53,7 +53,7 @@ class JournalRotator:
 
     def _continue(self, steps: Steps[Entry]) -> None:
         self._timer = None
-        if self._files.noted != self._noted:
+        if self._files.entries_count != self._entries_count:
             self._timer = self._reactor.callLater(RETRY_SECONDS, self._retry)
             return
         try:

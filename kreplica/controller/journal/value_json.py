@@ -77,7 +77,7 @@ class OtherError(Exception):
 
 
 def plain(value: object) -> Json:
-    """Encode any value for display; it cannot be decoded."""
+    """Encode any value without its type; there is no function that decodes it."""
     match value:
         case Later():
             return value.json()
@@ -179,18 +179,18 @@ def decode_error(value: Json) -> Exception:
     name, path, text = value
     if name == "CancelledError":
         return CancelledError()
-    kind = next((each for each in _below(ZooKeeperError) if each.__name__ == name), None)
+    kind = next((each for each in _with_subclasses(ZooKeeperError) if each.__name__ == name), None)
     if kind is None:
         return OtherError(name, text)
-    made = kind.__new__(kind)  # some constructors need values that a journal does not contain
-    ZooKeeperError.__init__(made, path, text)
-    return made
+    zookeeper_error = kind.__new__(kind)  # some constructors need values that a journal does not contain
+    ZooKeeperError.__init__(zookeeper_error, path, text)
+    return zookeeper_error
 
 
-def _below(root: type[ZooKeeperError]) -> Iterator[type[ZooKeeperError]]:
+def _with_subclasses(root: type[ZooKeeperError]) -> Iterator[type[ZooKeeperError]]:
     yield root
     for each in root.__subclasses__():
-        yield from _below(each)
+        yield from _with_subclasses(each)
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -217,19 +217,19 @@ def decode_event(value: Json) -> Event:
 
     :raise LookupError: this version has no such event.
     """
-    name, known = value
+    name, field_values = value
     name = CURRENT_NAMES.get(name, name)
     if name == "ElectionRequested":
-        return ElectionRequested(ElectionType[known["election_type"]], _partitions(known["partitions"]))
+        return ElectionRequested(ElectionType[field_values["election_type"]], _partitions(field_values["partitions"]))
     if name == "ListReassignmentsRequested":
-        return ListReassignmentsRequested(_partitions(known["partitions"]))
+        return ListReassignmentsRequested(_partitions(field_values["partitions"]))
     if name == "AlterReassignmentsRequested":
-        targets = {decode_partition(key): None if ids is None else tuple(ids) for key, ids in known["targets"]}
+        targets = {decode_partition(key): None if ids is None else tuple(ids) for key, ids in field_values["targets"]}
         return AlterReassignmentsRequested(targets)
     kind = vars(event_types).get(name)
     if not (isinstance(kind, type) and issubclass(kind, Event)):
         raise LookupError(f"unknown event {name}")
-    return kind(**known)
+    return kind(**field_values)
 
 
 def _partitions(value: Json) -> list[TopicPartition] | None:

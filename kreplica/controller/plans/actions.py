@@ -107,7 +107,7 @@ async def withdraw(term: ControllerTerm, run: RunningPlan, requested: Collection
         await term.writes.remove([*paths, *sorted({path.rpartition("/")[0] for path in paths})])
 
 
-async def requests_left(term: ControllerTerm, run: RunningPlan) -> set[TopicPartition]:
+async def pending_requests(term: ControllerTerm, run: RunningPlan) -> set[TopicPartition]:
     """Return the partitions of the plan whose requests to be added or removed are still pending."""
     steps = [run.steps[number] for number in run.moving if not run.steps[number].action.is_reassignment]
     read_results = await read_all(term.client, [request_path(step) for step in steps]) if steps else []

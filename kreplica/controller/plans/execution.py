@@ -1,9 +1,9 @@
 """Execution of plans in bounded steps, from the state that an earlier controller left.
 
-After each event one pass (``PlansDue``) looks at all plans: finished steps are marked and their leaders moved back; the
-next steps are marked as started, and then started.  Outcomes are written to ZooKeeper before anything that depends on
-them, and everything else follows from the placement of the partitions (``step_state``), so a new controller has a
-complete state.
+After each event one pass (``PlansDue``) looks at all plans: finished steps are marked, and their preferred replicas
+become leaders; the next steps are marked as started, and then started.  Outcomes are written to ZooKeeper before
+anything that depends on them, and everything else follows from the placement of the partitions (``step_state``), so a
+new controller finds the complete state in ZooKeeper.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kreplica.cluster.plans import documents
 from kreplica.cluster.plans.plan import PlanState, StepOutcome, StepState
 from kreplica.cluster.plans.progress import ending
 from kreplica.controller.event_types import Event, PlansChanged, PlansDue
-from kreplica.controller.plans.actions import begin, elect_preferred_leaders, requests_left, reverse_moves, withdraw
+from kreplica.controller.plans.actions import begin, elect_preferred_leaders, pending_requests, reverse_moves, withdraw
 from kreplica.controller.plans.reading import ended_plan, read_plans, write_header
 from kreplica.controller.plans.step_selection import choose
 from kreplica.controller.plans.step_state import (
@@ -101,7 +101,7 @@ async def _observe(term: ControllerTerm, run: RunningPlan) -> None:
         async for number in term.in_slices(range(len(run.steps))):
             if run.outcomes[number].state is StepState.WAITING:
                 run.mark(number, CANCELLED)
-    requested = await requests_left(term, run)
+    requested = await pending_requests(term, run)
     if run.is_returning:
         await reverse_moves(term, run, [number for number in run.moving if _must_reverse(context, run, number)])
         await withdraw(term, run, requested)

@@ -134,7 +134,7 @@ async def _read_run(term: ControllerTerm, plan: Plan, version: int) -> RunningPl
 
 
 async def _count(term: ControllerTerm, run: RunningPlan) -> None:
-    for _ in run.counting():
+    for _ in run.build_counters():
         await term.yield_to_reactor()
 
 

@@ -47,16 +47,16 @@ class _Choice:
         self.started: list[StartedStep] = []
         self._term = term
         self._context = term.context
-        self._busy = moves_by_broker(term.context, runs)
-        self._left = STEPS_PER_PASS_MAX
+        self._loads = moves_by_broker(term.context, runs)
+        self._remaining = STEPS_PER_PASS_MAX
 
     async def select(self, run: RunningPlan) -> None:
         settled: dict[int, StepOutcome] = {}
         for broker, numbers in list(run.queues):
             if broker == FREE or broker in self._context.brokers:
                 await self._select_from_queue(run, broker, numbers, settled)
-        arrived = [number for number, outcome in settled.items() if outcome in (FINISHED, CANCELLED)]
-        await elect_preferred_leaders(self._term, run, arrived)
+        finished = [number for number, outcome in settled.items() if outcome in (FINISHED, CANCELLED)]
+        await elect_preferred_leaders(self._term, run, finished)
         for number, outcome in settled.items():
             run.mark(number, outcome)
 
@@ -66,20 +66,20 @@ class _Choice:
         """Select steps of a queue until its broker reaches its limit."""
         limit = run.plan.moves_at_once
         async for number in self._term.in_slices(numbers):
-            if not self._left or not step_state.can_begin(self._busy, (broker,), limit):
+            if not self._remaining or not step_state.can_begin(self._loads, (broker,), limit):
                 return
-            ends = loaded_brokers(self._context, run, run.steps[number])
-            if not step_state.can_begin(self._busy, ends, limit):
+            brokers = loaded_brokers(self._context, run, run.steps[number])
+            if not step_state.can_begin(self._loads, brokers, limit):
                 continue
             outcome = self._outcome(run, number)
             if outcome is not None:
                 settled[number] = outcome
             elif self._can_begin(run, number):
                 self.started.append(StartedStep(run, number))
-                self._busy.update(ends)
+                self._loads.update(brokers)
             else:
                 continue
-            self._left -= 1
+            self._remaining -= 1
 
     def _outcome(self, run: RunningPlan, number: int) -> StepOutcome | None:
         """Return the outcome of a step that does not need to start, or None if it should start."""
@@ -102,7 +102,7 @@ class _Choice:
         context, step = self._context, run.steps[number]
         if not step.action.is_reassignment:
             return True
-        if not all(context.is_online(step.key, broker) for broker in run.arriving(step)):
+        if not all(context.is_online(step.key, broker) for broker in run.receiving_brokers(step)):
             return False
         state = context.leadership.get(step.key)
         return state is None or step_state.can_copy(state.leader, force=run.plan.force)

@@ -42,9 +42,9 @@ MOVING = StepOutcome(StepState.MOVING)
 # --- guards -----------------------------------------------------------------------------------------------------------
 
 
-def can_begin(loads: Mapping[int, int], ends: Iterable[int], moves_at_once: int) -> bool:
+def can_begin(loads: Mapping[int, int], brokers: Iterable[int], moves_at_once: int) -> bool:
     """Return True if the leader and all receiving brokers of a move are below the plan's limit of moves."""
-    return all(loads.get(broker, 0) < moves_at_once for broker in ends)
+    return all(loads.get(broker, 0) < moves_at_once for broker in brokers)
 
 
 def can_copy(leader: int, *, force: bool) -> bool:
@@ -62,14 +62,14 @@ def move_position(
     topic = context.topics.get(key.topic)
     if topic is None or key.topic in context.deleting or key.partition not in topic.partitions:
         return MovePosition.GONE
-    now = reassignment_plan.placement_of(topic, key.partition)
-    if now.is_moving:
-        if now.target == goal:
+    current = reassignment_plan.placement_of(topic, key.partition)
+    if current.is_moving:
+        if current.target == goal:
             return MovePosition.IN_PROGRESS
-        return MovePosition.REVERSED if now.target == origin else MovePosition.ELSEWHERE
-    if now.replicas == goal:
+        return MovePosition.REVERSED if current.target == origin else MovePosition.ELSEWHERE
+    if current.replicas == goal:
         return MovePosition.ARRIVED
-    return MovePosition.AT_ORIGIN if now.replicas == origin else MovePosition.ELSEWHERE
+    return MovePosition.AT_ORIGIN if current.replicas == origin else MovePosition.ELSEWHERE
 
 
 def outcome_of_move(context: ControllerContext, run: RunningPlan, step: Step) -> StepOutcome | None:
@@ -88,19 +88,19 @@ def outcome_of_move(context: ControllerContext, run: RunningPlan, step: Step) ->
         case MovePosition.AT_ORIGIN if run.is_returning:
             return FINISHED
         case MovePosition.GONE:
-            return _gone(context, step)
+            return _gone_outcome(context, step)
     return superseded_outcome(context, step)
 
 
 def superseded_outcome(context: ControllerContext, step: Step) -> StepOutcome:
     """Return the failed outcome of a step whose partition another reassignment moves or has moved."""
-    now = reassignment_plan.placement_of(context.topics[step.topic], step.partition)
-    if now.is_moving:
-        return failed(f"another reassignment is moving it to {list(now.target)}")
-    return failed(f"another reassignment moved it to {list(now.replicas)}")
+    current = reassignment_plan.placement_of(context.topics[step.topic], step.partition)
+    if current.is_moving:
+        return failed(f"another reassignment is moving it to {list(current.target)}")
+    return failed(f"another reassignment moved it to {list(current.replicas)}")
 
 
-def _gone(context: ControllerContext, step: Step) -> StepOutcome:
+def _gone_outcome(context: ControllerContext, step: Step) -> StepOutcome:
     if step.topic not in context.topics or step.topic in context.deleting:
         return failed("its topic was deleted")
     return failed("the partition was removed")
@@ -108,11 +108,11 @@ def _gone(context: ControllerContext, step: Step) -> StepOutcome:
 
 def loaded_brokers(context: ControllerContext, run: RunningPlan, step: Step) -> tuple[int, ...]:
     """Return the brokers that a step loads: the receiving ones and the leader; empty if nothing is copied."""
-    arriving = run.arriving(step) if step.action.is_reassignment else ()
+    receiving = run.receiving_brokers(step) if step.action.is_reassignment else ()
     state = context.leadership.get(step.key)
-    if not arriving or state is None or state.leader == NO_LEADER:
-        return arriving
-    return (*arriving, state.leader)
+    if not receiving or state is None or state.leader == NO_LEADER:
+        return receiving
+    return (*receiving, state.leader)
 
 
 def moves_by_broker(context: ControllerContext, runs: Iterable[RunningPlan]) -> Counter[int]:
@@ -142,7 +142,7 @@ def outcome_of_request(
     :param requested: partitions whose requests are still in ZooKeeper.
     """
     if step.topic not in context.topics or step.topic in context.deleting:
-        return _gone(context, step)
+        return _gone_outcome(context, step)
     if partition_exists(context, step.key) == (step.action is Action.ADD):
         return FINISHED
     topic = context.topics[step.topic]
@@ -156,9 +156,9 @@ def outcome_of_request(
 
 
 def _refusal(context: ControllerContext, step: Step) -> str | None:
-    """Return why a partition cannot be added or removed now; None if it can, so its request was withdrawn."""
+    """Return why a partition cannot be added or removed; None if it can be: its request was withdrawn."""
     topic, number = context.topics[step.topic], step.partition
     if step.action is Action.ADD:
         return partition_addition.refusal(topic, number, step.after, context.brokers)
-    can_go = partition_removal.removable_partitions(topic, range(number, len(topic.partitions)))
-    return None if number in can_go else partition_removal.refusal(topic, number)
+    removable = partition_removal.removable_partitions(topic, range(number, len(topic.partitions)))
+    return None if number in removable else partition_removal.refusal(topic, number)

@@ -109,8 +109,8 @@ class ControllerContext:
         if partition.partition in topic.partitions:
             replicas = topic.partitions[partition.partition]
             return tuple(r for r in topic.removing.get(partition.partition, ()) if r not in replicas)
-        gone = topic.removed.get(partition.partition)
-        return gone.replicas if gone else ()
+        removed = topic.removed.get(partition.partition)
+        return removed.replicas if removed else ()
 
     def will_be_deleted(self, partition: TopicPartition, broker_id: int) -> bool:
         """Return True if the replica was removed, or its topic is being deleted."""
@@ -137,8 +137,8 @@ class ControllerContext:
     def first_leader_epoch(self, partition: TopicPartition) -> int:
         """Return the initial leader epoch: above the last epoch of a removed partition with the same number."""
         topic = self.topics.get(partition.topic)
-        gone = topic.removed.get(partition.partition) if topic else None
-        return gone.leader_epoch + 1 if gone else 0
+        removed = topic.removed.get(partition.partition) if topic else None
+        return removed.leader_epoch + 1 if removed else 0
 
     def partitions_of(self, topic: str) -> Iterator[TopicPartition]:
         assignment = self.topics.get(topic)
@@ -180,7 +180,7 @@ class ControllerContext:
         """Return True if the broker is live and its replica has not failed."""
         return broker_id in self.brokers and partition not in self.failed_replicas.get(broker_id, ())
 
-    def online(self, partition: TopicPartition) -> tuple[int, ...]:
+    def online_replicas(self, partition: TopicPartition) -> tuple[int, ...]:
         """Return the online replicas in the order of the assignment."""
         brokers, replicas = self.brokers, self.replicas(partition)
         if self.failed_replicas:
@@ -189,7 +189,7 @@ class ControllerContext:
 
     def electable_replicas(self, partition: TopicPartition) -> tuple[int, ...]:
         """Return the online replicas whose brokers are not shutting down."""
-        online = self.online(partition)
+        online = self.online_replicas(partition)
         if not self.shutting_down:
             return online
         return tuple(replica for replica in online if replica not in self.shutting_down)
@@ -197,7 +197,7 @@ class ControllerContext:
     def state_receivers(self, partition: TopicPartition) -> tuple[int, ...]:
         """Return the brokers that receive the partition's state: online replicas except followers in shutdown."""
         leader = self.leadership[partition].leader
-        return tuple(r for r in self.online(partition) if r == leader or r not in self.shutting_down)
+        return tuple(r for r in self.online_replicas(partition) if r == leader or r not in self.shutting_down)
 
     def leads(self, broker_id: int, partition: TopicPartition) -> bool:
         """Return True if the broker is the leader in the state of the partition, even if the broker is not live."""

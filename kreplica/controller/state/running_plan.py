@@ -11,10 +11,10 @@ from typing import Any
 from kreplica.cluster.plans.plan import Plan, PlanProgress, PlanState, Step, StepOutcome, StepState
 
 FREE = -1
-"""Queue of steps that copy no data."""
+"""Key of the queue of steps that copy no data; other keys are broker IDs."""
 
 COUNTED_AT_ONCE = 500
-"""Number of steps that ``counting`` processes between two yields."""
+"""Number of steps that ``build_counters`` processes between two yields."""
 
 
 class RunningPlan:
@@ -44,21 +44,21 @@ class RunningPlan:
         self.written_chunks = set(written_chunks)
         self.unwritten: set[int] = set()
         """Numbers of the chunks whose outcomes differ from ZooKeeper."""
-        self._ends = list(accumulate(len(chunk) for chunk in chunks))
+        self._chunk_ends = list(accumulate(len(chunk) for chunk in chunks))
         self._counts = Counter[StepState]()
         self._bytes = self._bytes_done = 0
         self._moving = set[int]()
         self._queues: dict[int, list[int]] = {}
 
     @classmethod
-    def counted(cls, *args: Any) -> RunningPlan:
+    def with_counters(cls, *args: Any) -> RunningPlan:
         """Return a plan with complete counters and queues, built without yielding."""
         run = cls(*args)
-        for _ in run.counting():
+        for _ in run.build_counters():
             pass
         return run
 
-    def counting(self) -> Iterator[None]:
+    def build_counters(self) -> Iterator[None]:
         """Build the counters and queues.  Required before any other use, and after the plan has changed its direction.
 
         Yields every ``COUNTED_AT_ONCE`` steps, because a plan may have 100,000.
@@ -132,7 +132,7 @@ class RunningPlan:
             started_at_ms=self.started_at_ms,
         )
 
-    def arriving(self, step: Step) -> tuple[int, ...]:
+    def receiving_brokers(self, step: Step) -> tuple[int, ...]:
         """Return the brokers that receive a new replica, in the plan's current direction."""
         origin = self.origin(step)
         return tuple(replica for replica in self.goal(step) if replica not in origin)
@@ -148,8 +148,8 @@ class RunningPlan:
         self.outcomes[number] = outcome
         self._counts[old.state] -= 1
         self._counts[outcome.state] += 1
-        done = (outcome.state is StepState.FINISHED) - (old.state is StepState.FINISHED)
-        self._bytes_done += step.bytes * done
+        finished_change = (outcome.state is StepState.FINISHED) - (old.state is StepState.FINISHED)
+        self._bytes_done += step.bytes * finished_change
         self._moving.discard(number)
         if outcome.state is StepState.MOVING:
             self._moving.add(number)
@@ -158,16 +158,16 @@ class RunningPlan:
 
     def replace_header(self, plan: Plan, version: int) -> bool:
         """Replace the header; return True if the plan changed its direction and must be counted again."""
-        turned = (plan.state, plan.rollback) != (self.plan.state, self.plan.rollback)
+        has_turned = (plan.state, plan.rollback) != (self.plan.state, self.plan.rollback)
         self.plan, self.version = plan, version
-        return turned
+        return has_turned
 
     def chunk_of(self, number: int) -> int:
-        return bisect_right(self._ends, number)
+        return bisect_right(self._chunk_ends, number)
 
     def outcomes_of(self, chunk: int) -> Sequence[StepOutcome]:
         """Return the outcomes of the steps of one chunk."""
-        end = self._ends[chunk]
+        end = self._chunk_ends[chunk]
         return self.outcomes[end - len(self.chunks[chunk]) : end]
 
     # --- queues ------------------------------------------------------------------------------------------------------
@@ -177,11 +177,11 @@ class RunningPlan:
         state = self.outcomes[number].state
         if not self.is_returning:
             return state is StepState.WAITING
-        returns = self.plan.rollback and self.steps[number].action.is_reassignment
-        return state is StepState.FINISHED and returns
+        is_undone = self.plan.rollback and self.steps[number].action.is_reassignment
+        return state is StepState.FINISHED and is_undone
 
     def _queue_of(self, number: int) -> int:
-        return next(iter(self.arriving(self.steps[number])), FREE)
+        return next(iter(self.receiving_brokers(self.steps[number])), FREE)
 
     def _enter_queue(self, number: int) -> None:
         if self._waits(number):

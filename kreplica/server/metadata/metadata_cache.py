@@ -19,7 +19,7 @@ IDS_FROM = 12
 STEP_PARTITIONS = 500
 """Number of partitions replaced in one step; each takes about 0.1 us."""
 
-WHOLE = 2
+FULL = 2
 """Type of an UpdateMetadata request with the full metadata (KIP-866)."""
 
 
@@ -176,7 +176,7 @@ class MetadataCache:
                     return []
         names = [row["topic_name"] for row, _ in parsed]
         gone = [name for name in names if name not in self.topics]
-        if body.get("type") == WHOLE:
+        if body.get("type") == FULL:
             gone += self._drop_unnamed(body["part"], body["parts"], names)
         self.recheck()
         for observer in self._observers:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from kreplica.controller.controller import Controller
-from kreplica.controller.journal.file_header import at_once, state_of
+from kreplica.controller.journal.file_header import run_to_completion, state_of
 from kreplica.controller.journal.lines import EntryFields
 from kreplica.controller.journal.recorder import Journal
 from kreplica.controller.journal.recording_proxies import recorded
@@ -130,7 +130,7 @@ class Replay:
         """Compare the controller's state with the snapshot in the next file, if that continues this one."""
         if not next_file.continues(self.outcome.file) or self.outcome.difference is not None or self._is_over:
             return
-        state = json.loads(json.dumps(at_once(state_of(self.controller, self._journal)), default=plain))
+        state = json.loads(json.dumps(run_to_completion(state_of(self.controller, self._journal)), default=plain))
         if state != next_file.state:
             self.outcome.difference = Difference(self._script.event, next_file.state, state)
 
