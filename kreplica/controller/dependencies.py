@@ -95,6 +95,7 @@ class ControllerConfig:
     :param removal_wait_s: default time for which a partition is read-only before its removal.
     :param preference: orders the candidates for leadership; None for the order of the assignment.
     :param endpoint_maker: creates the endpoints of connections to brokers.
+    :param control_plane_listener: name of the listener to which commands are sent; None for ``listener``.
     """
 
     broker_id: int
@@ -109,6 +110,7 @@ class ControllerConfig:
     removal_wait_s: float = 60.0
     preference: Preference | None = None
     endpoint_maker: EndpointMaker = tcp_endpoint
+    control_plane_listener: str | None = None
 
 
 class LongLoop(Protocol):

@@ -113,8 +113,9 @@ class ControllerTerm:
     # --- brokers -----------------------------------------------------------------------------------------------------
 
     def open_channel(self, registration: BrokerRegistration) -> None:
-        """Open a channel to a broker; log an error if the broker does not have the inter-broker listener."""
-        endpoint = registration.endpoint(self.config.listener)
+        """Open a channel to a broker; log an error if the broker does not have the listener for commands."""
+        listener = self.config.control_plane_listener or self.config.listener
+        endpoint = registration.endpoint(listener)
         if self._closed:
             return
         if endpoint is None:
@@ -122,7 +123,7 @@ class ControllerTerm:
                 "controller: broker {broker} has no listener {listener}, so no command can be sent to it; "
                 "its listeners: {known}",
                 broker=registration.broker_id,
-                listener=self.config.listener,
+                listener=listener,
                 known=", ".join(map(str, registration.endpoints)) or "none",
             )
             return

@@ -53,6 +53,7 @@ class BrokerSettings:
     :ivar listeners: addresses to listen on; an empty host means all interfaces, port 0 lets the system choose.
     :ivar advertised_listeners: addresses to publish; an empty host means this machine's name, port 0 the bound port.
     :ivar inter_broker_listener: the name of the listener for requests between brokers.
+    :ivar control_plane_listener: the name of the listener for requests of the controller; the same by default.
     :ivar log_dirs: the log directories; at least one, without duplicates.
     """
 
@@ -70,6 +71,7 @@ class BrokerSettings:
         self.log_dirs = self._parsed("log.dirs" if self["log.dirs"] is not None else "log.dir", _parse_directories)
         self.listeners, self.advertised_listeners = self._endpoints()
         self.inter_broker_listener = self._inter_broker_listener()
+        self.control_plane_listener = self._control_plane_listener()
 
     @classmethod
     def from_text(cls, text: str, overrides: Sequence[str] = (), *, origin: str = "the settings") -> BrokerSettings:
@@ -178,6 +180,26 @@ class BrokerSettings:
             raise self._error(
                 (origin_name,),
                 f"{origin_name}: the inter-broker listener {chosen} is not advertised, only {', '.join(names)}",
+            )
+        return chosen
+
+    def _control_plane_listener(self) -> str:
+        name = "control.plane.listener.name"
+        if name not in self._configured:
+            return self.inter_broker_listener
+        chosen: str = self[name].upper()
+        if not chosen:
+            raise self._error((name,), f"{name} is empty: name a listener, or remove the setting")
+        if chosen not in self._parsed("listener.security.protocol.map", parse_protocols):
+            raise self._error((name,), f"{name}={chosen}: listener.security.protocol.map has no protocol for {chosen}")
+        names = [endpoint.listener for endpoint in self.advertised_listeners]
+        if chosen not in names:
+            raise self._error(
+                (name,), f"{name}={chosen} must be one of the advertised listeners, which are {', '.join(names)}"
+            )
+        if chosen == self.inter_broker_listener:
+            raise self._error(
+                (name,), f"{name} and the inter-broker listener must be different listeners; both are {chosen}"
             )
         return chosen
 

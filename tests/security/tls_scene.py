@@ -71,14 +71,22 @@ class Brokers:
         return {each.user for server in servers if server is not None for each in server.resources.connections}
 
 
-def with_brokers(count: int, directory: Path, certificates: Path, connect: str, story: Any, more: str = "") -> None:
+def with_brokers(
+    count: int,
+    directory: Path,
+    certificates: Path,
+    connect: str,
+    story: Any,
+    more: str = "",
+    of: Any = settings,
+) -> None:
     """Run brokers and a story with them on the real reactor."""
 
     async def main() -> None:
         from twisted.internet import reactor
 
         brokers = [
-            Broker(real_runtime(reactor), settings(number, directory, certificates, connect, more))
+            Broker(real_runtime(reactor), of(number, directory, certificates, connect, more))
             for number in range(1, count + 1)
         ]
         try:

@@ -201,6 +201,16 @@ def test_one_port_for_ipv4_and_ipv6():
         ("listener.security.protocol.map=A", "'A' is not NAME:PROTOCOL"),
         ("listener.security.protocol.map=A:TLS", "unknown protocol; the protocols are PLAINTEXT, SSL"),
         ("listener.security.protocol.map=A:SSL,a:SSL", "the name A is listed twice"),
+        ("control.plane.listener.name=OTHER", "listener.security.protocol.map has no protocol for OTHER"),
+        (
+            "control.plane.listener.name=SSL",
+            "control.plane.listener.name=SSL must be one of the advertised listeners, which are PLAINTEXT",
+        ),
+        (
+            "control.plane.listener.name=plaintext",
+            "control.plane.listener.name and the inter-broker listener must be different listeners; both are PLAINTEXT",
+        ),
+        ("control.plane.listener.name=", "control.plane.listener.name is empty"),
         ("inter.broker.listener.name=OTHER", "the inter-broker listener OTHER is not advertised, only PLAINTEXT"),
         ("inter.broker.listener.name=PLAINTEXT\nsecurity.inter.broker.protocol=PLAINTEXT", "only one of"),
     ],

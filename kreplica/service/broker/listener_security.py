@@ -92,13 +92,30 @@ def _no_token(_: str) -> None:
     return None
 
 
-def inter_broker_endpoint(settings: BrokerSettings, certificates: ListenerCertificates) -> EndpointMaker:
-    """Return the maker of endpoints for connections to other brokers.
+class BrokerEndpoints(NamedTuple):
+    """Makers of endpoints for connections to other brokers.
+
+    :param control_plane: for requests of the controller; the same by default.
+    """
+
+    inter_broker: EndpointMaker
+    control_plane: EndpointMaker
+
+
+def broker_endpoints(settings: BrokerSettings, certificates: ListenerCertificates) -> BrokerEndpoints:
+    """Return the makers of endpoints for connections to other brokers.
 
     :param certificates: verify the other brokers, and contain the own certificate.
     :raise SettingsError: the settings or files are invalid.
     """
-    listener = settings.inter_broker_listener
+    inter_broker = control_plane = _endpoint(settings, certificates, settings.inter_broker_listener)
+    if settings.control_plane_listener != settings.inter_broker_listener:
+        control_plane = _endpoint(settings, certificates, settings.control_plane_listener)
+    return BrokerEndpoints(inter_broker, control_plane)
+
+
+def _endpoint(settings: BrokerSettings, certificates: ListenerCertificates, listener: str) -> EndpointMaker:
+    """Return the maker of endpoints for connections to a listener of other brokers."""
     protocol = next(each.security_protocol for each in settings.listeners if each.listener == listener)
     if protocol == "PLAINTEXT":
         return tcp_endpoint

@@ -95,7 +95,10 @@ def controller_config(
     endpoint: EndpointMaker,
     preference: Preference | None = None,
 ) -> ControllerConfig:
-    """Return the configuration of the controller."""
+    """Return the configuration of the controller.
+
+    :param endpoint: makes the endpoints of connections to ``settings.control_plane_listener`` of the brokers.
+    """
     return ControllerConfig(
         settings["broker.id"],
         settings.inter_broker_listener,
@@ -109,6 +112,7 @@ def controller_config(
         removal_wait_s=settings["kreplica.partition.removal.wait.ms"] / 1000,
         preference=preference,
         endpoint_maker=endpoint,
+        control_plane_listener=settings.control_plane_listener,
     )
 
 

@@ -44,7 +44,7 @@ from kreplica.service.broker.connection_settings import ConnectionLimitsUpdate
 from kreplica.service.broker.coordinators import Coordinators
 from kreplica.service.broker.delegation_tokens import start_token_sweep, token_store
 from kreplica.service.broker.listener_certificates import ListenerCertificates
-from kreplica.service.broker.listener_security import Authenticators, inter_broker_endpoint, listener_sasl
+from kreplica.service.broker.listener_security import Authenticators, broker_endpoints, listener_sasl
 from kreplica.service.broker.peers import Peers
 from kreplica.service.broker.readiness import not_ready, wait_until_served
 from kreplica.service.broker.replication import Replication
@@ -88,7 +88,7 @@ class Broker:
         self._failed = failed or self._stop_in_background
         self.broker_id: int = settings["broker.id"]
         self.certificates = ListenerCertificates(runtime, settings)
-        self.inter_broker_endpoint = inter_broker_endpoint(settings, self.certificates)
+        self.inter_broker_endpoint, control_plane_endpoint = broker_endpoints(settings, self.certificates)
         self.plugins = Plugins(self, runtime, settings)
         self.bearer_tokens = BearerTokens(runtime, settings)
         self._zookeeper_clients = ZooKeeperClients(runtime, settings)
@@ -120,7 +120,7 @@ class Broker:
         self.directories.on_offline(lambda _: self.log_dir_events.directory_failed())
         self.membership = self._make_membership()
         config = controller_config(
-            settings, self.dynamic_settings, self.inter_broker_endpoint, self.plugins.preference
+            settings, self.dynamic_settings, control_plane_endpoint, self.plugins.preference
         )
         self.controller, self._close_journal = journaled(
             ControllerDependencies.real(runtime, self.client, config), journal_settings(settings)

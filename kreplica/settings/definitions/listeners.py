@@ -28,6 +28,11 @@ LISTENERS = (
         "0.0.0.0.",
     ),
     Setting(
+        "control.plane.listener.name", STRING, None, ANY, HIGH, READ_ONLY,
+        "The listener for requests of the controller to brokers, another one than that between brokers, which is the "
+        "default. Requests of the controller are served first on any listener.",
+    ),
+    Setting(
         "inter.broker.listener.name", STRING, None, ANY, MEDIUM, READ_ONLY,
         "The listener for requests between brokers; defaults to the one whose protocol is "
         "security.inter.broker.protocol.",
@@ -44,10 +49,6 @@ LISTENERS = (
     Setting(
         "security.inter.broker.protocol", STRING, "PLAINTEXT", OneOf(PROTOCOLS), MEDIUM, READ_ONLY,
         "The security protocol between brokers; selects the listener if inter.broker.listener.name is not set.",
-    ),
-    *not_implemented(
-        "the controller's requests arrive on inter.broker.listener.name and are served first",
-        Row("control.plane.listener.name", STRING, None, ANY, HIGH, READ_ONLY),
     ),
     *not_implemented(
         "listeners open when the broker is ready to serve requests",
