@@ -118,9 +118,11 @@ def config_path(entity_type: str, name: str) -> str:
     """Return the path of an entity's dynamic settings.
 
     :param entity_type: ``topics``, ``brokers``, ``clients``, ``users`` or ``ips``.
-    :param name: percent-encoded as in Kafka, except for the default entity.
+    :param name: percent-encoded as in Kafka, except for the default entity; ``.`` and ``..`` are encoded too, because
+        ZooKeeper does not allow them in a path.
     """
-    return f"/config/{entity_type}/{name if name == DEFAULT_ENTITY else quote(name, safe='')}"
+    encoded = quote(name, safe="") if name.strip(".") or len(name) > 2 else name.replace(".", "%2E")
+    return f"/config/{entity_type}/{name if name == DEFAULT_ENTITY else encoded}"
 
 
 def config_entity(entity_path: str) -> tuple[str, str]:

@@ -79,6 +79,16 @@ def test_invalid_changes(scene: Scene, entity: dict[str, str], quotas: dict[str,
     assert (caught.value.status, detail in caught.value.detail) == (400, True)
 
 
+@pytest.mark.parametrize("name", [".", "..", "...", "a/b", "\0", "x" * 1000])
+def test_any_name_can_have_a_quota(scene: Scene, name: str) -> None:
+    """Names that are no parts of a path are encoded; the quota is read back."""
+    for entity in ({"user": name}, {"client_id": name}, {"user": "u", "client_id": name}):
+        change(scene, {PRODUCER_BYTE_RATE: 5}, **entity)
+        scene.cluster.run(1)
+        assert quotas_of(scene, 2) == [{**PARTS, **entity, "quotas": {PRODUCER_BYTE_RATE: 5.0}}]
+        change(scene, {PRODUCER_BYTE_RATE: None}, **entity)
+
+
 def test_unknown_host(scene: Scene) -> None:
     """Its name is in the error."""
     with pytest.raises(KafkaError, match=r"no\.such\.host is not a valid IP"):
