@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import kreplica
+from kreplica.cluster.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaEntity
+from kreplica.cluster.znodes import DEFAULT_ENTITY
 from kreplica.runtime.disk import FileRange
 from kreplica.server.transport.outgoing_buffers import Piece, piece_size
 from kreplica.testing.cluster.cluster import SimulatedCluster
@@ -121,10 +123,14 @@ def _broker_costs() -> dict[str, Cost]:
     row = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
     ends = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": "t", "partitions": [row]}]}
     topic = {"topics": [{"name": "t"}], "allow_auto_topic_creation": False}
+    limited = Leader(brokers=1)
+    limited.set_quotas({PRODUCER_BYTE_RATE: 1e12, CONSUMER_BYTE_RATE: 1e12})
     return {
         "Produce, one partition, acks=1": one.cost(PRODUCE, 9, lambda _: _produce(1)),
         f"Produce, {PARTITIONS} partitions, acks=1": one.cost(PRODUCE, 9, lambda _: _produce(PARTITIONS)),
         f"Produce, {RUN} requests in one read": one.cost(PRODUCE, 9, lambda _: _produce(1), times=RUN),
+        "Produce, one partition, with a quota that is not reached": limited.cost(PRODUCE, 9, lambda _: _produce(1)),
+        "Fetch, one partition, with a quota that is not reached": limited.cost(FETCH, 11, lambda _: _fetch(1)),
         "Fetch, one partition": one.cost(FETCH, 11, lambda _: _fetch(1)),
         f"Fetch, {PARTITIONS} partitions": one.cost(FETCH, 11, lambda _: _fetch(PARTITIONS)),
         f"Fetch in a session, {PARTITIONS} partitions without new records": one.cost(
@@ -170,10 +176,15 @@ class Leader:
             for partition in range(partitions):
                 for _ in range(BATCHES_BEFORE):
                     self.cluster.run_until(client.produce("t", partition, _batch()))
-        self.resources = self.cluster.brokers[self.cluster.leader_of("t", 0)].program.server.resources
+        self._program = self.cluster.brokers[self.cluster.leader_of("t", 0)].program
+        self.resources = self._program.server.resources
         self._sink = Sink()
         self._connection = self.resources.connection("PLAINTEXT", "1.2.3.4:5")
         self._connection.attach(self._sink)
+
+    def set_quotas(self, quotas: Mapping[str, float]) -> None:
+        """Set quotas of each user."""
+        self._program.quotas.replace({QuotaEntity(user=DEFAULT_ENTITY): quotas})
 
     def response(self, api: Api, version: int, body: Body) -> Any:
         """Return the parsed response to one request that is answered at once."""
