@@ -81,7 +81,7 @@ def test_invalid_changes(scene: Scene, entity: dict[str, str], quotas: dict[str,
 
 @pytest.mark.parametrize("name", [".", "..", "...", "a/b", "\0", "x" * 1000])
 def test_any_name_can_have_a_quota(scene: Scene, name: str) -> None:
-    """Names that are no parts of a path are encoded; the quota is read back."""
+    """Names that cannot be part of a path are encoded; the quota is read back."""
     for entity in ({"user": name}, {"client_id": name}, {"user": "u", "client_id": name}):
         change(scene, {PRODUCER_BYTE_RATE: 5}, **entity)
         scene.cluster.run(1)

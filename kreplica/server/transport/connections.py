@@ -142,11 +142,12 @@ class Connections:
         if excess <= 0:
             return
         others = (each for each in self._open if each.listener != protected and not each.closed)
-        idle_first = nsmallest(min(excess, CLOSED_AT_ONCE), others, key=lambda each: each.last_active_s)
-        for connection in idle_first:
+        # Without a listener of their own, connections of other brokers are the last.
+        order = nsmallest(min(excess, CLOSED_AT_ONCE), others, key=lambda each: (each.is_control, each.last_active_s))
+        for connection in order:
             self._limits.excess_closed += 1
             connection.drop("the broker has too many connections (max.connections), and this one was idle longest")
-        if excess > len(idle_first) > 0:
+        if excess > len(order) > 0:
             self._closing_excess = self._resources.reactor.callLater(0, self._close_excess)
 
     # --- stop and timeouts -------------------------------------------------------------------------------------------
