@@ -18,7 +18,6 @@ from kreplica.controller.handlers.replica_removal import remove_deleted_replicas
 from kreplica.controller.handlers.topic_creation import elect_new_partitions, list_topics, read_assignments
 from kreplica.controller.handlers.topic_deletion import deletions_changed
 from kreplica.controller.plans import execution
-from kreplica.controller.state.context import ControllerContext
 from kreplica.controller.state.states import PartitionState, ReplicaState
 from kreplica.controller.term import ControllerTerm
 from kreplica.model import NO_BROKER_EPOCH, NO_LEADER, TopicPartition
@@ -51,7 +50,7 @@ async def take_over(term: ControllerTerm) -> None:
     bounced = {b for b, registration in context.brokers.items() if registration.epoch > known.get(b, NO_BROKER_EPOCH)}
     unclean = {b for b in bounced if not decisions.has_intact_logs(context.brokers[b], known.get(b, NO_BROKER_EPOCH))}
     context.known_epochs = known | context.known_epochs
-    _record_takeover(term, sorted(bounced & known.keys()))
+    await _record_takeover(term, sorted(bounced & known.keys()))
     await _enter_states(term, bounced)
     await _elect(term, bounced, unclean)
     batch = term.new_batch()
@@ -79,15 +78,18 @@ async def take_over(term: ControllerTerm) -> None:
     )
 
 
-def _record_takeover(term: ControllerTerm, bounced: Sequence[int]) -> None:
+async def _record_takeover(term: ControllerTerm, bounced: Sequence[int]) -> None:
     """Record the election and the broker changes since the last term as audit events.
 
     :param bounced: brokers whose process differs from the last one that a controller handled.
     """
     context, history = term.context, term.history
     broker, live = term.config.broker_id, sorted(context.brokers)
-    led = [state for state in context.leadership.values() if state.leader != NO_LEADER]
-    gone = sorted({broker for state in led for broker in (state.leader, *state.isr)} - context.brokers.keys())
+    named: set[int] = set()
+    async for state in term.in_slices(list(context.leadership.values())):
+        if state.leader != NO_LEADER:
+            named.update((state.leader, *state.isr))
+    gone = sorted(named - context.brokers.keys())
     text = f"broker {broker} became the controller in epoch {context.controller_epoch}"
     history.record("controller_elected", f"broker {broker}", text, live_brokers=live)
     texts = [text]
@@ -145,14 +147,14 @@ async def _known_epochs(term: ControllerTerm, written: Mapping[TopicPartition, i
         pass
     except znodes.ZnodeError as error:
         log.error("controller: unreadable broker epochs are ignored: {error}", error=str(error))
-    return epochs_by_states(term.context, written) | term.stored_epochs
+    return await _epochs_by_states(term, written) | term.stored_epochs
 
 
-def epochs_by_states(context: ControllerContext, written: Mapping[TopicPartition, int]) -> dict[int, int]:
+async def _epochs_by_states(term: ControllerTerm, written: Mapping[TopicPartition, int]) -> dict[int, int]:
     """Return, for each broker in an ISR or ELR, the zxid before the oldest state that names it."""
     epochs: dict[int, int] = {}
-    for partition, zxid in written.items():
-        state = context.leadership[partition]
+    async for partition, zxid in term.in_slices(written.items()):
+        state = term.context.leadership[partition]
         for broker in (*state.isr, *state.eligible_leader_replicas):
             epochs[broker] = min(epochs.get(broker, zxid - 1), zxid - 1)
     return epochs
@@ -167,6 +169,6 @@ async def _elect(term: ControllerTerm, bounced: Collection[int], unclean: Collec
 
     # Commands of this batch are not sent, because the full state follows.
     await term.decide(context.not_deleting(context.leadership), decide, term.new_batch())
-    new = context.not_deleting(context.partitions_in(PartitionState.NEW))
+    new = await term.partitions_in(PartitionState.NEW)
     if initial_elections(context, new):
         await elect_new_partitions(term, new)

@@ -274,6 +274,15 @@ class ControllerTerm:
                 await self.yield_to_reactor()
             yield item
 
+    async def partitions_in(self, state: PartitionState) -> list[TopicPartition]:
+        """Return the partitions in a state, without topics that are being deleted."""
+        context = self.context
+        return [
+            partition
+            async for partition in self.in_slices(context.all_partitions())
+            if context.partition_state(partition) is state and partition.topic not in context.deleting
+        ]
+
     async def decide(
         self,
         partitions: Iterable[TopicPartition],
@@ -339,10 +348,12 @@ class ControllerTerm:
             omitted.
         """
         written: dict[TopicPartition, int] = {}
-        wanted = list(partitions)
+        wanted, paths = [], []
+        async for partition in self.in_slices(partitions):
+            wanted.append(partition)
+            paths.append(znodes.partition_state_path(*partition))
         if not wanted:
             return written
-        paths = [znodes.partition_state_path(*partition) for partition in wanted]
         read_results = await read_all(self.client, paths)
         for index, (partition, path, result) in enumerate(zip(wanted, paths, read_results, strict=True)):
             if index % SLICE == 0:

@@ -173,7 +173,7 @@ async def read_all(
         tree, but different multi-reads may see different states.
     :raise ZooKeeperError: a read could not be completed, for example because of a connection loss.
     """
-    results = await _read([GetData(path) for path in paths], client, limits)
+    results = await _read(GetData, paths, client, limits)
     return cast("list[tuple[bytes, Stat] | ZooKeeperError]", results)
 
 
@@ -181,18 +181,23 @@ async def list_all(
     client: MultiReader, paths: Sequence[str], limits: BatchLimits = DEFAULT_LIMITS
 ) -> list[list[str] | ZooKeeperError]:
     """Read the names of many znodes' children; errors and consistency are those of ``read_all``."""
-    results = await _read([GetChildren(path) for path in paths], client, limits)
+    results = await _read(GetChildren, paths, client, limits)
     return cast("list[list[str] | ZooKeeperError]", results)
 
 
-async def _read(reads: Sequence[Read], client: MultiReader, limits: BatchLimits) -> list[ReadResult]:
+async def _read(
+    kind: type[GetData] | type[GetChildren], paths: Sequence[str], client: MultiReader, limits: BatchLimits
+) -> list[ReadResult]:
     size = limits.operations_max
-    batches = [reads[start : start + size] for start in range(0, len(reads), size)]
-    results = await _gather([_read_batch(client, batch) for batch in batches], limits.in_flight_max)
+    batches = [paths[start : start + size] for start in range(0, len(paths), size)]
+    results = await _gather([_read_batch(kind, client, batch) for batch in batches], limits.in_flight_max)
     return [result for batch in results for result in batch]
 
 
-async def _read_batch(client: MultiReader, reads: Sequence[Read]) -> list[ReadResult]:
+async def _read_batch(
+    kind: type[GetData] | type[GetChildren], client: MultiReader, paths: Sequence[str]
+) -> list[ReadResult]:
+    reads: list[Read] = [kind(path) for path in paths]
     try:
         return await client.multi_read(reads)
     except Unimplemented:

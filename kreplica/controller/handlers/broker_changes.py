@@ -89,7 +89,7 @@ async def brokers_changed(term: ControllerTerm) -> None:
     batch.send()
     await term.store_epochs()
     if changes.joined:
-        new = context.not_deleting(context.partitions_in(PartitionState.NEW))
+        new = await term.partitions_in(PartitionState.NEW)
         if new:
             await elect_new_partitions(term, new)
     if full_state:
@@ -207,7 +207,7 @@ async def _send_roles(term: ControllerTerm, brokers: Sequence[int], batch: Comma
 
 async def elect_offline_partitions(term: ControllerTerm) -> None:
     """Retry the election for every partition without a leader."""
-    offline = term.context.not_deleting(term.context.partitions_in(PartitionState.OFFLINE))
+    offline = await term.partitions_in(PartitionState.OFFLINE)
     if offline:
         rules, batch = term.rules(), term.new_batch()
         await term.decide(offline, lambda part: decisions.repairs(term.context, part, rules), batch)

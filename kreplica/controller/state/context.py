@@ -230,9 +230,6 @@ class ControllerContext:
         else:
             self._partition_states[partition] = state
 
-    def partitions_in(self, *states: PartitionState) -> list[TopicPartition]:
-        return [partition for partition in self.all_partitions() if self.partition_state(partition) in states]
-
     def replica_state(self, partition: TopicPartition, broker_id: int) -> ReplicaState:
         return self._replica_states.get((partition, broker_id), ReplicaState.NON_EXISTENT)
 
