@@ -39,4 +39,4 @@ class Quota(Protocol):
         """Return the maximum number of bytes in the response to a request."""
 
     def withhold_s(self, request: Request, size: int) -> float:
-        """Record the bytes of a response; if it must not contain records, return the throttle time, else 0."""
+        """Record the bytes of a response; return the throttle time if the response must not contain records, else 0."""

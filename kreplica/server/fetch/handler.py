@@ -31,7 +31,7 @@ ANY_REPLICA_FROM = 11
 """First version in which consumers can fetch from followers (KIP-392)."""
 
 INLINE_SECONDS_MAX = 0.002
-"""Duration after which the other partitions of a fetch are read in slices."""
+"""Duration after which the remaining partitions of a fetch are read in slices."""
 
 READS_PER_CLOCK_CHECK = 64
 """Number of partitions that are read between two checks of the clock."""
@@ -79,7 +79,7 @@ class Fetch:
         followers = self._followers
         if self._may_read is not None:
             allowed = self._may_read(request, is_follower=reader.is_follower)
-            # A follower may read all topics or none; refused, its fetch must not count for the ISR.
+            # A follower may read all topics or none.  The fetch of a refused follower must not count for the ISR.
             reader = reader._replace(may_read=allowed, is_follower=reader.is_follower and allowed(""))
         if (
             reader.is_follower
@@ -197,7 +197,7 @@ class _PendingFetch:
         seconds = self._fetch.reactor.seconds
         until_s = seconds() + INLINE_SECONDS_MAX
         for count, wanted in enumerate(self._to_read, 1):
-            if wanted.named or self._context.full or self._size < self._bytes_max or self._size == 0:
+            if wanted.is_requested or self._context.full or self._size < self._bytes_max or self._size == 0:
                 self._read(wanted)
             if count % READS_PER_CLOCK_CHECK == 0 and (self.is_large or seconds() > until_s):
                 self.is_large = True
@@ -225,7 +225,7 @@ class _PendingFetch:
     def _read_steps(self) -> Steps[None]:
         watch = self._watch
         for count, wanted in enumerate(self._to_read, 1):
-            if wanted.named or self._context.full or self._size < self._bytes_max or self._size == 0:
+            if wanted.is_requested or self._context.full or self._size < self._bytes_max or self._size == 0:
                 self._read(wanted)
                 partition = self._reads[wanted].partition
                 if watch is not None and partition is not None:
@@ -241,7 +241,7 @@ class _PendingFetch:
         read = self._fetch.reads.read(
             self._reader, wanted, self._bytes_max - size, self._hints, at_least_one=size == 0
         )
-        wanted.named = False
+        wanted.is_requested = False
         self._reads[wanted] = read
         self._size = size + read.size
         if read.urgent:

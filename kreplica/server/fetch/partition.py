@@ -22,7 +22,8 @@ Row = dict[str, Any]
 class FetchPartition:
     """Partition that a client fetches, with the last values sent to it in the session.
 
-    :ivar named: the current request contains the partition; a follower thereby acknowledges all earlier records.
+    :ivar is_requested: the current request contains the partition; a follower thereby acknowledges all records before
+        the fetch offset.
     :ivar may_have_missed: the client may have discarded the last response, so the values are sent again.
     :ivar sent: high watermark and log start offset sent last; None if they must be sent.
     :ivar watched: partition whose changes are watched, or None.
@@ -32,10 +33,10 @@ class FetchPartition:
         "bytes_max",
         "current_leader_epoch",
         "fetch_offset",
+        "is_requested",
         "last_fetched_epoch",
         "log_start_offset",
         "may_have_missed",
-        "named",
         "partition",
         "sent",
         "topic",
@@ -54,7 +55,7 @@ class FetchPartition:
 
     def update(self, row: Row) -> None:
         """Update the fields from a row of a request."""
-        self.named = True
+        self.is_requested = True
         self.fetch_offset: int = row["fetch_offset"]
         self.bytes_max: int = row["partition_max_bytes"]
         self.current_leader_epoch: int = row.get("current_leader_epoch", NO_EPOCH)
@@ -69,11 +70,11 @@ class FetchPartition:
         """Return whether a session's response must include this partition, and record the values sent."""
         values = (row["high_watermark"], row["log_start_offset"])
         diverges = row.get("diverging_epoch", NO_DIVERGENCE) is not NO_DIVERGENCE
-        news = bool(row["error_code"] or row["records"] or values != self.sent or diverges or self.may_have_missed)
+        has_news = bool(row["error_code"] or row["records"] or values != self.sent or diverges or self.may_have_missed)
         self.may_have_missed = False
         # An error is sent in each response; the values are sent once there is no error.
         self.sent = None if row["error_code"] else values
-        return news or row["preferred_read_replica"] >= 0
+        return has_news or row["preferred_read_replica"] >= 0
 
 
 class Watch:

@@ -50,7 +50,7 @@ class Reader(NamedTuple):
 class Read(NamedTuple):
     """Result of a read.
 
-    :param row: response row; None if it has neither records nor an error: it is then built with the response.
+    :param row: response row; None if there are neither records nor an error.  The row is then built with the response.
     :param size: bytes of records in the row.
     :param partition: None if this broker has no replica.
     :param settled: True if no more data is available until the partition or the client's offset changes.
@@ -182,7 +182,7 @@ class PartitionReads:
         throttles: Sequence[TokenBucket] = ()
         has_urgent_values = False
         if reader.is_follower:
-            if wanted.named:
+            if wanted.is_requested:
                 self._acknowledge(reader, wanted, partition)
             end_offset = log.log_end_offset
             has_urgent_values = wanted.sent is not None and self._has_urgent_values(wanted.sent, partition)
@@ -247,7 +247,7 @@ class PartitionReads:
     def _preferred(
         self, selector: ReplicaSelector, rack: str, wanted: FetchPartition, partition: Partition
     ) -> int | None:
-        """Return the in-sync follower that the selector prefers among those with the fetch offset, or None."""
+        """Return the in-sync follower that the selector prefers among those that have the fetch offset, or None."""
         leader_id = partition.leadership.leader
         followers = [
             ReplicaView(broker_id, self._rack_of(broker_id), end_offset)

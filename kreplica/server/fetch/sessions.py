@@ -24,7 +24,7 @@ EPOCH_MAX = 2**31 - 1
 CHANGING = 2**31
 """Epoch of a session while a large request changes it: larger than the epoch of any request."""
 PARTITIONS_MAX = 100_000
-"""Maximum partitions per session; a client that fetches more names them in each request."""
+"""Maximum partitions per session; a client that fetches more partitions gets no session."""
 SESSION_PARTITION_BYTES = 700
 """Estimated memory of one partition in a session, for metrics."""
 EVICTION_SECONDS = 120.0
@@ -55,11 +55,11 @@ class FetchContext:
         pairs = list(rows.items())
         if self.session is None:
             return NO_SESSION, pairs
-        news = [pair for pair in pairs if pair[0].must_send(pair[1])]
-        for wanted, row in news:
+        changed = [pair for pair in pairs if pair[0].must_send(pair[1])]
+        for wanted, row in changed:
             if row["records"]:
                 self.session.served(wanted)
-        return self.session.session_id, pairs if self.full else news
+        return self.session.session_id, pairs if self.full else changed
 
     def includes(self, wanted: FetchPartition, row: Row) -> bool:
         """Return whether a large response includes this partition; used instead of ``finish``."""
@@ -136,9 +136,9 @@ class FetchSession:
                     # A follower ignores rows of a response in flight for partitions that it requested again.
                     wanted.may_have_missed = self.follower
                 self.pending[wanted] = None
-        for gone in forgotten:
-            for partition in gone["partitions"]:
-                wanted = self.partitions.pop((gone.get("topic"), gone.get("topic_id", ZERO_UUID), partition), None)
+        for topic in forgotten:
+            for partition in topic["partitions"]:
+                wanted = self.partitions.pop((topic.get("topic"), topic.get("topic_id", ZERO_UUID), partition), None)
                 if wanted is not None:
                     self.pending.pop(wanted, None)
                     self.watch.remove(wanted)
@@ -149,8 +149,8 @@ class FetchSession:
         for is_forgotten, rows in ((False, topics), (True, forgotten)):
             for row in rows:
                 partitions = row["partitions"]
-                for at in range(0, len(partitions), STEP_ROWS):
-                    part = [{**row, "partitions": partitions[at : at + STEP_ROWS]}]
+                for start in range(0, len(partitions), STEP_ROWS):
+                    part = [{**row, "partitions": partitions[start : start + STEP_ROWS]}]
                     self.change(*(((), part) if is_forgotten else (part, ())))
                     count += len(part[0]["partitions"])
                     if count >= STEP_ROWS:
@@ -166,7 +166,8 @@ class FetchSession:
 class FetchSessions:
     """All sessions of one broker.
 
-    :param slots_max: ``max.incremental.fetch.session.cache.slots``; if all slots are in use, clients get no session.
+    :param slots_max: ``max.incremental.fetch.session.cache.slots``; if all slots are in use by active
+        sessions, clients get no session.
     :param partitions_max: limit for all sessions together; a quarter is reserved for followers.
     :ivar partition_count: partitions of all sessions; each takes about ``SESSION_PARTITION_BYTES``.
     :ivar refused: sessions that were refused or ended because all sessions together had too many partitions.
@@ -203,7 +204,7 @@ class FetchSessions:
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if session_id != NO_SESSION:
                 self._end(session_id)
-            wanted = _wanted(topics)
+            wanted = _requested_partitions(topics)
             session = None
             if epoch == INITIAL_EPOCH and self._may_open(len(wanted), follower=follower, now_s=now_s):
                 session = FetchSession(self._new_id(), wanted, by_id=by_id, now_s=now_s, follower=follower)
@@ -347,7 +348,7 @@ class FetchSessions:
             session.watch.clear()
 
 
-def _wanted(topics: Iterable[Row]) -> list[FetchPartition]:
+def _requested_partitions(topics: Iterable[Row]) -> list[FetchPartition]:
     found = []
     for topic in topics:
         name, topic_id = topic.get("topic"), topic.get("topic_id", ZERO_UUID)

@@ -107,10 +107,10 @@ class Metadata:
         self, request: Request, names: list[str], rows: list[Row], missing: list[str]
     ) -> Row:
         """Create topics and return the response; topics beyond the limits are created when the client retries."""
-        now = missing[: self._creations.admit(request.connection.host, len(missing))]
+        admitted = missing[: self._creations.admit(request.connection.host, len(missing))]
         running: list[Deferred[ErrorCode]] = []
         try:
-            await request.in_slices(self._start_creating(now, running))
+            await request.in_slices(self._start_creating(admitted, running))
             errors = [await creation for creation in running]
         except CancelledError:
             for creation in running:
@@ -118,10 +118,10 @@ class Metadata:
                 creation.addErrback(lambda _: None)
             raise
         finally:
-            self._creations.finished(len(now))
-        later = dict.fromkeys(missing[len(now) :], ErrorCode.LEADER_NOT_AVAILABLE)
-        created = dict(zip(now, errors, strict=True))
-        return await request.in_slices(self._response_with_created(request, names, rows, {**later, **created}))
+            self._creations.finished(len(admitted))
+        deferred = dict.fromkeys(missing[len(admitted) :], ErrorCode.LEADER_NOT_AVAILABLE)
+        created = dict(zip(admitted, errors, strict=True))
+        return await request.in_slices(self._response_with_created(request, names, rows, {**deferred, **created}))
 
     def _start_creating(self, names: list[str], running: list[Deferred[ErrorCode]]) -> Steps[None]:
         for name in names:
@@ -252,17 +252,17 @@ class Metadata:
         }
 
 
-def _unknown_topic_row(name: str, operations: int, is_undecided: bool) -> Row:
+def _unknown_topic_row(name: str, operations: int, has_no_metadata: bool) -> Row:
     """Return the row of an unknown topic.
 
-    :param is_undecided: True if the broker has just started and has no metadata; clients would discard their buffered
-        records if the error were UNKNOWN_TOPIC_OR_PARTITION.
+    :param has_no_metadata: True if the broker has just started and has no metadata; clients would discard their
+        buffered records if the error were UNKNOWN_TOPIC_OR_PARTITION.
     """
     try:
         check_topic_name(name)
     except KafkaError as error:
         return _error_row(name, ZERO_UUID, error.code, operations)
-    code = ErrorCode.LEADER_NOT_AVAILABLE if is_undecided else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    code = ErrorCode.LEADER_NOT_AVAILABLE if has_no_metadata else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return _error_row(name, ZERO_UUID, code, operations)
 
 

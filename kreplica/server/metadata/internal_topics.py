@@ -31,10 +31,10 @@ class InternalTopic:
 class InternalTopics:
     """Creates the internal topics of a broker; at most one creation of a topic runs at a time."""
 
-    def __init__(self, topics: TopicAdmin, metadata: MetadataCache, shapes: Mapping[str, InternalTopic]) -> None:
+    def __init__(self, topics: TopicAdmin, metadata: MetadataCache, configs: Mapping[str, InternalTopic]) -> None:
         self._topics = topics
         self._metadata = metadata
-        self._shapes = shapes
+        self._configs = configs
         self._creating: dict[str, Deferred[None]] = {}
         self._logged: dict[str, str] = {}
 
@@ -42,22 +42,22 @@ class InternalTopics:
         """Start to create an internal topic unless it exists; callers retry later."""
         if name in self._metadata.topics or name in self._creating:
             return
-        creating = self._creating[name] = Deferred.fromCoroutine(self._create(self._shapes[name]))
+        creating = self._creating[name] = Deferred.fromCoroutine(self._create(self._configs[name]))
         creating.addErrback(lambda failure: self._failed(name, failure))
         if creating.called:
             self._creating.pop(name, None)
 
-    async def _create(self, shape: InternalTopic) -> None:
+    async def _create(self, config: InternalTopic) -> None:
         try:
             await self._topics.create(
-                NewTopic(shape.name, shape.partitions, shape.replication_factor, configs=shape.configs)
+                NewTopic(config.name, config.partitions, config.replication_factor, configs=config.configs)
             )
-            log.info("created the topic {name} with {count} partitions", name=shape.name, count=shape.partitions)
+            log.info("created the topic {name} with {count} partitions", name=config.name, count=config.partitions)
         except KafkaError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
         finally:
-            self._creating.pop(shape.name, None)
+            self._creating.pop(config.name, None)
 
     def _failed(self, name: str, failure: Failure) -> None:
         """Log the failure once per reason, because clients see only a retriable error."""

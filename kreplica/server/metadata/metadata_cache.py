@@ -51,7 +51,7 @@ class TopicMetadata:
 
 
 class MetadataCache:
-    """The metadata cache of a broker. Updated one topic at a time: a reader never sees a partial update.
+    """The metadata cache of a broker. Updated one topic at a time: a reader never sees a partly updated topic.
 
     A changed topic, or a changed set of live brokers, is a new object, so derived values can be cached by object
     identity.
@@ -86,8 +86,8 @@ class MetadataCache:
     def has_partition(self, topic: str, partition: int) -> bool:
         """Return True if the partition exists.
 
-        Requests to the controller are restricted to existing partitions, because it records each requested partition in
-        its journal, and a request can name hundreds of thousands.
+        Requests to the controller are restricted to existing partitions, because the controller records each requested
+        partition in its journal, and a request can name hundreds of thousands.
         """
         known = self.topics.get(topic)
         return known is not None and partition in known.partitions
@@ -141,8 +141,8 @@ class MetadataCache:
             try:
                 next(steps)
             except StopIteration as done:
-                gone: list[str] = done.value
-                return gone
+                absent: list[str] = done.value
+                return absent
 
     def update_in_steps(self, body: dict[str, Any], is_valid: Callable[[], bool]) -> Steps[list[str]]:
         """Apply ``update`` in slices; call observers and waiters when it is complete.
@@ -175,9 +175,9 @@ class MetadataCache:
                 if not is_valid():
                     return []
         names = [row["topic_name"] for row, _ in parsed]
-        gone = [name for name in names if name not in self.topics]
+        absent = [name for name in names if name not in self.topics]
         if body.get("type") == FULL:
-            gone += self._drop_unnamed(body["part"], body["parts"], names)
+            absent += self._drop_absent(body["part"], body["parts"], names)
         self.recheck()
         for observer in self._observers:
             observer()
@@ -185,7 +185,7 @@ class MetadataCache:
         if removed:
             for removal_observer in self._removal_observers:
                 removal_observer(removed)
-        return gone
+        return absent
 
     def _update_topic(self, name: str, topic_id: UUID, published: Iterable[PartitionMetadata]) -> None:
         old = self.topics.get(name)
@@ -213,8 +213,9 @@ class MetadataCache:
         self._removed.append(topic.name)
         self._names.pop(topic.topic_id, None)
 
-    def _drop_unnamed(self, part: int, parts: int, names: Iterable[str]) -> list[str]:
-        """Remove topics that no part of the full metadata names, when all parts have arrived; return their names.
+    def _drop_absent(self, part: int, parts: int, names: Iterable[str]) -> list[str]:
+        """Remove the topics that are absent from all parts of the full metadata, after the last part; return their
+        names.
 
         :param part: the number of the part, from 0; a repeated part changes nothing.
         """
@@ -223,13 +224,13 @@ class MetadataCache:
         self._names_by_part[part] = frozenset(names)
         if len(self._names_by_part) < parts:
             return []
-        named = frozenset[str]().union(*self._names_by_part.values())
+        present = frozenset[str]().union(*self._names_by_part.values())
         self._names_by_part.clear()
         self.is_complete = True
-        gone = [name for name in self.topics if name not in named]
-        for name in gone:
+        absent = [name for name in self.topics if name not in present]
+        for name in absent:
             self._drop(self.topics[name])
-        return gone
+        return absent
 
     # --- waiting -----------------------------------------------------------------------------------------------------
 

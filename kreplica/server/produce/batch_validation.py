@@ -1,8 +1,9 @@
 """Validation of produced batches whose records have to be read: small ones at once, large ones off the reactor.
 
-A compressed batch is decompressed and its records are walked, as Kafka's brokers do (LogValidator); so are all batches
-of topics that are compacted, have a ``compression.type`` or limit timestamps.  Work of more than about a millisecond
-runs in the offload; meanwhile the connection is held, so that no later request overtakes this one.
+A compressed batch is decompressed and its records are walked, as Kafka's brokers do (LogValidator).  The records of an
+uncompressed batch are walked if its topic is compacted, has a ``compression.type`` or limits timestamps.  Work of more
+than about a millisecond runs in the offload; meanwhile the connection is held, so that no later request overtakes this
+one.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _RECORD_COUNT_POSITION = HEADER_SIZE - _RECORD_COUNT.size
 
 
 class Unvalidated(NamedTuple):
-    """Batch that is replaced by its ``ValidatedBatch``.
+    """Place of a batch, where its ``ValidatedBatch`` replaces it after the validation.
 
     :param container: a partition's row of a request, or the records of a run.
     :param key: key or index of the batch in its container.

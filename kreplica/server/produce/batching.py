@@ -66,12 +66,12 @@ class ProduceRun:
         self._amend = amend if before is None else lambda body: amend(before(body))
 
     @property
-    def is_next(self) -> bool:
+    def can_respond_at_once(self) -> bool:
         """True if no earlier response is pending on this connection, and the responses are not amended."""
         return not self.connection.outstanding and self._amend is None
 
     def respond(self, frames: bytes) -> None:
-        """Send the responses of all requests; only valid if ``is_next``."""
+        """Send the responses of all requests; only valid if ``can_respond_at_once``."""
         connection = self.connection
         metrics = self.metrics
         metrics.bytes_out += len(frames)
@@ -134,12 +134,12 @@ class ProduceRuns:
         :return: false if the frame is not part of a run; the open run, if any, has then been handled.
         """
         run = self._run
-        found = self._templates.find(frame) if frame[:2] == _PRODUCE_KEY else None
-        if found is None:
+        match = self._templates.find(frame) if frame[:2] == _PRODUCE_KEY else None
+        if match is None:
             if run is not None:
                 self.handle_open_run()
             return False
-        correlation_id, template, records, codec = found
+        correlation_id, template, records, codec = match
         if run is None or run.template is not template or run.connection is not connection:
             if run is not None:
                 self.handle_open_run()
@@ -165,7 +165,7 @@ class ProduceRuns:
             self._templates.learn(frame, header, body)
 
     def replace_handler(self, handle: RunHandler) -> None:
-        """Handle later runs in another way."""
+        """Set the handler of later runs."""
         self.handle_open_run()
         self._handle = handle
 

@@ -61,8 +61,10 @@ class Pending:
     def expire(self) -> None:
         """Write the timeout error into the row, unless the batch is complete by now."""
         if not self.is_over():
-            lacks = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-            self._fail(lacks if self._lacks_replicas else ErrorCode.REQUEST_TIMED_OUT)
+            lacks_replicas = self._lacks_replicas
+            self._fail(
+                ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if lacks_replicas else ErrorCode.REQUEST_TIMED_OUT
+            )
 
     @property
     def _lacks_replicas(self) -> bool:

@@ -1,8 +1,8 @@
 """Produce (key 0): append batches, and respond at once or when the requested replicas have them.
 
 ``Produce`` handles one request, or a run of similar requests of one connection.  Both validate the batches whose
-records have to be read, append, record the outcomes in ``Produced``, and end in ``finish``.  Two kinds of requests are
-appended in parts: large ones (``sliced_produce``), and transactional ones (``transactional_produce``).
+records have to be read, append, record the outcomes in ``ProduceResults``, and end in ``finish``.  Two kinds of
+requests are appended in parts: large ones (``sliced_produce``), and transactional ones (``transactional_produce``).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kreplica.server.produce.delayed_produce import (
 )
 from kreplica.server.produce.interception import Interception
 from kreplica.server.produce.request_templates import ProduceTemplate
-from kreplica.server.produce.results import Produced, find_partition, response_body
+from kreplica.server.produce.results import ProduceResults, find_partition, response_body
 from kreplica.server.produce.sliced_produce import PARTITIONS_AT_ONCE, LargeProduce
 from kreplica.server.produce.transactional_produce import TransactionalProduces
 from kreplica.server.protocol.connection import Connection
@@ -85,32 +85,32 @@ class Produce:
         body = request.body
         count = 0
         if not validated:
-            look = request.size > PACKED_SIZE_MAX or "transactional_id" not in body  # before version 3
+            must_inspect = request.size > PACKED_SIZE_MAX or "transactional_id" not in body  # before version 3
             try:
                 for topic in body["topic_data"]:
                     for data in topic["partition_data"]:
                         count += 1
                         if data["records"][ATTRIBUTES_POSITION] & CODEC_MASK:
-                            look = True
+                            must_inspect = True
             except (IndexError, TypeError):  # no records, or too few bytes
-                look = True
+                must_inspect = True
                 count = sum([len(topic["partition_data"]) for topic in body["topic_data"]])
             if count > PARTITIONS_AT_ONCE or request.is_sliced:
-                refusal = None if body["acks"] in ACKS else wrong_acks(body["acks"])
+                refusal = None if body["acks"] in ACKS else invalid_acks_error(body["acks"])
                 LargeProduce(self, request, refusal).begin()
                 return
-            if look and self._validate_later(request):
+            if must_inspect and self._validate_later(request):
                 return
         acks = body["acks"]
         timeout_s = body["timeout_ms"] / 1000
-        refusal = None if acks in ACKS else wrong_acks(acks)
+        refusal = None if acks in ACKS else invalid_acks_error(acks)
         if refusal is None and body.get("transactional_id") is not None:
-            self.transactional.begin(request, lambda produced: self.finish(request, produced, timeout_s))
+            self.transactional.begin(request, lambda results: self.finish(request, results, timeout_s))
             request.body = {}  # releases the buffer: deferred batches were copied
             return
-        produced = Produced(acks)
-        produced.responses = self.append_topics(request, body["topic_data"], produced, refusal)
-        self.finish(request, produced, timeout_s)
+        results = ProduceResults(acks)
+        results.responses = self.append_topics(request, body["topic_data"], results, refusal)
+        self.finish(request, results, timeout_s)
 
     def _validate_later(self, request: Request) -> bool:
         """Validate the batches whose records have to be read.
@@ -135,8 +135,8 @@ class Produce:
         )
         return True
 
-    def unvalidated(self, request: Request, topics: Sequence[Row]) -> list[Unvalidated]:
-        """Return the batches of these topics that have to be read, except those that were validated at once."""
+    def find_unvalidated(self, request: Request, topics: Sequence[Row]) -> list[Unvalidated]:
+        """Return the batches of these topics that must be validated later; empty if all were validated at once."""
         before_2 = request.version < FORMAT_2_FROM
         batches = to_validate(self._partitions, topics, is_large=True, formats_before_2=before_2)
         return [] if self._validation.validate_now(batches) else batches
@@ -147,16 +147,16 @@ class Produce:
         self._validation.validate_later(request.connection, batches, done, needed=needed)
 
     def append_topics(
-        self, request: Request, topics: Sequence[Row], produced: Produced, refusal: KafkaError | None
+        self, request: Request, topics: Sequence[Row], results: ProduceResults, refusal: KafkaError | None
     ) -> list[Row]:
         """Append the batches of these topics of a request that is not transactional.
 
-        :param produced: records the outcomes.
+        :param results: records the outcomes.
         :param refusal: error of every batch, in which case nothing is appended; else None.
         :return: response rows by topic.
         """
         now_ms = self._wall_clock_ms()
-        version, all_in_sync = request.version, produced.acks == ALL_IN_SYNC
+        version, all_in_sync = request.version, results.acks == ALL_IN_SYNC
         interception = self._interception
         responses = []
         for topic in topics:
@@ -178,7 +178,7 @@ class Produce:
                         )
                 except KafkaError as error:
                     outcome = error
-                rows.append(produced.row(key.partition, partition, outcome))
+                rows.append(results.row(key.partition, partition, outcome))
             responses.append({"name": topic["name"], "partition_responses": rows})
         return responses
 
@@ -202,7 +202,7 @@ class Produce:
                 )
                 return
         outcomes = self._append_run(partition, template, records, run.connection)
-        if partition is not None and run.is_next and _all_reached(outcomes, partition, template.acks):
+        if partition is not None and run.can_respond_at_once and _all_reached(outcomes, partition, template.acks):
             run.respond(template.responses(run.correlation_ids, outcomes, partition.log.log_start_offset))
         else:
             self._finish_each(run.requests(), template, partition, outcomes)
@@ -241,32 +241,32 @@ class Produce:
         """Respond to each request of a run, now or when its batch may be acknowledged."""
         topic, index = template.topic_partition
         for request, outcome in zip(requests, outcomes, strict=True):
-            produced = Produced(template.acks)
-            row = produced.row(index, partition, outcome)
-            produced.responses.append({"name": topic, "partition_responses": [row]})
-            self.finish(request, produced, template.timeout_ms / 1000)
+            results = ProduceResults(template.acks)
+            row = results.row(index, partition, outcome)
+            results.responses.append({"name": topic, "partition_responses": [row]})
+            self.finish(request, results, template.timeout_ms / 1000)
 
     # --- responses ---------------------------------------------------------------------------------------------------
 
-    def finish(self, request: Request, produced: Produced, timeout_s: float) -> None:
+    def finish(self, request: Request, results: ProduceResults, timeout_s: float) -> None:
         """Send the response as soon as all appended batches may be acknowledged."""
-        failed = produced.failed
-        if produced.acks == NO_RESPONSE:
+        failed = results.failed
+        if results.acks == NO_RESPONSE:
             # With acks=0 there is no response: closing the connection is how Kafka's clients notice an error.
             if failed is not None:
                 request.abort(f"produce with acks=0 failed: {failed}")
             else:
                 request.complete_without_response()
-        elif produced.pending:
+        elif results.pending:
             request.body = {}  # releases the request's buffer
-            responses = produced.responses
+            responses = results.responses
             DelayedProduce(
-                self._reactor, request, produced.pending, timeout_s, lambda: self._respond(request, responses)
+                self._reactor, request, results.pending, timeout_s, lambda: self._respond(request, responses)
             )
         elif failed is not None:
-            self._respond(request, produced.responses)
+            self._respond(request, results.responses)
         else:
-            request.respond(response_body(produced.responses))
+            request.respond(response_body(results.responses))
 
     def _respond(self, request: Request, responses: list[Row]) -> None:
         """Send the response, with the current leader of each partition that failed."""
@@ -308,5 +308,5 @@ def _add_hint(hints: LeaderHints, topic: str, row: Row) -> None:
     row["current_leader"] = hints.leader_of(TopicPartition(topic, row["index"]), ErrorCode.of(row["error_code"]))
 
 
-def wrong_acks(acks: int) -> KafkaError:
+def invalid_acks_error(acks: int) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be -1, 0 or 1")

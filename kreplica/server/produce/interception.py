@@ -145,8 +145,8 @@ class Interception:
         outcomes: list[Outcome] = []
         for records in batches:
             try:
-                seen = self._intercept(partition, records, principal, now_ms)
-                outcomes.append(self._append(partition, seen, now_ms, all_in_sync=all_in_sync))
+                intercepted = self._intercept(partition, records, principal, now_ms)
+                outcomes.append(self._append(partition, intercepted, now_ms, all_in_sync=all_in_sync))
             except KafkaError as error:
                 outcomes.append(error)
         return outcomes
@@ -156,12 +156,12 @@ class Interception:
     ) -> tuple[Bytes, Origin]:
         """Return the batch of a transaction with the changes of the interceptors, and its origin.
 
-        :raise KafkaError: as ``intercept``; INVALID_RECORD if an interceptor leaves a note.
+        :raise KafkaError: the errors of ``intercept``; INVALID_RECORD if an interceptor leaves a note.
         """
-        seen = self._intercept(partition, records, principal, now_ms)
-        if seen.notes:
+        intercepted = self._intercept(partition, records, principal, now_ms)
+        if intercepted.notes:
             raise KafkaError(ErrorCode.INVALID_RECORD, "records of a transaction cannot be held back")
-        return seen.records, seen.origin
+        return intercepted.records, intercepted.origin
 
     def _intercept(self, partition: Partition, records: Buffer, principal: Principal, now_ms: int) -> InterceptedBatch:
         try:
@@ -170,16 +170,18 @@ class Interception:
             partition.log.producers.note_refusal(records, error, now_ms)
             raise
 
-    def _append(self, partition: Partition, seen: InterceptedBatch, now_ms: int, *, all_in_sync: bool) -> AppendResult:
+    def _append(
+        self, partition: Partition, intercepted: InterceptedBatch, now_ms: int, *, all_in_sync: bool
+    ) -> AppendResult:
         """Append a batch, and notify the interceptors whose notes were appended."""
-        if seen.origin is Origin.CLIENT:
-            return only_result(partition.append((seen.records,), now_ms, all_in_sync=all_in_sync))
-        notes = [note for _, note in seen.notes]
-        result, note_offset = append_intercepted(partition, seen.records, notes, now_ms, all_in_sync=all_in_sync)
+        if intercepted.origin is Origin.CLIENT:
+            return only_result(partition.append((intercepted.records,), now_ms, all_in_sync=all_in_sync))
+        notes = [note for _, note in intercepted.notes]
+        result, note_offset = append_intercepted(partition, intercepted.records, notes, now_ms, all_in_sync=all_in_sync)
         if note_offset >= 0:
-            for index, (interceptor, _) in enumerate(seen.notes):
+            for index, (interceptor, _) in enumerate(intercepted.notes):
                 try:
-                    interceptor.plugin.appended(seen.batch, note_offset + index)
+                    interceptor.plugin.appended(intercepted.batch, note_offset + index)
                 except Exception:
                     interceptor.failed(f"handling the offset of its note in {partition.topic_partition}")
         return result

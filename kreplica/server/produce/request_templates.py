@@ -50,15 +50,15 @@ class ProduceTemplate:
         return self._response.fill(correlation_ids, results, log_start_offset)
 
 
-Found = tuple[int, ProduceTemplate, memoryview, int]
+Match = tuple[int, ProduceTemplate, memoryview, int]
 """Correlation ID of a request, its template, a view of its records, and their codec."""
 
 
-class ProduceTemplates(TemplateCache[ProduceTemplate, Found]):
+class ProduceTemplates(TemplateCache[ProduceTemplate, Match]):
     """Templates of all Produce requests that one dispatcher receives."""
 
     def __init__(self) -> None:
-        super().__init__(_found)
+        super().__init__(_match)
 
     def learn(self, frame: memoryview, header: RequestHeader, body: dict[str, Any]) -> None:
         """Add the template of a parsed request with one batch, unless it is transactional or for an internal topic."""
@@ -87,7 +87,7 @@ def _uvarint_size(value: int) -> int:
     return max(1, -(-value.bit_length() // 7))
 
 
-def _found(template: ProduceTemplate, values: tuple[Any, ...], records: memoryview | None) -> Found | None:
+def _match(template: ProduceTemplate, values: tuple[Any, ...], records: memoryview | None) -> Match | None:
     """Return the match if the batch's length and attributes are acceptable; None if the request must be parsed."""
     if records is None or len(records) < HEADER_SIZE:
         return None

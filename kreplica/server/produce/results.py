@@ -22,7 +22,7 @@ ZSTD_FROM = 7
 Row = dict[str, Any]
 
 
-class Produced:
+class ProduceResults:
     """Results of the batches of one request.
 
     :ivar responses: response rows by topic.

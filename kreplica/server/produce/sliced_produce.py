@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 from kreplica.errors import KafkaError
 from kreplica.runtime.slices import Steps
 from kreplica.server.produce.batch_validation import Unvalidated
-from kreplica.server.produce.results import Produced
+from kreplica.server.produce.results import ProduceResults
 from kreplica.server.produce.transactional_produce import TransactionalProduces
 from kreplica.server.protocol.request import COPIED_BYTES_MAX, Request
 from kreplica.server.protocol.responses import in_slices, run_handler
@@ -33,18 +33,18 @@ class Appending(Protocol):
     def transactional(self) -> TransactionalProduces:
         """Appends the batches of transactions."""
 
-    def unvalidated(self, request: Request, topics: Sequence[Row]) -> list[Unvalidated]:
-        """Return the batches whose records have to be read, except those that were validated at once."""
+    def find_unvalidated(self, request: Request, topics: Sequence[Row]) -> list[Unvalidated]:
+        """Return the batches that must be validated later; empty if all were validated at once."""
 
     def validate_later(self, request: Request, batches: list[Unvalidated], done: Callable[[], None]) -> None:
         """Validate batches off the reactor; the connection is held until ``done`` is called."""
 
     def append_topics(
-        self, request: Request, topics: Sequence[Row], produced: Produced, refusal: KafkaError | None
+        self, request: Request, topics: Sequence[Row], results: ProduceResults, refusal: KafkaError | None
     ) -> list[Row]:
         """Append the batches of these topics; return response rows by topic."""
 
-    def finish(self, request: Request, produced: Produced, timeout_s: float) -> None:
+    def finish(self, request: Request, results: ProduceResults, timeout_s: float) -> None:
         """Send the response when all batches may be acknowledged."""
 
 
@@ -79,38 +79,38 @@ class LargeProduce:
             if self._refusal is None:
                 await self._validate()
             if self._refusal is None and request.body.get("transactional_id") is not None:
-                produced = await produce.transactional.append_in_slices(request)
+                results = await produce.transactional.append_in_slices(request)
             else:
-                produced = Produced(request.body["acks"])
-                await in_slices(request, self._append(produced))
+                results = ProduceResults(request.body["acks"])
+                await in_slices(request, self._append(results))
         finally:
             connection.release_frame()
             connection.resume()
-        produce.finish(request, produced, request.body["timeout_ms"] / 1000)
+        produce.finish(request, results, request.body["timeout_ms"] / 1000)
 
     async def _validate(self) -> None:
         request, produce = self._request, self._produce
-        later = await in_slices(request, self._find_unvalidated())
-        if later:
+        unvalidated = await in_slices(request, self._find_unvalidated())
+        if unvalidated:
             validated: Deferred[None] = Deferred()
-            produce.validate_later(request, later, lambda: validated.callback(None))
+            produce.validate_later(request, unvalidated, lambda: validated.callback(None))
             await validated
 
     def _find_unvalidated(self) -> Steps[list[Unvalidated]]:
-        later = []
+        unvalidated = []
         for topics in self._parts():
-            batches = self._produce.unvalidated(self._request, topics)
+            batches = self._produce.find_unvalidated(self._request, topics)
             for _, container, key in batches:
                 _copy(container, key)
-            later += batches
+            unvalidated += batches
             yield
-        return later
+        return unvalidated
 
-    def _append(self, produced: Produced) -> Steps[None]:
-        responses = produced.responses
+    def _append(self, results: ProduceResults) -> Steps[None]:
+        responses = results.responses
         last: list[Row] | None = None
         for topics in self._parts():
-            appended = self._produce.append_topics(self._request, topics, produced, self._refusal)
+            appended = self._produce.append_topics(self._request, topics, results, self._refusal)
             for topic, response in zip(topics, appended, strict=True):
                 if topic["whole"] is last:
                     responses[-1]["partition_responses"] += response["partition_responses"]
@@ -125,8 +125,8 @@ class LargeProduce:
         count = 0
         for topic in self._request.body["topic_data"]:
             whole = topic["partition_data"]
-            for at in range(0, max(len(whole), 1), STEP_PARTITIONS):
-                rows = whole[at : at + STEP_PARTITIONS]
+            for start in range(0, max(len(whole), 1), STEP_PARTITIONS):
+                rows = whole[start : start + STEP_PARTITIONS]
                 part.append({"name": topic["name"], "partition_data": rows, "whole": whole})
                 count += max(len(rows), 1)
                 if count >= STEP_PARTITIONS:

@@ -17,7 +17,7 @@ from kreplica.replication import Partition, Partitions
 from kreplica.runtime.slices import Steps
 from kreplica.server.produce.delayed_produce import ALL_IN_SYNC
 from kreplica.server.produce.interception import Interception
-from kreplica.server.produce.results import Produced, find_partition
+from kreplica.server.produce.results import ProduceResults, find_partition
 from kreplica.server.protocol.principals import principal_of
 from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import in_slices
@@ -92,19 +92,19 @@ class TransactionalProduces:
         self.interception = interception
         self.kept_bytes = 0
 
-    def begin(self, request: Request, done: Callable[[Produced], None]) -> None:
+    def begin(self, request: Request, done: Callable[[ProduceResults], None]) -> None:
         """Append the batches of a request.
 
         :param done: called once, perhaps before this returns, when each batch is appended or refused.
         """
         _TransactionalRequest(self, request, done).begin(request.body)
 
-    async def append_in_slices(self, request: Request) -> Produced:
+    async def append_in_slices(self, request: Request) -> ProduceResults:
         """Append the batches of a large request in slices.
 
         The caller keeps the memory of the batches, and does not read the connection until this has returned.
 
-        :raise CancelledError: the connection has closed; the batches that are left are not appended.
+        :raise CancelledError: the connection has closed; the remaining batches are not appended.
         """
         return await _TransactionalRequest(self, request, lambda _: None).append_in_slices(request)
 
@@ -112,15 +112,17 @@ class TransactionalProduces:
 class _TransactionalRequest:
     """Request with batches that are neither appended nor refused yet."""
 
-    __slots__ = ("_done", "_left", "_produced", "_produces", "_request", "_version")
+    __slots__ = ("_done", "_produces", "_request", "_results", "_unfinished_count", "_version")
 
-    def __init__(self, produces: TransactionalProduces, request: Request, done: Callable[[Produced], None]) -> None:
+    def __init__(
+        self, produces: TransactionalProduces, request: Request, done: Callable[[ProduceResults], None]
+    ) -> None:
         self._produces = produces
         self._request = request
         self._done = done
         self._version = request.version
-        self._produced = Produced(request.body["acks"])
-        self._left = 1  # includes ``begin`` itself, so that the request is not complete before it returns
+        self._results = ProduceResults(request.body["acks"])
+        self._unfinished_count = 1  # includes ``begin`` itself, so that the request is not complete before it returns
 
     def begin(self, body: Row) -> None:
         batches: list[Batch] = []
@@ -131,7 +133,7 @@ class _TransactionalRequest:
             for batch in batches:
                 self._refuse(batch, refusal)
         elif batches:
-            self._left += len(batches)
+            self._unfinished_count += len(batches)
             header = batches[0].header
             self._produces.admission.admit(
                 Producer(body["transactional_id"], header.producer_id, header.producer_epoch),
@@ -141,7 +143,7 @@ class _TransactionalRequest:
             self._keep(batches)
         self._one_finished()
 
-    async def append_in_slices(self, request: Request) -> Produced:
+    async def append_in_slices(self, request: Request) -> ProduceResults:
         """Request admission of the batches in parts, and append each part in slices."""
         produces, body = self._produces, request.body
         batches: list[Batch] = []
@@ -150,18 +152,18 @@ class _TransactionalRequest:
         size = request.size
         produces.kept_bytes += size
         try:
-            for at in range(0, len(batches), ADMITTED_AT_ONCE):
-                part = batches[at : at + ADMITTED_AT_ONCE]
+            for start in range(0, len(batches), ADMITTED_AT_ONCE):
+                part = batches[start : start + ADMITTED_AT_ONCE]
                 codes = [ErrorCode.NONE] * len(part) if refusal is not None else await self._codes(body, part)
                 await in_slices(request, self._append_part(part, codes, refusal))
         finally:
             produces.kept_bytes -= size
-        return self._produced
+        return self._results
 
     def _codes(self, body: Row, batches: Sequence[Batch]) -> Deferred[list[ErrorCode]]:
         """Verify that the partitions are in the transaction; fires with an error code for each batch."""
         codes = [ErrorCode.NONE] * len(batches)
-        left = len(batches)
+        pending_count = len(batches)
         is_cancelled = False
 
         def cancel(_: object) -> None:
@@ -171,10 +173,10 @@ class _TransactionalRequest:
         verified: Deferred[list[ErrorCode]] = Deferred(cancel)
 
         def admitted(number: int, code: ErrorCode) -> None:
-            nonlocal left
+            nonlocal pending_count
             codes[number] = code
-            left -= 1
-            if not left and not is_cancelled:
+            pending_count -= 1
+            if not pending_count and not is_cancelled:
                 verified.callback(codes)
 
         header = batches[0].header
@@ -204,14 +206,14 @@ class _TransactionalRequest:
         count = 0
         for topic in topics:
             rows: list[Row] = []
-            self._produced.responses.append({"name": topic["name"], "partition_responses": rows})
+            self._results.responses.append({"name": topic["name"], "partition_responses": rows})
             for data in topic["partition_data"]:
                 key = TopicPartition(topic["name"], data["index"])
                 try:
                     batches.append(self._batch(key, data["records"], rows))
                     rows.append({})
                 except KafkaError as error:
-                    rows.append(self._produced.row(key.partition, None, error))
+                    rows.append(self._results.row(key.partition, None, error))
                 count += 1
                 if count % READ_PER_STEP == 0:
                     yield
@@ -267,19 +269,19 @@ class _TransactionalRequest:
 
     def _refuse(self, batch: Batch, error: KafkaError) -> None:
         batch.partition.log.producers.refusals.note(batch.header, error.code, self._produces.now_ms())
-        batch.rows[batch.number] = self._produced.row(batch.index, batch.partition, error)
+        batch.rows[batch.number] = self._results.row(batch.index, batch.partition, error)
 
     def _append(self, batch: Batch, records: Bytes) -> None:
         (outcome,) = batch.partition.append(
             (records,),
             self._produces.now_ms(),
-            all_in_sync=self._produced.acks == ALL_IN_SYNC,
+            all_in_sync=self._results.acks == ALL_IN_SYNC,
             origin=batch.origin,
             transaction=batch.header,
         )
-        batch.rows[batch.number] = self._produced.row(batch.index, batch.partition, outcome)
+        batch.rows[batch.number] = self._results.row(batch.index, batch.partition, outcome)
 
     def _one_finished(self) -> None:
-        self._left -= 1
-        if not self._left:
-            self._done(self._produced)
+        self._unfinished_count -= 1
+        if not self._unfinished_count:
+            self._done(self._results)

@@ -171,8 +171,8 @@ class ClientLoads:
     def _enforce_limits(self, load: AddressLoad) -> None:
         bounds = self.bounds
         if load.held_bytes > bounds.address_response_bytes_max:
-            mine = {connection: held for connection, held in self._held.items() if held.load is load}
-            self._close_some(mine, lambda: load.held_bytes, bounds.address_response_bytes_max)
+            of_address = {connection: held for connection, held in self._held.items() if held.load is load}
+            self._close_some(of_address, lambda: load.held_bytes, bounds.address_response_bytes_max)
         if self.held_bytes > bounds.broker_response_bytes_max:
             self._close_some(dict(self._held), lambda: self.held_bytes, bounds.broker_response_bytes_max)
 

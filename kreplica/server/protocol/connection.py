@@ -27,7 +27,7 @@ class Transport(Protocol):
     def send(self, pieces: list[Piece]) -> int:
         """Send buffers in order, after those of earlier calls.
 
-        :return: bytes written at once; the others are reported to ``Connection.sent`` when they are written.
+        :return: bytes written at once; the remaining ones are reported to ``Connection.sent`` when they are written.
         """
 
     def pause_reading(self) -> None:
@@ -94,8 +94,8 @@ class Connection:
         "_held_bytes",
         "_load",
         "_metrics",
-        "_next",
         "_out",
+        "_postponed",
         "_request_bytes",
         "_requests",
         "_response_bytes",
@@ -152,7 +152,7 @@ class Connection:
         self._out: list[Piece] = []
         self._flushing = False
         self._stopping = False
-        self._next: Callable[[], object] | None = None
+        self._postponed: Callable[[], object] | None = None
         self._suspensions = 0
         self.keeps_frame = False
         self._closed_callbacks: tuple[Callable[[], object], ...] = ()
@@ -227,7 +227,7 @@ class Connection:
 
         :param handle: handles a copy of the frame.
         """
-        self._next = handle
+        self._postponed = handle
 
     def release(self, first: Callable[[], object]) -> None:
         """Handle requests again.
@@ -235,7 +235,7 @@ class Connection:
         :param first: finishes the request for which the connection was held; does not raise.
         """
         self.held = False
-        handle, self._next = self._next, None
+        handle, self._postponed = self._postponed, None
         with self._flush_scope:
             first()
             if handle is not None and not self.closed and not self._stopping:
@@ -392,7 +392,7 @@ class Connection:
         self._requests.clear()
         self._closed_callbacks = ()
         self._out = []
-        self._next = None
+        self._postponed = None
         for callback in callbacks:
             try:
                 callback()

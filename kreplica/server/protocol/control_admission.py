@@ -63,7 +63,8 @@ class ControlAdmission:
     def admit(self, request: Request, decided: Decided) -> None:
         """Call ``decided`` with NONE if the command is admitted, else with the error for the response.
 
-        It is called before this returns if the controller epoch is known, and never if the connection closes first.
+        ``decided`` is called before this returns if the controller epoch is known, and never if the connection closes
+        first.
         """
         command = _Command(request, decided)
         if self._fence.is_known(command.controller_epoch):
@@ -87,11 +88,11 @@ class ControlAdmission:
     async def _confirm(self) -> None:
         try:
             while self._unconfirmed:
-                arrived = len(self._unconfirmed)
+                count = len(self._unconfirmed)
                 elected = await self._elected()
                 if elected is not None:
                     self._fence.learn(elected)
-                    self._decide_first(arrived)
+                    self._decide_first(count)
         except CancelledError:
             pass  # by stop
 

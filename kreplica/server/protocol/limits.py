@@ -9,17 +9,18 @@ UNLIMITED = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits of a broker's connections.  Only the connection that reaches a limit waits or is closed.
+    """Limits of a broker's connections, of their client addresses and of the broker.
 
-    :param request_bytes_max: maximum frame size, ``socket.request.max.bytes``; a longer one closes its connection.
+    :param request_bytes_max: maximum frame size, ``socket.request.max.bytes``; a larger frame closes its connection.
     :param request_bytes_max_without_records: maximum frame size of APIs that carry no records and are not the
-        controller's commands, ``kreplica.request.without.records.max.bytes``; a longer one closes its connection.
+        controller's commands, ``kreplica.request.without.records.max.bytes``; a larger frame closes its
+        connection.
     :param parsed_bytes_max: estimated memory of one such request once it is parsed,
         ``kreplica.request.parsed.max.bytes``.
     :param requests_outstanding_max: pending requests of one connection; at the limit, the connection is not read
         until half of them have a response.
-    :param request_bytes_outstanding_max: maximum bytes of those requests; more would only evict each other from
-        the CPU cache. A single larger request is accepted.
+    :param request_bytes_outstanding_max: maximum bytes of the pending requests of one connection, so that they
+        fit into the CPU cache. A single larger request is accepted.
     :param response_bytes_outstanding_max: bytes of responses that the client of one connection has not read; a single
         larger response is sent.
     :param address_requests_outstanding_max: pending requests of all connections of one client address; at the limit,
@@ -39,7 +40,7 @@ class Bounds:
         because all clients reconnect at once after a restart.
     :param idle_s: ``connections.max.idle.ms`` in seconds: a connection without traffic for this time is closed.
     :param send_buffer_bytes: ``socket.send.buffer.bytes``; -1 lets the operating system choose and adapt it.
-    :param receive_buffer_bytes: ``socket.receive.buffer.bytes``; -1 as above.
+    :param receive_buffer_bytes: ``socket.receive.buffer.bytes``; -1 lets the operating system choose and adapt it.
     """
 
     request_bytes_max: int = 104_857_600

@@ -86,19 +86,19 @@ class Route:
     def amended(self, amend: Amend) -> Route:
         """Return a copy of the route that amends response bodies, after earlier amendments."""
         route = Route(self.api, self.version, self.handle, self.metrics, self.parse)
-        before, build, sliced_build = self._amend, route.build, route.sliced_build
+        earlier, build, sliced_build = self._amend, route.build, route.sliced_build
 
-        def after(value: dict[str, Any]) -> dict[str, Any]:
-            return amend(value if before is None else before(value))
+        def amend_all(value: dict[str, Any]) -> dict[str, Any]:
+            return amend(value if earlier is None else earlier(value))
 
         def build_amended(version: int, value: dict[str, Any], prefix: bytes = b"") -> list[Any]:
-            return build(version, after(value), prefix)
+            return build(version, amend_all(value), prefix)
 
-        route._amend = after
+        route._amend = amend_all
         route.build = build_amended
         if sliced_build is not None:
             plain = sliced_build
-            route.sliced_build = lambda value, prefix: plain(after(value), prefix)
+            route.sliced_build = lambda value, prefix: plain(amend_all(value), prefix)
         return route
 
 

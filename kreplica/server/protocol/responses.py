@@ -77,13 +77,13 @@ def respond_with_result(request: Request, coroutine: Coroutine[Any, Any, dict[st
     """Respond with the result of a coroutine, which is cancelled when the connection closes.
 
     The coroutine turns expected errors into responses.  An unexpected error is logged with its traceback and closes the
-    connection.  A lost ZooKeeper connection also closes the client's, and the client retries.
+    connection.  A lost ZooKeeper connection also closes the client's connection, and the client retries.
     """
 
-    async def whole() -> None:
+    async def respond() -> None:
         request.respond(await coroutine)
 
-    run_handler(request, whole())
+    run_handler(request, respond())
 
 
 def run_handler(request: Request, coroutine: Coroutine[Any, Any, None]) -> None:
@@ -138,7 +138,7 @@ def wait_for_brokers(metadata: MetadataCache, handle: Handler) -> Handler:
     brokers in the meantime would not refresh its metadata for a long time.
     """
 
-    def held(request: Request) -> None:
+    def handle_with_brokers(request: Request) -> None:
         if metadata.brokers:
             handle(request)
             return
@@ -156,4 +156,4 @@ def wait_for_brokers(metadata: MetadataCache, handle: Handler) -> Handler:
         request.on_abandoned(waiting.cancel)
         waiting.addCallback(serve).addErrback(failed)
 
-    return held
+    return handle_with_brokers

@@ -19,7 +19,8 @@ from kreplica.server.transport.partial_frames import PartialFrames
 from kreplica.server.transport.read_turns import ReadTurns
 
 SCRATCH_BYTES = 256 * 1024
-"""Maximum bytes per socket read; fits the second-level cache, and more helps only a single connection."""
+"""Maximum bytes per socket read; fits the second-level cache, and a larger buffer would help only if
+the broker has a single connection."""
 
 
 class Resources:

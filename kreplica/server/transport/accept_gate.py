@@ -16,7 +16,9 @@ HELD_MAX = 1000
 
 
 class AcceptGate:
-    """Accepts connections of one listening port only while the limits allow it; others wait in the system's backlog.
+    """Accepts connections of one listening port only while the limits allow it.
+
+    Further connections wait in the backlog of the operating system.
 
     :param port: Twisted's listening port.
     :param listener: name of the listener.
@@ -33,7 +35,7 @@ class AcceptGate:
 
     def accepted(self, delay_s: float) -> None:
         """Accept no other connection for some time; called while the port accepts a connection."""
-        # Twisted chooses the number of connections to accept at a time; with 0 here, it accepts one in the next time.
+        # Twisted updates this number after the call that is running; after 0, its next call accepts one connection.
         self._port.numberAccepts = 0
         if delay_s > 0.0:
             if self._timer is not None:

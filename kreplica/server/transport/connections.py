@@ -85,7 +85,7 @@ class Connections:
         )
 
     def admit(self, listener: str, address: str) -> Admission:
-        """Decide about a connection that was accepted on a listener."""
+        """Decide whether a connection that was accepted on a listener is served."""
         metrics = self._resources.metrics
         metrics.connections_accepted += 1
         admission = self._limits.admit(listener, address)
@@ -166,15 +166,15 @@ class Connections:
     async def stop(self, timeout_s: float) -> None:
         """Close each connection after its pending responses are sent; after the timeout close the others at once."""
         if self._open:
-            late = self._resources.reactor.callLater(timeout_s, self._drop_all)
+            timeout = self._resources.reactor.callLater(timeout_s, self._drop_all)
             with self._resources.flush_scope:
                 for connection in self:
                     connection.stop()
             empty: Deferred[None] = Deferred()
             self._empty.append(empty)
             await empty
-            if late.active():
-                late.cancel()
+            if timeout.active():
+                timeout.cancel()
 
     def _drop_all(self) -> None:
         for connection in self:

@@ -146,8 +146,8 @@ class EpollTransport(tcp.Server):
             return main.CONNECTION_DONE
         connection.last_active_s = start_s
         self._frame_filled += size
-        behind = self._frame_filled - self._frame_size
-        if behind < 0:
+        surplus = self._frame_filled - self._frame_size
+        if surplus < 0:
             resources.partial_frames.update(self, self._frame_filled, self._frame_size)
             return None
         with resources.flush_scope:
@@ -158,8 +158,8 @@ class EpollTransport(tcp.Server):
             self._note_if_long(frame, now_s - start_s)
             if not connection.keeps_frame:
                 self._drop_frame()
-            if behind:
-                self._handle(resources.scratch, behind, now_s + READ_BUDGET_S)
+            if surplus:
+                self._handle(resources.scratch, surplus, now_s + READ_BUDGET_S)
         return None
 
     def _handle(self, view: memoryview, size: int, until_s: float) -> None:

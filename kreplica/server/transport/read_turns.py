@@ -34,7 +34,7 @@ class Reader(Protocol):
 
 
 class AddressShare:
-    """Time used by the connections of one client address, and those of them that wait.
+    """Time used by the connections of one client address, and the queues of its waiting connections.
 
     :ivar used_s: seconds used since the current iteration of the event loop started, or slightly before.
     :ivar connections: number of open connections.
@@ -118,12 +118,12 @@ class ReadTurns:
         seconds: Callable[[], float] = self._reactor.seconds
         until_s = seconds() + QUEUE_S
         # Each connection has at most one turn, so that the loop ends even if the clock does not advance.
-        left = sum(len(share.small) + len(share.bulk) for share in self._waiting)
-        while left > 0 and self._waiting:
+        turns_left = sum(len(share.small) + len(share.bulk) for share in self._waiting)
+        while turns_left > 0 and self._waiting:
             share = self._waiting.popleft()
             for queue in (share.small, share.bulk):
                 if queue:
-                    left -= 1
+                    turns_left -= 1
                     _take_turn(queue.popleft())
             if share.small or share.bulk:
                 self._waiting.append(share)

@@ -60,7 +60,7 @@ class TlsTransport(TwistedTransport):
             return
         user = self._tls.user_of(self.transport.getPeerCertificate())
         if user is None:
-            self.connection.drop("no rule of ssl.principal.mapping.rules matches its certificate")
+            self.connection.drop("no rule of ssl.principal.mapping.rules matches the certificate of the client")
         else:
             self.connection.user = f"User:{user}"
 

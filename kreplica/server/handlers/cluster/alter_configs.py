@@ -29,7 +29,7 @@ class _Alter:
         resources = body["resources"]
         counts = Counter((row["resource_type"], row["resource_name"]) for row in resources)
 
-        async def one(row: Row) -> Row:
+        async def alter(row: Row) -> Row:
             if counts[row["resource_type"], row["resource_name"]] > 1:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, f"{row['resource_name']!r} appears in the request more than once"
@@ -37,7 +37,7 @@ class _Alter:
             await self._change(row, validate_only=body["validate_only"])
             return _row(row, ErrorCode.NONE, None)
 
-        return {"responses": await gather_by_topic(request, resources, one, _refused)}
+        return {"responses": await gather_by_topic(request, resources, alter, _refused)}
 
     async def _change(self, row: Row, *, validate_only: bool) -> None:
         raise NotImplementedError

@@ -22,7 +22,7 @@ from kreplica.server.protocol.responses import respond_in_slices, respond_with_r
 Row = dict[str, Any]
 
 
-def _refused_by_now(fence: ControlFence, body: Row) -> ErrorCode:
+def _fencing_error(fence: ControlFence, body: Row) -> ErrorCode:
     """Return the error if the controller or the broker's session changed while the command waited."""
     return fence.refusal(body["controller_epoch"], body["broker_epoch"])
 
@@ -47,9 +47,9 @@ class LeaderAndIsr:
         self._metadata = metadata
 
     def __call__(self, request: Request) -> None:
-        self._admission.admit(request, partial(self._decided, request))
+        self._admission.admit(request, partial(self._after_admission, request))
 
-    def _decided(self, request: Request, refused: ErrorCode) -> None:
+    def _after_admission(self, request: Request, refused: ErrorCode) -> None:
         if refused is not ErrorCode.NONE:
             request.respond(_leader_and_isr_response(refused))
             return
@@ -61,7 +61,7 @@ class LeaderAndIsr:
         new = [topic["topic_name"] for topic in body["topic_states"] if self._is_new(topic)]
         await self._settings.read_new_topics(new)
         leaderships = await self._leaderships(body)
-        refused = _refused_by_now(self._fence, body)
+        refused = _fencing_error(self._fence, body)
         if refused is not ErrorCode.NONE:
             return _leader_and_isr_response(refused)
         errors = await self._partitions.lead_and_follow(leaderships)
@@ -141,9 +141,9 @@ class StopReplica:
         self._metadata = metadata
 
     def __call__(self, request: Request) -> None:
-        self._admission.admit(request, partial(self._decided, request))
+        self._admission.admit(request, partial(self._after_admission, request))
 
-    def _decided(self, request: Request, refused: ErrorCode) -> None:
+    def _after_admission(self, request: Request, refused: ErrorCode) -> None:
         if refused is not ErrorCode.NONE:
             request.respond({"error_code": int(refused), "partition_errors": []})
             return
@@ -151,7 +151,7 @@ class StopReplica:
         respond_with_result(request, self._fence.in_order(lambda: self._execute(body)))
 
     async def _execute(self, body: Row) -> Row:
-        refused = _refused_by_now(self._fence, body)
+        refused = _fencing_error(self._fence, body)
         if refused is not ErrorCode.NONE:
             return {"error_code": int(refused), "partition_errors": []}
         errors: dict[TopicPartition, ErrorCode] = {}
@@ -189,9 +189,9 @@ class UpdateMetadata:
         self._last: Row | None = None
 
     def __call__(self, request: Request) -> None:
-        self._admission.admit(request, partial(self._decided, request))
+        self._admission.admit(request, partial(self._after_admission, request))
 
-    def _decided(self, request: Request, refused: ErrorCode) -> None:
+    def _after_admission(self, request: Request, refused: ErrorCode) -> None:
         if refused is not ErrorCode.NONE:
             request.respond({"error_code": int(refused)})
             return
@@ -206,12 +206,12 @@ class UpdateMetadata:
         self._last = body
 
         def is_valid() -> bool:
-            return self._last is body and _refused_by_now(self._fence, body) is ErrorCode.NONE
+            return self._last is body and _fencing_error(self._fence, body) is ErrorCode.NONE
 
-        gone = yield from self._metadata.update_in_steps(body, is_valid)
-        for topic in gone:
+        removed_topics = yield from self._metadata.update_in_steps(body, is_valid)
+        for topic in removed_topics:
             self._settings.forget(topic)
         if self._last is not body:
             return {"error_code": int(ErrorCode.STALE_CONTROLLER_EPOCH)}
         self._last = None
-        return {"error_code": int(_refused_by_now(self._fence, body))}
+        return {"error_code": int(_fencing_error(self._fence, body))}

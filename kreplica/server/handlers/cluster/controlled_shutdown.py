@@ -15,14 +15,14 @@ from kreplica.server.protocol.responses import respond_with_result
 Row = dict[str, Any]
 
 AskShutdown = Callable[[int, int], Deferred[list[TopicPartition]]]
-"""Function that asks the controller, given broker ID and epoch; returns the partitions still led, or a
-``KafkaError``."""
+"""Asks the controller for the shutdown of a broker, given its ID and epoch; fires with the partitions that the broker
+still leads, or fails with a ``KafkaError``."""
 
 
 class ControlledShutdown:
     """Handles ControlledShutdown.
 
-    :param ask: returns NOT_CONTROLLER if this broker is not the controller.
+    :param ask: fails with NOT_CONTROLLER if this broker is not the controller.
     """
 
     def __init__(self, ask: AskShutdown) -> None:
@@ -34,8 +34,8 @@ class ControlledShutdown:
 
     async def _response(self, body: Row) -> Row:
         try:
-            led = await self._ask(body["broker_id"], body.get("broker_epoch", -1))
+            still_led = await self._ask(body["broker_id"], body.get("broker_epoch", -1))
         except KafkaError as error:
             return {"error_code": int(error.code), "remaining_partitions": []}
-        rows = [{"topic_name": topic, "partition_index": partition} for topic, partition in led]
+        rows = [{"topic_name": topic, "partition_index": partition} for topic, partition in still_led]
         return {"error_code": int(ErrorCode.NONE), "remaining_partitions": rows}

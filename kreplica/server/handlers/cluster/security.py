@@ -1,6 +1,6 @@
-"""Responses of a broker without ACLs, and SASL requests outside of a first authentication.
+"""Handles ACL requests on a broker without ACLs, and SASL requests after or without a first authentication.
 
-Tools and client libraries call them to detect features. Each handler is a function of the request.
+Tools and client libraries send these requests to detect features. Each handler is a function of the request.
 """
 
 from __future__ import annotations

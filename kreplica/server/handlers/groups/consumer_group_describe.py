@@ -75,12 +75,12 @@ class ConsumerGroupDescribe:
             "client_host": subscription.client_host,
             "subscribed_topic_names": subscription.topic_names,
             "subscribed_topic_regex": subscription.regular_expression,
-            "assignment": self._named(member.progress.assigned),
-            "target_assignment": self._named(state.target.get(member.member_id, NO_PARTITIONS)),
+            "assignment": self._with_topic_names(member.progress.assigned),
+            "target_assignment": self._with_topic_names(state.target.get(member.member_id, NO_PARTITIONS)),
             "member_type": CONSUMER_MEMBER,
         }
 
-    def _named(self, assignment: Assignment) -> dict[str, Any]:
+    def _with_topic_names(self, assignment: Assignment) -> dict[str, Any]:
         """Return an assignment with topic names, without deleted topics."""
         rows = to_rows(assignment)
         for row in rows:

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat (key 68): joins, keeps, rebalances and leaves a KIP-848 group."""
+"""ConsumerGroupHeartbeat (key 68): lets a member join a KIP-848 group, stay in it, get its assignment, and leave."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class _Deletions:
         self._request = request
         self._group_ids = group_ids
         self._codes: dict[str, ErrorCode] = {}
-        self._is_begun = False
+        self._all_started = False
 
     def begin(self, groups: GroupCoordinator) -> Steps[Row | None]:
         """Start the deletions in slices.
@@ -41,19 +41,19 @@ class _Deletions:
         :return: the response if all deletions have finished; otherwise the last one responds.
         """
         for number, group_id in enumerate(self._group_ids, 1):
-            groups.delete(group_id, partial(self._over, group_id))
+            groups.delete(group_id, partial(self._finish, group_id))
             if number % STEP_GROUPS == 0:
                 yield
-        self._is_begun = True
-        return (yield from self._response()) if self._are_over else None
+        self._all_started = True
+        return (yield from self._response()) if self._all_finished else None
 
     @property
-    def _are_over(self) -> bool:
+    def _all_finished(self) -> bool:
         return len(self._codes) == len(self._group_ids)
 
-    def _over(self, group_id: str, code: ErrorCode) -> None:
+    def _finish(self, group_id: str, code: ErrorCode) -> None:
         self._codes[group_id] = code
-        if self._is_begun and self._are_over:
+        if self._all_started and self._all_finished:
             respond_in_slices(self._request, self._response())
 
     def _response(self) -> Steps[Row]:

@@ -30,9 +30,9 @@ class LeaveGroup:
         except KafkaError as error:
             request.respond({"throttle_time_ms": 0, "error_code": int(error.code), "members": []})
             return
-        of_all = codes[0] if request.version < SEVERAL_FROM else ErrorCode.NONE
+        group_code = codes[0] if request.version < SEVERAL_FROM else ErrorCode.NONE
         members = [
             {"member_id": leave.member_id, "group_instance_id": leave.instance_id, "error_code": int(code)}
             for leave, code in zip(leaves, codes, strict=True)
         ]
-        request.respond({"throttle_time_ms": 0, "error_code": int(of_all), "members": members})
+        request.respond({"throttle_time_ms": 0, "error_code": int(group_code), "members": members})

@@ -34,7 +34,15 @@ class OffsetRows:
     :ivar topics: the response rows; rows of valid offsets have no error.
     """
 
-    __slots__ = ("_expire_timestamp_ms", "_metadata_characters_max", "_now_ms", "_open", "_view", "topics", "values")
+    __slots__ = (
+        "_expire_timestamp_ms",
+        "_metadata_characters_max",
+        "_now_ms",
+        "_valid_rows",
+        "_view",
+        "topics",
+        "values",
+    )
 
     def __init__(
         self,
@@ -45,7 +53,7 @@ class OffsetRows:
     ) -> None:
         self.values: list[tuple[str, list[tuple[int, bytes]]]] = []
         self.topics: list[Row] = []
-        self._open: list[Row] = []
+        self._valid_rows: list[Row] = []
         self._view = view
         self._metadata_characters_max = metadata_characters_max
         self._now_ms = now_ms
@@ -75,7 +83,7 @@ class OffsetRows:
                 elif not is_metadata_acceptable(metadata, self._metadata_characters_max):
                     row["error_code"] = _TOO_LARGE
                 else:
-                    self._open.append(row)
+                    self._valid_rows.append(row)
                     timestamp_ms = partition.get("commit_timestamp", NO_TIME)
                     committed = CommittedOffset(
                         partition["committed_offset"],
@@ -103,7 +111,7 @@ class OffsetRows:
     @property
     def count(self) -> int:
         """Number of valid offsets."""
-        return len(self._open)
+        return len(self._valid_rows)
 
     def prepare(
         self, shards: Shards[GroupShard], group_id: str, producer: ProducerEpoch | None = None
@@ -124,5 +132,5 @@ class OffsetRows:
 
     def fail(self, code: ErrorCode) -> None:
         """Set an error code for all offsets without another error."""
-        for row in self._open:
+        for row in self._valid_rows:
             row["error_code"] = int(code)

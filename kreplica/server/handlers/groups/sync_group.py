@@ -1,4 +1,4 @@
-"""SyncGroup (key 14): receives the leader's assignments in a classic group and returns each member's."""
+"""SyncGroup (key 14): receives the leader's assignments in a classic group and returns to each member its own."""
 
 from __future__ import annotations
 

@@ -20,14 +20,14 @@ Replicas = tuple[int, ...] | None
 Results = dict[TopicPartition, KafkaError | None]
 
 AskReassignment = Callable[[Mapping[TopicPartition, Replicas]], "Deferred[Results]"]
-"""Function that asks the controller for target replicas (None: cancel); returns errors by partition, or a
-``KafkaError``."""
+"""Asks the controller to reassign partitions to target replicas (None: cancel); fires with the errors by partition, or
+fails with a ``KafkaError``."""
 
 
 class AlterPartitionReassignments:
     """Responds when the reassignments are written to ZooKeeper, before they are complete.
 
-    :param ask: returns NOT_CONTROLLER if this broker is not the controller.
+    :param ask: fails with NOT_CONTROLLER if this broker is not the controller.
     """
 
     def __init__(self, ask: AskReassignment, metadata: MetadataCache) -> None:

@@ -31,7 +31,7 @@ class CreatePartitions:
         counts = Counter(row["name"] for row in body["topics"])
         unique = {row["name"]: row for row in body["topics"]}
 
-        async def one(row: Row) -> Row:
+        async def add(row: Row) -> Row:
             if not self._is_controller():
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
             if counts[row["name"]] > 1:
@@ -39,7 +39,7 @@ class CreatePartitions:
             await self._grow(row, body["validate_only"], body["timeout_ms"] / 1000)
             return {"name": row["name"], "error_code": 0, "error_message": None}
 
-        return {"results": await gather_by_topic(request, unique.values(), one, _error_row)}
+        return {"results": await gather_by_topic(request, unique.values(), add, _error_row)}
 
     async def _grow(self, row: Row, validate_only: bool, timeout_s: float) -> None:
         name, count = row["name"], row["count"]
@@ -47,7 +47,7 @@ class CreatePartitions:
         chosen = None if assignments is None else [tuple(a["broker_ids"]) for a in assignments]
         await self._topics.add_partitions(name, count, chosen, dry_run=validate_only)
 
-        def led() -> bool:
+        def all_have_leaders() -> bool:
             known = self._metadata.topic(name)
             return (
                 known is not None
@@ -55,7 +55,7 @@ class CreatePartitions:
                 and all(partition.leader != NO_LEADER for partition in known.partitions.values())
             )
 
-        if not validate_only and not await self._metadata.wait_until(led, timeout_s):
+        if not validate_only and not await self._metadata.wait_until(all_have_leaders, timeout_s):
             text = "the partitions were created, but not all of them have a leader yet"
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
 

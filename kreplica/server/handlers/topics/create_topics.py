@@ -56,7 +56,7 @@ class CreateTopics:
         counts, partitions = await in_slices(request, count_rows(rows))
         validate_only = body.get("validate_only", False)
 
-        async def one(row: Row) -> Row:
+        async def create(row: Row) -> Row:
             if not self._is_controller():
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
             if counts[row["name"]] > 1:
@@ -67,7 +67,7 @@ class CreateTopics:
                 )
             return await self._create(_new_topic(row), validate_only, body["timeout_ms"] / 1000)
 
-        return {"topics": await gather_by_topic(request, _unique(rows), one, _error_row)}
+        return {"topics": await gather_by_topic(request, _unique(rows), create, _error_row)}
 
     async def _create(self, topic: NewTopic, validate_only: bool, timeout_s: float) -> Row:
         planned = self._topics.plan(topic)
@@ -99,7 +99,7 @@ class CreateTopics:
     def _wait_for_leaders(self, assignment: TopicAssignment, timeout_s: float) -> Deferred[bool]:
         """Wait until all partitions have a leader; False after the timeout."""
 
-        def led() -> bool:
+        def all_have_leaders() -> bool:
             known = self._metadata.topic(assignment.topic)
             return (
                 known is not None
@@ -110,7 +110,7 @@ class CreateTopics:
                 )
             )
 
-        return self._metadata.wait_until(led, timeout_s)
+        return self._metadata.wait_until(all_have_leaders, timeout_s)
 
 
 def count_rows(rows: Sequence[Row]) -> Steps[tuple[Counter[str], int]]:

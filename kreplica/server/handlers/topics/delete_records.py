@@ -42,9 +42,9 @@ class DeleteRecords:
         except KafkaError as error:
             row["error_code"] = int(error.code)
             return row
-        one = _Pending(partition, offset, row)
-        if not one.is_over():
-            pending.append(one)
+        deletion = _Pending(partition, offset, row)
+        if not deletion.is_over():
+            pending.append(deletion)
         return row
 
 
@@ -60,7 +60,7 @@ class _Pending:
         self._leadership_generation = partition.leadership_generation
 
     def is_over(self) -> bool:
-        """Return True if all replicas have advanced or this broker cannot learn of it; sets the row's result."""
+        """Return True if all replicas have advanced or this broker no longer leads; sets the row's result."""
         if self.partition.leadership_generation != self._leadership_generation:
             self._row["error_code"] = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return True

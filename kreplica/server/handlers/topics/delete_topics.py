@@ -58,7 +58,7 @@ class DeleteTopics:
 
     async def _response(self, request: Request) -> Row:
         seconds = request.connection.seconds
-        ends_s = seconds() + request.body["timeout_ms"] / 1000
+        deadline_s = seconds() + request.body["timeout_ms"] / 1000
         requested, counts = await in_slices(request, _requested(request.body))
 
         async def start(row: Row) -> Row:
@@ -68,7 +68,7 @@ class DeleteTopics:
 
         async def wait(row: Row) -> Row:
             if not row["error_code"]:
-                await self._wait(row["name"], row["topic_id"], ends_s, seconds)
+                await self._wait(row["name"], row["topic_id"], deadline_s, seconds)
             return row
 
         # Start all deletions before waiting for the first: the wait may last until the client gives up.
@@ -92,15 +92,15 @@ class DeleteTopics:
         await self._topics.request_deletion(name)
         return {"name": name, "topic_id": topic_id, "error_code": 0, "error_message": None}
 
-    async def _wait(self, name: str, topic_id: UUID, ends_s: float, seconds: Callable[[], float]) -> None:
+    async def _wait(self, name: str, topic_id: UUID, deadline_s: float, seconds: Callable[[], float]) -> None:
         """Wait until a topic is removed from ZooKeeper and from this broker's metadata."""
 
-        def unlisted() -> bool:
+        def is_removed() -> bool:
             known = self._metadata.topic(name)
             return known is None or known.topic_id != topic_id
 
-        deleted = await self._topics.until_deleted(name, max(ends_s - seconds(), 0.0))
-        if not deleted or not await self._metadata.wait_until(unlisted, ends_s - seconds()):
+        deleted = await self._topics.until_deleted(name, max(deadline_s - seconds(), 0.0))
+        if not deleted or not await self._metadata.wait_until(is_removed, deadline_s - seconds()):
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the deletion was requested and is in progress")
 
     @staticmethod

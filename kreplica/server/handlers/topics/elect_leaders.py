@@ -20,7 +20,7 @@ Row = dict[str, Any]
 Results = Mapping[TopicPartition, ErrorCode]
 
 AskElection = Callable[[int, "list[TopicPartition] | None"], Deferred[Results]]
-"""Function that asks the controller for an election (None: all partitions); returns errors by partition, or a
+"""Asks the controller for an election (None: of all partitions); fires with the errors by partition, or fails with a
 ``KafkaError``."""
 
 PREFERRED = 0
@@ -77,12 +77,12 @@ class ElectLeaders:
     ) -> None:
         """Wait for the new leaders; partitions whose leader is not known in time get REQUEST_TIMED_OUT."""
         seconds = request.connection.seconds
-        ends_s = seconds() + timeout_s
+        deadline_s = seconds() + timeout_s
         unknown = await in_slices(request, self._unknown(list(results), results, election_type))
         while unknown:
             # Each update of the metadata checks one partition; the others are checked, in slices, once it is led.
             last_is_led = partial(self._is_led, unknown[-1], election_type)
-            is_led = await self._metadata.wait_until(last_is_led, ends_s - seconds())
+            is_led = await self._metadata.wait_until(last_is_led, deadline_s - seconds())
             unknown = await in_slices(request, self._unknown(unknown, results, election_type))
             if not is_led:
                 results.update(dict.fromkeys(unknown, ErrorCode.REQUEST_TIMED_OUT))

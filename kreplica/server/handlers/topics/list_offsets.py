@@ -28,7 +28,10 @@ Row = dict[str, Any]
 
 
 class ListOffsets:
-    """Tiered storage is not supported: the earliest local offset is the earliest offset, and no offset is tiered."""
+    """Handles ListOffsets without tiered storage: the earliest local offset is the earliest offset.
+
+    The latest tiered offset is -1.
+    """
 
     def __init__(self, partitions: Partitions) -> None:
         self._partitions = partitions
@@ -57,7 +60,8 @@ class ListOffsets:
         row: Row = {"partition_index": key.partition, "error_code": 0}
         epoch = requested.get("current_leader_epoch", NO_EPOCH)
         try:
-            partition = self._partitions.led(key, epoch) if replica_id != DEBUG_CONSUMER else self._held(key, epoch)
+            is_debug = replica_id == DEBUG_CONSUMER
+            partition = self._local_replica(key, epoch) if is_debug else self._partitions.led(key, epoch)
             if version == SEGMENTS_VERSION:
                 end = partition.visible_end(isolation) if replica_id == CONSUMER else partition.log.log_end_offset
                 return row | {"old_style_offsets": _segment_offsets(partition, requested, end)}
@@ -74,7 +78,7 @@ class ListOffsets:
             }  # fmt: skip
         return row | {"timestamp": timestamp, "offset": offset, "leader_epoch": epoch}
 
-    def _held(self, key: TopicPartition, current_leader_epoch: int) -> Partition:
+    def _local_replica(self, key: TopicPartition, current_leader_epoch: int) -> Partition:
         """Return the partition if this broker is its leader or follower."""
         partition = self._partitions.get(key)
         if partition is None:
@@ -112,10 +116,10 @@ def _segment_offsets(partition: Partition, requested: Row, end: int) -> list[int
 
 
 def _find_committed(partition: Partition, timestamp: int, isolation: int) -> tuple[int, int, int]:
-    """Return the offset that a consumer may see, which is never beyond the high watermark.
+    """Return timestamp, offset and leader epoch for a consumer; the offset is never beyond the high watermark.
 
     The high watermark of a new leader lags until its followers have fetched. Until it reaches the start of the epoch,
-    the end offset is not reliable, because consumers may have seen a later one before (KIP-207).
+    the end offset is not reliable, because consumers may have seen a later end offset before (KIP-207).
     """
     end = partition.visible_end(isolation)
     has_caught_up = partition.high_watermark >= partition.role.epoch_start_offset

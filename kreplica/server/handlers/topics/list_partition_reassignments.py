@@ -31,13 +31,13 @@ class Move(Protocol):
 
 
 AskMoves = Callable[["list[TopicPartition] | None"], "Deferred[Mapping[TopicPartition, Move]]"]
-"""Function that asks the controller which of these partitions (None: all) are being reassigned, or a ``KafkaError``."""
+"""Asks the controller which of these partitions (None: of all) are being reassigned; may fail with a ``KafkaError``."""
 
 
 class ListPartitionReassignments:
     """Handles ListPartitionReassignments.
 
-    :param ask: returns NOT_CONTROLLER if this broker is not the controller.
+    :param ask: fails with NOT_CONTROLLER if this broker is not the controller.
     """
 
     def __init__(self, ask: AskMoves, metadata: MetadataCache) -> None:

@@ -17,7 +17,7 @@ NO_REPLICA = -2
 
 
 class OffsetForLeaderEpoch:
-    """Responds only for led partitions (KIP-320): a follower's log may still be truncated."""
+    """Responds only for partitions that this broker leads (KIP-320): a follower's log may still be truncated."""
 
     def __init__(self, partitions: Partitions) -> None:
         self._partitions = partitions

@@ -126,7 +126,7 @@ class TopicAdmin:
         """Write the znodes of a topic: settings and assignment in one multi.
 
         :param planned: the result of ``plan`` if the caller has it.
-        :raise KafkaError: as ``plan``; TOPIC_ALREADY_EXISTS also after a concurrent creation.
+        :raise KafkaError: the errors of ``plan``; TOPIC_ALREADY_EXISTS also after a concurrent creation.
         """
         assignment, operations = await self.creation(topic, planned)
         try:
@@ -142,7 +142,7 @@ class TopicAdmin:
     ) -> tuple[TopicAssignment, Sequence[Operation]]:
         """Return the operations that create a topic in one multi; writes nothing.
 
-        :raise KafkaError: as ``plan``.
+        :raise KafkaError: the errors of ``plan``.
         """
         assignment = planned or self.plan(topic)
         config_path = znodes.config_path("topics", topic.name)
@@ -227,7 +227,7 @@ class TopicAdmin:
     ) -> None:
         """Grow a topic to ``count`` partitions.
 
-        :raise KafkaError: as ``growth``.
+        :raise KafkaError: the errors of ``growth``.
         """
         _, operations = await self.growth(topic, count, assignments)
         if dry_run:
@@ -255,7 +255,7 @@ class TopicAdmin:
             old = documents.decode_topic(topic, data)
         except znodes.ZnodeError as error:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
-        _check_settled(old)
+        _check_not_reassigned(old)
         _check_growth(old, count)
         new = self._new_partitions(old, count, assignments)
         grown = replace(old, partitions=old.partitions | new)
@@ -307,9 +307,9 @@ class TopicAdmin:
     async def until_deleted(self, topic: str, timeout_s: float) -> bool:
         """Wait until a topic is removed from ZooKeeper, so that its name is free; return False after a timeout."""
         # The controller removes the request last.
-        gone = Deferred.fromCoroutine(self._until_gone(znodes.delete_topic_path(topic)))
+        removed = Deferred.fromCoroutine(self._until_gone(znodes.delete_topic_path(topic)))
         try:
-            await gone.addTimeout(max(timeout_s, 0), self._reactor)  # type: ignore[arg-type]
+            await removed.addTimeout(max(timeout_s, 0), self._reactor)  # type: ignore[arg-type]
         except DeferredTimeoutError:
             return False
         return True
@@ -344,7 +344,7 @@ def _check_count(count: int) -> None:
         )
 
 
-def _check_settled(topic: TopicAssignment) -> None:
+def _check_not_reassigned(topic: TopicAssignment) -> None:
     """Refuse changes during a reassignment, because the number of replicas is about to change."""
     moving = [n for n, row in topic.removing.items() if any(r in topic.partitions.get(n, ()) for r in row)]
     if topic.adding or moving:
@@ -372,9 +372,9 @@ def _check_numbers(topic: TopicAssignment, count: int) -> None:
             ErrorCode.INVALID_PARTITIONS, f"partitions of {topic.topic!r} are being removed: {sorted(topic.read_only)}"
         )
     for number in range(len(topic.partitions), count):
-        gone = topic.removed.get(number)
-        if gone is not None and gone.replicas:
+        removed = topic.removed.get(number)
+        if removed is not None and removed.replicas:
             raise KafkaError(
                 ErrorCode.INVALID_PARTITIONS,
-                f"partition {number} was removed, and brokers {list(gone.replicas)} may still have its files",
+                f"partition {number} was removed, and brokers {list(removed.replicas)} may still have its files",
             )

@@ -33,7 +33,7 @@ async def gather_by_topic(
     results: list[Row] = []
     running: list[Deferred[None]] = []
 
-    async def one(row: Row, number: int) -> None:
+    async def handle_row(row: Row, number: int) -> None:
         try:
             results[number] = await handle(row)
         except KafkaError as error:
@@ -46,7 +46,7 @@ async def gather_by_topic(
         for row in pending:
             number = len(results)
             results.append(_MISSING)
-            started = Deferred.fromCoroutine(one(row, number))
+            started = Deferred.fromCoroutine(handle_row(row, number))
             if results[number] is _MISSING:
                 running.append(started)
                 if len(running) == running_max:

@@ -40,14 +40,14 @@ class AddPartitionsToTxn:
     def __call__(self, request: Request) -> None:
         if request.version < BATCHED_FROM:
             body = request.body
-            one = {
+            transaction = {
                 "transactional_id": body["v3_and_below_transactional_id"],
                 "producer_id": body["v3_and_below_producer_id"],
                 "producer_epoch": body["v3_and_below_producer_epoch"],
                 "topics": body["v3_and_below_topics"],
             }
             steps: Steps[Row | None] = self._serve(
-                one, lambda codes: respond_in_slices(request, _single(codes, request.version))
+                transaction, lambda codes: respond_in_slices(request, _single(codes, request.version))
             )
         else:
             steps = _Batch(request).serve(self._serve)
@@ -91,7 +91,7 @@ class _Batch:
         self._request = request
         self._requested: list[Row] = request.body["transactions"]
         self._codes: list[Codes | None] = [None] * len(self._requested)
-        self._missing = len(self._requested)
+        self._pending_count = len(self._requested)
 
     def serve(self, serve: Callable[[Row, Callable[[Codes], None]], Steps[None]]) -> Steps[Row | None]:
         for index, requested in enumerate(self._requested):
@@ -102,8 +102,8 @@ class _Batch:
 
     def _add_result(self, index: int, codes: Codes) -> None:
         self._codes[index] = codes
-        self._missing -= 1
-        if not self._missing:
+        self._pending_count -= 1
+        if not self._pending_count:
             respond_in_slices(self._request, self._response())
 
     def _response(self) -> Steps[Row]:

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (key 27): writes a coordinator's transaction markers to led partitions (KIP-98)."""
+"""WriteTxnMarkers (key 27): writes a coordinator's transaction markers to local leader replicas (KIP-98)."""
 
 from __future__ import annotations
 
