@@ -5,24 +5,30 @@ Any broker handles them. The checks, and their order, are those of Apache Kafka 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.interfaces import Operation, Resource, ResourceType
 from kreplica.interfaces.authorization import ANONYMOUS
+from kreplica.runtime.slices import Steps
 from kreplica.security.tokens.token import USER_TYPE, DelegationToken
 from kreplica.server.authentication.sasl_session import session_of
 from kreplica.server.authorization.permissions import Permissions
 from kreplica.server.protocol.request import Request
-from kreplica.server.protocol.responses import respond_with_result
+from kreplica.server.protocol.responses import in_slices, respond_with_result
 
 if TYPE_CHECKING:
     from kreplica.membership.delegation_tokens.token_store import TokenStore
+    from kreplica.security.tokens.token_cache import TokenCache
 
 Row = dict[str, Any]
 
 NO_TIME = -1
 """Timestamp in responses with an error."""
+
+STEP_TOKENS = 20
+"""Number of tokens that are described between two yields; the secret of each takes microseconds."""
 
 
 class DelegationTokenHandler:
@@ -145,7 +151,7 @@ class DescribeDelegationToken(DelegationTokenHandler):
             tokens = await store.visible_tokens(request.connection.user, owners, may_describe)
         except KafkaError as error:
             return {"error_code": int(error.code), "tokens": []}
-        return {"error_code": 0, "tokens": [_token_row(token, store.cache.hmac_of(token)) for token in tokens]}
+        return {"error_code": 0, "tokens": await in_slices(request, _token_rows(tokens, store.cache))}
 
 
 def user_resource(principal: str) -> Resource:
@@ -175,6 +181,15 @@ def _principal(principal: str, field: str = "principal") -> Row:
 
 def _principal_text(row: Row) -> str:
     return f"{row['principal_type']}:{row['principal_name']}"
+
+
+def _token_rows(tokens: Sequence[DelegationToken], cache: TokenCache) -> Steps[list[Row]]:
+    rows = []
+    for number, token in enumerate(tokens, 1):
+        rows.append(_token_row(token, cache.hmac_of(token)))
+        if number % STEP_TOKENS == 0:
+            yield
+    return rows
 
 
 def _token_row(token: DelegationToken, hmac: bytes) -> Row:
