@@ -310,6 +310,8 @@ def test_unsecured_tokens_need_a_setting(
             with pytest.raises(errors.ClientError, match="invalid_token"):
                 await cluster.refresh()
         assert any("the algorithm of the token is not allowed" in text for text in logged)
+        assert any("the listener SHORT accepts tokens without a signature" in text for text in logged)
+        assert not any("the listener LOCAL accepts" in text for text in logged)
 
     more = oauth_settings(server, certificates, unsecured)
     with_brokers(1, tmp_path, certificates, coordinator.address, story, more)

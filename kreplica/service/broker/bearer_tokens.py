@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from twisted.logger import Logger
+
 from kreplica.errors import SettingsError
 from kreplica.runtime import Runtime
 from kreplica.service.plugins.sasl_mechanisms import enabled_mechanisms
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from kreplica.security.oauth.key_source import KeySource
     from kreplica.security.oauth.token_requests import HttpResponse
     from kreplica.security.sasl.bearer_token import TokenValidator
+
+log = Logger()
 
 _OAUTHBEARER = "OAUTHBEARER"
 _URL = "sasl.oauthbearer.jwks.endpoint.url"
@@ -36,12 +40,19 @@ class BearerTokens:
         self._settings = settings
         self._sources: dict[object, KeySource] = {}
         self._signed: dict[object, TokenValidator] = {}
+        self._unsecured: list[str] = []
         listeners = [listener for listener, mechanism in enabled_mechanisms(settings) if mechanism == _OAUTHBEARER]
         self._validators = {listener: self._of_listener(listener) for listener in listeners}
         self._for_admin = self._of_admin() if "bearer" in settings["kreplica.admin.authentication"] else None
 
     def start(self) -> None:
-        """Start to read the keys."""
+        """Start to read the keys, and warn of listeners that need none."""
+        for listener in self._unsecured:
+            log.warn(
+                "the listener {listener} accepts tokens without a signature: every client can be any user ({setting})",
+                listener=listener,
+                setting=ALLOW_UNSECURED,
+            )
         for source in self._sources.values():
             source.start()
 
@@ -77,6 +88,7 @@ class BearerTokens:
                 f"{_URL} is not set: the listener {listener} could not verify tokens. {ALLOW_UNSECURED}=true accepts "
                 "tokens without a signature, which anyone can create for any user"
             )
+        self._unsecured.append(listener)
         # Imported here because most brokers do not use it.
         from kreplica.security.oauth.unsecured import UnsecuredRules, UnsecuredValidator
 
@@ -102,8 +114,8 @@ class BearerTokens:
         rules = JwtRules(
             audiences=tuple(values["sasl.oauthbearer.expected.audience"] or ()),
             issuer=values["sasl.oauthbearer.expected.issuer"] or None,
-            scope_claim=values["sasl.oauthbearer.scope.claim.name"],
-            sub_claim=values["sasl.oauthbearer.sub.claim.name"],
+            scope_claim=values["sasl.oauthbearer.scope.claim.name"] or "scope",
+            sub_claim=values["sasl.oauthbearer.sub.claim.name"] or "sub",
             clock_skew_ms=values["sasl.oauthbearer.clock.skew.seconds"] * 1000,
         )
         key, source = self._source(values, options)
