@@ -343,3 +343,15 @@ def test_invalid_settings(tmp_path: Path, certificates: Path, change: str, messa
         BearerTokens(real_runtime(reactor), settings(1, tmp_path, certificates, "127.0.0.1:1", f"{more}\n{change}"))
     assert message in str(caught.value)
     assert SECRET not in str(caught.value)
+
+
+def test_readings_that_fail_have_a_delay(tmp_path: Path, certificates: Path) -> None:
+    """Settings without a delay would let the readings occupy the event loop."""
+    from twisted.internet import reactor
+
+    for name in ("retry.backoff.ms", "retry.backoff.max.ms"):
+        more = oauth_settings(TokenServer(), certificates, f"sasl.oauthbearer.jwks.endpoint.{name}=0")
+        more += "\nsasl.oauthbearer.jwks.endpoint.url=https://issuer.example/"
+        found = BearerTokens(real_runtime(reactor), settings(1, tmp_path, certificates, "127.0.0.1:1", more))
+        (source,) = found.sources
+        assert min(source.schedule.backoff_s(failures) for failures in (1, 2, 50)) > 0

@@ -269,3 +269,14 @@ def test_settings() -> None:
     assert found.client is not None
     assert (found.client.urlencode, found.refresh.buffer_s, found.connect_timeout_s) == (True, 10, 5.0)
     assert (found.tls.truststore_location, found.tls.enabled_protocols) == ("/ca.pem", ("TLSv1.3",))
+
+
+def test_options_of_spark() -> None:
+    """Spark's options with the prefix ``kafka.`` log in with tokens too."""
+    from kreplica.spark.connection_security import ConnectionSecurity
+
+    security = ConnectionSecurity.of(config())
+    assert isinstance(security.runtime().sasl, TokenLogin)
+    assert SECRET not in repr(security)
+    with pytest.raises(ValueError, match="has no clientId"):
+        ConnectionSecurity.of(config(sasl_jaas_config=f"{LOGIN} required;"))

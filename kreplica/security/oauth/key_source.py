@@ -41,6 +41,7 @@ class KeySource:
     :param place: name of the source in the log and in metrics.
     :param read: returns the content of the key set.
     :ivar place: as given.
+    :ivar schedule: as given.
     :ivar keys: empty until they are read for the first time.
     :ivar failures: number of consecutive failures.
     """
@@ -60,7 +61,7 @@ class KeySource:
         self._read = read
         self._reactor = reactor
         self._offload = offload
-        self._schedule = schedule
+        self.schedule = schedule
         self._reading: SharedCoroutine[None] | None = None
         self._waiters = 0
         self._timer: IDelayedCall | None = None
@@ -70,7 +71,7 @@ class KeySource:
     def start(self) -> None:
         """Read the keys now if there are none, otherwise on schedule."""
         if self.keys.keys:
-            self._read_after(self._schedule.refresh_s)
+            self._read_after(self.schedule.refresh_s)
         else:
             self._begin()
 
@@ -119,7 +120,7 @@ class KeySource:
             raise
         except Exception as error:  # whatever the error is, the keys must be read again
             self.failures += 1
-            delay_s = self._schedule.backoff_s(self.failures)
+            delay_s = self.schedule.backoff_s(self.failures)
             log.warn(
                 "cannot read the keys of tokens from {place}, next attempt in {delay:.1f} s: {reason}",
                 place=self.place,
@@ -128,7 +129,7 @@ class KeySource:
             )
         else:
             self._replace(keys)
-            self.failures, delay_s = 0, self._schedule.refresh_s
+            self.failures, delay_s = 0, self.schedule.refresh_s
         finally:
             self._reading = None
         if not self._stopped:

@@ -139,7 +139,7 @@ class BearerTokens:
             runtime = self._runtime
             schedule = KeySchedule(
                 refresh_s=refresh_s,
-                backoff_s=lambda failures: backoff_s(runtime.random, failures, max(first_s, _BACKOFF_S_MIN), max_s),
+                backoff_s=lambda failures: max(backoff_s(runtime.random, failures, first_s, max_s), _BACKOFF_S_MIN),
             )
             if url.path is not None:
                 read: Callable[[], Awaitable[bytes]] = partial(runtime.offload.run, runtime.disk.read_file, url.path)
@@ -173,7 +173,7 @@ class BearerTokens:
 
 
 _TIMES = ("refresh", "retry.backoff", "retry.backoff.max")
-_BACKOFF_S_MIN = 0.01
+_BACKOFF_S_MIN = 0.05
 """A backoff of 0 would occupy the event loop while the authorization server is down."""
 
 
