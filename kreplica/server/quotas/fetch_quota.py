@@ -11,10 +11,10 @@ from kreplica.server.quotas.throttling import Throttling
 class FetchQuota:
     """Decides whether a consumer gets the records of a fetch now.
 
-    As in Kafka, a response that would exceed the quota is sent without records, and the client fetches them again
-    after its throttle time. The bytes of one response are limited to those that are left, or to those of one window;
-    with Kafka's limit, the burst, clients would be throttled for up to twice as long as necessary. A batch that is
-    larger is sent if the client fetched nothing else, because it could never be fetched otherwise.
+    A client that has exceeded its quota gets responses without records until its rate has recovered, as in Kafka. The
+    response that exceeds the quota has records, and the client pauses; Kafka withholds it, so that clients with large
+    fetches get half of their quota, and batches that are larger than the burst can never be fetched. The bytes of a
+    response are limited to those that are left of the burst, or to those of one window.
 
     :ivar is_set: True if at least one client has this quota.
     """
@@ -51,13 +51,14 @@ class FetchQuota:
         if throttle_s <= 0.0:
             metrics.used += size
             return 0.0
-        if size and usage.recorded <= size:
-            metrics.used += size
-            throttling.throttle(request, CONSUMER_BYTE_RATE, throttle_s)
-            return 0.0
-        usage.record(-size, now_s)
+        before_s = usage.record(-size, now_s)
+        if before_s > 0.0:
+            throttling.throttle(request, CONSUMER_BYTE_RATE, before_s)
+            return before_s
+        usage.record(size, now_s)
+        metrics.used += size
         throttling.throttle(request, CONSUMER_BYTE_RATE, throttle_s)
-        return throttle_s
+        return 0.0
 
     def _usage(self, request: Request) -> MeasuredRate | None:
         usage = self._throttling.quotas.find(CONSUMER_BYTE_RATE, request.connection.user, request.client_id)
