@@ -77,6 +77,14 @@ def test_wrong_passwords() -> None:
         impostor.step(b"v=AAAA")
 
 
+@pytest.mark.parametrize("proof", ["AAAA", "A", "\N{LATIN SMALL LETTER O WITH DIAERESIS}", "=", ""])
+def test_invalid_proofs(proof: str) -> None:
+    other = server(SCRAM_SHA_256)
+    nonce = other.step(b"n,,n=user,r=of-the-client").decode().split(",")[0]
+    with pytest.raises(AuthenticationError, match="SCRAM"):
+        other.step(f"c=biws,{nonce},p={proof}".encode())
+
+
 @pytest.mark.parametrize(
     ("challenge", "message"),
     [

@@ -9,7 +9,6 @@ import hashlib
 import hmac
 import re
 from base64 import b64decode, b64encode
-from binascii import Error as Base64Error
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -257,7 +256,7 @@ def _text(token: bytes) -> str:
 def _decode(text: str) -> bytes:
     try:
         return b64decode(text, validate=True)
-    except Base64Error:
+    except ValueError:  # also for characters that are not ASCII
         raise AuthenticationError("a SCRAM message contains invalid Base64") from None
 
 
