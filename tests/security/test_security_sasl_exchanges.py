@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hmac
 import random
+from base64 import b64encode
+from hashlib import pbkdf2_hmac, sha256
 
 import pytest
 
@@ -75,6 +78,27 @@ def test_wrong_passwords() -> None:
     impostor.step(b"r=of-the-clientx,s=c2FsdA==,i=4096")
     with pytest.raises(AuthenticationError, match="the broker does not know the password"):
         impostor.step(b"v=AAAA")
+
+
+def test_nonce_of_old_librdkafka() -> None:
+    """The final message may contain the client's nonce twice, as Kafka accepts it; a nonce of another broker fails."""
+
+    def final(nonce: str, challenge: str) -> bytes:
+        without_proof = f"c=biws,r={nonce}"
+        messages = f"n=user,r=of-the-client,{challenge},{without_proof}".encode()
+        key = hmac.digest(pbkdf2_hmac("sha256", PASSWORD.encode(), SALT, 4096), b"Client Key", "sha256")
+        signature = hmac.digest(sha256(key).digest(), messages, "sha256")
+        proof = bytes(one ^ other for one, other in zip(key, signature, strict=True))
+        return f"{without_proof},p={b64encode(proof).decode()}".encode()
+
+    other = server(SCRAM_SHA_256)
+    challenge = other.step(b"n,,n=user,r=of-the-client").decode()
+    other.step(final("of-the-clientof-the-clientof-the-server", challenge))
+    assert other.user == "user"
+    other = server(SCRAM_SHA_256)
+    challenge = other.step(b"n,,n=user,r=of-the-client").decode()
+    with pytest.raises(AuthenticationError, match="another nonce"):
+        other.step(final("of-the-clientof-another-server", challenge))
 
 
 @pytest.mark.parametrize("proof", ["AAAA", "A", "\N{LATIN SMALL LETTER O WITH DIAERESIS}", "=", ""])

@@ -140,9 +140,9 @@ class ScramServer:
         self._credential = self._token() if _has_token(extensions) else self._credential_of(self._claimed)
         if self._credential is None:
             raise AuthenticationError("invalid user name or password")
-        self._nonce = client_nonce + self._new_nonce()
+        self._nonce = self._new_nonce()
         salt = b64encode(self._credential.salt).decode()
-        challenge = f"r={self._nonce},s={salt},i={self._credential.iterations}"
+        challenge = f"r={client_nonce}{self._nonce},s={salt},i={self._credential.iterations}"
         self._messages = f"{bare},{challenge}"
         return challenge.encode()
 
@@ -161,7 +161,8 @@ class ScramServer:
         if match is None or credential is None or self.user is not None:
             raise AuthenticationError("the final SCRAM message is malformed or unexpected")
         without_proof, _, nonce, proof_text = match.groups()
-        if nonce != self._nonce:
+        # As in Kafka, only the broker's part is compared: older versions of librdkafka send the client's part twice.
+        if not nonce.endswith(self._nonce):
             raise AuthenticationError("the final SCRAM message has another nonce")
         authenticated = f"{self._messages},{without_proof}".encode()
         proof = _decode(proof_text)
