@@ -49,6 +49,7 @@ class Access:
         request.setHeader(b"content-security-policy", CONTENT_SECURITY_POLICY.encode())
         request.setHeader(b"x-content-type-options", b"nosniff")
         request.setHeader(b"referrer-policy", b"no-referrer")
+        request.setHeader(b"server", b"kreplica")  # instead of Twisted's name and version
         self._check_host(request)
         if request.method not in READS:
             self._check_origin(request)
