@@ -140,7 +140,7 @@ class Router:
             raise Problem(503, "REQUEST_TIMED_OUT", detail, what_to_do="Retry with a smaller request.") from None
 
     async def _write_json(self, request: Request, response: JsonResponse) -> None:
-        _set_caching(request, response.etag)
+        _set_caching(request, response.etag, is_public=False)
         if response.location is not None:
             request.setHeader(b"location", response.location.encode())
         if response.cookie is not None:
@@ -216,7 +216,7 @@ def write_problem(request: Request, problem: Problem) -> None:
 
 
 def _write_page(request: Request, page: RawResponse) -> None:
-    _set_caching(request, page.etag)
+    _set_caching(request, page.etag, is_public=True)
     if page.etag is not None and _matches_etag(request, page.etag):
         request.setResponseCode(304)
         return
@@ -232,11 +232,13 @@ def _write_all(request: Request, pieces: Sequence[bytes]) -> None:
         request.write(piece)
 
 
-def _set_caching(request: Request, etag: str | None) -> None:
-    if etag is None:
-        request.setHeader(b"cache-control", b"no-store")
-    else:
-        request.setHeader(b"cache-control", b"no-cache")
+def _set_caching(request: Request, etag: str | None, *, is_public: bool) -> None:
+    """Set the headers for caches.
+
+    :param is_public: True if a cache may store the response; otherwise the ETag is for ``If-Match`` only.
+    """
+    request.setHeader(b"cache-control", b"no-cache" if is_public and etag is not None else b"no-store")
+    if etag is not None:
         request.setHeader(b"etag", f'"{etag}"'.encode())
 
 
