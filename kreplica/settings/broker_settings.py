@@ -45,6 +45,10 @@ class ConfiguredText(NamedTuple):
     text: str
     place: str
 
+    def __repr__(self) -> str:
+        """Return the location only, since the text may be a secret."""
+        return f"<ConfiguredText {self.place}>"
+
 
 class BrokerSettings:
     """Settings of a broker at startup, immutable; ``kreplica.settings.dynamic`` applies changes at run time.

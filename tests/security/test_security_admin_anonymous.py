@@ -56,6 +56,9 @@ def check_headers(response: requests.Response, *, may_be_cached: bool) -> None:
 
 def refused(response: requests.Response) -> None:
     """Check the response to a request without valid credentials."""
+    if response.status_code == 400 and "content-security-policy" not in response.headers:
+        assert SECRET_TOPIC not in response.text  # malformed HTTP, which no route has received
+        return
     check_headers(response, may_be_cached=False)
     assert response.status_code in (401, 403, 429), (response.status_code, response.request.url, response.text)
     assert "set-cookie" not in response.headers
@@ -131,11 +134,7 @@ def _plain(response: Any) -> requests.Response:
 @settings(max_examples=60, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
 def _with_wrong_credentials(url: str, value: str) -> None:
     headers: dict[str, str | bytes] = {"authorization": value.strip().encode("latin-1")}
-    response = requests.get(f"{url}/v1/topics", headers=headers, timeout=TIMEOUT_S)
-    if response.status_code == 400:  # the header is not text
-        assert SECRET_TOPIC not in response.text
-    else:
-        refused(response)
+    refused(requests.get(f"{url}/v1/topics", headers=headers, timeout=TIMEOUT_S))
 
 
 def test_callers_without_credentials(

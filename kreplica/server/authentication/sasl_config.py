@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kreplica.interfaces import ServerExchange
 
@@ -20,7 +20,7 @@ class SaslConfig:
     :param timeout_s: time from the acceptance of a connection in which it must be authenticated.
     """
 
-    mechanisms: Mapping[str, Callable[[], ServerExchange]]
+    mechanisms: Mapping[str, Callable[[], ServerExchange]] = field(repr=False)  # contains the passwords of PLAIN
     now_ms: Callable[[], int]
     receive_bytes_max: int = 524_288
     failure_delay_s: float = 0.1
