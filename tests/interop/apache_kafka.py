@@ -53,6 +53,16 @@ def server_class_path(version: str) -> str:
     return _class_path(JARS.with_name(f"kafka-{version}"), (f"kafka_2.13:{version}",))
 
 
+def tools_class_path(version: str) -> str:
+    """Return the class path of Kafka's command-line tools of a version.
+
+    :raise NoKafka: as ``class_path``.
+    """
+    if version == KAFKA_VERSION:
+        return class_path()
+    return _class_path(JARS.with_name(f"kafka-tools-{version}"), (f"kafka_2.13:{version}", f"kafka-tools:{version}"))
+
+
 def client_class_path(version: str) -> str:
     """Return the class path of Kafka's Java clients of a version.
 
