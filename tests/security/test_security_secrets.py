@@ -169,7 +169,7 @@ def test_planted_secrets(
     coordinator.stop()
     assert len(logged) > 50
     assert sum("user_name" in text or "authentication of" in text for text in logged) > 0
-    # A wrong password and a rejected value are known to whoever sent them, but other users read the log.
+    # Wrong passwords and rejected values are secrets as well: many are nearly right.
     assert [(text[:300], names) for text in logged if (names := found_in(text, secrets))] == []
     assert [(text[:300], names) for text in shown if (names := found_in(text, secrets))] == []
     for path in (*files_below(tmp_path / "broker"), *files_below(coordinator.directory)):
@@ -210,7 +210,7 @@ def by_protocol(port: int, salted: bytes) -> list[str]:
         ),
     ):
         response = admin.request(api, version, body)
-        if api is INCREMENTAL_ALTER_CONFIGS:  # the client is told its own value
+        if api is INCREMENTAL_ALTER_CONFIGS:  # the error contains the value that the client has sent
             for each in response["responses"]:
                 each["error_message"] = (each["error_message"] or "").replace(PLANTED["rejected setting"], "")
         shown.append(repr(response))
