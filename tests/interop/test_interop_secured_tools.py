@@ -35,6 +35,14 @@ class Version(NamedTuple):
     producer_config_option: str
 
 
+LOG4J = """log4j.rootLogger=ERROR, stderr
+log4j.appender.stderr=org.apache.log4j.ConsoleAppender
+log4j.appender.stderr.Target=System.err
+log4j.appender.stderr.layout=org.apache.log4j.PatternLayout
+log4j.appender.stderr.layout.ConversionPattern=%p %c %m%n
+"""
+"""Shows errors, which version 3.9 would discard."""
+
 VERSIONS = (
     Version(
         apache_kafka.KAFKA_VERSION,
@@ -130,7 +138,9 @@ def run(version: Version, main: str, *arguments: object, given: str = "", fails:
 
     :param fails: True if the tool must fail.
     """
-    java = ["java", "-Xmx192m", "-XX:TieredStopAtLevel=1", "-cp", apache_kafka.tools_class_path(version.number)]
+    logging = Path(apache_kafka.tools_class_path(version.number)).with_name("log4j.properties")
+    logging.write_text(LOG4J)
+    java = ["java", "-Xmx192m", "-XX:TieredStopAtLevel=1", f"-Dlog4j.configuration=file:{logging}", "-cp", apache_kafka.tools_class_path(version.number)]
     command = [*java, main, *map(str, arguments)]
     done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     output = done.stdout + done.stderr
