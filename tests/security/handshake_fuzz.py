@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import jwt
 from OpenSSL import SSL
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.logger import LogLevel, globalLogPublisher
@@ -18,6 +19,9 @@ from twisted.python.failure import Failure
 from kreplica.interfaces.authorization import ANONYMOUS
 from kreplica.model import Endpoint
 from kreplica.runtime import real_runtime
+from kreplica.security.oauth.jwt_validator import JwtRules, JwtValidator
+from kreplica.security.oauth.key_set import KeySet
+from kreplica.security.sasl.oauthbearer import OAuthBearerServer, build_first_message
 from kreplica.security.sasl.plain import PlainServer
 from kreplica.security.sasl.scram import HASHES, ScramClient, ScramCredential, ScramServer
 from kreplica.security.tls.listener import ListenerTls
@@ -30,15 +34,20 @@ from kreplica.wire.framing import FrameReader, frame
 from kreplica.wire.headers import build_request_header
 from kreplica.wire.messages import API_VERSIONS, METADATA, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kreplica.wire.messages.api import Api
+from tests.support.token_server import AUDIENCE, ISSUER, claims, ec_key, jwk, key_set
 
+NOW_S = 1_800_000_000
 USER, PASSWORD = "alice", "planted-secret"
 ITERATIONS, SALT = 4096, b"salt"
-TLS_SHARE, SCRAM_SHARE = 0.08, 0.1
-"""Shares of the cases that mutate TLS records, and the final message of SCRAM."""
+TLS_SHARE, SCRAM_SHARE, BEARER_SHARE = 0.08, 0.1, 0.2
+"""Shares of the cases that mutate TLS records and the final message of SCRAM, and of tokens for OAUTHBEARER."""
 
 TIMEOUT_S = 31
 """Time after which the server closes a connection that is not authenticated."""
 
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
+RULES = JwtRules(audiences=[AUDIENCE], issuer=ISSUER)
+BEARER_TOKEN = jwt.encode(claims(NOW_S, sub=USER), ec_key(1), "ES256", {"kid": "key"})
 RESPONSE_BYTES_MAX = 65_536
 INTERESTING = (0, 1, 127, 128, 255)
 
@@ -106,7 +115,8 @@ class Fuzzer:
         for name in HASHES:
             find = partial(_credential, credentials[name])
             mechanisms[name] = partial(ScramServer, name, find, lambda: f"{self._random.getrandbits(64):x}")
-        return SaslConfig(mechanisms, lambda: 0)
+        mechanisms["OAUTHBEARER"] = partial(OAuthBearerServer, JwtValidator(RULES, _Keys(), _now_ms))
+        return SaslConfig(mechanisms, _now_ms)
 
     # --- one case ----------------------------------------------------------------------------------------------------
 
@@ -220,6 +230,19 @@ class _Lost(Exception):
 _LOST = _Lost()
 
 
+class _Keys:
+    """The key of an authorization server."""
+
+    keys = KeySet.parse(key_set(jwk(ec_key(1), "key")))
+
+    async def refresh_for_unknown_key(self) -> None:
+        """Do nothing: the key does not change."""
+
+
+def _now_ms() -> int:
+    return NOW_S * 1000
+
+
 def _credential(credential: ScramCredential, user: str) -> ScramCredential | None:
     return credential if user == USER else None
 
@@ -249,7 +272,7 @@ def _request(random: Random, number: int) -> bytes:
         software = {"client_software_name": "client", "client_software_version": "1.0"}
         return _frame(API_VERSIONS, random.randint(0, 4), software)
     if kind == 1:
-        mechanism = random.choice(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI"))
+        mechanism = random.choice(MECHANISMS)
         return _frame(SASL_HANDSHAKE, random.randint(0, 1), {"mechanism": mechanism})
     if kind in (2, 3):
         return _frame(SASL_AUTHENTICATE, random.randint(0, 2), {"auth_bytes": _token(random)})
@@ -272,6 +295,8 @@ def _token(random: Random) -> bytes:
         "c=biws,r=nonce,p=AAAA",
         "",
     )
+    if random.random() < BEARER_SHARE:
+        return build_first_message(BEARER_TOKEN, {"trace": "7"})
     return random.choice(texts).encode()
 
 
