@@ -58,6 +58,6 @@ WRITE, READ = AclOperation.WRITE, AclOperation.READ
 
 def test_documented_clients() -> None:
     """The table of the documentation has a row for each client, with its mechanisms."""
-    rows = [f"| {name} | {' | '.join('yes' for _ in MECHANISMS)} |" for name in CLIENTS]
+    rows = [f"| {name} | {' | '.join('yes' for _ in MECHANISMS)} | " for name in CLIENTS]
     page = PAGE.read_text()
     assert [row for row in rows if row not in page] == []
