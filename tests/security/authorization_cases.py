@@ -10,14 +10,16 @@ from uuid import UUID
 
 from authorization_client import CLOSED, NOTHING, PASSWORD, Connection, reduced
 from authorization_entries import ABSENT, OTHER, OWN, Acl, Context, Entry, batch
-from authorization_sequences import run_sequences
+from authorization_sequences import KEY_ID, run_sequences
 from authorization_table import NOT_SERVED, TABLE
 
 from kreplica.model import ZERO_UUID
 from kreplica.security.acls.acl import CLUSTER_NAME, ResourceType
 from kreplica.wire import messages
+from tests.support.token_server import AUDIENCE, ISSUER, ec_key, jwk, key_set
 
 PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+OAUTH_PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 ADMIN, UNPRIVILEGED = "admin", "unprivileged"
 DEADLINE_S = 60
 PREFIXED, LITERAL, ALLOW = 4, 3, 3
@@ -87,6 +89,8 @@ def cases(versions: Versions) -> Iterator[Case]:
 
 def properties(certificates: Path, ports: Mapping[str, int]) -> dict[str, str]:
     """Return the settings of a broker, which are valid for kreplica and for Apache Kafka."""
+    keys = certificates / "keys.json"
+    keys.write_bytes(key_set(jwk(ec_key(1), KEY_ID)))
     users = {each.user for entry in TABLE for each in identities(entry)}
     options = " ".join(f'user_{user}="{PASSWORD}"' for user in sorted(filter(None, users)))
     return {
@@ -94,7 +98,14 @@ def properties(certificates: Path, ports: Mapping[str, int]) -> dict[str, str]:
         "listeners": f"LOCAL://127.0.0.1:{ports['LOCAL']},TLS://127.0.0.1:{ports['TLS']}",
         "listener.security.protocol.map": "LOCAL:SASL_PLAINTEXT,TLS:SSL",
         "inter.broker.listener.name": "LOCAL",
-        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.expected.issuer": ISSUER,
+        "listener.name.local.oauthbearer.sasl.jaas.config": f"{OAUTH_PACKAGE}.OAuthBearerLoginModule required;",
+        "listener.name.local.oauthbearer.sasl.server.callback.handler.class": (
+            f"{OAUTH_PACKAGE}.OAuthBearerValidatorCallbackHandler"
+        ),
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
         "listener.name.local.plain.sasl.jaas.config": (
             f'{PLAIN_LOGIN} required username="{ADMIN}" password="{PASSWORD}" {options};'

@@ -64,7 +64,7 @@ DIFFERENCES = (
     Difference(
         ("produce with an unused id, *",),
         frozenset({ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.INVALID_RECORD}),
-        "Produce with a transactional ID, with batches of no transaction",
+        "Produce with a transactional ID, with batches that are not transactional",
         "the transactional ID is ignored",
         "Write on the transactional ID is required, and the batches are rejected with INVALID_RECORD",
         "permissions are checked before batches are read; no client sends such a request",
@@ -91,7 +91,8 @@ DIFFERENCES = (
         "OffsetFetch 1 for a group without Describe",
         "an empty response",
         "GROUP_AUTHORIZATION_FAILED for each partition",
-        "this version has no other place for the error, and the client would take the offsets for missing",
+        "this version has no other field for the error; with an empty response, the client would assume that no "
+        "offsets are committed",
     ),
     Difference(
         ("synchronize a group without a protocol, version 5: no ACL",),
@@ -126,11 +127,19 @@ DIFFERENCES = (
         "the API is not served (see [Not supported](#not-supported))",
     ),
     Difference(
+        ("sequence: message without a token of OAUTHBEARER",),
+        frozenset({None, ErrorCode.SASL_AUTHENTICATION_FAILED}),
+        "OAUTHBEARER message with another scheme than Bearer",
+        "the connection is closed",
+        "SASL_AUTHENTICATION_FAILED, then the connection is closed",
+        "the same as for other malformed messages",
+    ),
+    Difference(
         ("sequence: another request instead of a token",),
         frozenset({None}),
         "Another request between SaslHandshake and SaslAuthenticate",
-        "a response with ILLEGAL_SASL_STATE if it has a place for it, then the connection is closed",
-        "the connection is closed; ApiVersions and SaslHandshake receive ILLEGAL_SASL_STATE",
-        "most of these responses have no place for the error",
+        "a response with ILLEGAL_SASL_STATE if it has a field for the error, then the connection is closed",
+        "the connection is closed; only ApiVersions and SaslHandshake receive ILLEGAL_SASL_STATE",
+        "most of these responses have no field for the error",
     ),
 )

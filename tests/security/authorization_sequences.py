@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jwt
 from authorization_client import CLOSED, PASSWORD, Connection
 
+from kreplica.security.sasl.oauthbearer import build_first_message
 from kreplica.wire.messages import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kreplica.wire.messages.api import Api
+from tests.support.token_server import claims, ec_key
+
+KEY_ID = "key"
 
 
 class Step(NamedTuple):
@@ -58,9 +64,42 @@ SEQUENCES: Mapping[str, Sequence[Step]] = {
 }
 
 
+def bearer(
+    key: Any = None, algorithm: str = "ES256", extensions: Mapping[str, str] | None = None, **changes: Any
+) -> Step:
+    """Return the first message of OAUTHBEARER with a valid token, or a changed one."""
+    signed = jwt.encode(claims(time.time(), **changes), key or ec_key(1), algorithm, {"kid": KEY_ID})
+    return token(build_first_message(signed, extensions or {}))
+
+
+def bearer_sequences() -> Mapping[str, Sequence[Step]]:
+    """Return sequences with bearer tokens, whose times depend on the clock."""
+    start, confirm, end = handshake("OAUTHBEARER"), token(b"\x01"), METADATA_STEP
+    valid = bearer().body["auth_bytes"]
+    first = {
+        "valid token": bearer(),
+        "token with an extension": bearer(extensions={"traceId": "7"}),
+        "expired token": bearer(exp=int(time.time()) - 3600),
+        "token of another audience": bearer(aud="another"),
+        "token of another issuer": bearer(iss="https://another.example.org"),
+        "token without a user": bearer(sub=None),
+        "token without an end": bearer(exp=None),
+        "token of another key": bearer(ec_key(2)),
+        "token of another algorithm": bearer("secret" * 10, "HS256"),
+        "text instead of a token": token(b"n,,\x01auth=Bearer x.y.z\x01\x01"),
+        "message without a token": token(b"n,,\x01auth=Basic x\x01\x01"),
+        "message with another user": token(valid.replace(b"n,,", b"n,a=another,")),
+        "message with the same user": token(valid.replace(b"n,,", b"n,a=alice,")),
+        "message without an end": token(valid[:-1]),
+        "empty message": token(b""),
+    }
+    return {f"{name} of OAUTHBEARER": (start, step, confirm, end) for name, step in first.items()}
+
+
 def run_sequences(connect: Callable[[], Connection]) -> dict[str, list[Any]]:
     """Return the error codes by the name of the sequence."""
-    return {f"sequence: {name}": _run(connect(), steps) for name, steps in SEQUENCES.items()}
+    all_steps = {**SEQUENCES, **bearer_sequences()}
+    return {f"sequence: {name}": _run(connect(), steps) for name, steps in all_steps.items()}
 
 
 def _run(connection: Connection, steps: Sequence[Step]) -> list[Any]:

@@ -139,6 +139,10 @@ class SaslSession:
         """Handle SaslAuthenticate: process a token of the mechanism."""
         if self._exchange is None:
             self._listener.failures += 1
+            if self._user is not None:
+                body = {"error_message": "SaslAuthenticate was received without SaslHandshake.", "auth_bytes": b""}
+                request.respond({"error_code": int(ErrorCode.ILLEGAL_SASL_STATE), **body})
+                return
             request.abort("SaslAuthenticate was received without SaslHandshake")
             return
         self._process(bytes(request.body["auth_bytes"]), partial(self._respond, request), partial(self._fail, request))
