@@ -138,9 +138,10 @@ def run(version: Version, main: str, *arguments: object, given: str = "", fails:
 
     :param fails: True if the tool must fail.
     """
-    logging = Path(apache_kafka.tools_class_path(version.number)).with_name("log4j.properties")
+    jars = apache_kafka.tools_class_path(version.number)
+    logging = Path(jars).with_name("log4j.properties")
     logging.write_text(LOG4J)
-    java = ["java", "-Xmx192m", "-XX:TieredStopAtLevel=1", f"-Dlog4j.configuration=file:{logging}", "-cp", apache_kafka.tools_class_path(version.number)]
+    java = ["java", "-Xmx192m", "-XX:TieredStopAtLevel=1", f"-Dlog4j.configuration=file:{logging}", "-cp", jars]
     command = [*java, main, *map(str, arguments)]
     done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     output = done.stdout + done.stderr
