@@ -4,6 +4,7 @@
 * ``tls``: keys and certificates from Kafka's ``ssl.*`` settings, OpenSSL contexts, principals of certificates
 * ``sasl``: mechanisms of authentication; ``oauth``: bearer tokens
 * ``acls``: access control lists
+* ``passwords``: encryption of passwords in dynamic settings
 * ``client_config``: settings of Kafka's Java clients
 
 OpenSSL is imported only by the modules of ``tls``, when a listener or client uses TLS.

@@ -31,7 +31,7 @@ def protect(config: Path) -> None:
     All brokers must already authenticate to ZooKeeper as the same user, and should create new znodes with ACLs
     (zookeeper.set.acl=true). Repeat the command if a broker without that setting was running.
     """
-    from kreplica.membership.znode_acls import protected_acl
+    from kreplica.membership.znode_protection.acls import protected_acl
 
     count = _replace(config, protected_acl, needs_user=True)
     click.echo(f"{count} znodes are protected.")
@@ -55,7 +55,7 @@ def _replace(config: Path, acl_of: Callable[[str], tuple[Any, ...]], *, needs_us
     # Imported here because they import the reactor.
     from kreplica.cli.terminal.running import run
     from kreplica.errors import KreplicaError, SettingsError
-    from kreplica.membership.znode_migration import replace_acls
+    from kreplica.membership.znode_protection.migration import replace_acls
     from kreplica.runtime import real_runtime
     from kreplica.service.broker.zookeeper_clients import ZooKeeperClients
     from kreplica.settings.broker_settings import load

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kreplica.errors import SettingsError
-from kreplica.membership.znode_acls import protected_acl
+from kreplica.membership.znode_protection.acls import protected_acl
 from kreplica.runtime import Runtime
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.zookeeper import SaslCredentials, ZooKeeperClient

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kreplica.membership.znode_acls import ROOT_PATHS
+from kreplica.membership.znode_protection.acls import ROOT_PATHS
 from kreplica.runtime.gather import gather
 from kreplica.zookeeper import Acl, NoNode, ZooKeeperClient
 
