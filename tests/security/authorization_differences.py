@@ -75,7 +75,8 @@ DIFFERENCES = (
         "Fetch of a broker that is not registered",
         "NOT_LEADER_OR_FOLLOWER for partitions without a replica on it",
         "STALE_BROKER_EPOCH, or a closed connection before version 7",
-        "[forged follower fetches](../how-to/security.md#forged-follower-fetches) must not move the high watermark",
+        "[forged follower fetches](../explanation/threat-model.md#forged-follower-fetches) must not move the high "
+        "watermark",
     ),
     Difference(
         ("delete topics, version 6: *",),
