@@ -140,9 +140,9 @@ def _without_repeats(holdings: Holdings, cycle: list[Step], evenness_weight: int
     """Return a negative part of the cycle in which no item moves twice, because one move could forbid the other."""
     while (repeat := _repeat(cycle)) is not None:
         first, second = repeat
-        one, other = cycle[first], cycle[second]
-        inner = [Step(other.source, one.target, one.item), *cycle[first + 1 : second]]
-        outer = [*cycle[:first], Step(one.source, other.target, one.item), *cycle[second + 1 :]]
+        first_step, second_step = cycle[first], cycle[second]
+        inner = [Step(second_step.source, first_step.target, first_step.item), *cycle[first + 1 : second]]
+        outer = [*cycle[:first], Step(first_step.source, second_step.target, first_step.item), *cycle[second + 1 :]]
         cycle = min(inner, outer, key=lambda part: _cost(holdings, part, evenness_weight))
     return cycle
 

@@ -89,8 +89,8 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
         document["kreplica_read_only"] = sorted(assignment.read_only)
     if assignment.removed:
         document["kreplica_removed"] = {
-            str(partition): {"leader_epoch": gone.leader_epoch, "replicas": list(gone.replicas)}
-            for partition, gone in sorted(assignment.removed.items())
+            str(partition): {"leader_epoch": former.leader_epoch, "replicas": list(former.replicas)}
+            for partition, former in sorted(assignment.removed.items())
         }
     return dump(document)
 
@@ -112,8 +112,8 @@ def decode_topic(topic: str, data: bytes) -> TopicAssignment:
             removing=_decode_replicas(document.get("removing_replicas") or {}),
             read_only=frozenset(map(int, document.get("kreplica_read_only") or ())),
             removed={
-                int(partition): RemovedPartition(int(gone["leader_epoch"]), tuple(map(int, gone["replicas"])))
-                for partition, gone in (document.get("kreplica_removed") or {}).items()
+                int(partition): RemovedPartition(int(former["leader_epoch"]), tuple(map(int, former["replicas"])))
+                for partition, former in (document.get("kreplica_removed") or {}).items()
             },
         )
 
@@ -125,10 +125,10 @@ def _decode_replicas(document: Mapping[str, Iterable[int]]) -> dict[int, tuple[i
 def encode_partition_state(state: LeaderAndIsr) -> bytes:
     """Encode the data of ``/brokers/topics/T/partitions/P/state``; formatted directly for speed."""
     eligible = state.eligible_leader_replicas
-    more = f',"eligible_leader_replicas":[{",".join(map(str, eligible))}]' if eligible else ""
+    eligible_field = f',"eligible_leader_replicas":[{",".join(map(str, eligible))}]' if eligible else ""
     return (
         f'{{"controller_epoch":{state.controller_epoch},"leader":{state.leader},"version":1,'
-        f'"leader_epoch":{state.leader_epoch},"isr":[{",".join(map(str, state.isr))}]{more}}}'
+        f'"leader_epoch":{state.leader_epoch},"isr":[{",".join(map(str, state.isr))}]{eligible_field}}}'
     ).encode()
 
 

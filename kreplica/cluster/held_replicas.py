@@ -42,7 +42,7 @@ class HeldReplicas:
         self._counts = dict.fromkeys(self.racks, 0)
         self._replicas: list[set[int]] = [set() for _ in assigned]
         self._in_rack: dict[str | None, list[int]] = defaultdict(list)
-        """By rack, at index k: the partitions with more than k replicas there."""
+        """By rack, at index k: the partitions with more than k replicas in that rack."""
         for item, replicas in enumerate(assigned):
             for broker in replicas:
                 if broker in self.racks:
@@ -142,10 +142,10 @@ class HeldReplicas:
         free = self._held[source] & ~self._held[target] & ~self._pinned[source]
         if self.racks[source] == self.racks[target]:
             return free
-        here, there = self._in_rack[self.racks[source]], self._in_rack[self.racks[target]]
+        source_rack, target_rack = self._in_rack[self.racks[source]], self._in_rack[self.racks[target]]
         allowed = 0
-        for k, more_than in enumerate(here):
-            allowed |= more_than & ~there[k] if k < len(there) else more_than
+        for k, more_than in enumerate(source_rack):
+            allowed |= more_than & ~target_rack[k] if k < len(target_rack) else more_than
         return free & allowed
 
     def _add(self, item: int, broker: int) -> None:

@@ -27,7 +27,7 @@ def decode_addition(path: str, data: bytes) -> tuple[int, ...]:
 def encode_removal(wait_ms: int | None = None) -> bytes:
     """Encode a request to remove a partition.
 
-    :param wait_ms: time for which it is read-only first; None for the controller's setting.
+    :param wait_ms: time for which the partition is read-only before its removal; None for the controller's setting.
     """
     if wait_ms is None:
         return b""
@@ -35,7 +35,9 @@ def encode_removal(wait_ms: int | None = None) -> bytes:
 
 
 def decode_removal(path: str, data: bytes) -> int | None:
-    """Return the time in milliseconds for which the partition is read-only first, or None for the controller's setting.
+    """Return the time in milliseconds for which the partition is read-only before its removal.
+
+    None stands for the controller's setting.
 
     :raise ZnodeError: neither empty nor a valid document.
     """

@@ -61,11 +61,11 @@ def _evened_out(assignment: dict[int, tuple[int, ...]], racks: dict[int, str | N
     held = HeldReplicas(racks, list(assignment.values()), [1] * len(assignment), leaders_stay=True)
     held.spread_over_racks()
     balance_counts(held, 1 + sum(map(len, assignment.values())))
-    evened = {}
+    balanced = {}
     for item, (partition, replicas) in enumerate(assignment.items()):
-        now = held.replicas(item)
-        evened[partition] = (*(r for r in replicas if r in now), *sorted(set(now).difference(replicas)))
-    return evened
+        current = held.replicas(item)
+        balanced[partition] = (*(r for r in replicas if r in current), *sorted(set(current).difference(replicas)))
+    return balanced
 
 
 def _replicas_by_shift(
@@ -123,8 +123,8 @@ def check_numbers(brokers: Sequence[BrokerPlace], partitions: int, replication_f
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"replication factor {replication_factor} is not between 1 and the number of live brokers ({len(brokers)})",
         )
-    named = [broker for broker in brokers if broker.rack is not None]
-    if named and len(named) != len(brokers):
+    with_rack = [broker for broker in brokers if broker.rack is not None]
+    if with_rack and len(with_rack) != len(brokers):
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "some brokers have a rack (broker.rack) and others do not: set it for all brokers or for none",

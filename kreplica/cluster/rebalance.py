@@ -57,7 +57,7 @@ class Rebalance:
     leader_counts: dict[int, int]
 
     def changed(self, before: Mapping[TopicPartition, Sequence[int]]) -> dict[TopicPartition, tuple[int, ...]]:
-        """Return the assignments that differ from before, including those that differ only in order."""
+        """Return the assignments that differ from ``before``, including those that differ only in order."""
         return {key: replicas for key, replicas in self.assignments.items() if replicas != tuple(before[key])}
 
 
@@ -73,8 +73,8 @@ def rebalance(
     """Return the balanced assignment with the fewest bytes moved. Deterministic.
 
     :param assignments: current replicas, at least one each.
-    :param brokers: brokers that may hold replicas. Brokers with replicas that are not listed are leaving; listed
-        brokers without replicas are new.
+    :param brokers: brokers that may hold replicas. A broker that has replicas but is not listed is leaving; a listed
+        broker without replicas is new.
     :param cordoned: listed brokers that keep their replicas, get no new ones, and do not take part in the balance.
     :param sizes: bytes by partition, 0 if missing. None: all partitions have the same size.
     :param replication_factor: of each partition; None keeps the current ones.
@@ -124,21 +124,21 @@ def _resize(held: HeldReplicas, item: int, key: TopicPartition, wanted: int) -> 
             )
 
 
-def _in_order(before: Sequence[int], now: Collection[int]) -> tuple[int, ...]:
+def _in_order(before: Sequence[int], after: Collection[int]) -> tuple[int, ...]:
     """Return remaining replicas in their previous order, then new ones."""
-    return (*(replica for replica in before if replica in now), *sorted(set(now).difference(before)))
+    return (*(replica for replica in before if replica in after), *sorted(set(after).difference(before)))
 
 
 def _moves(
-    key: TopicPartition, before: Sequence[int], now: Sequence[int], racks: Mapping[int, str | None]
+    key: TopicPartition, before: Sequence[int], after: Sequence[int], racks: Mapping[int, str | None]
 ) -> list[ReplicaMove]:
     """Pair new replicas with replaced ones, within the same rack if possible."""
-    left = [replica for replica in before if replica not in now]
+    replaced = [replica for replica in before if replica not in after]
     moves = []
-    for target in [replica for replica in now if replica not in before]:
-        same_rack = [source for source in left if racks.get(source) == racks.get(target)]
-        source = next(iter(same_rack or left), None)
+    for target in [replica for replica in after if replica not in before]:
+        same_rack = [source for source in replaced if racks.get(source) == racks.get(target)]
+        source = next(iter(same_rack or replaced), None)
         if source is not None:
-            left.remove(source)
+            replaced.remove(source)
         moves.append(ReplicaMove(key, source, target))
     return moves

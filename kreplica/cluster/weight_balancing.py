@@ -1,8 +1,8 @@
 """Balances the weights (data or traffic) that brokers hold. Pure functions.
 
-An exact solution is NP-hard, so this is a local search: it moves or swaps single partitions between the most and the
-less loaded brokers while this reduces the difference. It ends when all brokers are within the tolerance or no move
-helps. Partitions without a weight are not moved.
+An exact solution is NP-hard, so this is a local search: it moves or swaps single partitions between the most loaded
+brokers and less loaded ones while this reduces the difference. It ends when all brokers are within the tolerance or no
+move helps. Partitions without a weight are not moved.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ def balance_weights(holdings: WeighedHoldings, weights: Sequence[int]) -> None:
     loads = {broker: sum(weights[item] for item in holdings.items(broker)) for broker in holdings.brokers}
     if not loads:
         return
-    enough = TOLERANCE * sum(loads.values()) / len(loads)
+    gap_tolerated = TOLERANCE * sum(loads.values()) / len(loads)
     for _ in range(STEPS_MAX):
-        if not _step(holdings, weights, loads, enough):
+        if not _step(holdings, weights, loads, gap_tolerated):
             return
 
 
-def _step(holdings: WeighedHoldings, weights: Sequence[int], loads: dict[int, int], enough: float) -> bool:
+def _step(holdings: WeighedHoldings, weights: Sequence[int], loads: dict[int, int], gap_tolerated: float) -> bool:
     """Apply the first exchange that helps, for the pair of brokers that differ most."""
     order = sorted(holdings.brokers, key=lambda broker: (-loads[broker], broker))
     pairs = sorted(combinations(order, 2), key=lambda pair: loads[pair[1]] - loads[pair[0]])
     for source, target in pairs:
         gap = loads[source] - loads[target]
-        if gap <= enough:
+        if gap <= gap_tolerated:
             return False
         found = _best(holdings, weights, source, target, gap)
         if found is not None:
@@ -78,20 +78,20 @@ def _step(holdings: WeighedHoldings, weights: Sequence[int], loads: dict[int, in
 
 def _best(holdings: WeighedHoldings, weights: Sequence[int], source: int, target: int, gap: int) -> Exchange | None:
     """Return the best exchange of two brokers; a single move is preferred to a swap if it is at least half as good."""
-    going = _movable(holdings, weights, source, target)
-    single = max(going, key=lambda item: _gain(weights[item], gap), default=None)
+    outgoing = _movable(holdings, weights, source, target)
+    single = max(outgoing, key=lambda item: _gain(weights[item], gap), default=None)
     gain = 0 if single is None else max(0, _gain(weights[single], gap))
     best = None if single is None or not gain else Exchange(single, None)
     if 8 * gain >= gap * gap:
         return best
-    coming = _movable(holdings, weights, target, source)
-    sizes = [weights[item] for item in coming]
-    for item in going:
-        near = bisect_left(sizes, weights[item] - gap / 2)
-        for index in (near - 1, near):
-            if 0 <= index < len(coming) and _gain(weights[item] - sizes[index], gap) > gain:
+    incoming = _movable(holdings, weights, target, source)
+    sizes = [weights[item] for item in incoming]
+    for item in outgoing:
+        nearest = bisect_left(sizes, weights[item] - gap / 2)
+        for index in (nearest - 1, nearest):
+            if 0 <= index < len(incoming) and _gain(weights[item] - sizes[index], gap) > gain:
                 gain = _gain(weights[item] - sizes[index], gap)
-                best = Exchange(item, coming[index])
+                best = Exchange(item, incoming[index])
     return best
 
 

@@ -1,4 +1,4 @@
-"""Paths of all znodes, as in Apache Kafka 3.9. ``documents`` encodes their data."""
+"""Paths of all znodes: those of Apache Kafka 3.9, and kreplica's own. ``documents`` encodes their data."""
 
 from __future__ import annotations
 

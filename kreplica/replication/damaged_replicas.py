@@ -22,7 +22,7 @@ def may_discard_damaged_replica(leadership: Leadership, broker_id: int, known_ep
     """True if no broker relies on this replica: another broker leads, and this one is not eligible to lead after it.
 
     Within one leader epoch the controller may not know yet that the leader added this replica to the ISR. In the next
-    epoch no leader adds it before it has fetched.
+    epoch no leader adds this replica before it has fetched.
 
     :param known_epoch: the last leader epoch in which this replica may have fetched.
     """

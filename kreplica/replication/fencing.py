@@ -59,9 +59,9 @@ class ControlFence:
         :param broker_epoch: this broker's epoch as the controller knows it (KIP-380).
         :param number: sequence number assigned by the controller; a repeated number is accepted.
         """
-        refused = self.refusal(controller_epoch, broker_epoch)
-        if refused is not ErrorCode.NONE:
-            return refused
+        error = self.refusal(controller_epoch, broker_epoch)
+        if error is not ErrorCode.NONE:
+            return error
         if is_impostor(controller_id, controller_epoch, self.controller_id, self.controller_epoch):
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if is_overtaken(number, self._command_number):
@@ -91,7 +91,7 @@ class ControlFence:
         """Reject commands for registrations created up to this transaction id.
 
         Called before this process accepts commands. A controller that has not yet noticed the end of the previous
-        process could otherwise make this one the leader of a log that lost its tail.
+        process could otherwise make this process the leader of a log that lost its end.
         """
         self._ended_epoch = zxid
 
@@ -129,7 +129,7 @@ def is_stale_controller_epoch(received: int, known: int) -> bool:
 
 
 def is_impostor(controller_id: int, controller_epoch: int, elected_id: int | None, elected_epoch: int) -> bool:
-    """True if a command names a controller that was not elected in the epoch that it names."""
+    """True if the controller that a command names was not elected in the controller epoch of the command."""
     return controller_epoch > elected_epoch or (controller_epoch == elected_epoch and controller_id != elected_id)
 
 

@@ -16,7 +16,7 @@ from kreplica.wire.batches import BatchHeader
 from kreplica.wire.interceptor_notes import Note, build_notes
 
 
-class Intercepted(NamedTuple):
+class InterceptedAppend(NamedTuple):
     """Result of appending an intercepted batch.
 
     :param result: result for the batch.
@@ -29,7 +29,7 @@ class Intercepted(NamedTuple):
 
 def append_intercepted(
     partition: Partition, records: Buffer, notes: Sequence[Note], now_ms: int, *, all_in_sync: bool
-) -> Intercepted:
+) -> InterceptedAppend:
     """Append a batch that an interceptor changed, preceded by the interceptor's notes.
 
     The notes contain the CRC of the batch, unless no record is left. If the append of the batch fails, readers ignore
@@ -44,18 +44,18 @@ def append_intercepted(
         return only_result(outcomes)
 
     if not notes:
-        return Intercepted(append(records))
+        return InterceptedAppend(append(records))
     log = partition.log
     # Topic settings may change the batch and its checksum; the notes must name the checksum that is stored.
     data, header, _ = check_as_leader(records, log.config, Origin.INTERCEPTED, now_ms)
     _check_notes_allowed(partition, header)
     if header.producer_id >= 0 and log.producers.check(header, None, Origin.INTERCEPTED) is not None:
-        return Intercepted(append(data))  # a duplicate, whose notes are in the log already
+        return InterceptedAppend(append(data))  # a duplicate, whose notes are in the log already
     all_removed = not header.record_count and header.producer_id < 0
-    noted = partition.append_own(build_notes(notes, None if all_removed else header.crc, now_ms), now_ms)
+    note_result = partition.append_own(build_notes(notes, None if all_removed else header.crc, now_ms), now_ms)
     if all_removed:
-        return Intercepted(noted, noted.base_offset)
-    return Intercepted(append(data), noted.base_offset)
+        return InterceptedAppend(note_result, note_result.base_offset)
+    return InterceptedAppend(append(data), note_result.base_offset)
 
 
 def _check_notes_allowed(partition: Partition, header: BatchHeader) -> None:

@@ -35,4 +35,4 @@ class Leadership(NamedTuple):
     is_new: bool = True
 
 
-NOT_LED = Leadership(NO_LEADER, NO_EPOCH, (), (), 0, 0)
+NO_LEADERSHIP = Leadership(NO_LEADER, NO_EPOCH, (), (), 0, 0)

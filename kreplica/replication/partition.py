@@ -13,7 +13,7 @@ from kreplica.model import NO_EPOCH, LeaderAndIsr, TopicPartition
 from kreplica.replication import fencing
 from kreplica.replication.leader.isr_proposal import Proposal
 from kreplica.replication.leader.leader_state import LeaderContext, LeaderState
-from kreplica.replication.leadership import NOT_LED, Leadership
+from kreplica.replication.leadership import NO_LEADERSHIP, Leadership
 from kreplica.replication.purgatory import Watcher
 from kreplica.replication.role import FollowerRole, OfflineRole, Role, StoppedRole
 from kreplica.runtime.disk import Buffer
@@ -77,7 +77,7 @@ class Partition:
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.role: Role = StoppedRole(self)
         self.role_changed = role_changed
-        self.leadership = NOT_LED
+        self.leadership = NO_LEADERSHIP
         self.watchers: dict[Watcher, None] = {}
         self.min_insync_replicas = min_insync_replicas
         self.leadership_generation = 0
@@ -98,10 +98,10 @@ class Partition:
         before = self.leader_state
         unresolved = self._unresolved_in(leadership)
         self.leadership = leadership
-        led = LeaderState(self, self._context, before.followers if before is not None else {}, unresolved)
-        self.role = led
+        role = LeaderState(self, self._context, before.followers if before is not None else {}, unresolved)
+        self.role = role
         self.log.begin_leader_epoch(leadership.leader_epoch)
-        led.reevaluate()
+        role.reevaluate()
         self._notify_role_changed()
 
     def _unresolved_in(self, leadership: Leadership) -> Proposal | None:
@@ -125,9 +125,9 @@ class Partition:
         self._change_role(OfflineRole(self))
 
     def _change_role(self, role: Role) -> None:
-        led, self.role = self.leader_state, role
-        if led is not None:
-            self._last_proposed = led.proposed
+        former, self.role = self.leader_state, role
+        if former is not None:
+            self._last_proposed = former.proposed
             self.log.producers.verifications.clear()
             self.leadership_generation += 1
         self._context.purgatory.mark(self)
@@ -148,14 +148,14 @@ class Partition:
 
         The ISR in the request counts only if it is newer than the leader's own last write.
         """
-        known, led = self.leadership, self.leader_state
+        known, leader_state = self.leadership, self.leader_state
         if leadership.partition_epoch <= known.partition_epoch:
             leadership = leadership._replace(
                 isr=known.isr, eligible=known.eligible, partition_epoch=known.partition_epoch
             )
-        elif led is not None:
+        elif leader_state is not None:
             # The state znode has a newer version: a pending write is included in it or will never take effect.
-            led.proposed = None
+            leader_state.proposed = None
         if leadership != known:
             self.leadership = leadership
             self.role.state_changed()
@@ -183,7 +183,7 @@ class Partition:
     def check_replica(self, current_leader_epoch: int = NO_EPOCH) -> None:
         """Raise unless consumers may read from this replica, as leader or follower (KIP-392).
 
-        :raise KafkaError: as ``check_leader``.
+        :raise KafkaError: the errors of ``check_leader``.
         """
         if not self.role.is_active:
             raise self.role.unavailable()
@@ -300,8 +300,8 @@ class Partition:
 
         :param bumps_epoch: the producer epoch increases with each transaction, and the marker has the next one
             (KIP-890).
-        :raise KafkaError: as ``append_own``; INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if the marker is
-            stale.
+        :raise KafkaError: the errors of ``append_own``; INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if
+            the marker is stale.
         """
         producers = self.log.producers
         if self.role.is_leader:

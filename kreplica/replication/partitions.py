@@ -84,10 +84,10 @@ class Partitions:
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._replicas)
 
-    def led(self, key: TopicPartition, current_leader_epoch: int = NO_EPOCH) -> Partition:
+    def led_partition(self, key: TopicPartition, current_leader_epoch: int = NO_EPOCH) -> Partition:
         """Return the partition if this broker leads it.
 
-        :raise KafkaError: as ``unknown`` and ``Partition.check_leader``.
+        :raise KafkaError: the errors of ``unknown`` and of ``Partition.check_leader``.
         """
         partition = self.get(key)
         if partition is None:
@@ -107,7 +107,7 @@ class Partitions:
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def refuse(self, key: TopicPartition, records: Buffer | None, now_ms: int) -> KafkaError:
-        """Return the error of ``unknown`` for a batch.
+        """Return the error for a batch of a partition that this broker does not have.
 
         Later batches of its producer are rejected until this batch is sent again.
         """
@@ -167,14 +167,14 @@ class Partitions:
             known_epoch = self._known_epoch(key, leadership)
             if not fencing.is_current_epoch(leadership.leader_epoch, known_epoch):
                 continue
-            is_back = False
+            is_restored = False
             if damaged_replicas.may_discard_damaged_replica(leadership, self._broker_id, known_epoch):
-                is_back = await self.directories.set_damage_aside(key)
+                is_restored = await self.directories.set_damage_aside(key)
             elif damaged_replicas.is_last_copy(leadership, self._broker_id):
-                is_back = await self.directories.bring_online(key)
-            if is_back:
+                is_restored = await self.directories.bring_online(key)
+            if is_restored:
                 self._damaged_since.pop(key, None)
-            if is_back and partition is not None and self.get(key) is partition:
+            if is_restored and partition is not None and self.get(key) is partition:
                 self._replicas.remove(key)
 
     def _known_epoch(self, key: TopicPartition, leadership: Leadership) -> int:
@@ -221,8 +221,8 @@ class Partitions:
         self._damaged_since.pop(key, None)
         partition = self.get(key)
         if partition is None:
-            is_here = key in self.directories.logs or self.directories.failure(key) is not None
-            return await self._delete(key) if delete and is_here else ErrorCode.NONE
+            has_files = key in self.directories.logs or self.directories.failure(key) is not None
+            return await self._delete(key) if delete and has_files else ErrorCode.NONE
         if leader_epoch != DELETE_ANY_EPOCH and leader_epoch < partition.leadership.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if partition.role.is_offline and self.directories.failure(key) is None:

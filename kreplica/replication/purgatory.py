@@ -35,7 +35,10 @@ class Watcher(Protocol):
     """An object registered in a partition's ``watchers``."""
 
     def changed(self, partitions: set[Any]) -> None:
-        """Handle changed partitions, including some it does not watch; may remove itself from their ``watchers``."""
+        """Handle changed partitions; they may include partitions that are not watched.
+
+        The watcher may remove itself from their ``watchers``.
+        """
 
 
 class DelayedOperation:
@@ -109,9 +112,9 @@ class Purgatory:
         waiting: dict[Watcher, None] = {}
         for partition in sorted(marked, key=_by_partition):
             waiting.update(partition.watchers)
-        for request in waiting:
+        for watcher in waiting:
             try:
-                request.changed(marked)
+                watcher.changed(marked)
             except Exception:
-                # Notify the other operations even so; they would otherwise wait until their timeout.
+                # The other operations are notified, too; otherwise they would wait until their timeout.
                 log.failure("a delayed operation failed after {count} partitions changed", count=len(marked))

@@ -37,7 +37,7 @@ class Replicas:
         self._partitions: dict[TopicPartition, Partition] = {}
         # The dictionary's own method saves one call for each partition of a request.
         self.get: Callable[[TopicPartition], Partition | None] = self._partitions.get
-        self._of_topic: dict[str, dict[int, Partition]] = defaultdict(dict)
+        self._by_topic: dict[str, dict[int, Partition]] = defaultdict(dict)
         self._names: dict[UUID, str] = {}
         self._observers: dict[str, Callable[[Partition], None]] = {}
 
@@ -54,7 +54,7 @@ class Replicas:
 
     def of_topic(self, topic: str) -> list[Partition]:
         """Return the partitions of a topic."""
-        return list(self._of_topic.get(topic, {}).values())
+        return list(self._by_topic.get(topic, {}).values())
 
     def open(self, key: TopicPartition, leadership: Leadership) -> Partition:
         """Open a partition, and create its log if it has none.
@@ -79,7 +79,7 @@ class Replicas:
             min_insync_replicas=settings.min_insync_replicas,
             role_changed=self._observers.get(key.topic),
         )
-        self._partitions[key] = self._of_topic[key.topic][key.partition] = partition
+        self._partitions[key] = self._by_topic[key.topic][key.partition] = partition
         if partition.topic_id != ZERO_UUID:
             self._names[partition.topic_id] = key.topic
         return partition
@@ -94,10 +94,10 @@ class Replicas:
     def remove(self, key: TopicPartition) -> None:
         """Remove a partition whose log was deleted or replaced."""
         topic_id = self._partitions.pop(key).topic_id
-        of_topic = self._of_topic[key.topic]
+        of_topic = self._by_topic[key.topic]
         del of_topic[key.partition]
         if not of_topic:
-            del self._of_topic[key.topic]
+            del self._by_topic[key.topic]
             self._names.pop(topic_id, None)
 
 

@@ -46,7 +46,9 @@ class RolePartition(Watched, Protocol):
 
 
 class Role:
-    """Role of a replica until it changes; operations of a leader have no effect or raise ``unavailable``."""
+    """Role of a replica until it changes; operations of a leader have no effect or raise the error of
+    ``unavailable``.
+    """
 
     __slots__ = ("partition",)
 

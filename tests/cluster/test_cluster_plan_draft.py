@@ -23,7 +23,7 @@ from kreplica.cluster.plans.plan import (
     StepState,
 )
 from kreplica.cluster.plans.preview import preview
-from kreplica.cluster.plans.progress import ending, progress
+from kreplica.cluster.plans.progress import final_state, progress
 from kreplica.cluster.plans.requests import read_request
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicAssignment, TopicPartition
@@ -447,8 +447,8 @@ def test_end_states_of_a_plan() -> None:
     steps = [Step(Action.MOVE, "t", number, (1,), (2,), 10) for number in range(2)]
     good, bad = StepOutcome(StepState.FINISHED), StepOutcome(StepState.FAILED, "its topic was deleted")
     plan = Plan("plan-0000000001", PlanKind.REASSIGN, PlanState.RUNNING, 0, 2)
-    assert ending(plan, steps, [good, good]) == (PlanState.COMPLETED, None)
-    state, reason = ending(plan, steps, [good, bad])
+    assert final_state(plan, steps, [good, good]) == (PlanState.COMPLETED, None)
+    state, reason = final_state(plan, steps, [good, bad])
     assert (state, reason) == (PlanState.FAILED, "1 of 2 steps failed: t-1: its topic was deleted")
-    assert ending(replace(plan, state=PlanState.CANCELLING), steps, [good, good]) == (PlanState.CANCELLED, None)
+    assert final_state(replace(plan, state=PlanState.CANCELLING), steps, [good, good]) == (PlanState.CANCELLED, None)
     assert progress(steps, [good, bad]) == PlanProgress(finished=1, failed=1, bytes=20, bytes_done=10)

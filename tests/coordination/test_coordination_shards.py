@@ -33,7 +33,7 @@ def test_appends_of_one_iteration_share_a_batch() -> None:
     """The appends are answered in log order."""
     with scene(brokers=1) as run:
         notes = run.notes()
-        partition = run.cluster.brokers[1].program.partitions.led(KEY)
+        partition = run.cluster.brokers[1].program.partitions.led_partition(KEY)
         answers: Answers = []
         keys = [b"%d" % number for number in range(20)]
         for key in keys:
@@ -125,7 +125,7 @@ def test_transactions_take_effect_at_their_markers() -> None:
     with scene() as run:
         notes = run.notes()
         answers: Answers = []
-        partition = run.cluster.brokers[run.leader].program.partitions.led(KEY)
+        partition = run.cluster.brokers[run.leader].program.partitions.led_partition(KEY)
         for producer_id in (7, 8, 9):
             key = b"p%d" % producer_id
             partition.log.producers.verifications.begin(producer_id, 0, starts_at_zero=True).is_verified = True
@@ -149,7 +149,7 @@ def test_unverified_records_open_no_transaction() -> None:
     with scene(brokers=1) as run:
         notes = run.notes()
         answers: Answers = []
-        partition = run.cluster.brokers[1].program.partitions.led(KEY)
+        partition = run.cluster.brokers[1].program.partitions.led_partition(KEY)
         verification = partition.log.producers.verifications.begin(7, 0, starts_at_zero=False)
         partition.append_marker(7, 0, EndMarker(False, 0), 1, bumps_epoch=False)
         verification.is_verified = True
@@ -166,13 +166,13 @@ def test_failed_load_is_retried() -> None:
         run.notes()
         machine = run.cluster.brokers[1]
         batch = build_batch([Record(0, 1, POISON, b"")])
-        machine.program.partitions.led(KEY).append_own(batch, 1)
+        machine.program.partitions.led_partition(KEY).append_own(batch, 1)
         run.cluster.run_until(machine.stop())
         started = machine.start()
         run.cluster.run_until(lambda: run.error_of(1) is ErrorCode.COORDINATOR_NOT_AVAILABLE)
         run.cluster.run_until(started)
         client = run.cluster.client()
-        machine.program.partitions.led(KEY).delete_records(1)
+        machine.program.partitions.led_partition(KEY).delete_records(1)
         run.cluster.run_until(lambda: run.error_of(1) is NONE)
         run.cluster.run_until(client.close())
 

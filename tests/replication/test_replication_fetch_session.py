@@ -18,7 +18,7 @@ class Asked:
     def __init__(self, topic: str, partition: int = 0, topic_id: UUID = ID) -> None:
         self.key = TopicPartition(topic, partition)
         self.topic_id = topic_id
-        self.named_in = -1
+        self.last_request_number = -1
         self.offset = 0
 
     def request_row(self) -> Row:
@@ -62,7 +62,7 @@ def test_later_requests_contain_changes_only() -> None:
     third = session.next_request(17).fields(by_id=True)
     assert not session.has_unsent_changes
     assert named(third) == ([("t", 0, 5), ("u", 3, 0)], [("t", [1])])
-    assert (a.named_in, b.named_in, c.named_in) == (3, 1, 3)
+    assert (a.last_request_number, b.last_request_number, c.last_request_number) == (3, 1, 3)
 
 
 def test_partition_added_and_removed_between_two_requests() -> None:

@@ -9,7 +9,7 @@ from leading_scene import leadership
 
 from kreplica.model import NO_BROKER_EPOCH
 from kreplica.replication.leader import in_sync
-from kreplica.replication.leader.followers import UNKNOWN_OFFSET, Progress, in_epoch
+from kreplica.replication.leader.followers import UNKNOWN_OFFSET, Progress, followers_in_epoch
 
 offsets = st.integers(0, 20)
 replicas = st.lists(st.integers(1, 6), unique=True)
@@ -91,10 +91,10 @@ def test_lag_starts_with_the_next_record() -> None:
 
 def test_new_epoch_discards_progress() -> None:
     """Progress of an earlier leader epoch is discarded; within an epoch it is kept."""
-    first = in_epoch({}, leadership(5), 1, 0.0)
+    first = followers_in_epoch({}, leadership(5), 1, 0.0)
     first[2].fetched(7, 50, leader_end_offset=50, now_s=0.0)
-    same = in_epoch(first, leadership(5, replicas=(1, 2, 4)), 1, 9.0)
+    same = followers_in_epoch(first, leadership(5, replicas=(1, 2, 4)), 1, 9.0)
     assert same[2] is first[2]
     assert list(same) == [2, 4]
-    later = in_epoch(first, leadership(6), 1, 9.0)
+    later = followers_in_epoch(first, leadership(6), 1, 9.0)
     assert [known.log_end_offset for known in later.values()] == [UNKNOWN_OFFSET, UNKNOWN_OFFSET]

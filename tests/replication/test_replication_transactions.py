@@ -152,7 +152,7 @@ class Ending(Leading):
         self.topic = topic
         self.led = self.partition(**partition)
         clock: Any = self.clock
-        partitions: Any = SimpleNamespace(led=self._led)
+        partitions: Any = SimpleNamespace(led_partition=self._led)
         groups: Any = SimpleNamespace(marker_written=self._marker_written)
         self.notified: list[tuple[int, int, bool]] = []
         self._handler = WriteTxnMarkers(clock, partitions, self.metadata(clock), groups, lambda: 1000)

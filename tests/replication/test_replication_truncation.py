@@ -137,7 +137,7 @@ def test_leader_without_the_epoch() -> None:
 )
 def test_log_without_epochs_is_truncated_to_the_high_watermark(epochs: list[EpochEntry], cut: int) -> None:
     """A log without epochs is truncated to its high watermark; one with epochs is left unchanged."""
-    assert truncation.cut_of_unknown_history(epochs, log_end_offset=12, high_watermark=5) == cut
+    assert truncation.end_of_known_history(epochs, log_end_offset=12, high_watermark=5) == cut
 
 
 @pytest.mark.parametrize(
@@ -169,9 +169,9 @@ def test_truncation_below_the_high_watermark_is_logged() -> None:
 def test_later_epochs_are_truncated(leader_epoch: int, cut: int) -> None:
     """A batch with an epoch later than the leader's is damaged."""
     epochs = [EpochEntry(5, 0), EpochEntry(7, 30), EpochEntry(9, 40)]
-    found = truncation.cut_of_impossible_history(epochs, leader_epoch=leader_epoch, log_end_offset=100)
+    found = truncation.end_of_possible_history(epochs, leader_epoch=leader_epoch, log_end_offset=100)
     assert found == cut
 
 
 def test_empty_log_has_no_impossible_epoch() -> None:
-    assert truncation.cut_of_impossible_history([], leader_epoch=0, log_end_offset=0) == 0
+    assert truncation.end_of_possible_history([], leader_epoch=0, log_end_offset=0) == 0

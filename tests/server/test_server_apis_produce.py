@@ -103,7 +103,7 @@ def test_client_writes_to_internal_topics_are_refused(tmp_path: Path) -> None:
         body = produce_body("__consumer_offsets", records) | {"transactional_id": "tx"}
         answer = await scene.ask(PRODUCE, body)
         assert answer["responses"][0]["partition_responses"][0]["error_code"] == 17
-        assert scene.broker.partitions.led(key).log.log_end_offset == 0
+        assert scene.broker.partitions.led_partition(key).log.log_end_offset == 0
 
     on_broker(tmp_path, story)
 

@@ -147,7 +147,7 @@ def test_partition_that_was_not_added_is_refused(tmp_path: Path, version: int, c
         await producer.add(1)
         assert (await producer.send(b"x", 1))["error_code"] == 0
         assert (await producer.send(b"x", 0, sequence=0))["error_code"] == code
-        partition = scene.broker.partitions.led(_key(0))
+        partition = scene.broker.partitions.led_partition(_key(0))
         assert partition.log.log_end_offset == 0
         assert len(partition.log.producers.verifications) == 0
 
@@ -269,7 +269,7 @@ def test_inconsistent_requests_are_refused(tmp_path: Path) -> None:
         old = Producer(scene, producer.identity | {"producer_epoch": producer.identity["producer_epoch"] - 1}, ADDING)
         if producer.identity["producer_epoch"]:
             assert await codes(old.body(b"v")) == [47]
-        assert scene.broker.partitions.led(_key(0)).log.log_end_offset == 0
+        assert scene.broker.partitions.led_partition(_key(0)).log.log_end_offset == 0
 
     on_broker(tmp_path, story)
 
@@ -282,7 +282,7 @@ def test_transaction_without_acknowledgements(tmp_path: Path) -> None:
         producer = await Producer.made(scene)
         other = await scene.connect()
         await other.request(messages.PRODUCE, ADDING, producer.body(b"v", acks=0), expects_response=False)
-        partition = scene.broker.partitions.led(_key(0))
+        partition = scene.broker.partitions.led_partition(_key(0))
         await scene.until(lambda: partition.log.log_end_offset == 1, "it is in the log")
         stranger = Producer(scene, producer.identity | {"transactional_id": "nobody", "producer_id": 77}, ADDING)
         await other.request(messages.PRODUCE, ADDING, stranger.body(b"v", acks=0), expects_response=False)
@@ -301,7 +301,8 @@ def test_verification_can_be_disabled(tmp_path: Path) -> None:
         assert (await old.send(b"x"))["error_code"] == 0
         new = await Producer.made(scene, "new")
         assert (await new.send(b"x", 1))["error_code"] == 0
-        assert scene.broker.partitions.led(_key(1)).log.producers.is_in_transaction(new.identity["producer_id"], 0)
+        producers = scene.broker.partitions.led_partition(_key(1)).log.producers
+        assert producers.is_in_transaction(new.identity["producer_id"], 0)
         await new.end(committed=False)
         assert await settled(scene, 2, partition=1) == []
 

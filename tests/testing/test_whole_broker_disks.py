@@ -139,7 +139,8 @@ class TestFull:
         assert world.produce(b"first") == 0
         world.cluster.run_until(world.client.create_topic("made-after"))
         world.restart()
-        assert world.machine.program.partitions.led(TopicPartition("orders", 0)).log.leader_epochs.entries != ()
+        partition = world.machine.program.partitions.led_partition(TopicPartition("orders", 0))
+        assert partition.log.leader_epochs.entries != ()
         assert world.read() == [b"first"]
 
     @pytest.mark.parametrize("free", range(0, 4000, 250))

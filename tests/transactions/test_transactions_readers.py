@@ -132,7 +132,7 @@ class Scene:
         partition = self.cluster.brokers[broker].program.partitions.get(KEY)
         if partition is None:
             return False
-        end_offset = self.cluster.brokers[self.leader].program.partitions.led(KEY).log.log_end_offset
+        end_offset = self.cluster.brokers[self.leader].program.partitions.led_partition(KEY).log.log_end_offset
         return bool(partition.visible_end(READ_COMMITTED) == end_offset)
 
 

@@ -179,7 +179,7 @@ def plan_document(plan: Plan, progress: PlanProgress, now_ms: int, *, bytes_move
         "moves_at_once": plan.moves_at_once,
         "reason": plan.reason,
         "progress": {
-            "moves": progress.moves,
+            "moves": progress.steps_count,
             "waiting": progress.waiting,
             "moving": progress.moving,
             "finished": progress.finished,
@@ -244,7 +244,7 @@ def copied_of(row: NumberedStep, sizes: Mapping[int, int]) -> int | None:
     """
     if row.outcome.state is StepState.FINISHED:
         return row.step.bytes
-    if row.outcome.state is not StepState.MOVING or not row.step.arriving:
+    if row.outcome.state is not StepState.MOVING or not row.step.receiving_brokers:
         return 0
-    known = [sizes[broker] for broker in row.step.arriving if broker in sizes]
+    known = [sizes[broker] for broker in row.step.receiving_brokers if broker in sizes]
     return min(sum(known), row.step.bytes) if known else None

@@ -217,11 +217,11 @@ class Plans:
     async def _copied(self, rows: Sequence[NumberedStep]) -> dict[int, int | None]:
         """Return the bytes that each ongoing move has copied, by number."""
         moving = [row for row in rows if row.outcome.state is StepState.MOVING][:MOVING_MEASURED_MAX]
-        wanted = [(row.step.key, broker) for row in moving for broker in row.step.arriving]
+        wanted = [(row.step.key, broker) for row in moving for broker in row.step.receiving_brokers]
         sizes = await self._sizes.of(wanted) if wanted else {}
         return {
             row.number: copied_of(
-                row, {b: sizes[row.step.key, b] for b in row.step.arriving if (row.step.key, b) in sizes}
+                row, {b: sizes[row.step.key, b] for b in row.step.receiving_brokers if (row.step.key, b) in sizes}
             )
             for row in moving
         }

@@ -266,7 +266,7 @@ class Why:
                 if len(moving) >= min(read.progress.moving, EXPLAINED_MAX) or searched == STEPS_SEARCHED_MAX:
                     break
         live = sorted(await sources.registrations.live())
-        copying = [(row.step.key, broker) for row in moving for broker in row.step.arriving if broker in live]
+        copying = [(row.step.key, broker) for row in moving for broker in row.step.receiving_brokers if broker in live]
         (controller,) = await read_all(sources.client, [znodes.CONTROLLER])
         decided, problems = await self._events_of(f"plan {read.plan.plan_id}", call)
         explanation = explain_plan(

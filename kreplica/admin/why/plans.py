@@ -48,7 +48,7 @@ def explain_plan(
 
 def _summary(read: PlanRead) -> str:
     plan, progress = read.plan, read.progress
-    done = f"{progress.finished} of {progress.moves} moves finished"
+    done = f"{progress.finished} of {progress.steps_count} moves finished"
     what = f"{plan.plan_id} ({plan.kind.value})"
     reason = f": {plan.reason}" if plan.reason else ""
     match plan.state:
@@ -95,16 +95,16 @@ def _move_waits_for(
     dead = [broker for broker in step.after if broker not in live]
     if dead:
         yield f"Move {row.number}, {step.key}: {brokers_text(dead)} to restart."
-    for broker in step.arriving:
+    for broker in step.receiving_brokers:
         if broker in dead:
             continue
-        share = step.bytes // max(len(step.arriving), 1)
+        share = step.bytes // max(len(step.receiving_brokers), 1)
         has = sizes.get((step.key, broker))
         copied = "" if has is None else f": it has {bytes_text(min(has, share))} of {bytes_text(share)}"
         rate = plan.throttle_bytes_per_second
         limit = f", at no more than {bytes_text(rate)} per second" if rate is not None else ""
         yield f"Move {row.number}, {step.key}: broker {broker} to catch up{copied}{limit}."
-    if not step.arriving and not dead:
+    if not step.receiving_brokers and not dead:
         yield f"Move {row.number}, {step.key}: its replicas to be in sync."
 
 

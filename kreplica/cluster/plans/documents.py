@@ -9,7 +9,7 @@
 ``.../plan-N/progress/C``      outcome of each step of chunk C; written by the controller.  Absent: all are waiting
 =============================  =========================================================================================
 
-The header of a large plan is ``preparing`` until the last chunk is written; no step is started before.
+The header of a large plan is ``preparing`` until the last chunk is written; no step starts before that.
 """
 
 from __future__ import annotations

@@ -117,9 +117,9 @@ def _moves(assignments: Mapping[TopicPartition, tuple[int, ...]], cluster: Clust
         before = cluster.replicas(key)
         if after == before:
             continue
-        coming = [replica for replica in after if replica not in before]
+        new = [replica for replica in after if replica not in before]
         action = Action.REORDER if set(after) == set(before) else Action.MOVE
-        steps.append(Step(action, *key, before, after, len(coming) * cluster.sizes.get(key, 0)))
+        steps.append(Step(action, *key, before, after, len(new) * cluster.sizes.get(key, 0)))
     return steps
 
 

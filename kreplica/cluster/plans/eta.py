@@ -1,4 +1,4 @@
-"""Expected duration of a plan: before it starts from the throttle, afterwards from its progress."""
+"""Expected duration of a plan: computed from the throttle until the plan starts, and then from its progress."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kreplica.cluster.plans.cluster_state import ClusterState
 from kreplica.cluster.plans.plan import PlanProgress, Step
-from kreplica.cluster.plans.preview import copied
+from kreplica.cluster.plans.preview import copied_bytes
 
 MILLISECONDS = 1000
 
@@ -19,10 +19,10 @@ def expected_seconds(steps: Sequence[Step], cluster: ClusterState, throttle: int
     :param throttle: bytes per second; without it the duration is unknown, unless nothing is copied.
     :return: whole seconds, or None if unknown.
     """
-    bytes_in, bytes_out = copied(steps, cluster)
+    bytes_in, bytes_out = copied_bytes(steps, cluster)
     busiest = max([*bytes_in.values(), *bytes_out.values()], default=0)
     if busiest == 0:
-        return 0 if all(step.bytes == 0 and not step.arriving for step in steps) else None
+        return 0 if all(step.bytes == 0 and not step.receiving_brokers for step in steps) else None
     return None if throttle is None else -(-busiest // throttle)
 
 

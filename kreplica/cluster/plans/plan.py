@@ -10,7 +10,7 @@ from typing import Any
 from kreplica.model import TopicPartition
 
 MOVES_AT_ONCE = 5
-"""Default maximum number of moves at a time that a broker takes part in."""
+"""Default maximum number of concurrent moves in which a broker takes part."""
 
 
 class PlanKind(StrEnum):
@@ -93,7 +93,7 @@ class Step:
         return TopicPartition(self.topic, self.partition)
 
     @property
-    def arriving(self) -> tuple[int, ...]:
+    def receiving_brokers(self) -> tuple[int, ...]:
         """Brokers that get a new replica."""
         return tuple(replica for replica in self.after if replica not in self.before)
 
@@ -107,10 +107,10 @@ class Plan:
     :param steps_count: number of steps.
     :param bytes: bytes copied by all steps.
     :param throttle_bytes_per_second: limit for traffic of new replicas, per broker and direction; None for no limit.
-    :param moves_at_once: maximum number of moves at a time that a broker takes part in, as leader or as new replica.
+    :param moves_at_once: maximum number of concurrent moves in which a broker takes part, as leader or as new replica.
     :param force: continue if acknowledged records may be lost (``safety_checks``).
-    :param wait_ms: time for which removed partitions are read-only first; None for the broker's setting.
-    :param rollback: if the plan is being cancelled: also undo finished steps.
+    :param wait_ms: time for which removed partitions are read-only before their removal; None for the broker's setting.
+    :param rollback: True if the cancellation of the plan also undoes finished steps.
     :param reason: explanation of the final state, if the plan did not complete as requested.
     """
 
@@ -160,6 +160,6 @@ class PlanProgress:
     started_at_ms: int | None = None
 
     @property
-    def moves(self) -> int:
+    def steps_count(self) -> int:
         """Number of all steps."""
         return self.waiting + self.moving + self.finished + self.failed + self.cancelled

@@ -39,7 +39,7 @@ def preview(steps: Sequence[Step], cluster: ClusterState) -> list[BrokerChange]:
         replicas_after.update(step.after)
         leaders_after.subtract(leader for leader in [cluster.leaders.get(step.key)] if leader is not None)
         leaders_after.update(step.after[:1])
-    bytes_in, bytes_out = copied(steps, cluster)
+    bytes_in, bytes_out = copied_bytes(steps, cluster)
     return [
         BrokerChange(
             broker,
@@ -54,14 +54,14 @@ def preview(steps: Sequence[Step], cluster: ClusterState) -> list[BrokerChange]:
     ]
 
 
-def copied(steps: Sequence[Step], cluster: ClusterState) -> tuple[Counter[int], Counter[int]]:
+def copied_bytes(steps: Sequence[Step], cluster: ClusterState) -> tuple[Counter[int], Counter[int]]:
     """Return by broker the bytes copied to it, and the bytes copied from it as leader."""
     bytes_in: Counter[int] = Counter()
     bytes_out: Counter[int] = Counter()
     for step in steps:
-        if step.action is not Action.MOVE or not step.arriving:
+        if step.action is not Action.MOVE or not step.receiving_brokers:
             continue
-        for broker in step.arriving:
-            bytes_in[broker] += step.bytes // len(step.arriving)
+        for broker in step.receiving_brokers:
+            bytes_in[broker] += step.bytes // len(step.receiving_brokers)
         bytes_out[cluster.leaders.get(step.key, step.before[0])] += step.bytes
     return bytes_in, bytes_out

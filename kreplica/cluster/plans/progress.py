@@ -27,13 +27,13 @@ def progress(steps: Sequence[Step], outcomes: Sequence[StepOutcome], started_at_
     )
 
 
-def ending(plan: Plan, steps: Sequence[Step], outcomes: Sequence[StepOutcome]) -> tuple[PlanState, str | None]:
-    """Return the final state of a plan without open steps, and an explanation if a step has a reason or failed."""
+def final_state(plan: Plan, steps: Sequence[Step], outcomes: Sequence[StepOutcome]) -> tuple[PlanState, str | None]:
+    """Return the final state of a plan without open steps, and an explanation if a step failed or has a reason."""
     notable = [number for number, outcome in enumerate(outcomes) if outcome.reason or outcome.state is StepState.FAILED]
     failed = [number for number in notable if outcomes[number].state is StepState.FAILED]
-    noted = [number for number in notable if outcomes[number].state is not StepState.FAILED]
+    with_reason = [number for number in notable if outcomes[number].state is not StepState.FAILED]
     sentences = []
-    for what, numbers in (("failed", failed), ("did not end as requested", noted)):
+    for what, numbers in (("failed", failed), ("did not end as requested", with_reason)):
         if numbers:
             first = "" if len(numbers) == 1 else "the first, "
             step, reason = steps[numbers[0]], outcomes[numbers[0]].reason

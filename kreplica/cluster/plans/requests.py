@@ -64,7 +64,7 @@ class AddPartitions:
 class RemovePartitions:
     """Reduce the number of partitions to this total: those with the highest numbers are removed with their records.
 
-    :param wait_ms: time for which they are read-only first; None for the broker's setting.
+    :param wait_ms: time for which they are read-only before their removal; None for the broker's setting.
     """
 
     topic: str

@@ -15,7 +15,7 @@ from kreplica.cluster.plans.plan import Action, Step
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 
-NAMED_MAX = 3
+LISTED_MAX = 3
 """Maximum number of partitions listed in one sentence."""
 
 PLANS_OPEN_MAX = 20
@@ -54,10 +54,10 @@ def _check_no_conflicts(steps: Sequence[Step], cluster: ClusterState) -> None:
             )
     moving = [key for key in sorted(touched) if key.topic in cluster.topics and cluster.is_moving(key)]
     if moving:
-        raise _in_progress(f"{_named(moving)}: another reassignment is in progress; wait for it or cancel it")
+        raise _in_progress(f"{_listing(moving)}: another reassignment is in progress; wait for it or cancel it")
     being_removed = sorted(key for key in touched if key.partition in cluster.topic(key.topic).read_only)
     if being_removed:
-        raise _in_progress(f"{_named(being_removed)}: being removed; wait for the removal or cancel it")
+        raise _in_progress(f"{_listing(being_removed)}: being removed; wait for the removal or cancel it")
     for topic in sorted(resized):
         if cluster.topics[topic].read_only:
             numbers = sorted(cluster.topics[topic].read_only)
@@ -69,9 +69,10 @@ def _check_live_in_sync(moves: Iterable[Step], cluster: ClusterState, force: boo
     lost = [step for step in moves if step.key in cluster.in_sync and not _live_in_sync(step.key, cluster)]
     if not lost:
         return []
-    named = _named(step.key for step in lost)
+    listing = _listing(step.key for step in lost)
     holders = sorted({broker for step in lost for broker in cluster.in_sync[step.key]})
-    text = f"{named}: the only in-sync replicas are on brokers {holders}, which are not alive, so nothing can be copied"
+    text = f"{listing}: the only in-sync replicas are on brokers {holders}, "
+    text += "which are not alive, so nothing can be copied"
     if not force:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
@@ -91,7 +92,7 @@ def _check_last_copies(moves: Iterable[Step], cluster: ClusterState, force: bool
             dropped.append(step.key)
     if not dropped:
         return []
-    text = f"{_named(dropped)}: the plan would remove every in-sync replica of an under-replicated partition"
+    text = f"{_listing(dropped)}: the plan would remove every in-sync replica of an under-replicated partition"
     if not force:
         what_to_do = f"wait until all replicas are in sync, keep an in-sync one, or {BY_FORCE}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{text}; {what_to_do}")
@@ -107,28 +108,28 @@ def _dead_targets(moves: Iterable[Step], cluster: ClusterState) -> list[str]:
     if not waiting:
         return []
     dead = sorted({replica for step in waiting for replica in step.after if replica not in cluster.brokers})
-    named = _named(step.key for step in waiting)
+    listing = _listing(step.key for step in waiting)
     return [
-        f"{named}: brokers {dead} are not alive but remain replicas: the move completes when they are back in sync."
+        f"{listing}: brokers {dead} are not alive but remain replicas: the move completes when they are back in sync."
     ]
 
 
 def _all_replicas_move(moves: Iterable[Step], cluster: ClusterState) -> list[str]:
     leaving = [step.key for step in moves if len(step.before) > 1 and not set(step.before) & set(step.after)]
-    return [f"{_named(leaving)}: all replicas move, so all data is copied."] if leaving else []
+    return [f"{_listing(leaving)}: all replicas move, so all data is copied."] if leaving else []
 
 
 def _unknown_sizes(moves: Iterable[Step], cluster: ClusterState) -> list[str]:
-    unknown = [step.key for step in moves if step.arriving and step.key not in cluster.sizes]
+    unknown = [step.key for step in moves if step.receiving_brokers and step.key not in cluster.sizes]
     if not unknown:
         return []
-    return [f"{_named(unknown)}: the size is unknown and counted as 0 in the bytes and the expected duration."]
+    return [f"{_listing(unknown)}: the size is unknown and counted as 0 in the bytes and the expected duration."]
 
 
-def _named(partitions: Iterable[TopicPartition]) -> str:
+def _listing(partitions: Iterable[TopicPartition]) -> str:
     listed = sorted(partitions)
-    names = ", ".join(map(str, listed[:NAMED_MAX]))
-    more = len(listed) - NAMED_MAX
+    names = ", ".join(map(str, listed[:LISTED_MAX]))
+    more = len(listed) - LISTED_MAX
     return f"{names} and {more} more" if more > 0 else names
 
 

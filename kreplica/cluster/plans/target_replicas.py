@@ -74,16 +74,16 @@ def with_factor(work: ChangeReplicationFactor, cluster: ClusterState) -> Assignm
 
 
 def _droppable(
-    partition: TopicPartition, before: Replicas, now: Collection[int], cluster: ClusterState
+    partition: TopicPartition, before: Replicas, current: Collection[int], cluster: ClusterState
 ) -> Sequence[int]:
     """Return the replicas that should be removed first: dead, then out-of-sync ones, the preferred leader last."""
-    left = [replica for replica in before if replica in now]
-    in_sync = cluster.in_sync.get(partition, left)
-    dead = [replica for replica in left if replica not in cluster.brokers]
-    behind = [replica for replica in left if replica not in in_sync]
-    useful = [replica for replica in left if replica in in_sync and replica in cluster.brokers]
+    remaining = [replica for replica in before if replica in current]
+    in_sync = cluster.in_sync.get(partition, remaining)
+    dead = [replica for replica in remaining if replica not in cluster.brokers]
+    behind = [replica for replica in remaining if replica not in in_sync]
+    useful = [replica for replica in remaining if replica in in_sync and replica in cluster.brokers]
     # Keep a dead replica that is the only one in sync: only it may have the latest records.
-    return [replica for replica in dead if useful or replica not in in_sync] or behind or left[1:] or left
+    return [replica for replica in dead if useful or replica not in in_sync] or behind or remaining[1:] or remaining
 
 
 def drained(work: Drain, cluster: ClusterState) -> Assignments:
@@ -120,8 +120,8 @@ def balanced(
         return {}
     staying = [broker for broker in racks if broker not in cluster.receivers]
     places = [BrokerPlace(broker, rack) for broker, rack in racks.items()]
-    made = rebalance(assignments, places, cordoned=staying, sizes=cluster.sizes or None, weights=weights)
-    return made.changed(assignments)
+    result = rebalance(assignments, places, cordoned=staying, sizes=cluster.sizes or None, weights=weights)
+    return result.changed(assignments)
 
 
 def added(work: AddPartitions, cluster: ClusterState) -> Assignments:
@@ -136,11 +136,11 @@ def added(work: AddPartitions, cluster: ClusterState) -> Assignments:
     if count - known > NEW_PARTITIONS_MAX:
         raise _bad_count(f"{count - known} partitions are too many for one plan: add at most {NEW_PARTITIONS_MAX}")
     for number in range(known, count):
-        gone = topic.removed.get(number)
-        if gone is not None and gone.replicas:
+        former = topic.removed.get(number)
+        if former is not None and former.replicas:
             raise _bad_count(
-                f"partition {number} of {work.topic} was removed, and brokers {list(gone.replicas)} may still have its "
-                "files: wait until they have deleted them (start those that are down)"
+                f"partition {number} of {work.topic} was removed, and brokers {list(former.replicas)} may still have "
+                "its files: wait until they have deleted them (start those that are down)"
             )
     places = [BrokerPlace(broker, cluster.brokers[broker]) for broker in cluster.receivers]
     factor = len([r for r in topic.partitions[0] if r not in topic.removing.get(0, ())])
@@ -169,12 +169,12 @@ def _even_out_placed(held: HeldReplicas, keys: Sequence[TopicPartition]) -> None
     balance_counts(held, 1 + sum(len(held.replicas(item)) for item in range(len(keys))))
 
 
-def _in_place(before: Replicas, now: Collection[int]) -> Replicas:
+def _in_place(before: Replicas, current: Collection[int]) -> Replicas:
     """Return remaining replicas at their positions, new ones at the positions of replaced ones, the rest at the end."""
-    new = [replica for replica in sorted(now) if replica not in before]
+    new = [replica for replica in sorted(current) if replica not in before]
     row = []
     for replica in before:
-        if replica in now:
+        if replica in current:
             row.append(replica)
         elif new:
             row.append(new.pop(0))
@@ -182,20 +182,21 @@ def _in_place(before: Replicas, now: Collection[int]) -> Replicas:
 
 
 def _no_room(partition: TopicPartition, factor: int, drained: Collection[int], cluster: ClusterState) -> KafkaError:
-    left = [broker for broker in cluster.receivers if broker not in drained]
+    remaining = [broker for broker in cluster.receivers if broker not in drained]
     return KafkaError(
         ErrorCode.INVALID_REPLICATION_FACTOR,
-        f"{partition} has {factor} replicas, but without brokers {list(drained)} only {len(left)} live brokers may "
-        f"hold them: {left}; add or uncordon brokers, drain fewer, or lower the replication factor",
+        f"{partition} has {factor} replicas, but without brokers {list(drained)} only {len(remaining)} live brokers "
+        f"may hold them: {remaining}; add or uncordon brokers, drain fewer, or lower the replication factor",
     )
 
 
 def _too_few(wanted: str, cluster: ClusterState) -> KafkaError:
     cordoned = [broker for broker in sorted(cluster.brokers) if broker in cluster.cordoned]
-    also = f" (cordoned: {', '.join(map(str, cordoned))})" if cordoned else ""
+    cordoned_text = f" (cordoned: {', '.join(map(str, cordoned))})" if cordoned else ""
     return KafkaError(
         ErrorCode.INVALID_REPLICATION_FACTOR,
-        f"{wanted}, but only {len(cluster.receivers)} live brokers may get replicas: {cluster.receivers}{also}; "
+        f"{wanted}, but only {len(cluster.receivers)} live brokers may get replicas: "
+        f"{cluster.receivers}{cordoned_text}; "
         "start or uncordon brokers, or use a lower replication factor",
     )
 

@@ -15,7 +15,7 @@ from twisted.logger import Logger
 from kreplica.cluster import znodes
 from kreplica.cluster.plans import documents
 from kreplica.cluster.plans.plan import PlanState, StepOutcome, StepState
-from kreplica.cluster.plans.progress import ending
+from kreplica.cluster.plans.progress import final_state
 from kreplica.controller.event_types import Event, PlansChanged, PlansDue
 from kreplica.controller.plans.actions import begin, elect_preferred_leaders, pending_requests, reverse_moves, withdraw
 from kreplica.controller.plans.reading import ended_plan, read_plans, write_header
@@ -154,7 +154,7 @@ async def _end_if_done(term: ControllerTerm, run: RunningPlan) -> None:
     context, plan_id = term.context, run.plan.plan_id
     if plan_id not in context.plans or run.unwritten or not run.is_done:
         return
-    state, reason = ending(run.plan, run.steps, run.outcomes)
+    state, reason = final_state(run.plan, run.steps, run.outcomes)
     if not await write_header(term, ended_plan(term, run.plan, state, reason), run.version):
         return
     del context.plans[plan_id]

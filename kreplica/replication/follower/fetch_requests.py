@@ -18,7 +18,7 @@ _CODES = "iiqiq"
 
 
 class FetchRequests:
-    """Builds the requests of one fetcher; a request that names one partition is built from that partition's template.
+    """Builds the requests of one fetcher; a request with one partition is built from that partition's template.
 
     :param broker_id: the follower.
     """
@@ -43,14 +43,14 @@ class FetchRequests:
             self._broker_epoch = broker_epoch
             self._fields = self._common_fields()
             self._templates.clear()
-        if len(request.named) != 1 or request.forgotten:
+        if len(request.partitions) != 1 or request.forgotten:
             fields = request.fields(by_id=version >= BY_ID_FROM)
             return FETCH.request.build(version, {**self._fields, **fields})
-        (followed,) = request.named
-        owner, template_version, template = self._templates.get(followed.key) or self._make_template(version, followed)
-        if owner is not followed or template_version != version:
-            _, _, template = self._make_template(version, followed)
-        return template.fill(request.session_id, request.session_epoch, *followed.position())
+        (state,) = request.partitions
+        owner, template_version, template = self._templates.get(state.key) or self._make_template(version, state)
+        if owner is not state or template_version != version:
+            _, _, template = self._make_template(version, state)
+        return template.fill(request.session_id, request.session_epoch, *state.position())
 
     def _common_fields(self) -> Row:
         config = self._config
@@ -64,12 +64,12 @@ class FetchRequests:
             "rack_id": "",
         }
 
-    def _make_template(self, version: int, followed: FollowerState) -> tuple[FollowerState, int, Template]:
-        fields = NextRequest(MARK, MARK + 1, [followed], []).fields(by_id=version >= BY_ID_FROM)
+    def _make_template(self, version: int, state: FollowerState) -> tuple[FollowerState, int, Template]:
+        fields = NextRequest(MARK, MARK + 1, [state], []).fields(by_id=version >= BY_ID_FROM)
         ((row,),) = (topic["partitions"] for topic in fields["topics"])
         row.update({name: MARK + number for number, name in enumerate(_POSITION, len(_SESSION))})
         template = Template(FETCH.request.build(version, {**self._fields, **fields}), _CODES)
         if len(self._templates) >= TEMPLATES_MAX:
             self._templates.clear()
-        made = self._templates[followed.key] = (followed, version, template)
-        return made
+        entry = self._templates[state.key] = (state, version, template)
+        return entry

@@ -1,7 +1,7 @@
 """Follower's side of an incremental fetch session (KIP-227). Performs no I/O.
 
-The leader remembers the requested partitions, so each request names only changed ones. If the leader keeps no session,
-every request names all partitions.
+The leader remembers the requested partitions, so each request contains only changed ones. If the leader keeps no
+session, every request contains all partitions.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Row = dict[str, Any]
 class RequestedPartition(Protocol):
     """A partition in a fetch request.
 
-    :ivar named_in: number of the last request that named it; set by the session.
+    :ivar last_request_number: number of the last request that contained it; set by the session.
     """
 
     key: TopicPartition
     topic_id: UUID
-    named_in: int
+    last_request_number: int
 
     def request_row(self) -> Row:
         """Return the current position as a Fetch row."""
@@ -42,18 +42,18 @@ PartitionT = TypeVar("PartitionT", bound=RequestedPartition)
 class NextRequest(NamedTuple, Generic[PartitionT]):
     """Session fields of the next request.
 
-    :ivar named: partitions whose positions are sent.
+    :ivar partitions: partitions whose positions are sent.
     :ivar forgotten: partitions to remove from the session, with the topic ids known to the leader.
     """
 
     session_id: int
     session_epoch: int
-    named: list[PartitionT]
+    partitions: list[PartitionT]
     forgotten: list[tuple[TopicPartition, UUID]]
 
     def fields(self, *, by_id: bool) -> Row:
         """Return the fields of the Fetch request."""
-        rows = [(requested.key.topic, requested.topic_id, requested.request_row()) for requested in self.named]
+        rows = [(requested.key.topic, requested.topic_id, requested.request_row()) for requested in self.partitions]
         forgotten = [(key.topic, topic_id, key.partition) for key, topic_id in self.forgotten]
         return {
             "session_id": self.session_id,
@@ -67,7 +67,7 @@ class FetchSession(Generic[PartitionT]):
     """State of the session with one leader.
 
     :ivar number: number of the last request, across all sessions.
-    :ivar generation: grows each time the session is reset.
+    :ivar generation: incremented each time the session is reset.
     """
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class FetchSession(Generic[PartitionT]):
         self._wanted: dict[TopicPartition, PartitionT] = {}
         self._changed: dict[TopicPartition, None] = {}
         self._known: dict[TopicPartition, UUID] = {}
-        """Partitions in the leader's session, with the topic ids by which they were named."""
+        """Partitions in the leader's session, with the topic ids that were sent for them."""
         self._without_id = 0
 
     def __len__(self) -> int:
@@ -137,7 +137,7 @@ class FetchSession(Generic[PartitionT]):
         else:
             self._epoch = 1 if epoch == EPOCH_MAX else epoch + 1
             changed = self._changed
-        named: list[PartitionT] = []
+        partitions: list[PartitionT] = []
         forgotten: list[tuple[TopicPartition, UUID]] = []
         for key in changed:
             requested, known_id = self._wanted.get(key), known.pop(key, None)
@@ -145,10 +145,10 @@ class FetchSession(Generic[PartitionT]):
                 forgotten.append((key, known_id))  # also if the topic was deleted and created again
             if requested is not None:
                 known[key] = requested.topic_id
-                requested.named_in = self.number
-                named.append(requested)
+                requested.last_request_number = self.number
+                partitions.append(requested)
         self._changed.clear()
-        return NextRequest(session_id, epoch, named, forgotten)
+        return NextRequest(session_id, epoch, partitions, forgotten)
 
     def response_received(self, session_id: int) -> None:
         """Handle a successful response to a full request.
@@ -161,14 +161,14 @@ class FetchSession(Generic[PartitionT]):
         if session_id != NO_SESSION:
             self._epoch = 1
 
-    def reset(self, *, gone: bool = False) -> None:
+    def reset(self, *, is_unknown_to_leader: bool = False) -> None:
         """Start a new session: the next request names all partitions and ends the leader's session.
 
-        :param gone: the leader no longer knows the session.
+        :param is_unknown_to_leader: True if the leader no longer has the session.
         """
         self.generation += 1
         self._epoch = INITIAL_EPOCH
-        if gone:
+        if is_unknown_to_leader:
             self._session_id = NO_SESSION
 
 

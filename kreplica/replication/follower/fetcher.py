@@ -23,7 +23,7 @@ from kreplica.model import NO_BROKER_EPOCH, ZERO_UUID, Endpoint, TopicPartition
 from kreplica.replication.follower.fetch_requests import FetchRequests
 from kreplica.replication.follower.fetch_session import FetchSession
 from kreplica.replication.follower.fetcher_config import FetcherConfig
-from kreplica.replication.follower.follower_state import FollowerState, Next
+from kreplica.replication.follower.follower_state import FollowerState, NextStep
 from kreplica.replication.follower.leader_range import Ranges, find_ranges
 from kreplica.replication.partition import Partition
 from kreplica.replication.retries import Retries
@@ -95,9 +95,9 @@ class Fetcher:
         self._reactor = dependencies.runtime.reactor
         self._session: FetchSession[FollowerState] = FetchSession()
         self._requests = FetchRequests(dependencies.broker_id, self._config)
-        self._followed: dict[TopicPartition, FollowerState] = {}
+        self._states: dict[TopicPartition, FollowerState] = {}
         self._by_id: dict[tuple[UUID, int], FollowerState] = {}
-        self._later = Retries(self._reactor, self._ask_due)
+        self._retries = Retries(self._reactor, self._ask_due)
         self._changes_call: IDelayedCall | None = None
         self._connection: Connection | None = None
         self._version = DIVERGENCE_FROM
@@ -111,18 +111,18 @@ class Fetcher:
         self._closed = False
 
     def __len__(self) -> int:
-        return len(self._followed)
+        return len(self._states)
 
     # --- partitions --------------------------------------------------------------------------------------------------
 
     def add(self, partition: Partition) -> None:
         """Start to fetch a partition, replacing its state of an earlier epoch."""
         self.remove(partition.topic_partition)
-        followed = FollowerState(partition, self._config.partition_bytes_max)
-        self._followed[followed.key] = followed
-        if followed.topic_id != ZERO_UUID:
-            self._by_id[followed.topic_id, followed.key.partition] = followed
-        self._proceed(followed, Next.ASK if followed.prepare() else Next.LATER)
+        state = FollowerState(partition, self._config.partition_bytes_max)
+        self._states[state.key] = state
+        if state.topic_id != ZERO_UUID:
+            self._by_id[state.topic_id, state.key.partition] = state
+        self._proceed(state, NextStep.ASK if state.prepare() else NextStep.LATER)
         if self._running is None and not self._closed:
             self._running = Deferred.fromCoroutine(self._run())
             self._running.addErrback(
@@ -131,27 +131,27 @@ class Fetcher:
 
     def remove(self, key: TopicPartition) -> None:
         """Stop fetching a partition and discard its pending responses."""
-        followed = self._followed.pop(key, None)
-        if followed is not None:
-            self._by_id.pop((followed.topic_id, key.partition), None)
+        state = self._states.pop(key, None)
+        if state is not None:
+            self._by_id.pop((state.topic_id, key.partition), None)
             self._session.leave_out(key)
             self._requests.forget(key)
-            followed.partition.watchers.pop(self, None)
+            state.partition.watchers.pop(self, None)
 
     def changed(self, partitions: set[Partition]) -> None:
         """Resume partitions whose records were synced; the next fetch acknowledges them."""
         for partition in sorted(partitions, key=lambda p: p.topic_partition):
-            followed = self._followed.get(partition.topic_partition)
-            if self in partition.watchers and followed is not None and followed.may_acknowledge:
+            state = self._states.get(partition.topic_partition)
+            if self in partition.watchers and state is not None and state.may_acknowledge:
                 del partition.watchers[self]
-                self._ask(followed)
+                self._ask(state)
 
     def close(self) -> Deferred[None]:
         """Stop and close the connection; fires when it is closed."""
         self._closed = True
-        for key in list(self._followed):
+        for key in list(self._states):
             self.remove(key)
-        self._later.clear()
+        self._retries.clear()
         if self._changes_call is not None:
             self._changes_call.cancel()
             self._changes_call = None
@@ -162,37 +162,37 @@ class Fetcher:
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    def _proceed(self, followed: FollowerState, step: Next) -> None:
+    def _proceed(self, state: FollowerState, step: NextStep) -> None:
         """Carry out the next step of a partition."""
-        if step is Next.ASK:
-            if followed.may_acknowledge:
-                self._ask(followed)
+        if step is NextStep.ASK:
+            if state.may_acknowledge:
+                self._ask(state)
             else:
                 # The next fetch acknowledges all records before its offset.
-                self._session.leave_out(followed.key)
-                followed.partition.watchers[self] = None
-        elif step is Next.LATER:
-            self._ask_later(followed, self._config.backoff_s(followed.failures))
+                self._session.leave_out(state.key)
+                state.partition.watchers[self] = None
+        elif step is NextStep.LATER:
+            self._ask_later(state, self._config.backoff_s(state.failures))
 
-    def _ask(self, followed: FollowerState) -> None:
-        throttles = self._throttles_of(followed)
+    def _ask(self, state: FollowerState) -> None:
+        throttles = self._throttles_of(state)
         if throttles and (wait_s := max(bucket.seconds_until_free for bucket in throttles)) > 0:
             # The rate may be raised meanwhile, or the plan with this throttle may end.
-            self._ask_later(followed, min(wait_s, THROTTLE_CHECK_SECONDS))
+            self._ask_later(state, min(wait_s, THROTTLE_CHECK_SECONDS))
             return
-        self._session.ask(followed)
+        self._session.ask(state)
         # If no fetch is pending and the loop is not idle, the next fetch is about to be sent.
         if self._changes_call is None and (self._sent or self._idle is not None):
             self._changes_call = self._reactor.callLater(0, self._send_changes)
 
-    def _ask_later(self, followed: FollowerState, delay_s: float) -> None:
-        self._session.leave_out(followed.key)
-        self._later.add(followed, delay_s)
+    def _ask_later(self, state: FollowerState, delay_s: float) -> None:
+        self._session.leave_out(state.key)
+        self._retries.add(state, delay_s)
 
     def _ask_due(self, due: list[FollowerState]) -> None:
-        for followed in due:
-            if self._followed.get(followed.key) is followed:
-                self._proceed(followed, Next.ASK)
+        for state in due:
+            if self._states.get(state.key) is state:
+                self._proceed(state, NextStep.ASK)
 
     def _send_changes(self) -> None:
         """Send a fetch with changed positions without waiting for the pending one.
@@ -330,14 +330,14 @@ class Fetcher:
         out_of_range: list[FollowerState] = []
         rows = self._rows(response)
         turns = Turns(self._reactor) if len(rows) > 1 else None
-        for followed, row in rows:
-            if self._followed.get(followed.key) is not followed or not followed.accepts_response_to(sent.number):
+        for state, row in rows:
+            if self._states.get(state.key) is not state or not state.accepts_response_to(sent.number):
                 continue
-            step = self._process_row(followed, row)
-            if step is Next.FIND_RANGE:
-                out_of_range.append(followed)
-            elif self._followed.get(followed.key) is followed:
-                self._proceed(followed, step)
+            step = self._process_row(state, row)
+            if step is NextStep.FIND_RANGE:
+                out_of_range.append(state)
+            elif self._states.get(state.key) is state:
+                self._proceed(state, step)
             if turns is not None and turns.is_over:
                 await self._wait(turns.next())
         if out_of_range:
@@ -350,38 +350,38 @@ class Fetcher:
             name = topic.get("topic")
             for row in topic["partitions"]:
                 if name is None:
-                    followed = self._by_id.get((topic["topic_id"], row["partition_index"]))
+                    state = self._by_id.get((topic["topic_id"], row["partition_index"]))
                 else:
-                    followed = self._followed.get(TopicPartition(name, row["partition_index"]))
-                if followed is not None:
-                    found.append((followed, row))
+                    state = self._states.get(TopicPartition(name, row["partition_index"]))
+                if state is not None:
+                    found.append((state, row))
         return found
 
-    def _throttles_of(self, followed: FollowerState) -> Sequence[TokenBucket]:
+    def _throttles_of(self, state: FollowerState) -> Sequence[TokenBucket]:
         throttle = self._dependencies.throttle
-        if throttle is None or followed.in_sync:
+        if throttle is None or state.in_sync:
             return ()
-        return throttle.follower_throttles(followed.key, followed.partition.leadership.adding)
+        return throttle.follower_throttles(state.key, state.partition.leadership.adding)
 
-    def _process_row(self, followed: FollowerState, row: Row) -> Next:
+    def _process_row(self, state: FollowerState, row: Row) -> NextStep:
         if row["records"]:
-            for bucket in self._throttles_of(followed):
+            for bucket in self._throttles_of(state):
                 bucket.use(len(row["records"]))
-        return followed.process_row(row, self._dependencies.runtime.wall_clock_ms())
+        return state.process_row(row, self._dependencies.runtime.wall_clock_ms())
 
     def _handle_error(self, code: ErrorCode) -> None:
         if code not in _SESSION_ERRORS or self._refused_sessions >= REFUSED_SESSIONS_MAX:
             self._refused_sessions = 0
             raise KafkaError(code, "the leader rejected the fetch")
         self._refused_sessions += 1
-        self._session.reset(gone=code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        self._session.reset(is_unknown_to_leader=code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
-    async def _find_ranges(self, connection: Connection, followed: list[FollowerState]) -> None:
+    async def _find_ranges(self, connection: Connection, states: list[FollowerState]) -> None:
         """Restart partitions whose position is outside the leader's log."""
-        asking = find_ranges(
-            connection, followed, broker_id=self._dependencies.broker_id, timeout_s=self._config.timeout_s
+        request = find_ranges(
+            connection, states, broker_id=self._dependencies.broker_id, timeout_s=self._config.timeout_s
         )
-        ranges: Ranges = await self._wait(Deferred.fromCoroutine(asking))
-        for one in followed:
-            if self._followed.get(one.key) is one:
-                self._proceed(one, one.restart(*ranges.get(one.key, (None, None))))
+        ranges: Ranges = await self._wait(Deferred.fromCoroutine(request))
+        for state in states:
+            if self._states.get(state.key) is state:
+                self._proceed(state, state.restart(*ranges.get(state.key, (None, None))))

@@ -34,7 +34,7 @@ class Fetchers:
         self._dependencies = FetcherDependencies(runtime, broker_id, broker_epoch, endpoint_of, config, throttle)
         self._reactor = runtime.reactor
         self._by_leader: dict[int, Fetcher] = {}
-        self._of_partition: dict[TopicPartition, Fetcher] = {}
+        self._by_partition: dict[TopicPartition, Fetcher] = {}
         self._closing: dict[Deferred[None], None] = {}
         self._closed = False
 
@@ -51,12 +51,12 @@ class Fetchers:
         fetcher = self._by_leader.get(leader)
         if fetcher is None:
             fetcher = self._by_leader[leader] = Fetcher(self._dependencies, leader)
-        self._of_partition[partition.topic_partition] = fetcher
+        self._by_partition[partition.topic_partition] = fetcher
         fetcher.add(partition)
 
     def stop(self, partition: Partition) -> None:
         """Stop fetching a partition; does nothing if it is not fetched."""
-        fetcher = self._of_partition.pop(partition.topic_partition, None)
+        fetcher = self._by_partition.pop(partition.topic_partition, None)
         if fetcher is None:
             return
         fetcher.remove(partition.topic_partition)
@@ -66,13 +66,13 @@ class Fetchers:
 
     def leader_of(self, key: TopicPartition) -> int | None:
         """Return the id of the broker that a partition is fetched from, or None."""
-        fetcher = self._of_partition.get(key)
+        fetcher = self._by_partition.get(key)
         return fetcher.leader_id if fetcher is not None else None
 
     async def close(self) -> None:
         """Stop all fetchers and close their connections."""
         self._closed = True
-        self._of_partition.clear()
+        self._by_partition.clear()
         for fetcher in list(self._by_leader.values()):
             self._close(fetcher)
         await DeferredList(list(self._closing))

@@ -40,7 +40,7 @@ _NO_DIVERGENCE = {"epoch": -1, "end_offset": -1}
 Row = dict[str, Any]
 
 
-class Next(Enum):
+class NextStep(Enum):
     """Next step for a partition after a response."""
 
     NOTHING = "its position is unchanged"
@@ -52,7 +52,7 @@ class Next(Enum):
 class FollowerState:
     """State of the follower role in one leader epoch; replaced in the next one.
 
-    :ivar named_in: number of the last request that named the partition.
+    :ivar last_request_number: number of the last request that contained the partition.
     :ivar failures: number of consecutive failures.
     :ivar in_sync: True if it had all committed records according to the leader's last response.
     """
@@ -63,8 +63,8 @@ class FollowerState:
         "failures",
         "in_sync",
         "key",
+        "last_request_number",
         "leader_epoch",
-        "named_in",
         "partition",
         "topic_id",
     )
@@ -74,7 +74,7 @@ class FollowerState:
         self.key = partition.topic_partition
         self.topic_id = partition.topic_id
         self.leader_epoch = partition.leadership.leader_epoch
-        self.named_in = NOT_REQUESTED
+        self.last_request_number = NOT_REQUESTED
         self.failures = 0
         self.in_sync = False
         self._requested_offset = NOT_REQUESTED
@@ -91,13 +91,13 @@ class FollowerState:
         # Remove epochs without records: they would claim offsets that the leader wrote in older epochs.
         log_.leader_epochs.truncate_to(log_.log_end_offset)
         end_offset, epochs = log_.log_end_offset, log_.leader_epochs.entries
-        possible = truncation.cut_of_impossible_history(
+        possible_end_offset = truncation.end_of_possible_history(
             epochs, leader_epoch=self.leader_epoch, log_end_offset=end_offset
         )
-        if possible < end_offset:
+        if possible_end_offset < end_offset:
             why = f"epoch {epochs[-1].epoch} is later than the leader's, so the log is damaged"
-            return self._attempt(lambda: self._truncate(possible, why))
-        cut = truncation.cut_of_unknown_history(
+            return self._attempt(lambda: self._truncate(possible_end_offset, why))
+        cut = truncation.end_of_known_history(
             epochs, log_end_offset=end_offset, high_watermark=self.partition.high_watermark
         )
         return cut == end_offset or self._attempt(lambda: self._truncate(cut, "its leader epochs are unknown"))
@@ -135,14 +135,14 @@ class FollowerState:
         partition = self.partition
         return (
             partition.role.is_follower
-            and NOT_REQUESTED < self.named_in <= number
+            and NOT_REQUESTED < self.last_request_number <= number
             and matches_epoch(self.leader_epoch, partition.leadership.leader_epoch)
             and matches_offset(self._requested_offset, partition.log.log_end_offset)
         )
 
     # --- responses ---------------------------------------------------------------------------------------------------
 
-    def process_row(self, row: Row, now_ms: int) -> Next:
+    def process_row(self, row: Row, now_ms: int) -> NextStep:
         """Process a response row: records, a diverging epoch or an error. Does not raise."""
         try:
             return self._process_row(row, now_ms)
@@ -153,19 +153,19 @@ class FollowerState:
         except Exception:
             log.failure("processing the leader's response for {partition} failed", partition=str(self.key))
             self.failures += 1
-            return Next.LATER
+            return NextStep.LATER
 
-    def _process_row(self, row: Row, now_ms: int) -> Next:
+    def _process_row(self, row: Row, now_ms: int) -> NextStep:
         if row["error_code"]:
             code = ErrorCode.of(row["error_code"])
             if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                return Next.FIND_RANGE
+                return NextStep.FIND_RANGE
             raise KafkaError(code, "returned by the leader")
         diverging = row.get("diverging_epoch", _NO_DIVERGENCE)
         if diverging != _NO_DIVERGENCE:
             self._diverged(diverging["epoch"], diverging["end_offset"])
             self.failures = 0
-            return Next.ASK
+            return NextStep.ASK
         partition, log_ = self.partition, self.partition.log
         end_offset, start_offset = log_.log_end_offset, log_.log_start_offset
         partition.append_as_follower(
@@ -178,7 +178,7 @@ class FollowerState:
         self.in_sync = log_.log_end_offset >= row["high_watermark"]
         # A changed start offset is sent too: DeleteRecords waits for it on the leader (KIP-107).
         is_same = log_.log_end_offset == end_offset and log_.log_start_offset == start_offset
-        return Next.NOTHING if is_same else Next.ASK
+        return NextStep.NOTHING if is_same else NextStep.ASK
 
     def _diverged(self, epoch: int, end_offset: int) -> None:
         partition = self.partition
@@ -191,10 +191,10 @@ class FollowerState:
         )
         self._truncate(cut, f"the leader's epoch {epoch} ended at {end_offset}")
 
-    def restart(self, leader_start_offset: int | None, leader_end_offset: int | None) -> Next:
+    def restart(self, leader_start_offset: int | None, leader_end_offset: int | None) -> NextStep:
         """Handle a fetch offset outside the leader's log.
 
-        :param leader_start_offset: None, as ``leader_end_offset``, if the leader returned an error.
+        :param leader_start_offset: None if the leader returned an error; ``leader_end_offset`` is then None, too.
         """
         if leader_start_offset is None or leader_end_offset is None:
             return self._failed(KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "the leader did not return its offset range"))
@@ -211,7 +211,7 @@ class FollowerState:
         why = f"the leader has {leader_start_offset} to {leader_end_offset}"
         restart = self._start_at if found.emptied else self._truncate
         done = self._attempt(lambda: restart(found.offset, why))
-        return Next.ASK if done else Next.LATER
+        return NextStep.ASK if done else NextStep.LATER
 
     # --- truncation --------------------------------------------------------------------------------------------------
 
@@ -259,7 +259,7 @@ class FollowerState:
         self.failures = 0
         return True
 
-    def _failed(self, error: KafkaError) -> Next:
+    def _failed(self, error: KafkaError) -> NextStep:
         self.failures += 1
         if self.failures == (WARNED_FAILURES if error.code in _TRANSIENT else 1):
             log.warn(
@@ -269,7 +269,7 @@ class FollowerState:
                 epoch=self.leader_epoch,
                 error=str(error),
             )
-        return Next.LATER
+        return NextStep.LATER
 
 
 def matches_epoch(requested: int, current: int) -> bool:

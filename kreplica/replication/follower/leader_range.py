@@ -20,15 +20,15 @@ Ranges = dict[TopicPartition, tuple[int, int]]
 
 
 async def find_ranges(
-    connection: Connection, followed: Sequence[FollowerState], *, broker_id: int, timeout_s: float
+    connection: Connection, states: Sequence[FollowerState], *, broker_id: int, timeout_s: float
 ) -> Ranges:
     """Return the offsets by partition; partitions for which the leader returned an error are absent.
 
     :param broker_id: id of the follower; the leader then returns the log end instead of the high watermark.
     :raise ClientError: the connection was lost.
     """
-    ends = _request_offsets(connection, followed, LATEST, broker_id, timeout_s)
-    starts = _request_offsets(connection, followed, EARLIEST, broker_id, timeout_s)
+    ends = _request_offsets(connection, states, LATEST, broker_id, timeout_s)
+    starts = _request_offsets(connection, states, EARLIEST, broker_id, timeout_s)
     starts.addErrback(lambda _: {})  # on the same connection, so the first request reports any error
     found_ends = _offsets(await ends)
     found_starts = _offsets(await starts)
@@ -36,12 +36,16 @@ async def find_ranges(
 
 
 def _request_offsets(
-    connection: Connection, followed: Sequence[FollowerState], timestamp: int, broker_id: int, timeout_s: float
+    connection: Connection, states: Sequence[FollowerState], timestamp: int, broker_id: int, timeout_s: float
 ) -> Deferred[Row]:
     topics: dict[str, list[Row]] = {}
-    for one in followed:
-        row = {"partition_index": one.key.partition, "current_leader_epoch": one.leader_epoch, "timestamp": timestamp}
-        topics.setdefault(one.key.topic, []).append(row)
+    for state in states:
+        row = {
+            "partition_index": state.key.partition,
+            "current_leader_epoch": state.leader_epoch,
+            "timestamp": timestamp,
+        }
+        topics.setdefault(state.key.topic, []).append(row)
     body = {
         "replica_id": broker_id,
         "isolation_level": 0,

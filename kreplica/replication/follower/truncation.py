@@ -1,10 +1,10 @@
 """Rules for truncating a follower's log to a prefix of its leader's log. Pure functions.
 
 Offset and leader epoch identify a record: an epoch has one leader, so logs that agree in both agree in all earlier
-records. Each fetch names the epoch of the follower's last record. If the leader's history differs, it returns its
-largest epoch that is not above that one, and the end of that epoch (KIP-101, KIP-595). Records after that point are
-certainly not in the leader's log; the next fetch checks the rest (KIP-279). Truncation therefore ends at the longest
-common prefix and never removes a record that both logs have.
+records. Each fetch contains the epoch of the follower's last record. If the leader's history differs, the leader
+returns its largest epoch up to the follower's epoch, and the end of that epoch (KIP-101, KIP-595). Records after that
+end are certainly not in the leader's log; the next fetch checks the rest (KIP-279). Truncation therefore ends at the
+longest common prefix and never removes a record that both logs have.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ def truncation_offset(
     :param epoch: the leader's largest epoch that is not above the follower's last one; -1 if it has none.
     :param end_offset: end of that epoch in the leader's log; -1 if unknown.
     :param own_epochs: the follower's epochs, oldest first.
-    :param high_watermark: the follower's; used if the leader does not name an end offset.
+    :param high_watermark: the follower's high watermark; limits the result if the leader returned no end offset.
     :return: at most ``log_end_offset``.
     """
     if end_offset == UNKNOWN_OFFSET:
         return min(high_watermark, log_end_offset)
-    # The leader has no epoch between the named one and our last: records of later epochs exist only here.
+    # The leader has no epoch between ``epoch`` and our last one: records of later epochs exist only here.
     newer = bisect_right(own_epochs, epoch, key=lambda entry: entry.epoch)
     own_end = own_epochs[newer].start_offset if newer < len(own_epochs) else log_end_offset
     return min(own_end, end_offset, log_end_offset)
 
 
-def cut_of_unknown_history(own_epochs: Sequence[EpochEntry], *, log_end_offset: int, high_watermark: int) -> int:
+def end_of_known_history(own_epochs: Sequence[EpochEntry], *, log_end_offset: int, high_watermark: int) -> int:
     """Return the log end offset for the first fetch from a new leader; it is unchanged if the last epoch is known.
 
     A log without epochs cannot be compared, so only committed records are kept.
@@ -48,7 +48,7 @@ def cut_of_unknown_history(own_epochs: Sequence[EpochEntry], *, log_end_offset: 
     return min(high_watermark, log_end_offset)
 
 
-def cut_of_impossible_history(own_epochs: Sequence[EpochEntry], *, leader_epoch: int, log_end_offset: int) -> int:
+def end_of_possible_history(own_epochs: Sequence[EpochEntry], *, leader_epoch: int, log_end_offset: int) -> int:
     """Return the log end offset without records of epochs above the current leader epoch.
 
     Only damage produces such records: a batch's epoch is not covered by its checksum. No leader could return the end

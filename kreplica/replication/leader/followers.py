@@ -13,7 +13,8 @@ class Progress:
     """Fetch progress of one follower in one leader epoch.
 
     :ivar leader_epoch: the epoch in which this state was collected.
-    :ivar broker_epoch: broker epoch of the last fetch; ``NO_BROKER_EPOCH`` before the first fetch, or if it named none.
+    :ivar broker_epoch: broker epoch of the last fetch; ``NO_BROKER_EPOCH`` before the first fetch, or if the fetch
+        contained none.
     :ivar log_end_offset: offset of the last fetch, so the follower has all records below it; ``UNKNOWN_OFFSET`` before
         the first fetch.
     :ivar log_start_offset: start of the follower's log; ``UNKNOWN_OFFSET`` if it did not send it.
@@ -63,7 +64,9 @@ class Progress:
             self.caught_up_s = now_s
 
 
-def in_epoch(known: Mapping[int, Progress], leadership: Leadership, own_id: int, now_s: float) -> dict[int, Progress]:
+def followers_in_epoch(
+    known: Mapping[int, Progress], leadership: Leadership, own_id: int, now_s: float
+) -> dict[int, Progress]:
     """Return the followers at the start of a leader epoch, or after a change of the replicas within it.
 
     :param known: earlier progress; used only if it was collected in the same epoch.

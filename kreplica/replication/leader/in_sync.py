@@ -31,7 +31,7 @@ def has_fetched_in_this_epoch(progress: Progress) -> bool:
 
 
 def has_known_incarnation(progress: Progress) -> bool:
-    """True if the follower's fetch named its broker epoch (KIP-903)."""
+    """True if the follower's fetch contained its broker epoch (KIP-903)."""
     return progress.broker_epoch != NO_BROKER_EPOCH
 
 
@@ -78,14 +78,14 @@ def lagging(
 
     :param followers: progress by replica; the leader is absent.
     """
-    late = []
+    lagging_replicas = []
     for replica in replicas:
         progress = followers.get(replica)
         if progress is not None:
             progress.mark_if_caught_up(leader_end_offset, now_s)
             if is_lagging(progress, now_s, lag_s_max):
-                late.append(replica)
-    return tuple(late)
+                lagging_replicas.append(replica)
+    return tuple(lagging_replicas)
 
 
 def union(isr: Collection[int], proposed: Collection[int]) -> tuple[int, ...]:

@@ -37,28 +37,29 @@ def propose(
     base: Leadership,
     followers: Mapping[int, Progress],
     *,
-    late: Collection[int],
+    lagging: Collection[int],
     high_watermark: int,
     epoch_start_offset: int,
     in_sync_required: int,
-    gone: Mapping[int, int],
+    unregistered_epochs: Mapping[int, int],
 ) -> Proposal | None:
     """Return the state to write, or None if the known state is correct.
 
-    :param late: lagging replicas. They leave and may not join, even if they have all committed records; otherwise a
+    :param lagging: lagging replicas. They leave and may not join, even if they have all committed records; otherwise a
         dead replica would join and leave repeatedly while the high watermark does not advance.
-    :param gone: last unregistered broker epoch by broker; fetches with these epochs or earlier ones do not count.
+    :param unregistered_epochs: by broker, its last unregistered epoch; fetches with this or an earlier epoch do not
+        count.
     """
-    stay = tuple(replica for replica in base.isr if replica not in late)
+    remaining = tuple(replica for replica in base.isr if replica not in lagging)
     joining = tuple(
         (replica, progress.broker_epoch)
         for replica, progress in followers.items()
         if replica not in base.isr
-        and replica not in late
-        and progress.broker_epoch > gone.get(replica, NO_BROKER_EPOCH)
+        and replica not in lagging
+        and progress.broker_epoch > unregistered_epochs.get(replica, NO_BROKER_EPOCH)
         and in_sync.may_join(progress, high_watermark=high_watermark, epoch_start_offset=epoch_start_offset)
     )
-    isr = (*stay, *(replica for replica, _ in joining))
+    isr = (*remaining, *(replica for replica, _ in joining))
     eligible = eligible_leaders.eligible_after(
         base.isr, base.eligible, isr, in_sync_required=in_sync_required, replicas=base.replicas
     )

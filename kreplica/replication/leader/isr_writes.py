@@ -72,7 +72,7 @@ class IsrWrites:
         self._postponed: Batch = {}
         """Writes whose outcome is unknown and whose znode is read after ``RETRY_SECONDS``."""
         self._retries = Retries(reactor, self._retry_postponed)
-        self._gone: dict[int, int] = {}
+        self._unregistered_epochs: dict[int, int] = {}
         """By broker: the last broker epoch found to be no longer registered. Epochs are never reused."""
         self._working: Deferred[None] | None = None
         self._stopped = False
@@ -120,7 +120,7 @@ class IsrWrites:
         batch: Batch = {}
         try:
             self._begin(batch)
-            await self._write(await self._checked(batch))
+            await self._write(await self._without_unregistered(batch))
         except CancelledError:
             raise
         except Exception:
@@ -135,7 +135,7 @@ class IsrWrites:
                 continue  # proposed again after its znode was read
             if leader.proposed is not None and not leader.is_over:
                 self._unknown[leader] = leader.proposed  # pending since an earlier term as leader, or not read yet
-            proposal = leader.proposal(self._gone)
+            proposal = leader.proposal(self._unregistered_epochs)
             if proposal is not None:
                 batch[leader] = proposal
                 leader.write_started(proposal)
@@ -164,7 +164,7 @@ class IsrWrites:
 
     # --- joining replicas ---------------------------------------------------------------------------------------------
 
-    async def _checked(self, batch: Batch) -> Batch:
+    async def _without_unregistered(self, batch: Batch) -> Batch:
         """Return the batch without proposals that add a broker whose registered epoch differs from the fetched one.
 
         :raise ZooKeeperError: the registrations cannot be read; nothing was written, and all proposals are retried.
@@ -182,7 +182,8 @@ class IsrWrites:
             for replica, broker_epoch in proposal.joining:
                 if not in_sync.is_current_incarnation(broker_epoch, registered[replica]):
                     self.refused_joins += 1
-                    self._gone[replica] = max(broker_epoch, self._gone.get(replica, NO_BROKER_EPOCH))
+                    known_epoch = self._unregistered_epochs.get(replica, NO_BROKER_EPOCH)
+                    self._unregistered_epochs[replica] = max(broker_epoch, known_epoch)
                     refused[leader] = proposal
         self._requeue(refused)
         return {leader: proposal for leader, proposal in batch.items() if leader not in refused}

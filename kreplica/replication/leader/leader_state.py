@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import LeaderAndIsr
 from kreplica.replication.leader import high_watermark, in_sync, isr_proposal
-from kreplica.replication.leader.followers import Progress, in_epoch
+from kreplica.replication.leader.followers import Progress, followers_in_epoch
 from kreplica.replication.leader.isr_proposal import Proposal
 from kreplica.replication.leader.lease import Lease
 from kreplica.replication.purgatory import Purgatory
@@ -62,7 +62,7 @@ class LeaderState(Role):
         super().__init__(partition)
         self._epoch_start_offset = partition.log.log_end_offset
         self.proposed = unresolved
-        self.followers = in_epoch(known, partition.leadership, context.broker_id, context.seconds())
+        self.followers = followers_in_epoch(known, partition.leadership, context.broker_id, context.seconds())
         self._context = context
         self._select_counted()
 
@@ -79,7 +79,7 @@ class LeaderState(Role):
     def state_changed(self) -> None:
         context = self._context
         leadership = self.partition.leadership
-        self.followers = in_epoch(self.followers, leadership, context.broker_id, context.seconds())
+        self.followers = followers_in_epoch(self.followers, leadership, context.broker_id, context.seconds())
         self._select_counted()
         self.reevaluate()
 
@@ -200,7 +200,7 @@ class LeaderState(Role):
 
         The caller has checked the leader epoch and that the follower's history matches this log.
 
-        :param broker_epoch: broker epoch named in the fetch; -1 if absent.
+        :param broker_epoch: broker epoch in the fetch; -1 if absent.
         :raise KafkaError: UNKNOWN_LEADER_EPOCH if the broker is not a replica known to this leader;
             NOT_LEADER_OR_FOLLOWER if a later registration of that broker has fetched already (KIP-903).
         """
@@ -212,7 +212,8 @@ class LeaderState(Role):
                 f"{replica_id} is not a replica of {partition.topic_partition}",
             )
         if in_sync.is_of_earlier_incarnation(broker_epoch, progress.broker_epoch):
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {replica_id} has registered again since")
+            text = f"a later registration of broker {replica_id} has fetched"
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
         progress.fetched(broker_epoch, fetch_offset, partition.log.log_end_offset, now_s)
         if log_start_offset > progress.log_start_offset:
             progress.log_start_offset = log_start_offset
@@ -235,9 +236,9 @@ class LeaderState(Role):
         progress = self.followers.get(replica_id)
         if progress is None:
             return False
-        again = progress.sent_offset == offset
+        was_sent = progress.sent_offset == offset
         progress.sent_offset = offset
-        return again
+        return was_sent
 
     def known_end_offset(self, replica_id: int) -> int | None:
         progress = self.followers.get(replica_id)
@@ -264,10 +265,10 @@ class LeaderState(Role):
             progress.mark_if_caught_up(end_offset, now_s)
         return True
 
-    def proposal(self, gone: Mapping[int, int] = NO_REPLICAS) -> Proposal | None:
+    def proposal(self, unregistered_epochs: Mapping[int, int] = NO_REPLICAS) -> Proposal | None:
         """Return the state to write, or None if nothing changed or a write is pending.
 
-        :param gone: by broker, the last broker epoch that is no longer registered and may not join.
+        :param unregistered_epochs: by broker, the last broker epoch that is no longer registered and may not join.
         """
         if self.is_over or self.proposed is not None:
             return None
@@ -275,7 +276,7 @@ class LeaderState(Role):
         return isr_proposal.propose(
             partition.leadership,
             self.followers,
-            late=in_sync.lagging(
+            lagging=in_sync.lagging(
                 partition.leadership.replicas,
                 self.followers,
                 leader_end_offset=partition.log.log_end_offset,
@@ -285,7 +286,7 @@ class LeaderState(Role):
             high_watermark=partition.high_watermark,
             epoch_start_offset=self._epoch_start_offset,
             in_sync_required=self.partition.in_sync_required,
-            gone=gone,
+            unregistered_epochs=unregistered_epochs,
         )
 
     def write_started(self, proposal: Proposal) -> None:

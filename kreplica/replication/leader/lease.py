@@ -1,4 +1,4 @@
-"""Lease that limits how long a leader may act without contact to ZooKeeper.
+"""Lease that limits how long a leader may act without contact with ZooKeeper.
 
 Once its session may have expired, another broker may lead with an ISR that does not include this one.
 """

@@ -170,7 +170,7 @@ class FetchSessions:
         sessions, clients get no session.
     :param partitions_max: limit for all sessions together; a quarter is reserved for followers.
     :ivar partition_count: partitions of all sessions; each takes about ``SESSION_PARTITION_BYTES``.
-    :ivar refused: sessions that were refused or ended because all sessions together had too many partitions.
+    :ivar refused: number of sessions that were refused or ended because all sessions together had too many partitions.
     """
 
     def __init__(self, rng: random.Random, slots_max: int, partitions_max: int = 1_000_000) -> None:

@@ -115,11 +115,11 @@ class ControlAdmission:
         waiting = [each for each in self._unconfirmed if each.request.is_waiting]
         self._unconfirmed.clear()
         for command in waiting:
-            refused = self._fence.refusal(command.controller_epoch, command.request.body["broker_epoch"])
-            if refused is ErrorCode.NONE:
+            error = self._fence.refusal(command.controller_epoch, command.request.body["broker_epoch"])
+            if error is ErrorCode.NONE:
                 self._unconfirmed.append(command)
             else:
-                command.decided(refused)
+                command.decided(error)
 
     def _decide_first(self, count: int) -> None:
         """Decide the first ``count`` commands, and the following ones whose controller epoch is now known."""
@@ -138,10 +138,10 @@ class ControlAdmission:
         request, fence = command.request, self._fence
         body = request.body
         number = body.get("command_number", UNNUMBERED)
-        refused = fence.check(body["controller_id"], body["controller_epoch"], body["broker_epoch"], number)
-        if refused is ErrorCode.NONE:
+        error = fence.check(body["controller_id"], body["controller_epoch"], body["broker_epoch"], number)
+        if error is ErrorCode.NONE:
             request.connection.mark_control()
-        elif refused is ErrorCode.STALE_CONTROLLER_EPOCH:
+        elif error is ErrorCode.STALE_CONTROLLER_EPOCH:
             log.info(
                 "{api} from {peer} refused: it names controller {controller} in epoch {epoch}, but the controller is "
                 "{elected} in epoch {elected_epoch}",
@@ -152,7 +152,7 @@ class ControlAdmission:
                 elected=fence.controller_id,
                 elected_epoch=fence.controller_epoch,
             )
-        command.decided(refused)
+        command.decided(error)
 
     def _failed(self, failure: Failure) -> None:
         log.failure("confirming the controller failed", failure)

@@ -146,7 +146,7 @@ GUARDS: tuple[Guard, ...] = (
         "truncation by epoch instead of high watermark",
         (
             Place("kreplica.replication.follower.truncation:truncation_offset", _cut_at_high_watermark),
-            Place("kreplica.replication.follower.truncation:cut_of_unknown_history", _cut_at_high_watermark),
+            Place("kreplica.replication.follower.truncation:end_of_known_history", _cut_at_high_watermark),
         ),
         logs.truncation_after_restart,
         "in sync without all committed records",

@@ -49,9 +49,9 @@ class LeaderAndIsr:
     def __call__(self, request: Request) -> None:
         self._admission.admit(request, partial(self._after_admission, request))
 
-    def _after_admission(self, request: Request, refused: ErrorCode) -> None:
-        if refused is not ErrorCode.NONE:
-            request.respond(_leader_and_isr_response(refused))
+    def _after_admission(self, request: Request, error: ErrorCode) -> None:
+        if error is not ErrorCode.NONE:
+            request.respond(_leader_and_isr_response(error))
             return
         body = request.body
         respond_with_result(request, self._fence.in_order(lambda: self._execute(body)))
@@ -61,9 +61,9 @@ class LeaderAndIsr:
         new = [topic["topic_name"] for topic in body["topic_states"] if self._is_new(topic)]
         await self._settings.read_new_topics(new)
         leaderships = await self._leaderships(body)
-        refused = _fencing_error(self._fence, body)
-        if refused is not ErrorCode.NONE:
-            return _leader_and_isr_response(refused)
+        error = _fencing_error(self._fence, body)
+        if error is not ErrorCode.NONE:
+            return _leader_and_isr_response(error)
         errors = await self._partitions.lead_and_follow(leaderships)
         self._metadata.recheck()  # a starting broker waits until every log has a role
         flat: list[Row] = []
@@ -143,17 +143,17 @@ class StopReplica:
     def __call__(self, request: Request) -> None:
         self._admission.admit(request, partial(self._after_admission, request))
 
-    def _after_admission(self, request: Request, refused: ErrorCode) -> None:
-        if refused is not ErrorCode.NONE:
-            request.respond({"error_code": int(refused), "partition_errors": []})
+    def _after_admission(self, request: Request, error: ErrorCode) -> None:
+        if error is not ErrorCode.NONE:
+            request.respond({"error_code": int(error), "partition_errors": []})
             return
         body = request.body
         respond_with_result(request, self._fence.in_order(lambda: self._execute(body)))
 
     async def _execute(self, body: Row) -> Row:
-        refused = _fencing_error(self._fence, body)
-        if refused is not ErrorCode.NONE:
-            return {"error_code": int(refused), "partition_errors": []}
+        error = _fencing_error(self._fence, body)
+        if error is not ErrorCode.NONE:
+            return {"error_code": int(error), "partition_errors": []}
         errors: dict[TopicPartition, ErrorCode] = {}
         turns = Turns(self._reactor)
         for topic in body["topic_states"]:
@@ -191,9 +191,9 @@ class UpdateMetadata:
     def __call__(self, request: Request) -> None:
         self._admission.admit(request, partial(self._after_admission, request))
 
-    def _after_admission(self, request: Request, refused: ErrorCode) -> None:
-        if refused is not ErrorCode.NONE:
-            request.respond({"error_code": int(refused)})
+    def _after_admission(self, request: Request, error: ErrorCode) -> None:
+        if error is not ErrorCode.NONE:
+            request.respond({"error_code": int(error)})
             return
         respond_in_slices(request, self._execute(request.body))
 

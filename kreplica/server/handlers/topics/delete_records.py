@@ -37,7 +37,7 @@ class DeleteRecords:
     def _delete(self, topic: str, requested: Row, pending: list[_Pending]) -> Row:
         row = {"partition_index": requested["partition_index"], "low_watermark": -1, "error_code": 0}
         try:
-            partition = self._partitions.led(TopicPartition(topic, requested["partition_index"]))
+            partition = self._partitions.led_partition(TopicPartition(topic, requested["partition_index"]))
             offset = partition.delete_records(requested["offset"])
         except KafkaError as error:
             row["error_code"] = int(error.code)

@@ -61,7 +61,7 @@ class ListOffsets:
         epoch = requested.get("current_leader_epoch", NO_EPOCH)
         try:
             is_debug = replica_id == DEBUG_CONSUMER
-            partition = self._local_replica(key, epoch) if is_debug else self._partitions.led(key, epoch)
+            partition = self._local_replica(key, epoch) if is_debug else self._partitions.led_partition(key, epoch)
             if version == SEGMENTS_VERSION:
                 end = partition.visible_end(isolation) if replica_id == CONSUMER else partition.log.log_end_offset
                 return row | {"old_style_offsets": _segment_offsets(partition, requested, end)}

@@ -42,7 +42,7 @@ class OffsetForLeaderEpoch:
     def _row(self, key: TopicPartition, requested: dict[str, Any]) -> dict[str, Any]:
         row = {"error_code": 0, "partition": key.partition, "leader_epoch": -1, "end_offset": -1}
         try:
-            partition = self._partitions.led(key, requested.get("current_leader_epoch", NO_EPOCH))
+            partition = self._partitions.led_partition(key, requested.get("current_leader_epoch", NO_EPOCH))
         except KafkaError as error:
             return row | {"error_code": int(error.code)}
         epoch, end_offset = partition.end_offset_for_epoch(requested["leader_epoch"])

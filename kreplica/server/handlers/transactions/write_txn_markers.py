@@ -96,7 +96,7 @@ class WriteTxnMarkers:
             row["error_code"] = int(ErrorCode.REQUEST_TIMED_OUT)
             return row
         try:
-            partition = self._partitions.led(key)
+            partition = self._partitions.led_partition(key)
             result = partition.append_marker(
                 requested["producer_id"],
                 requested["producer_epoch"],
