@@ -34,7 +34,7 @@ def test_the_command_prints_what_the_page_shows(question: str) -> None:
     printed, shown = result.output.strip(), TABLES[question]
     assert NUMBER.sub("#", printed) == NUMBER.sub("#", shown)
     for now, before in zip(NUMBER.findall(printed), NUMBER.findall(shown), strict=True):
-        assert float(now.replace(",", "")) == pytest.approx(float(before.replace(",", "")), rel=0.2, abs=2), printed
+        assert float(now.replace(",", "")) == pytest.approx(float(before.replace(",", "")), rel=0.5, abs=3), printed
 
 
 @pytest.mark.parametrize("name", PLACEMENTS)
@@ -85,4 +85,5 @@ def test_only_a_quorum_does_not_wait_for_a_stalled_replica() -> None:
     for result in stall_results():
         assert result.quorum_s < 0.01
         assert result.quorum_s <= result.bytes_limit_s <= result.in_sync_s < min(result.stall_s, 18) + 0.1
+        assert result.in_sync_s > 0.9 * min(result.stall_s, 18)
         assert result.removed == (result.stall_s > 18)

@@ -85,7 +85,7 @@ def _ms(times_ms: tuple[float, float]) -> str:
 
 
 def _s(time_s: float) -> str:
-    return f"{1000 * time_s:.0f} ms" if time_s < 1 else f"{time_s:.1f} s"
+    return f"{1000 * time_s:.0f} ms" if time_s < 0.9 else f"{time_s:.1f} s"
 
 
 def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -16,6 +16,7 @@ from twisted.internet.defer import Deferred
 from kreplica.model import TopicPartition
 from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.testing.cluster.state import active_replicas, state_of
+from kreplica.testing.simulator.scheduler import Process
 from kreplica.wire.batch_building import BatchBuilder
 
 TOPIC = "load"
@@ -96,19 +97,17 @@ def _run(stall_s: float) -> _Observed:
     pending: list[Deferred[int]] = []
     simulation = cluster.simulation
     cluster.run_until(client.connection())
-    began_s = simulation.now_s
-    stalled = cluster.brokers[STALLED].host
-    sent_until_s = began_s + BEFORE_S + stall_s + AFTER_S
-    paused = resumed = False
-    while simulation.now_s < sent_until_s + AFTER_S:
-        if simulation.now_s - began_s >= INTERVAL_S * len(pending) and simulation.now_s < sent_until_s:
-            pending.append(Deferred.fromCoroutine(client.produce(*KEY, batch, acks=1)))
-        if not paused and simulation.now_s >= began_s + BEFORE_S:
-            stalled.pause()
-            paused = True
-        if paused and not resumed and simulation.now_s >= began_s + BEFORE_S + stall_s:
-            stalled.resume()
-            resumed = True
+    simulation, stalled, process = cluster.simulation, cluster.brokers[STALLED].host, Process("experiment")
+    began_s, duration_s = simulation.now_s, BEFORE_S + stall_s + AFTER_S
+
+    def send() -> None:
+        pending.append(Deferred.fromCoroutine(client.produce(*KEY, batch, acks=1)))
+
+    for number in range(round(duration_s / INTERVAL_S)):
+        simulation.scheduler.post(process, number * INTERVAL_S, send)
+    simulation.scheduler.post(process, BEFORE_S, stalled.pause)
+    simulation.scheduler.post(process, BEFORE_S + stall_s, stalled.resume)
+    while simulation.now_s < began_s + duration_s + AFTER_S:
         simulation.step()
         _observe(cluster, observed)
     for response in pending:
