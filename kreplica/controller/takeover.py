@@ -43,10 +43,10 @@ async def take_over(term: ControllerTerm) -> None:
     # Everything read after this point includes the changes that these notifications announce.
     notifications = [*await isr_changes.notifications(term), *await log_dir_events.notifications(term)]
     await read_assignments(term, await list_topics(term))
-    written = await term.read_states(context.all_partitions())
+    last_write_zxids = await term.read_states(context.all_partitions())
     deleting = await term.client.get_children(znodes.DELETE_TOPICS)
     context.deleting.update(topic for topic in deleting if topic in context.topics)
-    known = await _known_epochs(term, written)
+    known = await _known_epochs(term, last_write_zxids)
     bounced = {b for b, registration in context.brokers.items() if registration.epoch > known.get(b, NO_BROKER_EPOCH)}
     unclean = {b for b in bounced if not decisions.has_intact_logs(context.brokers[b], known.get(b, NO_BROKER_EPOCH))}
     context.known_epochs = known | context.known_epochs
@@ -133,12 +133,12 @@ async def _enter_states(term: ControllerTerm, bounced: Collection[int]) -> None:
         )
 
 
-async def _known_epochs(term: ControllerTerm, written: Mapping[TopicPartition, int]) -> dict[int, int]:
+async def _known_epochs(term: ControllerTerm, last_write_zxids: Mapping[TopicPartition, int]) -> dict[int, int]:
     """Return, by broker, the last epoch that a controller has handled.
 
     Controllers write these epochs to ZooKeeper.  If they are missing (a controller of another implementation was
-    active), they are derived from the partition states: the oldest state that contains a broker was written after that
-    broker registered.
+    active), they are derived from the partition states: the oldest state that contains a broker was written after
+    that broker registered.
     """
     try:
         data, _ = await term.client.get_data(znodes.BROKER_EPOCHS)
@@ -147,13 +147,13 @@ async def _known_epochs(term: ControllerTerm, written: Mapping[TopicPartition, i
         pass
     except znodes.ZnodeError as error:
         log.error("controller: unreadable broker epochs are ignored: {error}", error=str(error))
-    return await _epochs_by_states(term, written) | term.stored_epochs
+    return await _epochs_by_states(term, last_write_zxids) | term.stored_epochs
 
 
-async def _epochs_by_states(term: ControllerTerm, written: Mapping[TopicPartition, int]) -> dict[int, int]:
+async def _epochs_by_states(term: ControllerTerm, last_write_zxids: Mapping[TopicPartition, int]) -> dict[int, int]:
     """Return, for each broker in an ISR or ELR, the zxid before the oldest state that names it."""
     epochs: dict[int, int] = {}
-    async for partition, zxid in term.in_slices(written.items()):
+    async for partition, zxid in term.in_slices(last_write_zxids.items()):
         state = term.context.leadership[partition]
         for broker in (*state.isr, *state.eligible_leader_replicas):
             epochs[broker] = min(epochs.get(broker, zxid - 1), zxid - 1)

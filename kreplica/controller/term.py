@@ -347,13 +347,13 @@ class ControllerTerm:
         :return: by partition, the transaction (zxid) of the last write; partitions without a readable state are
             omitted.
         """
-        written: dict[TopicPartition, int] = {}
+        last_write_zxids: dict[TopicPartition, int] = {}
         wanted, paths = [], []
         async for partition in self.in_slices(partitions):
             wanted.append(partition)
             paths.append(znodes.partition_state_path(*partition))
         if not wanted:
-            return written
+            return last_write_zxids
         read_results = await read_all(self.client, paths)
         for index, (partition, path, result) in enumerate(zip(wanted, paths, read_results, strict=True)):
             if index % SLICE == 0:
@@ -363,7 +363,7 @@ class ControllerTerm:
                 data, stat = result
                 try:
                     self.context.leadership[partition] = documents.decode_partition_state(path, data, stat.version)
-                    written[partition] = stat.mzxid
+                    last_write_zxids[partition] = stat.mzxid
                 except znodes.ZnodeError as error:
                     log.error("controller: an unreadable partition state is ignored: {error}", error=str(error))
-        return written
+        return last_write_zxids

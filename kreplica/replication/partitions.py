@@ -87,15 +87,15 @@ class Partitions:
     def led_partition(self, key: TopicPartition, current_leader_epoch: int = NO_EPOCH) -> Partition:
         """Return the partition if this broker leads it.
 
-        :raise KafkaError: the errors of ``unknown`` and of ``Partition.check_leader``.
+        :raise KafkaError: the errors of ``unknown_partition_error`` and of ``Partition.check_leader``.
         """
         partition = self.get(key)
         if partition is None:
-            raise self.unknown(key)
+            raise self.unknown_partition_error(key)
         partition.check_leader(current_leader_epoch)
         return partition
 
-    def unknown(self, key: TopicPartition) -> KafkaError:
+    def unknown_partition_error(self, key: TopicPartition) -> KafkaError:
         """Return the error for a request for a partition that this broker does not have."""
         if self.directories.failure(key) is not None:
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {key} is damaged")
@@ -111,7 +111,7 @@ class Partitions:
 
         Later batches of its producer are rejected until this batch is sent again.
         """
-        error = self.unknown(key)
+        error = self.unknown_partition_error(key)
         log_ = self.directories.logs.get(key)
         if records is not None and log_ is not None:
             log_.producers.note_refusal(records, error, now_ms)

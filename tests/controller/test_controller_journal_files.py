@@ -14,7 +14,7 @@ from kreplica.controller.journal import lines as journal_lines
 from kreplica.controller.journal import rotation
 from kreplica.controller.journal.files import RETRY_SECONDS, JournalFiles, JournalSettings
 from kreplica.controller.journal.lines import LARGE_CHARACTERS, decode_line, encode_line
-from kreplica.controller.journal.value_json import Later
+from kreplica.controller.journal.value_json import DeferredJson
 from kreplica.errors import KreplicaError
 from kreplica.runtime.disk import IOV_MAX
 from kreplica.settings.setting import Setting
@@ -340,7 +340,8 @@ def test_lines_are_encoded_in_slices(monkeypatch):
         return text(value)
 
     rows = [[f"orders-{number}", number] for number in range(1000)]
-    entry = {"state": {"context": Later(lambda value: {"topics": value, "none": {}}, rows)}, "few": [1, {"a": None}]}
+    context = DeferredJson(lambda value: {"topics": value, "none": {}}, rows)
+    entry = {"state": {"context": context}, "few": [1, {"a": None}]}
     monkeypatch.setattr(journal_lines, "_text", counted)
     line = encode_line(7, entry)
     assert max(sizes) == journal_lines.SLICE

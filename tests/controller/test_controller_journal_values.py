@@ -45,7 +45,7 @@ from kreplica.controller.journal.value_json import (
     encode_watch_event,
     plain,
 )
-from kreplica.controller.state.context import ControllerContext, ReadOnly
+from kreplica.controller.state.context import ControllerContext, ReadOnlyPeriod
 from kreplica.controller.state.running_plan import RunningPlan
 from kreplica.controller.state.states import PartitionState, ReplicaState
 from kreplica.controller.term import TooManyConflicts
@@ -201,7 +201,7 @@ def filled_context() -> ControllerContext:
     context.initial_replicas[P] = frozenset({1, 2})
     context.shutting_down.add(2)
     context.failed_replicas[1] = {P}
-    context.read_only = {P: ReadOnly(1.25, 60.0)}
+    context.read_only = {P: ReadOnlyPeriod(1.25, 60.0)}
     context.reassignments_requested, context.reassignments_version = {P: (1, 2)}, 8
     context.unreadable.add("u")
     context.set_initial_states(P, PartitionState.ONLINE, {1: ReplicaState.ONLINE, 2: ReplicaState.OFFLINE})

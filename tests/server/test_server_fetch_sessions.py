@@ -50,9 +50,9 @@ def begin(
     forgotten: list[Row] | tuple[()] = (),
     now_s: float = 0.0,
     by_id: bool = False,
-    follower: bool = False,
+    is_follower: bool = False,
 ) -> FetchContext:
-    return sessions.begin(session_id, epoch, asked, forgotten, by_id=by_id, now_s=now_s, follower=follower)
+    return sessions.begin(session_id, epoch, asked, forgotten, by_id=by_id, now_s=now_s, is_follower=is_follower)
 
 
 def finish(context: FetchContext, *rows: Row) -> tuple[int, list[FetchPartition]]:
@@ -211,7 +211,7 @@ def test_followers_have_reserved_sessions() -> None:
     sessions = FetchSessions(random.Random(1), 2)
     client, _ = finish(begin(sessions, 0, 0, topics(a=[(0, 3)])), row())
     followers = [
-        finish(begin(sessions, 0, 0, topics(a=[(0, 3)]), follower=True), row())[0] for _ in range(3)
+        finish(begin(sessions, 0, 0, topics(a=[(0, 3)]), is_follower=True), row())[0] for _ in range(3)
     ]
     assert [bool(session_id) for session_id in followers] == [True, True, False]
     with pytest.raises(KafkaError):
@@ -241,11 +241,11 @@ def test_follower_gets_changes_again_after_a_superseded_fetch() -> None:
     """The follower ignores response rows of partitions that it has changed in the session since; their changes must not
     be lost."""
     sessions = FetchSessions(random.Random(1), 10)
-    session_id, _ = finish(begin(sessions, 0, 0, topics(a=[(0, 3)]), follower=True), row())
-    assert finish(begin(sessions, session_id, 1, follower=True), row(high_watermark=6))[1]
-    asked_again = begin(sessions, session_id, 2, topics(a=[(0, 6)]), follower=True)
+    session_id, _ = finish(begin(sessions, 0, 0, topics(a=[(0, 3)]), is_follower=True), row())
+    assert finish(begin(sessions, session_id, 1, is_follower=True), row(high_watermark=6))[1]
+    asked_again = begin(sessions, session_id, 2, topics(a=[(0, 6)]), is_follower=True)
     assert finish(asked_again, row(high_watermark=6))[1], "the answer before may have been left out"
-    assert not finish(begin(sessions, session_id, 3, follower=True), row(high_watermark=6))[1]
+    assert not finish(begin(sessions, session_id, 3, is_follower=True), row(high_watermark=6))[1]
 
 
 def test_partitions_of_all_sessions_are_bounded() -> None:
@@ -257,7 +257,7 @@ def test_partitions_of_all_sessions_are_bounded() -> None:
     assert [bool(each) for each in ids] == [True] * 7 + [False] * 2
     assert (sessions.partition_count, sessions.refused) == (700, 2)
     follower = topics(t=[(number, 0) for number in range(900)])
-    assert finish(begin(sessions, 0, 0, follower, follower=True), *[row()] * 900)[0]
+    assert finish(begin(sessions, 0, 0, follower, is_follower=True), *[row()] * 900)[0]
     assert sessions.partition_count <= 1000
     assert finish(begin(sessions, 0, 0, large), *[row()] * 100)[0] == 0, "only the reserve of followers remains"
 

@@ -126,15 +126,15 @@ def _repair(
     lost = [replica for replica in replicas if replica in unclean or replica in failed] if unclean or failed else ()
     isr, eligible = without_unclean(old, lost) if lost else (old.isr, old.eligible_leader_replicas)
     online = context.online_replicas(partition)
-    stays = old.leader in isr and old.leader in online and old.leader not in bounced
-    if stays:
+    leader_stays = old.leader in isr and old.leader in online and old.leader not in bounced
+    if leader_stays:
         election = Election(old.leader, tuple([replica for replica in isr if replica in online]))
     else:
         election = _election(context, partition, isr, eligible, rules_of(partition.topic), bounced)
     is_same = election.isr == old.isr and election.leader == old.leader and eligible == old.eligible_leader_replicas
-    needs_no_new_epoch = (stays and not failed) or election.leader == NO_LEADER
+    needs_no_new_epoch = (leader_stays and not failed) or election.leader == NO_LEADER
     if is_same and needs_no_new_epoch:
-        return StateChange(partition, old, old) if stays and lost else None
+        return StateChange(partition, old, old) if leader_stays and lost else None
     return next_state_change(context, partition, election, rules_of, isr=isr, eligible=eligible, unclean=lost)
 
 

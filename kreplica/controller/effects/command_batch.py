@@ -78,7 +78,7 @@ class CommandBatch:
         self._metadata: dict[int, dict[TopicPartition, None]] = {}
         self._stop: dict[int, dict[TopicPartition, bool]] = defaultdict(dict)
         self._introduced: dict[int, None] = {}
-        self._whole: dict[int, None] = {}
+        self._full_metadata: dict[int, None] = {}
 
     def lead_or_follow(self, partition: TopicPartition, brokers: Iterable[int], *, is_new: bool = False) -> None:
         """Add a partition to LeaderAndIsr for each of these brokers that is live."""
@@ -104,7 +104,7 @@ class CommandBatch:
         context = self._context
         brokers = list(context.brokers if brokers is None else brokers)
         if not context.unreadable:
-            self._whole.update(dict.fromkeys(brokers))
+            self._full_metadata.update(dict.fromkeys(brokers))
         self.publish([*context.leadership, *context.removed_partitions()], brokers)
 
     def introduce(self, brokers: Iterable[int]) -> None:
@@ -144,7 +144,7 @@ class CommandBatch:
     def _send_metadata(self, broker: int, bodies: Bodies) -> None:
         parts = list(self._split(self._metadata[broker])) or [()]
         for number, part in enumerate(parts):
-            piece = Piece(number, len(parts)) if broker in self._whole else None
+            piece = Piece(number, len(parts)) if broker in self._full_metadata else None
             self._queue(broker, UPDATE_METADATA, part, bodies.update_metadata(broker, part, piece))
 
     def _send_stops(self, broker: int, bodies: Bodies, stops: Mapping[TopicPartition, bool]) -> None:

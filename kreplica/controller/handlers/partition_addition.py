@@ -26,24 +26,24 @@ Replicas = tuple[int, ...]
 async def handle_additions(term: ControllerTerm) -> None:
     """Add the requested partitions that follow the last one, and reject impossible requests."""
     wanted: dict[str, dict[int, Replicas]] = defaultdict(dict)
-    refused: dict[str, str] = {}
+    rejections: dict[str, str] = {}
     for partition, data in (await read_requests(term, znodes.PARTITIONS_ADD)).items():
         try:
             request = path(znodes.PARTITIONS_ADD, partition)
             wanted[partition.topic][partition.partition] = decode_addition(request, data)
         except znodes.ZnodeError as error:
-            refused[request] = str(error)
+            rejections[request] = str(error)
     context, batch = term.context, term.new_batch()
     for topic, rows in wanted.items():
         for number, reason in refusals(context, topic, rows).items():
-            refused[path(znodes.PARTITIONS_ADD, TopicPartition(topic, number))] = reason
+            rejections[path(znodes.PARTITIONS_ADD, TopicPartition(topic, number))] = reason
     await change_topics(term, sorted(wanted), lambda topic: _growth(context, topic, wanted[topic]), batch)
     batch.send()
     await start_new_partitions(term, sorted(wanted))
     requested = [TopicPartition(topic, number) for topic, rows in wanted.items() for number in rows]
     existing = [partition for partition in requested if context.replicas(partition)]
     await remove_parents(term, znodes.PARTITIONS_ADD, existing)
-    await refuse(term, refused)
+    await refuse(term, rejections)
 
 
 def _growth(context: ControllerContext, topic: str, wanted: Mapping[int, Replicas]) -> TopicChange | None:

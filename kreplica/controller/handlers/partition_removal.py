@@ -24,7 +24,7 @@ from kreplica.controller.effects.state_writes import TopicChange
 from kreplica.controller.event_types import RemovalDue
 from kreplica.controller.handlers.assignment_writes import PARTITIONS_PER_CHANGE_MAX, change_topics
 from kreplica.controller.handlers.partition_requests import path, read_requests, refuse, remove_parents
-from kreplica.controller.state.context import ControllerContext, ReadOnly
+from kreplica.controller.state.context import ControllerContext, ReadOnlyPeriod
 from kreplica.controller.term import ControllerTerm
 from kreplica.model import NO_EPOCH, RemovedPartition, TopicAssignment, TopicPartition
 
@@ -38,7 +38,7 @@ def is_removal_due(waited_s: float, wait_s: float) -> bool:
 
 async def handle_removals(term: ControllerTerm) -> None:
     """Handle new or withdrawn removal requests, and removals that are due."""
-    waits, refused = await _read_waits(term)
+    waits, rejections = await _read_waits(term)
     context, batch = term.context, term.new_batch()
     requested: dict[str, set[int]] = defaultdict(set)
     for partition in waits:
@@ -46,7 +46,7 @@ async def handle_removals(term: ControllerTerm) -> None:
     topics = sorted(requested.keys() | {topic for topic, assignment in context.topics.items() if assignment.read_only})
     for topic in topics:
         for number, reason in refusals(context, topic, requested[topic]).items():
-            refused[path(znodes.PARTITIONS_REMOVE, TopicPartition(topic, number))] = reason
+            rejections[path(znodes.PARTITIONS_REMOVE, TopicPartition(topic, number))] = reason
     rules = term.rules()
     await change_topics(
         term, topics, lambda topic: _read_only_change(context, rules, topic, requested[topic]), batch
@@ -59,22 +59,22 @@ async def handle_removals(term: ControllerTerm) -> None:
     ended = [partition for partition in removed if not context.replicas(partition)]
     term.history.record_many("partitions_removed", "partition", ended, "{what}: removed, files are being deleted")
     await remove_parents(term, znodes.PARTITIONS_REMOVE, ended)
-    await refuse(term, refused)
+    await refuse(term, rejections)
     _schedule_removals(term, now_s)
 
 
 async def _read_waits(term: ControllerTerm) -> tuple[dict[TopicPartition, float], dict[str, str]]:
     """Return the read-only time of each requested partition, and by path the reason why a request is invalid."""
     waits: dict[TopicPartition, float] = {}
-    refused: dict[str, str] = {}
+    rejections: dict[str, str] = {}
     for partition, data in (await read_requests(term, znodes.PARTITIONS_REMOVE)).items():
         request = path(znodes.PARTITIONS_REMOVE, partition)
         try:
             wait_ms = decode_removal(request, data)
             waits[partition] = term.config.removal_wait_s if wait_ms is None else wait_ms / 1000
         except znodes.ZnodeError as error:
-            refused[request] = str(error)
-    return waits, refused
+            rejections[request] = str(error)
+    return waits, rejections
 
 
 def _note_read_only(term: ControllerTerm, waits: Waits) -> None:
@@ -82,7 +82,7 @@ def _note_read_only(term: ControllerTerm, waits: Waits) -> None:
     context, now_s = term.context, term.now_s()
     known = context.read_only
     context.read_only = {
-        partition: ReadOnly(known[partition].since_s if partition in known else now_s, wait_s)
+        partition: ReadOnlyPeriod(known[partition].since_s if partition in known else now_s, wait_s)
         for partition, wait_s in waits.items()
         if partition.topic in context.topics and partition.partition in context.topics[partition.topic].read_only
     }

@@ -101,7 +101,7 @@ class Counters:
         self._in_flight = 0
 
     def request(self, response: Deferred[T]) -> Deferred[T]:
-        """Count a request to ZooKeeper until its response arrives."""
+        """Count a request to ZooKeeper; it is a new round trip if no other request is in flight."""
         self._requests += 1
         if not self._in_flight:
             self._round_trips += 1

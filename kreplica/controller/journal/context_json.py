@@ -12,7 +12,7 @@ from typing import Any
 from kreplica.cluster import documents
 from kreplica.controller.journal import plan_json
 from kreplica.controller.journal.value_json import Json, decode_partition
-from kreplica.controller.state.context import ControllerContext, ReadOnly
+from kreplica.controller.state.context import ControllerContext, ReadOnlyPeriod
 from kreplica.controller.state.states import PartitionState, ReplicaState
 from kreplica.model import LeaderAndIsr, TopicPartition
 
@@ -101,7 +101,7 @@ def decode_context(value: Mapping[str, Any]) -> ControllerContext:
     context.known_epochs = dict(value["known_epochs"])
     context.shutting_down = set(value["shutting_down"])
     context.failed_replicas = {broker: _partitions(partitions) for broker, partitions in value["failed"]}
-    context.read_only = {decode_partition(p): ReadOnly(since_s, wait_s) for p, since_s, wait_s in value["read_only"]}
+    context.read_only = {decode_partition(p): ReadOnlyPeriod(since, wait) for p, since, wait in value["read_only"]}
     requested = value["reassignments_requested"]
     context.reassignments_requested = {decode_partition(p): tuple(ids) for p, ids in requested}
     context.reassignments_version = value["reassignments_version"]

@@ -19,7 +19,7 @@ from kreplica.controller.journal.context_json import copy_context, encode_contex
 from kreplica.controller.journal.lines import FORMAT
 from kreplica.controller.journal.recorder import Entry, Journal
 from kreplica.controller.journal.recording_proxies import RecordedChannel
-from kreplica.controller.journal.value_json import Json, Later, encode_event, encode_runs
+from kreplica.controller.journal.value_json import DeferredJson, Json, encode_event, encode_runs
 from kreplica.controller.term import ControllerTerm, Watcher
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ def run_to_completion(steps: Steps[T]) -> T:
 
 
 def state_of(controller: Controller, journal: Journal) -> Steps[Entry]:
-    """Return the state of an idle controller; values that are slow to encode are wrapped in ``Later``."""
+    """Return the state of an idle controller; values that are slow to encode are wrapped in ``DeferredJson``."""
     term, timers = controller._term, {id(timer): number for number, timer in journal.timers.items()}
     retry = controller._retry
     watches = yield from _watches_of(controller, journal)
@@ -112,7 +112,7 @@ def _term_json(term: ControllerTerm, timers: dict[int, int]) -> Steps[Json]:
         yield
     context = yield from copy_context(term.context)
     return {
-        "context": Later(encode_context, context),
+        "context": DeferredJson(encode_context, context),
         "untold": sorted(term.outdated_brokers),
         "noted_epochs": list(term.stored_epochs.items()),
         "watched": sorted(term._watched),
@@ -131,7 +131,7 @@ def _channel_of(channel: Any) -> Json:
                 "api": command.api.name,
                 "epoch": command.broker_epoch,
                 "delete": command.delete,
-                "partitions": Later(encode_runs, command.partitions),
+                "partitions": DeferredJson(encode_runs, command.partitions),
                 "is_sent": command not in channel.unsent,
             }
             for command, number in channel.commands.items()

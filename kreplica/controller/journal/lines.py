@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kreplica.controller.journal.value_json import Later, plain
+from kreplica.controller.journal.value_json import DeferredJson, plain
 
 FORMAT = 1
 """Version of the file format."""
@@ -42,7 +42,7 @@ def encode_line(number: int, entry: Mapping[str, Any]) -> bytes:
 
 def _pieces(value: Any) -> Iterator[str]:
     """Yield the JSON text of a value in pieces."""
-    if isinstance(value, Later):
+    if isinstance(value, DeferredJson):
         value = value.json()
     if isinstance(value, dict):
         before = "{"

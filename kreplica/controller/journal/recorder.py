@@ -21,13 +21,13 @@ from twisted.python.failure import Failure
 
 from kreplica.controller.event_types import ControllerRequest, Event, recorded_name
 from kreplica.controller.history.observer import ControllerObserver
-from kreplica.controller.journal.value_json import Later, encode_error, encode_event, encode_response, plain
+from kreplica.controller.journal.value_json import DeferredJson, encode_error, encode_event, encode_response, plain
 from kreplica.zookeeper import WatchEvent
 
 T = TypeVar("T")
 
 Entry = dict[str, Any]
-"""JSON object; values may be wrapped in ``Later``."""
+"""JSON object; values may be wrapped in ``DeferredJson``."""
 
 FIRST_SWEEP_TIMERS = 64
 """Number of recorded timers at which inactive ones are removed for the first time."""
@@ -105,7 +105,7 @@ class Journal(ControllerObserver):
                 with self.received("answer", op=number, of=name, error=encode_error(cast(BaseException, result.value))):
                     outer.errback(result)
             else:
-                answer = Later(lambda value: encode_response(name, value), result)
+                answer = DeferredJson(lambda value: encode_response(name, value), result)
                 with self.received("answer", weight, op=number, of=name, value=answer):
                     outer.callback(result)
 
@@ -157,11 +157,11 @@ class Journal(ControllerObserver):
                     pass
             else:
                 outcome = answer.value if isinstance(answer, Failure) else answer
-                self.note({"out": "settled", "question": number, "answer": Later(plain, outcome)})
+                self.note({"out": "settled", "question": number, "answer": DeferredJson(plain, outcome)})
             return answer
 
         request.response.addBoth(settled)
-        return self.received("asked", question=number, event=Later(encode_event, request))
+        return self.received("asked", question=number, event=DeferredJson(encode_event, request))
 
     def queued(self, event: Event) -> None:
         self.note({"out": "queued", "event": self._name(event)})
@@ -170,7 +170,7 @@ class Journal(ControllerObserver):
         self.note({"out": "event", "event": self._name(event), "number": self.next_number("event")})
 
     def failed(self, event: Event, error: BaseException) -> None:
-        self.note({"out": "failed", "error": Later(encode_error, error)})
+        self.note({"out": "failed", "error": DeferredJson(encode_error, error)})
 
     def ended(self, event: Event) -> None:
         self.note({"out": "ended", "number": self.numbers["event"]})
@@ -184,4 +184,4 @@ class Journal(ControllerObserver):
     def _name(self, event: Event) -> object:
         if isinstance(event, ControllerRequest):
             return [recorded_name(event), {"question": self._questions.get(event)}]
-        return Later(encode_event, event)
+        return DeferredJson(encode_event, event)

@@ -28,7 +28,7 @@ from kreplica.controller.effects.command_batch import Command
 from kreplica.controller.effects.command_responses import CommandResponse
 from kreplica.controller.journal.recorder import Journal
 from kreplica.controller.journal.value_json import (
-    Later,
+    DeferredJson,
     digest,
     encode_operations,
     encode_reads,
@@ -214,12 +214,12 @@ class RecordedClient:
             "multi",
             lambda: self._client.multi(operations),
             len(operations),
-            operations=Later(encode_operations, operations),
+            operations=DeferredJson(encode_operations, operations),
         )
 
     def multi_read(self, reads: Sequence[Read]) -> Deferred[list[ReadResult]]:
         return self._journal.operation(
-            "multi_read", lambda: self._client.multi_read(reads), len(reads), reads=Later(encode_reads, reads)
+            "multi_read", lambda: self._client.multi_read(reads), len(reads), reads=DeferredJson(encode_reads, reads)
         )
 
 
@@ -263,7 +263,7 @@ def connect(
         if command_number is None:
             sent(command, body)  # a retry, or dropped by an overflow
             return
-        with journal.received("sent", size // 100, command=command_number, bytes=size, crc=Later(digest, body)):
+        with journal.received("sent", size // 100, command=command_number, bytes=size, crc=DeferredJson(digest, body)):
             sent(command, body)
 
     def on_late(broker_id: int, command: Command) -> None:
@@ -308,7 +308,7 @@ class RecordedChannel:
                 "api": command.api.name,
                 "epoch": command.broker_epoch,
                 "delete": command.delete,
-                "partitions": Later(encode_runs, command.partitions),
+                "partitions": DeferredJson(encode_runs, command.partitions),
             }
         )
         self.inner.send(command)

@@ -1,6 +1,6 @@
 """JSON encoding of the values in journal entries, and decoding of those that a replay needs.
 
-Encoding is deferred (``Later``) until the entry is written on another thread.
+Encoding is deferred (``DeferredJson``) until the entry is written on another thread.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ COUNT_MAX = 1_000_000
 """Limit for counts in a journal that are expanded when read: partitions of a run, results of a multi."""
 
 
-class Later:
+class DeferredJson:
     """A value that is encoded when its entry is written; it must not be modified until then."""
 
     __slots__ = ("_encode", "_value")
@@ -79,7 +79,7 @@ class OtherError(Exception):
 def plain(value: object) -> Json:
     """Encode any value without its type; there is no function that decodes it."""
     match value:
-        case Later():
+        case DeferredJson():
             return value.json()
         case Enum():
             return value.name

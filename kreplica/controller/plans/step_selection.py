@@ -89,11 +89,11 @@ class _Choice:
         match move_position(context, step.key, run.origin(step), run.goal(step)):
             case MovePosition.AT_ORIGIN:
                 return None
-            case MovePosition.ARRIVED:
+            case MovePosition.AT_GOAL:
                 return CANCELLED if run.is_returning else FINISHED
             case MovePosition.IN_PROGRESS:
                 return MOVING
-            case MovePosition.GONE:
+            case MovePosition.REMOVED:
                 return failed("the partition does not exist")
         return superseded_outcome(context, step)
 

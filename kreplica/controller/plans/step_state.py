@@ -25,9 +25,11 @@ class MovePosition(Enum):
     IN_PROGRESS = auto()
     REVERSED = auto()
     """The partition moves to its origin, against the plan's current direction."""
-    ARRIVED = auto()
-    ELSEWHERE = auto()
-    GONE = auto()
+    AT_GOAL = auto()
+    SUPERSEDED = auto()
+    """Another reassignment moves or has moved the partition."""
+    REMOVED = auto()
+    """The partition does not exist, or its topic is being deleted."""
 
 
 def failed(reason: str) -> StepOutcome:
@@ -61,15 +63,15 @@ def move_position(
     """Return the progress of a partition from ``origin`` to ``goal``."""
     topic = context.topics.get(key.topic)
     if topic is None or key.topic in context.deleting or key.partition not in topic.partitions:
-        return MovePosition.GONE
+        return MovePosition.REMOVED
     current = reassignment_plan.placement_of(topic, key.partition)
     if current.is_moving:
         if current.target == goal:
             return MovePosition.IN_PROGRESS
-        return MovePosition.REVERSED if current.target == origin else MovePosition.ELSEWHERE
+        return MovePosition.REVERSED if current.target == origin else MovePosition.SUPERSEDED
     if current.replicas == goal:
-        return MovePosition.ARRIVED
-    return MovePosition.AT_ORIGIN if current.replicas == origin else MovePosition.ELSEWHERE
+        return MovePosition.AT_GOAL
+    return MovePosition.AT_ORIGIN if current.replicas == origin else MovePosition.SUPERSEDED
 
 
 def outcome_of_move(context: ControllerContext, run: RunningPlan, step: Step) -> StepOutcome | None:
@@ -79,7 +81,7 @@ def outcome_of_move(context: ControllerContext, run: RunningPlan, step: Step) ->
     later.
     """
     match move_position(context, step.key, run.origin(step), run.goal(step)):
-        case MovePosition.ARRIVED:
+        case MovePosition.AT_GOAL:
             return CANCELLED if run.is_returning else FINISHED
         case MovePosition.IN_PROGRESS:
             return None
@@ -87,7 +89,7 @@ def outcome_of_move(context: ControllerContext, run: RunningPlan, step: Step) ->
             return None
         case MovePosition.AT_ORIGIN if run.is_returning:
             return FINISHED
-        case MovePosition.GONE:
+        case MovePosition.REMOVED:
             return _gone_outcome(context, step)
     return superseded_outcome(context, step)
 

@@ -22,7 +22,7 @@ Preference = Callable[[TopicPartition, tuple[int, ...], Mapping[int, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class ReadOnly:
+class ReadOnlyPeriod:
     """Read-only period of a partition that will be removed.
 
     :param since_s: start of the period on the reactor's clock; each new controller restarts the period.
@@ -66,7 +66,7 @@ class ControllerContext:
         """Live brokers in controlled shutdown: not elected and not made followers (KIP-841)."""
         self.failed_replicas: dict[int, set[TopicPartition]] = {}
         """Replicas in failed log directories, by live broker."""
-        self.read_only: Mapping[TopicPartition, ReadOnly] = {}
+        self.read_only: Mapping[TopicPartition, ReadOnlyPeriod] = {}
         """Partitions that are being removed and can still be read."""
         self.reassignments_requested: Mapping[TopicPartition, tuple[int, ...]] = {}
         """Contents of ``/admin/reassign_partitions``."""

@@ -101,7 +101,7 @@ class Fetch:
                 body.get("forgotten_topics_data") or (),
                 by_id=reader.by_id,
                 now_s=self.reactor.seconds(),
-                follower=reader.is_follower,
+                is_follower=reader.is_follower,
             )
         except KafkaError as error:
             request.respond(_response_body(int(error.code), NO_SESSION, []))
@@ -118,7 +118,7 @@ class Fetch:
             body.get("forgotten_topics_data") or (),
             by_id=reader.by_id,
             now_s=self.reactor.seconds(),
-            follower=reader.is_follower,
+            is_follower=reader.is_follower,
         )
         try:
             context = await in_slices(request, begin)
@@ -197,7 +197,7 @@ class _PendingFetch:
         seconds = self._fetch.reactor.seconds
         until_s = seconds() + INLINE_SECONDS_MAX
         for count, wanted in enumerate(self._to_read, 1):
-            if wanted.is_requested or self._context.full or self._size < self._bytes_max or self._size == 0:
+            if wanted.is_requested or self._context.is_full or self._size < self._bytes_max or self._size == 0:
                 self._read(wanted)
             if count % READS_PER_CLOCK_CHECK == 0 and (self.is_large or seconds() > until_s):
                 self.is_large = True
@@ -225,7 +225,7 @@ class _PendingFetch:
     def _read_steps(self) -> Steps[None]:
         watch = self._watch
         for count, wanted in enumerate(self._to_read, 1):
-            if wanted.is_requested or self._context.full or self._size < self._bytes_max or self._size == 0:
+            if wanted.is_requested or self._context.is_full or self._size < self._bytes_max or self._size == 0:
                 self._read(wanted)
                 partition = self._reads[wanted].partition
                 if watch is not None and partition is not None:
@@ -281,16 +281,16 @@ class _PendingFetch:
             self._call_later(self._wait_s, self._respond)
 
     def _changed(self, wanted: list[FetchPartition]) -> None:
-        for one in wanted:
-            self._read(one)
+        for each in wanted:
+            self._read(each)
         if self._all_read and self._is_enough():
             self._respond()
             return
         assert self._watch is not None
-        for one in wanted:
-            partition = self._reads[one].partition
+        for each in wanted:
+            partition = self._reads[each].partition
             if partition is not None:
-                self._watch.add(one, partition)
+                self._watch.add(each, partition)
 
     def _supersede(self) -> None:
         """Respond with the data read so far, because the next fetch of the session has arrived."""

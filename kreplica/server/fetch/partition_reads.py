@@ -159,7 +159,7 @@ class PartitionReads:
         key = _new_tuple(TopicPartition, (topic, wanted.partition))
         partition = self._partitions.get(key)
         if partition is None:
-            raise self._partitions.unknown(key)
+            raise self._partitions.unknown_partition_error(key)
         if reader.by_id and partition.topic_id != wanted.topic_id:
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
         if reader.any_replica:

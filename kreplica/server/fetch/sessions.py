@@ -37,13 +37,13 @@ class FetchContext:
     """Fetch with or without a session.
 
     :ivar to_read: partitions to read, in order.
-    :ivar full: the response contains all partitions.
+    :ivar is_full: the response contains all partitions.
     """
 
-    def __init__(self, to_read: list[FetchPartition], session: FetchSession | None, *, full: bool) -> None:
+    def __init__(self, to_read: list[FetchPartition], session: FetchSession | None, *, is_full: bool) -> None:
         self.to_read = to_read
         self.session = session
-        self.full = full
+        self.is_full = is_full
 
     @property
     def is_empty(self) -> bool:
@@ -59,7 +59,7 @@ class FetchContext:
         for wanted, row in changed:
             if row["records"]:
                 self.session.served(wanted)
-        return self.session.session_id, pairs if self.full else changed
+        return self.session.session_id, pairs if self.is_full else changed
 
     def includes(self, wanted: FetchPartition, row: Row) -> bool:
         """Return whether a large response includes this partition; used instead of ``finish``."""
@@ -69,7 +69,7 @@ class FetchContext:
         must_send = wanted.must_send(row)
         if must_send and row["records"]:
             session.served(wanted)
-        return must_send or self.full
+        return must_send or self.is_full
 
 
 class FetchSession:
@@ -79,7 +79,7 @@ class FetchSession:
         the last response had no room.
     :ivar on_change: called with changed partitions while a fetch waits.
     :ivar supersede: completes the waiting fetch when the client has sent the next one.
-    :ivar follower: the client is a broker.
+    :ivar is_follower: the client is a broker.
     :ivar counted: number of its partitions that ``FetchSessions.partition_count`` includes.
     """
 
@@ -87,7 +87,7 @@ class FetchSession:
         "by_id",
         "counted",
         "epoch",
-        "follower",
+        "is_follower",
         "on_change",
         "partitions",
         "pending",
@@ -98,10 +98,10 @@ class FetchSession:
     )
 
     def __init__(
-        self, session_id: int, wanted: Iterable[FetchPartition], *, by_id: bool, now_s: float, follower: bool
+        self, session_id: int, wanted: Iterable[FetchPartition], *, by_id: bool, now_s: float, is_follower: bool
     ) -> None:
         self.session_id = session_id
-        self.follower = follower
+        self.is_follower = is_follower
         self.epoch = 1
         self.by_id = by_id
         self.used_at_s = now_s
@@ -134,7 +134,7 @@ class FetchSession:
                 else:
                     wanted.update(row)
                     # A follower ignores rows of a response in flight for partitions that it requested again.
-                    wanted.may_have_missed = self.follower
+                    wanted.may_have_missed = self.is_follower
                 self.pending[wanted] = None
         for topic in forgotten:
             for partition in topic["partitions"]:
@@ -194,11 +194,11 @@ class FetchSessions:
         *,
         by_id: bool,
         now_s: float,
-        follower: bool = False,
+        is_follower: bool = False,
     ) -> FetchContext:
         """Apply a request to its session.
 
-        :param follower: the client is a broker, whose sessions take precedence.
+        :param is_follower: the client is a broker, whose sessions take precedence.
         :raise KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
@@ -206,10 +206,10 @@ class FetchSessions:
                 self._end(session_id)
             wanted = _requested_partitions(topics)
             session = None
-            if epoch == INITIAL_EPOCH and self._may_open(len(wanted), follower=follower, now_s=now_s):
-                session = FetchSession(self._new_id(), wanted, by_id=by_id, now_s=now_s, follower=follower)
+            if epoch == INITIAL_EPOCH and self._may_open(len(wanted), is_follower=is_follower, now_s=now_s):
+                session = FetchSession(self._new_id(), wanted, by_id=by_id, now_s=now_s, is_follower=is_follower)
                 self._add(session)
-            return FetchContext(wanted if session is None else list(session.pending), session, full=True)
+            return FetchContext(wanted if session is None else list(session.pending), session, is_full=True)
         session = self._sessions.get(session_id)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -224,7 +224,7 @@ class FetchSessions:
         if len(session.partitions) != session.counted:
             has_grown = len(session.partitions) > session.counted
             self._count(session)
-            if has_grown and not self._has_memory(session.follower, 0, now_s):
+            if has_grown and not self._has_memory(session.is_follower, 0, now_s):
                 self._end(session_id)
                 raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if len(session.partitions) > PARTITIONS_MAX:
@@ -233,7 +233,7 @@ class FetchSessions:
         session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
         session.used_at_s = now_s
         self._sessions.move_to_end(session_id)
-        return FetchContext(list(session.pending), session, full=False)
+        return FetchContext(list(session.pending), session, is_full=False)
 
     def begin_in_steps(
         self,
@@ -244,21 +244,21 @@ class FetchSessions:
         *,
         by_id: bool,
         now_s: float,
-        follower: bool,
+        is_follower: bool,
     ) -> Steps[FetchContext]:
         """Do the work of ``begin`` in slices, for a request with many partitions."""
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if session_id != NO_SESSION:
                 self._end(session_id)
             # Added when complete; no request can name it before.
-            session = FetchSession(self._new_id(), (), by_id=by_id, now_s=now_s, follower=follower)
+            session = FetchSession(self._new_id(), (), by_id=by_id, now_s=now_s, is_follower=is_follower)
             yield from session.change_in_steps(topics, ())
             is_open = epoch == INITIAL_EPOCH and self._may_open(
-                len(session.partitions), follower=follower, now_s=now_s
+                len(session.partitions), is_follower=is_follower, now_s=now_s
             )
             if is_open:
                 self._add(session)
-            return FetchContext(list(session.pending), session if is_open else None, full=True)
+            return FetchContext(list(session.pending), session if is_open else None, is_full=True)
         known = self._sessions.get(session_id)
         if known is not None and known.epoch == epoch and known.by_id == by_id:
             if known.supersede is not None:
@@ -270,7 +270,7 @@ class FetchSessions:
                 self._end(session_id)  # the connection has closed
                 raise
             known.epoch = epoch
-        return self.begin(session_id, epoch, (), (), by_id=by_id, now_s=now_s, follower=follower)
+        return self.begin(session_id, epoch, (), (), by_id=by_id, now_s=now_s, is_follower=is_follower)
 
     def withhold(self, context: FetchContext, read: Iterable[FetchPartition]) -> int:
         """Undo a fetch whose response will have no partitions, because the client is throttled.
@@ -279,22 +279,22 @@ class FetchSessions:
         :return: the session ID of the response; a new session is not created.
         """
         session = context.session
-        if session is None or context.full:
+        if session is None or context.is_full:
             if session is not None:
                 self._end(session.session_id)
             return NO_SESSION
         session.pending.update(dict.fromkeys(read))
         return session.session_id
 
-    def _may_open(self, count: int, *, follower: bool, now_s: float) -> bool:
+    def _may_open(self, count: int, *, is_follower: bool, now_s: float) -> bool:
         """Return whether a session with ``count`` partitions may be opened."""
         return (
             0 < count <= PARTITIONS_MAX
-            and self._has_memory(follower, count, now_s)
-            and self._has_room(follower, now_s)
+            and self._has_memory(is_follower, count, now_s)
+            and self._has_room(is_follower, now_s)
         )
 
-    def _has_room(self, follower: bool, now_s: float) -> bool:
+    def _has_room(self, is_follower: bool, now_s: float) -> bool:
         """Return whether a slot is free, after evicting another session if allowed."""
         if len(self._sessions) < self._slots_max:
             return True
@@ -303,24 +303,24 @@ class FetchSessions:
             return False
         if now_s - oldest.used_at_s < EVICTION_SECONDS:
             # Without a session each fetch of a follower would name thousands of partitions.
-            oldest = next((session for session in self._sessions.values() if not session.follower), None)
-            if not follower or oldest is None:
+            oldest = next((session for session in self._sessions.values() if not session.is_follower), None)
+            if not is_follower or oldest is None:
                 return False
         self._end(oldest.session_id)
         return True
 
-    def _has_memory(self, follower: bool, more: int, now_s: float) -> bool:
-        """Return whether sessions may hold ``more`` partitions.
+    def _has_memory(self, is_follower: bool, added_count: int, now_s: float) -> bool:
+        """Return whether sessions may hold ``added_count`` more partitions.
 
         Evicts idle sessions and, for a follower, sessions of clients, in order of last use.
         """
-        partitions_max = self._partitions_max if follower else self._client_partitions_max
-        if self.partition_count + more <= partitions_max:
+        partitions_max = self._partitions_max if is_follower else self._client_partitions_max
+        if self.partition_count + added_count <= partitions_max:
             return True
         for session in list(self._sessions.values()):
-            if now_s - session.used_at_s >= EVICTION_SECONDS or (follower and not session.follower):
+            if now_s - session.used_at_s >= EVICTION_SECONDS or (is_follower and not session.is_follower):
                 self._end(session.session_id)
-                if self.partition_count + more <= partitions_max:
+                if self.partition_count + added_count <= partitions_max:
                     return True
         self.refused += 1
         return False

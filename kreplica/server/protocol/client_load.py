@@ -28,7 +28,7 @@ class Holder(Protocol):
     def drop(self, reason: str) -> None: ...
 
 
-class _Held:
+class _UnreadResponses:
     """Unread responses of one connection.
 
     :ivar size: bytes in memory; ranges of files do not count.
@@ -84,12 +84,12 @@ class AddressLoad:
         self.is_full = False
         self.check_at = min(self.requests + STEP_REQUESTS, self._loads.bounds.address_requests_outstanding_max)
 
-    def hold(self, connection: Holder, size: int, *, was_read: bool) -> None:
+    def set_unread_bytes(self, connection: Holder, size: int, *, was_read: bool) -> None:
         """Set the bytes of unread responses of a connection.
 
         :param was_read: the client has just read some of them.
         """
-        self._loads.hold(self, connection, size, was_read=was_read)
+        self._loads.set_unread_bytes(self, connection, size, was_read=was_read)
 
     def closed(self, connection: Holder, requests: int) -> None:
         """Remove a closed connection.
@@ -97,7 +97,7 @@ class AddressLoad:
         :param requests: number of its pending requests.
         """
         self.requests -= requests
-        self.hold(connection, 0, was_read=False)
+        self.set_unread_bytes(connection, 0, was_read=False)
         self._loads.closed(self)
 
 
@@ -116,7 +116,7 @@ class ClientLoads:
         self._metrics = metrics
         self._seconds = seconds
         self._by_address: dict[str, AddressLoad] = {}
-        self._held: dict[Holder, _Held] = {}
+        self._unread: dict[Holder, _UnreadResponses] = {}
 
     @property
     def requests(self) -> int:
@@ -145,38 +145,40 @@ class ClientLoads:
         share = max(bounds.broker_requests_outstanding_max // len(self._by_address), 1)
         return min(share, bounds.address_requests_outstanding_max)
 
-    def hold(self, load: AddressLoad, connection: Holder, size: int, *, was_read: bool) -> None:
-        """See ``AddressLoad.hold``."""
-        held = self._held.get(connection)
-        if held is None:
+    def set_unread_bytes(self, load: AddressLoad, connection: Holder, size: int, *, was_read: bool) -> None:
+        """See ``AddressLoad.set_unread_bytes``."""
+        unread = self._unread.get(connection)
+        if unread is None:
             if not size:
                 return
-            held = self._held[connection] = _Held(load, self._seconds())
+            unread = self._unread[connection] = _UnreadResponses(load, self._seconds())
         elif was_read:
-            held.last_read_s = self._seconds()
-        growth = size - held.size
-        held.size = size
+            unread.last_read_s = self._seconds()
+        growth = size - unread.size
+        unread.size = size
         load.held_bytes += growth
         self.held_bytes += growth
         if not size:
-            del self._held[connection]
+            del self._unread[connection]
         elif growth > 0:
             self._enforce_limits(load)
 
     def sweep(self) -> None:
         """Close connections that stopped reading, if an address or the broker holds too much."""
-        for load in {held.load: None for held in self._held.values()}:
+        for load in {unread.load: None for unread in self._unread.values()}:
             self._enforce_limits(load)
 
     def _enforce_limits(self, load: AddressLoad) -> None:
         bounds = self.bounds
         if load.held_bytes > bounds.address_response_bytes_max:
-            of_address = {connection: held for connection, held in self._held.items() if held.load is load}
+            of_address = {connection: unread for connection, unread in self._unread.items() if unread.load is load}
             self._close_some(of_address, lambda: load.held_bytes, bounds.address_response_bytes_max)
         if self.held_bytes > bounds.broker_response_bytes_max:
-            self._close_some(dict(self._held), lambda: self.held_bytes, bounds.broker_response_bytes_max)
+            self._close_some(dict(self._unread), lambda: self.held_bytes, bounds.broker_response_bytes_max)
 
-    def _close_some(self, holders: dict[Holder, _Held], held_bytes: Callable[[], int], bytes_max: int) -> None:
+    def _close_some(
+        self, holders: dict[Holder, _UnreadResponses], held_bytes: Callable[[], int], bytes_max: int
+    ) -> None:
         """Close stalled connections: first those of the address that holds the most bytes, in order of size.
 
         Above twice the limit, connections that still read are closed too.
@@ -188,11 +190,11 @@ class ClientLoads:
             reverse=True,
         )
         for limit, only_stalled in ((bytes_max, True), (2 * bytes_max, False)):
-            for connection, held in order:
+            for connection, unread in order:
                 if held_bytes() <= limit:
                     break
-                if connection in self._held and (held.last_read_s <= stalled_before_s or not only_stalled):
+                if connection in self._unread and (unread.last_read_s <= stalled_before_s or not only_stalled):
                     self._metrics.unread_evictions += 1
-                    reason = f"the client has not read {held.size} bytes of responses, and memory is scarce"
+                    reason = f"the client has not read {unread.size} bytes of responses, and memory is scarce"
                     log.info("closing the connection from {peer}: {reason}", peer=connection.peer, reason=reason)
                     connection.drop(reason)

@@ -356,7 +356,7 @@ class Connection:
             if request.is_complete and request.pieces is not None:
                 held_bytes += memory_size(request.pieces)
         self._held_bytes = held_bytes
-        self._load.hold(self, held_bytes, was_read=was_read)
+        self._load.set_unread_bytes(self, held_bytes, was_read=was_read)
 
     def _pause(self) -> None:
         if not self.paused:

@@ -82,7 +82,7 @@ class ListOffsets:
         """Return the partition if this broker is its leader or follower."""
         partition = self._partitions.get(key)
         if partition is None:
-            raise self._partitions.unknown(key)
+            raise self._partitions.unknown_partition_error(key)
         partition.check_replica(current_leader_epoch)
         return partition
 

@@ -51,7 +51,7 @@ class DescribeProducers:
     def _replica(self, key: TopicPartition) -> Partition:
         partition = self._partitions.get(key)
         if partition is None:
-            raise self._partitions.unknown(key)
+            raise self._partitions.unknown_partition_error(key)
         partition.check_replica()
         return partition
 
